@@ -1,13 +1,15 @@
-"""What the import makes of generated models: `python -m benchmarks.import_outcomes [OTHER]`.
+"""What the import makes of generated models: `python -m benchmarks.import_outcomes [--mutated N] [OTHER]`.
 
 The models are those of ONNX's own cases, about 3,900: as they are, with short lists and numbers as constants, and with
 a first dim that is dynamic. A line for each has its name and its outcome: the types of `@main`, with a hash of the
 text of the operations, or the error. Given a file with the lines of another revision, those whose types or errors
-differ are listed.
+differ are listed. With `--mutated`, the models are N of these cases with changed structure, sizes from data, and dims
+that are symbols (`mutated_cases.py`).
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import sys
 import warnings
@@ -15,6 +17,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from mirlo.benchmarks.mutated_cases import mutated_cases
 
 MOST_ELEMENTS = 16
 """Elements of inputs that become constants: lists of sizes and axes, scales and zero points."""
@@ -82,21 +86,27 @@ def outcome(model: Any) -> str:
     except Exception as error:  # what the import raises is its outcome
         return " ".join(f"{type(error).__name__}: {error}".split())
     text = str(module)
-    declared = next(line for line in text.splitlines() if "func.func @main" in line)
+    declared = next((line for line in text.splitlines() if "func.func @main" in line), "a program of parts")
     return f"{declared.strip()}\t{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def main(arguments: list[str]) -> None:
     """Print the outcomes, or how those of another revision differ."""
     warnings.simplefilter("ignore")
+    parser = argparse.ArgumentParser(description="Print what the import makes of generated models.")
+    parser.add_argument(
+        "--mutated", type=int, default=0, metavar="N", help="so many mutated cases instead of all cases"
+    )
+    parser.add_argument("other", nargs="?", type=Path, help="the lines of another revision, to compare with")
+    options = parser.parse_args(arguments)
     before: dict[str, str] = {}
-    if arguments:
-        lines = Path(arguments[0]).read_text(encoding="utf-8").splitlines()
+    if options.other is not None:
+        lines = options.other.read_text(encoding="utf-8").splitlines()
         before = dict(line.split("\t", 1) for line in lines)
     counts: Counter[str] = Counter()
-    for name, model in models():
+    for name, model in mutated_cases(options.mutated) if options.mutated else models():
         found = outcome(model)
-        if not arguments:
+        if options.other is None:
             print(f"{name}\t{found}", flush=True)
             continue
         other = before.get(name, "no line")
@@ -104,7 +114,7 @@ def main(arguments: list[str]) -> None:
         counts["same" if found == other else "same types, other operations" if alike else "different"] += 1
         if not alike:
             print(f"{name}\n  before {other}\n  now    {found}", flush=True)
-    if arguments:
+    if options.other is not None:
         print(", ".join(f"{number} {what}" for what, number in sorted(counts.items())))
 
 

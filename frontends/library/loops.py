@@ -21,7 +21,9 @@ def scan(
 ) -> list[Tensor]:  # fmt: skip
     """Return what is carried at the end, and the rows of all steps, of these types; few steps are unrolled."""
     count = len(init)
-    if not isinstance(length, int) or not 0 < length <= MAX_UNROLLED_STEPS:
+    if length == 0:
+        return [*init, *(builder.constant(0, row.dtype).expand(row.shape) for row in rows)]
+    if not isinstance(length, int) or length > MAX_UNROLLED_STEPS:
         return _looped(builder, step, init, rows, length, backwards)
     carried, collected = list(init), []
     for at in range(length)[:: -1 if backwards else 1]:

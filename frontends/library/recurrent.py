@@ -7,85 +7,153 @@ from dataclasses import dataclass
 
 from mirlo.frontends.builder import GraphBuilder
 from mirlo.frontends.library.loops import Step, row_at, scan
-from mirlo.frontends.tensor import Tensor, concat, stack
+from mirlo.frontends.tensor import Tensor, number, stack, where
 
-Cell = Callable[[Tensor, Tensor, Sequence[Tensor]], list[Tensor]]
-"""Takes the parts of the gates that are of the input and of the state, and the states; returns the next states."""
-
-
-def lstm_cell(given: Tensor, recurrent: Tensor, states: Sequence[Tensor]) -> list[Tensor]:
-    """Return the next hidden state and cell; the gates are input, forget, cell, output."""
-    _, cell = states
-    enter, forget, new, leave = _gates(given + recurrent, 4)
-    cell = forget.sigmoid() * cell + enter.sigmoid() * new.tanh()
-    return [leave.sigmoid() * cell.tanh(), cell]
+Function = Callable[[Tensor], Tensor]
+"""An activation."""
 
 
-def gru_cell(given: Tensor, recurrent: Tensor, states: Sequence[Tensor]) -> list[Tensor]:
-    """Return the next hidden state, whose reset gate is applied after the product; gates: reset, update, new."""
-    (hidden,) = states
-    (xr, xz, xn), (hr, hz, hn) = _gates(given, 3), _gates(recurrent, 3)
-    reset, update = (xr + hr).sigmoid(), (xz + hz).sigmoid()
-    new = (xn + reset * hn).tanh()
-    return [new + update * (hidden - new)]
-
-
-def tanh_cell(given: Tensor, recurrent: Tensor, states: Sequence[Tensor]) -> list[Tensor]:
-    """Return the next hidden state."""
-    return [(given + recurrent).tanh()]
-
-
-def relu_cell(given: Tensor, recurrent: Tensor, states: Sequence[Tensor]) -> list[Tensor]:
-    """Return the next hidden state."""
-    return [(given + recurrent).relu()]
-
-
-def _gates(x: Tensor, count: int) -> list[Tensor]:
-    return x.split([x.shape[-1] // count] * count, -1)
+def times_transposed(x: Tensor, weights: Tensor) -> Tensor:
+    """Return the product with transposed weights, [gates * hidden, size]."""
+    return x.matmul(weights, transpose_rhs=True)
 
 
 @dataclass(frozen=True)
-class DirectionWeights:
-    """The weights of one direction of a layer: products are with their transposes, gates are along the first dim."""
+class Cell:
+    """The formula of a recurrent layer."""
 
+    step: Callable[[Direction, Tensor, Sequence[Tensor]], list[Tensor]]
+    """Takes a direction, the part of the gates that is of the input, and the states; returns the next states."""
+    gates: str
+    """The gates in the order in which weights have them: input, forget, output, reset, update, new."""
+    functions: tuple[Function, ...]
+    """The activations: of gates, of the new value, of the cell."""
+    keeps_recurrent_bias: bool = False
+    """Whether the bias of the state's product is not simply added to that of the input's."""
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One direction of a layer: its cell and its weights, whose gates are along one dim."""
+
+    cell: Cell
     given: Tensor
     recurrent: Tensor
     given_bias: Tensor | None = None
     recurrent_bias: Tensor | None = None
     projection: Tensor | None = None
     """What the hidden state is multiplied with after each step."""
+    peepholes: Sequence[Tensor] = ()
+    """What the cell of an LSTM is multiplied with for the gates input, output, forget."""
+    is_backwards: bool = False
+    clip: float | None = None
+    """The largest absolute value before an activation."""
+    product: Callable[[Tensor, Tensor], Tensor] = times_transposed
+    """Multiplies rows with weights."""
 
+    def gate(self, x: Tensor) -> Tensor:
+        """Return an activated gate."""
+        return self.cell.functions[0](self._clipped(x))
 
-def recurrent_layer(
-    builder: GraphBuilder, cell: Cell, x: Tensor, states: Sequence[Tensor], directions: Sequence[DirectionWeights]
-) -> tuple[Tensor, list[Tensor]]:
-    """Return the outputs [length, batch, directions * hidden], and the last states [directions, batch, hidden].
+    def new(self, x: Tensor, index: int = 1) -> Tensor:
+        """Return an activated new value."""
+        return self.cell.functions[index](self._clipped(x))
 
-    `x` is [length, batch, size]; the second direction runs backwards.
-    """
-    sequences: list[Tensor] = []
-    finals: list[list[Tensor]] = [[] for _ in states]
-    for at, weights in enumerate(directions):
-        begin = [state[at] for state in states]
-        given = _biased(x.matmul(weights.given, transpose_rhs=True), weights.given_bias)
-        rows = [x.type.with_shape((x.shape[0], *begin[0].shape))]
-        *last, output = scan(builder, _step(cell, given, weights), begin, rows, x.shape[0], backwards=at == 1)
-        sequences.append(output)
-        for found, state in zip(finals, last, strict=True):
-            found.append(state)
-    return concat(sequences, 2), [stack(each, 0) for each in finals]
+    def _clipped(self, x: Tensor) -> Tensor:
+        return x.clip(-self.clip, self.clip) if self.clip else x
 
+    def recur(self, hidden: Tensor) -> Tensor:
+        """Return the part of the gates that is of the state."""
+        product = self.product(hidden, self.recurrent)
+        return _biased(product, self.recurrent_bias) if self.cell.keeps_recurrent_bias else product
 
-def _step(cell: Cell, given: Tensor, weights: DirectionWeights) -> Step:
-    def step(at: Tensor | int, states: Sequence[Tensor]) -> list[Tensor]:
-        recurrent = _biased(states[0].matmul(weights.recurrent, transpose_rhs=True), weights.recurrent_bias)
-        hidden, *others = cell(row_at(given, at), recurrent, states)
-        if weights.projection is not None:
-            hidden = hidden.matmul(weights.projection, transpose_rhs=True)
-        return [hidden, *others, hidden]
+    def split(self, x: Tensor, axis: int = -1) -> dict[str, Tensor]:
+        """Return the gates, by their letters."""
+        count = len(self.cell.gates)
+        return dict(zip(self.cell.gates, x.split([x.shape[axis] // count] * count, axis), strict=True))
 
-    return step
+    def projected(self, x: Tensor) -> Tensor:
+        """Return the part of the gates that is of the input, for all steps at once."""
+        result = _biased(self.product(x, self.given), self.given_bias)
+        return result if self.cell.keeps_recurrent_bias else _biased(result, self.recurrent_bias)
 
 
 def _biased(x: Tensor, bias: Tensor | None) -> Tensor:
     return x if bias is None else x + bias
+
+
+def rnn_step(d: Direction, x: Tensor, states: Sequence[Tensor]) -> list[Tensor]:
+    """Return the next hidden state."""
+    return [d.new(x + d.recur(states[0]), 0)]
+
+
+def gru_step(d: Direction, x: Tensor, states: Sequence[Tensor]) -> list[Tensor]:
+    """Return the next hidden state, whose reset gate is applied before the product."""
+    (hidden,) = states
+    given, weights = d.split(x), d.split(d.recurrent, 0)
+    update, reset = (d.gate(given[gate] + d.product(hidden, weights[gate])) for gate in "ur")
+    new = d.new(given["n"] + d.product(reset * hidden, weights["n"]))
+    return [new + update * (hidden - new)]
+
+
+def linear_gru_step(d: Direction, x: Tensor, states: Sequence[Tensor]) -> list[Tensor]:
+    """Return the next hidden state, whose reset gate is applied after the product."""
+    (hidden,) = states
+    given, recurrent = d.split(x), d.split(d.recur(hidden))
+    update, reset = (d.gate(given[gate] + recurrent[gate]) for gate in "ur")
+    new = d.new(given["n"] + reset * recurrent["n"])
+    return [new + update * (hidden - new)]
+
+
+def lstm_step(d: Direction, x: Tensor, states: Sequence[Tensor], is_coupled: bool = False) -> list[Tensor]:
+    """Return the next hidden state and cell; gates that are coupled forget what they do not let in."""
+    hidden, cell = states
+    gates = d.split(x + d.recur(hidden))
+    for gate, weight in zip("iof", d.peepholes, strict=False):
+        if gate != "o":
+            gates[gate] = gates[gate] + weight * cell
+    enter, new = d.gate(gates["i"]), d.new(gates["n"])
+    cell = (1 - enter if is_coupled else d.gate(gates["f"])) * cell + enter * new
+    leave = gates["o"] + d.peepholes[1] * cell if d.peepholes else gates["o"]
+    return [d.gate(leave) * d.cell.functions[2](cell), cell]
+
+
+def coupled_lstm_step(d: Direction, x: Tensor, states: Sequence[Tensor]) -> list[Tensor]:
+    """Return the next hidden state and cell of `lstm_step` with coupled gates."""
+    return lstm_step(d, x, states, is_coupled=True)
+
+
+def recurrent_layer(
+    builder: GraphBuilder, x: Tensor, states: Sequence[Tensor], directions: Sequence[Direction],
+    lengths: Tensor | None = None,
+) -> tuple[list[Tensor], list[Tensor]]:  # fmt: skip
+    """Return the outputs of each direction [length, batch, hidden], and the last states [directions, batch, hidden].
+
+    `x` is [length, batch, size]. Beyond its length, of `lengths` [batch, 1], a sequence keeps its states and gives 0.
+    """
+    sequences: list[Tensor] = []
+    finals: list[list[Tensor]] = [[] for _ in states]
+    for at, direction in enumerate(directions):
+        begin = [state[at] for state in states]
+        rows = [x.type.with_shape((x.shape[0], *begin[0].shape))]
+        step = _step(direction, direction.projected(x), lengths)
+        *last, output = scan(builder, step, begin, rows, x.shape[0], backwards=direction.is_backwards)
+        sequences.append(output)
+        for found, state in zip(finals, last, strict=True):
+            found.append(state)
+    return sequences, [stack(each, 0) for each in finals]
+
+
+def _step(direction: Direction, given: Tensor, lengths: Tensor | None) -> Step:
+    def step(at: Tensor | int, states: Sequence[Tensor]) -> list[Tensor]:
+        hidden, *others = direction.cell.step(direction, row_at(given, at), states)
+        if direction.projection is not None:
+            hidden = times_transposed(hidden, direction.projection)
+        if lengths is None:
+            return [hidden, *others, hidden]
+        position = number(lengths.builder, at, lengths.dtype) if isinstance(at, int) else at.cast(lengths.dtype)
+        valid = position < lengths
+        kept = [where(valid, new, old) for new, old in zip((hidden, *others), states, strict=True)]
+        return [*kept, where(valid, hidden, 0)]
+
+    return step

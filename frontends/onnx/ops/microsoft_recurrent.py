@@ -5,7 +5,7 @@ from __future__ import annotations
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.microsoft_quantized import DOMAIN, dynamically_quantized
-from mirlo.frontends.onnx.ops.recurrent import QuantizedWeights, lstm_layer, pick_direction
+from mirlo.frontends.onnx.ops.recurrent import QuantizedWeights, lstm_layer
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.tensor import Tensor
@@ -28,7 +28,7 @@ def dynamic_quantize_lstm(node: Node) -> Converted:
                     f"input '{node.input_name(given)}' must be [{directions}] or [{directions}, {columns}], "
                     f"got {node.type(given)}"
                 )
-        values = [pick_direction(node, node[i], at) for i in (index, scale, zero)]
+        values = [node[i][at] for i in (index, scale, zero)]
         return node.emit("dequantize", *values, axis=1, dtype=node.type(scale).dtype)
 
     for i in (1, 2):

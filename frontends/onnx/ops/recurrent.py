@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.errors import DimsDiffer
-from mirlo.dialects.relax.infer import require_equal_dims
+from mirlo.dialects.relax.infer import require_equal_dims, require_equal_shapes
+from mirlo.frontends.library.recurrent import (
+    Cell,
+    Direction,
+    Function,
+    coupled_lstm_step,
+    gru_step,
+    linear_gru_step,
+    lstm_step,
+    recurrent_layer,
+    rnn_step,
+    times_transposed,
+)
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import LoopIteration, Node
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.runtime_sizes import as_scalar
-from mirlo.frontends.onnx.values import AnyValue, Converted
-from mirlo.frontends.tensor import Tensor, stack, where
-
-MAX_UNROLLED_STEPS = 128
-"""Most unrolled time steps: a loop is at most a tenth slower, and compiles in the time of one step."""
+from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.tensor import Tensor, stack
 
 # activation, in lower case: relax operator, then default alpha and beta if it has them
 _ACTIVATIONS: dict[str, tuple[str, float | None, float | None]] = {
@@ -30,40 +38,6 @@ _ACTIVATIONS: dict[str, tuple[str, float | None, float | None]] = {
     "thresholdedrelu": ("thresholded_relu", 1.0, None),
     "hardsigmoid": ("hard_sigmoid", 0.2, 0.5),
 }
-Function = Callable[[Tensor], Tensor]
-States = tuple[Tensor, ...]
-
-
-@dataclass
-class _Direction:
-    """The operands of one direction of a layer."""
-
-    node: Node
-    functions: list[Function]
-    clip: float | None
-    hidden: Dim
-    recurrent: Tensor
-    """[gates * hidden, hidden]"""
-    recurrent_bias: Tensor | None
-    """[gates * hidden], if it is not part of the input projection already; else None."""
-    quantize: Function | None = None
-    """What an operand goes through before it is multiplied with quantized weights, [size, gates * hidden]."""
-    peepholes: list[Tensor] = field(default_factory=list)
-
-    def gate(self, index: int, value: Tensor) -> Tensor:
-        """Clip, then apply the activation with this index."""
-        if self.clip:
-            value = value.clip(-self.clip, self.clip)
-        return self.functions[index](value)
-
-    def product(self, state: Tensor, weights: Tensor) -> Tensor:
-        if self.quantize is not None:
-            return self.quantize(state) @ weights
-        return state.matmul(weights, transpose_rhs=True)
-
-    def parts(self, value: Tensor, count: int, axis: int = -1) -> list[Tensor]:
-        """Split along an axis into parts of the hidden size."""
-        return [value] if count == 1 else value.split((self.hidden,) * count, axis)
 
 
 @dataclass(frozen=True)
@@ -76,20 +50,16 @@ class QuantizedWeights:
     """The weights of an input, of a direction, as real values."""
 
 
-Step = Callable[[_Direction, Tensor, States], States]
-"""The states after a step, from the projected input and the states before; the first state is the output."""
-
-
 @converter("RNN")
 def rnn(node: Node) -> Converted:
-    return _layer(node, 1, 1, ("Tanh",), _rnn_step)
+    return _layer(node, Cell(rnn_step, "n", ()), 1, ("Tanh",))
 
 
 @converter("GRU")
 def gru(node: Node) -> Converted:
-    linear_before_reset = node.attr.bool("linear_before_reset", 0)
-    step = _gru_linear_step if linear_before_reset else _gru_step
-    return _layer(node, 3, 1, ("Sigmoid", "Tanh"), step, keep_recurrent_bias=linear_before_reset)
+    is_linear = node.attr.bool("linear_before_reset", 0)
+    cell = Cell(linear_gru_step if is_linear else gru_step, "urn", (), keeps_recurrent_bias=is_linear)
+    return _layer(node, cell, 1, ("Sigmoid", "Tanh"))
 
 
 @converter("LSTM")
@@ -99,63 +69,12 @@ def lstm(node: Node) -> tuple[Tensor, ...]:
 
 def lstm_layer(node: Node, quantized: QuantizedWeights | None = None) -> tuple[Tensor, ...]:
     """Convert an LSTM, whose weights may be quantized."""
-    step = _lstm_coupled_step if node.attr.bool("input_forget", 0) else _lstm_step
-    return _layer(node, 4, 2, ("Sigmoid", "Tanh", "Tanh"), step, quantized=quantized)
-
-
-def _rnn_step(d: _Direction, x: Tensor, states: States) -> States:
-    return (d.gate(0, x + d.product(states[0], d.recurrent)),)
-
-
-def _gru_step(d: _Direction, x: Tensor, states: States) -> States:
-    (h,) = states
-    recurrent_z, recurrent_r, recurrent_h = d.parts(d.recurrent, 3, axis=0)
-    xz, xr, xh = d.parts(x, 3)
-    z = d.gate(0, xz + d.product(h, recurrent_z))
-    r = d.gate(0, xr + d.product(h, recurrent_r))
-    return (_blend(z, h, d.gate(1, xh + d.product(r * h, recurrent_h))),)
-
-
-def _gru_linear_step(d: _Direction, x: Tensor, states: States) -> States:
-    (h,) = states
-    product = d.product(h, d.recurrent)
-    if d.recurrent_bias is not None:
-        product = product + d.recurrent_bias
-    (xz, xr, xh), (hz, hr, hh) = d.parts(x, 3), d.parts(product, 3)
-    z, r = d.gate(0, xz + hz), d.gate(0, xr + hr)
-    return (_blend(z, h, d.gate(1, xh + r * hh)),)
-
-
-def _blend(z: Tensor, h: Tensor, new: Tensor) -> Tensor:
-    """Return (1 - z) * new + z * h."""
-    return new + z * (h - new)
-
-
-def _lstm_step(d: _Direction, x: Tensor, states: States, coupled: bool = False) -> States:
-    h, c = states
-    i, o, f, g = d.parts(x + d.product(h, d.recurrent), 4)
-    if d.peepholes:
-        i, f = i + d.peepholes[0] * c, f + d.peepholes[2] * c
-    i, g = d.gate(0, i), d.gate(1, g)
-    f = 1 - i if coupled else d.gate(0, f)
-    c = f * c + i * g
-    if d.peepholes:
-        o = o + d.peepholes[1] * c
-    return d.gate(0, o) * d.functions[2](c), c
-
-
-def _lstm_coupled_step(d: _Direction, x: Tensor, states: States) -> States:
-    return _lstm_step(d, x, states, coupled=True)
+    step = coupled_lstm_step if node.attr.bool("input_forget", 0) else lstm_step
+    return _layer(node, Cell(step, "iofn", ()), 2, ("Sigmoid", "Tanh", "Tanh"), quantized)
 
 
 def _layer(
-    node: Node,
-    gates: int,
-    states: int,
-    defaults: Sequence[str],
-    step: Step,
-    keep_recurrent_bias: bool = False,
-    quantized: QuantizedWeights | None = None,
+    node: Node, cell: Cell, states: int, defaults: Sequence[str], quantized: QuantizedWeights | None = None
 ) -> tuple[Tensor, ...]:
     """Convert all directions of a layer: Y, Y_h and for an LSTM Y_c."""
     batch_first = bool(node.attr.int("layout", 0))
@@ -164,29 +83,19 @@ def _layer(
     hidden = _hidden_size(node, quantized is not None)
     require_equal_dims(node.type(1).shape[0], count, f"the directions of '{direction}' and the first dim of input 'W'")
     x = node[0].permute((1, 0, 2)) if batch_first else node[0]
-    length, batch, _ = x.type.shape
     functions = _functions(node, defaults, count)
-    initial = [_initial(node, 5 + i, batch_first, (count, batch, hidden)) for i in range(states)]
-    lengths = node.emit("expand_dims", node[4], axes=[1]) if node.has(4) else None
-    run = _loop if not isinstance(length, int) or length > MAX_UNROLLED_STEPS else _unroll if length else _no_steps
-    outputs: list[Tensor] = []
-    finals: list[list[Tensor]] = [[] for _ in range(states)]
+    initial = [_initial(node, 5 + i, batch_first, (count, x.shape[1], hidden)) for i in range(states)]
+    directions = []
     for at in range(count):
-        chosen = functions[at * len(defaults) : (at + 1) * len(defaults)]
-        made, projected = _direction(node, at, x, gates, chosen, hidden, keep_recurrent_bias, quantized)
-        backwards = direction == "reverse" or at == 1
-        sequence, last = run(
-            made, projected, tuple(pick_direction(node, s, at) for s in initial), step, backwards, lengths
-        )
-        outputs.append(sequence)
-        for final, state in zip(finals, last, strict=True):
-            final.append(state)
+        own = replace(cell, functions=tuple(functions[at * len(defaults) : (at + 1) * len(defaults)]))
+        directions.append(_direction(node, own, at, direction == "reverse" or at == 1, quantized))
+    outputs, finals = recurrent_layer(
+        node.builder, x, initial, directions, node[4].expand_dims(1) if node.has(4) else None
+    )
     y = stack(outputs, axis=1)
-    last_states = [stack(final, axis=0) for final in finals]
     if batch_first:
-        y = y.permute((2, 0, 1, 3))
-        last_states = [state.permute((1, 0, 2)) for state in last_states]
-    return (y, *last_states)
+        y, finals = y.permute((2, 0, 1, 3)), [state.permute((1, 0, 2)) for state in finals]
+    return (y, *finals)
 
 
 def _hidden_size(node: Node, is_quantized: bool) -> Dim:
@@ -202,108 +111,34 @@ def _hidden_size(node: Node, is_quantized: bool) -> Dim:
 
 
 def _direction(
-    node: Node,
-    at: int,
-    x: Tensor,
-    gates: int,
-    functions: list[Function],
-    hidden: Dim,
-    keep_recurrent_bias: bool,
-    quantized: QuantizedWeights | None,
-) -> tuple[_Direction, Tensor]:
-    """Return one direction, and its projected input for all steps: [length, batch, gates * hidden]."""
-    read = quantized.pick if quantized else lambda index, at: pick_direction(node, node[index], at)
-    result = _Direction(
-        node, functions, node.attr.float("clip", None), hidden, recurrent=read(2, at), recurrent_bias=None
-    )
-    result.quantize = quantized.quantize if quantized else None
-    projected = result.product(x, read(1, at))
-    if node.has(3):
-        size = gates * hidden
-        from_input, recurrent = pick_direction(node, node[3], at).split((size, size), 0)
-        projected = projected + from_input
-        if keep_recurrent_bias:
-            result.recurrent_bias = recurrent
-        else:
-            projected = projected + recurrent
-    if node.has(7):
-        result.peepholes = list(result.parts(pick_direction(node, node[7], at), 3, axis=0))
-    return result, projected
+    node: Node, cell: Cell, at: int, is_backwards: bool, quantized: QuantizedWeights | None
+) -> Direction:  # fmt: skip
+    """Return one direction of the layer."""
+
+    def quantized_product(x: Tensor, weights: Tensor) -> Tensor:
+        assert quantized is not None
+        return quantized.quantize(x) @ weights
+
+    given, recurrent = (quantized.pick(i, at) if quantized else node[i][at] for i in (1, 2))
+    biases = node[3][at].halves(0) if node.has(3) else (None, None)
+    return Direction(
+        cell, given, recurrent, given_bias=biases[0], recurrent_bias=biases[1],
+        peepholes=_thirds(node[7][at]) if node.has(7) else (), is_backwards=is_backwards,
+        clip=node.attr.float("clip", None), product=quantized_product if quantized else times_transposed,
+    )  # fmt: skip
 
 
-def pick_direction(node: Node, value: Tensor, at: int) -> Tensor:
-    """Return the part of one direction: value[at]."""
-    part = value.slice(0, at, 1)
-    return node.emit("squeeze", part, axes=[0])
+def _thirds(x: Tensor) -> list[Tensor]:
+    return x.split([x.shape[0] // 3] * 3, 0)
 
 
 def _initial(node: Node, index: int, batch_first: bool, shape: tuple[Dim, ...]) -> Tensor:
+    """Return a state before the first step: an input, or zeros."""
     if not node.has(index):
         return node.emit("full", shape=shape, value=0.0, dtype=node.type(0).dtype)
-    return node[index].permute((1, 0, 2)) if batch_first else node[index]
-
-
-def _no_steps(
-    d: _Direction, projected: Tensor, states: States, step: Step, backwards: bool, lengths: Tensor | None
-) -> tuple[Tensor, States]:
-    """Return the results for sequences of length 0: no outputs, and the initial states."""
-    tensor_type = projected.type
-    return d.node.emit("full", shape=(0, tensor_type.shape[1], d.hidden), value=0.0, dtype=tensor_type.dtype), states
-
-
-def _unroll(
-    d: _Direction, projected: Tensor, states: States, step: Step, backwards: bool, lengths: Tensor | None
-) -> tuple[Tensor, States]:
-    """Return the outputs of all steps, [length, batch, hidden], and the last states."""
-    node = d.node
-    length = projected.type.shape[0]
-    assert isinstance(length, int)
-    pieces = projected.split((1,) * length, 0) if length > 1 else [projected]
-    inputs = [node.emit("squeeze", x, axes=[0]) for x in pieces]
-    outputs: list[Tensor] = []
-    for t in range(length)[:: -1 if backwards else 1]:
-        number = None if lengths is None else node.constant(t, node.type(4))
-        output, states = _stepped(d, inputs[t], states, step, number, lengths)
-        outputs.append(output)
-    return stack(outputs[:: -1 if backwards else 1], axis=0), states
-
-
-def _loop(
-    d: _Direction, projected: Tensor, states: States, step: Step, backwards: bool, lengths: Tensor | None
-) -> tuple[Tensor, States]:
-    """Return the same as `_unroll`, with a loop over the steps."""
-    node = d.node
-    length = projected.type.shape[0]
-
-    def make(number: Tensor, going: Tensor, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
-        at = node.ssa(number)
-        if backwards:
-            at = as_scalar(node, length - 1) - at
-        x = projected.gather(at)
-        position = None if lengths is None else at.cast(lengths.type.dtype)
-        output, made = _stepped(d, x, tuple(map(node.ssa, values)), step, position, lengths)
-        return going, list(made), [output]
-
-    count = as_scalar(node, length)
-    loop = LoopIteration(make, backwards=[backwards])
-    *made, rows, _ = node.builder.loop(loop, count, None, list(states), length)
-    return rows, tuple(map(node.ssa, made))
-
-
-def _stepped(
-    d: _Direction, x: Tensor, states: States, step: Step, number: Tensor | None, lengths: Tensor | None
-) -> tuple[Tensor, States]:
-    """Return the output of a step and the states after it: a finished sequence keeps its states, with zero output.
-
-    `lengths`, [batch, 1], determines which sequences are finished at this step.
-    """
-    result = step(d, x, states)
-    if number is None or lengths is None:
-        return result[0], result
-    node = d.node
-    valid = number < lengths
-    output = where(valid, result[0], node.constant(0, result[0].type))
-    return output, tuple(where(valid, new, old) for new, old in zip(result, states, strict=True))
+    state = node[index].permute((1, 0, 2)) if batch_first else node[index]
+    require_equal_shapes(state.shape, shape, f"input '{node.input_name(index)}' and the states of the layer")
+    return state
 
 
 def _functions(node: Node, defaults: Sequence[str], count: int) -> list[Function]:

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.library.recurrent import (
-    Cell,
-    DirectionWeights,
-    gru_cell,
-    lstm_cell,
-    recurrent_layer,
-    relu_cell,
-    tanh_cell,
-)
+from mirlo.frontends.library.recurrent import Cell, Direction, linear_gru_step, lstm_step, recurrent_layer, rnn_step
 from mirlo.frontends.tensor import Tensor, concat
 from mirlo.frontends.torch.operation import AtenOperation
 from mirlo.frontends.torch.registry import converter
 
-CELLS: dict[str, Cell] = {"lstm": lstm_cell, "gru": gru_cell, "rnn_tanh": tanh_cell, "rnn_relu": relu_cell}
+CELLS = {
+    "lstm": Cell(lstm_step, "ifno", (Tensor.sigmoid, Tensor.tanh, Tensor.tanh)),
+    "gru": Cell(linear_gru_step, "run", (Tensor.sigmoid, Tensor.tanh), keeps_recurrent_bias=True),
+    "rnn_tanh": Cell(rnn_step, "n", (Tensor.tanh,)),
+    "rnn_relu": Cell(rnn_step, "n", (Tensor.relu,)),
+}
 
 
 @converter("aten.lstm.input", "aten.gru.input", "aten.rnn_tanh.input", "aten.rnn_relu.input")
@@ -33,21 +30,25 @@ def recurrent(
     parts = len(params) // (layers * directions)
     starts = [states] if isinstance(states, Tensor) else list(states)
     sequence = x.permute([1, 0, 2]) if batch_first else x
+    cell = CELLS[op.name.split(".")[1]]
     last: list[list[Tensor]] = [[] for _ in starts]
     for layer in range(layers):
         first = layer * directions
         weights = [
-            _weights(params[at * parts : (at + 1) * parts], has_biases) for at in range(first, first + directions)
+            _direction(cell, params[at * parts : (at + 1) * parts], has_biases, at > first)
+            for at in range(first, first + directions)
         ]
         begin = [start[first : first + directions] for start in starts]
-        sequence, finals = recurrent_layer(op.body, CELLS[op.name.split(".")[1]], sequence, begin, weights)
+        outputs, finals = recurrent_layer(op.body, sequence, begin, weights)
+        sequence = concat(outputs, 2)
         for found, final in zip(last, finals, strict=True):
             found.append(final)
     return [sequence.permute([1, 0, 2]) if batch_first else sequence, *(concat(each, 0) for each in last)]
 
 
-def _weights(params: Sequence[Tensor], has_biases: bool) -> DirectionWeights:
-    """Return the weights of a direction; an LSTM may have a projection behind the others."""
+def _direction(cell: Cell, params: Sequence[Tensor], has_biases: bool, is_backwards: bool) -> Direction:
+    """Return a direction of a layer; an LSTM may have a projection behind the other weights."""
     given, recurrent, *rest = params
     first, second = (rest.pop(0), rest.pop(0)) if has_biases else (None, None)
-    return DirectionWeights(given, recurrent, first, second, rest[0] if rest else None)
+    projection = rest[0] if rest else None
+    return Direction(cell, given, recurrent, first, second, projection, is_backwards=is_backwards)
