@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from mirlo.frontends.builder import OF_BOOLS, GraphBuilder
 from mirlo.frontends.onnx import functions, regions, schema
 from mirlo.frontends.onnx.broadcasts import Broadcasts, expanded_operands
 from mirlo.frontends.onnx.checkpoints import INTERVAL, Checkpoint
-from mirlo.frontends.onnx.choices import Choices, RanksDiffer
+from mirlo.frontends.onnx.choices import Choices, Ended, Frame, RanksDiffer, frames_after
 from mirlo.frontends.onnx.declared import declared_shapes
 from mirlo.frontends.onnx.equations import Solutions, Solved, assume_equal, solve
 from mirlo.frontends.onnx.errors import ConverterError, NodeError, OnnxImportError
@@ -89,6 +89,8 @@ class Body(NodeImporter):
         self.problems: list[str] = []
         self.steps: list[tuple[NodeDef, Scope]] = []
         """The nodes being imported, each inside of the previous one."""
+        self.frames: list[Frame] = []
+        """The lists of nodes being imported, each inside of the previous one."""
         self.solvable: set[str] = set()
         """Input symbols that may be replaced by what operators require."""
         self.solutions: Solutions | None = None
@@ -236,6 +238,20 @@ class Body(NodeImporter):
         scope.values.update(zip((value.name for value in graph.inputs), given, strict=False))
         return self.graph(graph, scope)
 
+    def replace(self, graph: GraphDef) -> list[AnyValue]:
+        return self._in_place(list, lambda: self.branch(graph))
+
+    def _in_place(
+        self, outputs: Callable[[Sequence[AnyValue]], Sequence[AnyValue | None]], make: Callable[[], list[AnyValue]]
+    ) -> list[AnyValue]:
+        """Import nodes in place of the current one, whose outputs are made of their results."""
+        frame = self.frames[-1]
+        frame.outputs = outputs
+        try:
+            return make()
+        finally:
+            frame.outputs = None
+
     def chosen_branch(self) -> bool | None:
         return (self.choices or {}).get(self._place(*self.steps[-1]))
 
@@ -290,11 +306,26 @@ class Body(NodeImporter):
             order = steps(nodes, scope.values, scope.outer_names(), wanted, self.model.name, scope.prefix)
             if graph is not None:
                 self._orders[graph] = order
+        frame, steps_around = Frame(order, wanted, scope), len(self.steps)
+        self.frames.append(frame)
+        try:
+            return self._frame(frame)
+        except Ended as ended:
+            if ended.frame is not frame:
+                raise
+            del self.steps[steps_around:]
+            return ended.values
+        finally:
+            self.frames.pop()
+
+    def _frame(self, frame: Frame) -> list[AnyValue]:
+        order, wanted, scope = frame.order, frame.wanted, frame.scope
         checkpoints: list[Checkpoint] = []
         i = 0
         while i < len(order):
+            frame.index = i
             if self.choices and self.choices.get(self._place(order[i], scope), True) is None:
-                return self._forked(order[i:], wanted, scope)
+                return self._forked(frame)
             if self.solutions is not None and not self.depth and self.imported >= self._checked_at + INTERVAL:
                 checkpoints.append(Checkpoint.of(self, i))
                 self._checked_at = self.imported
@@ -325,28 +356,61 @@ class Body(NodeImporter):
         self._checked_at = last.imported
         return last.step
 
-    def _forked(self, rest: Sequence[NodeDef], wanted: Sequence[str], scope: Scope) -> list[AnyValue]:
-        """Import the rest of a graph, which begins with an If, once for each branch."""
-        condition = scope.find(rest[0].inputs[0])
+    def _forked(self, frame: Frame) -> list[AnyValue]:
+        """Import the rest of a graph, which begins with an If, once for each branch.
+
+        If the graph is in place of a node, the rest of the graph around it follows in both branches.
+        """
+        step, scope = frame.order[frame.index], frame.scope
+        condition = scope.find(step.inputs[0])
         if not isinstance(condition, Tensor):
             raise Skipped
+        around, after = self.frames[:-1], frames_after(self.frames)
 
         def end(flag: bool) -> list[AnyValue]:
-            inner = scope.within(f"{scope.prefix}{rest[0].name}:{'then' if flag else 'else'}/")
-            inner.declared = scope.declared
-            self.choices = {**(self.choices or {}), self._place(rest[0], inner): flag}
-            return self._nodes(rest, wanted, inner)
+            label = f"{step.name}:{'then' if flag else 'else'}/"
+            inner = self._scope_of_rest(frame, label)
+            self.choices = {**(self.choices or {}), self._place(step, inner): flag}
+            within = self.frames
+            try:
+                self.frames = list(around)
+                values = self._nodes(frame.order[frame.index :], frame.wanted, inner)
+                for outer in after:
+                    self.frames = self.frames[:-1]
+                    values = self._nodes_after(outer, values, self._scope_of_rest(outer, label))
+            except Ended as ended:
+                values = ended.values
+            finally:
+                self.frames = within
+            return values
 
-        self.steps.append((rest[0], scope))
+        steps_around = list(self.steps)
+        self.steps.append((step, scope))
         values = regions.fork(self, condition, [partial(end, True), partial(end, False)])
-        self.steps.pop()
+        self.steps = steps_around
+        if after:
+            raise Ended(after[-1], values)
         return values
+
+    def _nodes_after(self, frame: Frame, values: Sequence[AnyValue], scope: Scope) -> list[AnyValue]:
+        """Import the nodes behind the current one of a frame, for the results of the nodes in its place."""
+        assert frame.outputs is not None
+        step = frame.order[frame.index]
+        self._assign(step, frame.outputs(values), scope)
+        self.observer.imported(step, scope)
+        return self._nodes(frame.order[frame.index + 1 :], frame.wanted, scope)
+
+    @staticmethod
+    def _scope_of_rest(frame: Frame, label: str) -> Scope:
+        """Return a scope for the rest of a frame in a branch."""
+        inner = frame.scope.within(f"{frame.scope.prefix}{label}")
+        inner.declared = frame.scope.declared
+        return inner
 
     def _step(self, step: NodeDef, scope: Scope) -> None:
         self.imported += 1
-        names = step.outputs
         inputs = [scope.find(name) if name else None for name in step.inputs]
-        values: Sequence[AnyValue | None] = [None] * len(names)
+        values: Sequence[AnyValue | None] = [None] * len(step.outputs)
         self.steps.append((step, scope))
         try:
             if any(name and value is None for name, value in zip(step.inputs, inputs, strict=True)):
@@ -367,13 +431,17 @@ class Body(NodeImporter):
                 error = self._invalid(step, scope, inputs, error)
             self.problems.append(self._problem(step, scope, inputs, error))
             values = self.observer.failed(step, scope, str(error))
-        except (Solved, RanksDiffer, MemoryError):
+        except (Solved, RanksDiffer, Ended, MemoryError):
             raise
         except Exception as error:
             self.problems.append(self._problem(step, scope, inputs, self._invalid(step, scope, inputs, error)))
             values = self.observer.failed(step, scope, str(error))
         self.steps.pop()
-        for name, value in zip(names, values, strict=False):
+        self._assign(step, values, scope)
+
+    def _assign(self, step: NodeDef, values: Sequence[AnyValue | None], scope: Scope) -> None:
+        """Give the outputs of a node their values."""
+        for name, value in zip(step.outputs, values, strict=False):
             if value is not None and value.region is None:
                 is_constant = value.array is not None if isinstance(value, Tensor) else _is_text(value)
                 value.region = 0 if is_constant else self.depth
@@ -448,8 +516,12 @@ class Body(NodeImporter):
         inner = Scope(functions.opsets(body, scope.opsets), None, prefix, scope.depth + 1)
         inner.values.update({name: value for name, value in zip(body.inputs, given, strict=True) if value is not None})
         wanted = {formal: name for formal, name in zip(body.outputs, step.outputs, strict=False) if name}
-        values = dict(zip(wanted, self._nodes(nodes, list(wanted), inner), strict=True))
-        return [values.get(formal) for formal in body.outputs]
+
+        def outputs(values: Sequence[AnyValue]) -> list[AnyValue | None]:
+            found = dict(zip(wanted, values, strict=True))
+            return [found.get(formal) for formal in body.outputs]
+
+        return outputs(self._in_place(outputs, lambda: self._nodes(nodes, list(wanted), inner)))
 
     def _invalid(
         self, step: NodeDef, scope: Scope, inputs: Sequence[AnyValue | None], error: Exception

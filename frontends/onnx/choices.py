@@ -2,15 +2,20 @@
 
 Types of relax have a rank, and so an If has results of one rank. Where the branches differ, the import is tried with
 each of them alone. If the rest of the model accepts one only, that one is imported, and the call checks the
-condition. If it accepts both, the rest of the graph becomes part of both branches.
+condition. If it accepts both, the rest of the graph becomes part of both branches. So does the rest of the graphs
+around it, where it is imported in place of a node (a branch that is known, the body of a function).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
 from typing import TypeVar
 
 from mirlo.frontends.onnx.errors import OnnxImportError
+from mirlo.frontends.onnx.graph import NodeDef
+from mirlo.frontends.onnx.values import AnyValue, Scope
 
 T = TypeVar("T")
 
@@ -27,6 +32,33 @@ class RanksDiffer(Exception):
     def __init__(self, place: str, text: str) -> None:
         super().__init__(text)
         self.place = place
+
+
+@dataclass(eq=False)
+class Frame:
+    """Nodes that are being imported in order."""
+
+    order: Sequence[NodeDef]
+    wanted: Sequence[str]
+    scope: Scope
+    index: int = 0
+    """The node that is being imported."""
+    outputs: Callable[[Sequence[AnyValue]], Sequence[AnyValue | None]] | None = None
+    """Returns the outputs of that node from the results of the next frame, if that is imported in its place."""
+
+
+class Ended(Exception):
+    """Raised once both branches of an If contain the rest of several frames: the results are those of the outermost."""
+
+    def __init__(self, frame: Frame, values: list[AnyValue]) -> None:
+        super().__init__()
+        self.frame = frame
+        self.values = values
+
+
+def frames_after(frames: Sequence[Frame]) -> list[Frame]:
+    """Return the frames that go on with the results of the last one, innermost first."""
+    return list(takewhile(lambda frame: frame.outputs is not None, reversed(frames[:-1])))
 
 
 class BranchSearch:

@@ -215,6 +215,10 @@ class NodeImporter(ObjectBuilder, ABC):
         """Import a subgraph here, for these inputs; return the values of its outputs."""
 
     @abstractmethod
+    def replace(self, graph: GraphDef) -> list[AnyValue]:
+        """Import a subgraph in place of this node; return the values of its outputs, which are those of the node."""
+
+    @abstractmethod
     def evaluated(self, name: str, given: Mapping[str, AnyValue]) -> AnyValue:
         """Recompute a value of the node's graph from these values of others."""
 

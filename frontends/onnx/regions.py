@@ -23,7 +23,7 @@ from mirlo.frontends.onnx.node import LoopIteration, NodeImporter, relax_op
 from mirlo.frontends.onnx.objects import object_of
 from mirlo.frontends.onnx.values import AnyValue, ObjectValue, constant
 from mirlo.frontends.tensor import Tensor, concat, where
-from mirlo.runtime.kinds import Kind
+from mirlo.runtime.kinds import ELEMENT_TYPES, Kind
 
 Branch = Callable[[], list[AnyValue]]
 """Imports a branch at the insertion point; returns its results."""
@@ -92,6 +92,8 @@ def _kinds_of_branches(body: NodeImporter, one: Sequence[AnyValue], other: Seque
             if is_tensor and a.kind.name == b.kind.name:
                 body.refuse_ranks(text)
             raise NodeError(text)
+        if kind.name in ELEMENT_TYPES and kind.shape is None:
+            body.refuse_ranks(f"a branch gives {kind} of one rank or another")
         kinds.append(kind)
     return kinds
 

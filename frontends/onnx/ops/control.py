@@ -38,7 +38,7 @@ def if_(node: Node) -> Converted:
     """Pick a branch if the condition is known; otherwise convert to scf.if."""
     then_branch, else_branch = node.attr.graph("then_branch"), node.attr.graph("else_branch")
     if node.value(0).array is not None:
-        return node.builder.branch(then_branch if node.scalar(0) else else_branch)
+        return node.builder.replace(then_branch if node.scalar(0) else else_branch)
     flag = node.builder.chosen_branch()
     if flag is None:
         return node.builder.conditional(node.value(0), then_branch, else_branch)
@@ -51,7 +51,7 @@ def _only_branch(node: Node, graph: GraphDef, flag: bool) -> Converted:
     result = where(condition, node.constant(np.int64(0)), node.constant(np.int64(WRONG)))
     what = "the condition picks the branch whose result has a rank with which the rest of the model is not valid"
     bind(node, result.reshape((1,)), what, [0])
-    return node.builder.branch(graph)
+    return node.builder.replace(graph)
 
 
 @converter("Loop")

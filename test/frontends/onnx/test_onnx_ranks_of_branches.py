@@ -100,3 +100,78 @@ def test_slices_of_dims_whose_sign_depends_on_the_sizes() -> None:
     rng = np.random.default_rng(0)
     w = rng.standard_normal((2, 1, 256)).astype(np.float32)
     compare(model, *({"x": rng.standard_normal((1, 1, n)).astype(np.float32), "w": w} for n in (256, 640, 1000)))
+
+
+INNER = """n = Size(size)  is_one = Equal(n, one)
+  r = If(is_one) <then_branch = g3 () => (float[] t) { t = ReduceSum<keepdims = 0>(x, axis) },
+                  else_branch = g4 () => (float[] e) { e = Relu(x) }>
+  y = Mul(r, two)"""
+"""An If whose branches differ in rank, and a node that takes either."""
+
+AROUND = {
+    "a branch that is known": """yes = Constant<value_int = 1>()  known = Equal(yes, one)
+      y2 = If(known) <then_branch = g1 () => (float[] y) {{ {inner} }},
+                      else_branch = g2 () => (float[] y3) {{ y3 = Relu(x) }}>""",
+    "a branch of the call": """y2 = If(c) <then_branch = g1 () => (float[] y) {{ {inner} }},
+                      else_branch = g2 () => (float[] y3) {{ y3 = Exp(x) }}>""",
+    "two branches that are known": """yes = Constant<value_int = 1>()  known = Equal(yes, one)
+      y2 = If(known) <then_branch = g1 () => (float[] w) {{
+             w0 = If(known) <then_branch = g5 () => (float[] y) {{ {inner} }},
+                             else_branch = g6 () => (float[] y4) {{ y4 = Relu(x) }}>
+             w = Neg(w0) }},
+                      else_branch = g2 () => (float[] y3) {{ y3 = Relu(x) }}>""",
+}
+
+
+def around(place: str) -> str:
+    return f"""<ir_version: 9, opset_import: ["": 18]> g (float[m, k] x, int64[n] size, bool c) => (float[] out)
+      <float[1] two = {{2}}> {{ axis = Constant<value_ints = [1]>()  one = Constant<value_int = 1>()
+      {AROUND[place].format(inner=INNER)}
+      z = Add(y2, two)  s = Shape(z)  f = Cast<to = 1>(s)  total = ReduceSum<keepdims = 0>(z)
+      last = ReduceMax<keepdims = 0>(f)  out = Mul(total, last) }}"""
+
+
+@pytest.mark.parametrize("place", AROUND)
+def test_nodes_that_take_the_result_outside(place: str) -> None:
+    """What follows a graph that is imported in place of a node follows both branches, too."""
+    x = np.random.default_rng(0).standard_normal((3, 2)).astype(np.float32)
+    sizes = (np.zeros(n, np.int64) for n in (1, 2))
+    compare(parsed(around(place)), *({"x": x, "size": s, "c": np.array(c)} for s in sizes for c in (True, False)))
+
+
+def test_nodes_that_take_the_result_of_a_function() -> None:
+    model = parser.parse_model(f"""<ir_version: 9, opset_import: ["": 18, "own": 1]>
+      g (float[m, k] x, int64[n] size, bool c) => (float out) {{ w, y2 = own.f(x, size)
+        z = Sub(y2, w)  s = Shape(z)  f = Cast<to = 1>(s)  total = ReduceSum<keepdims = 0>(z)
+        last = ReduceMax<keepdims = 0>(f)  out = Mul(total, last) }}
+      <domain: "own", opset_import: ["": 18]> f (x, size) => (two, y) {{
+        axis = Constant<value_ints = [1]>()  one = Constant<value_int = 1>()  two = Constant<value_floats = [2.0]>()
+        {INNER} }}""")
+    x = np.random.default_rng(0).standard_normal((3, 2)).astype(np.float32)
+    compare(model, *({"x": x, "size": np.zeros(n, np.int64), "c": np.array(True)} for n in (1, 2)))
+
+
+@pytest.mark.parametrize("size", [(2, 3, 4, 5), (2, 3, 4, 5, 6), (2, 3, 1, 5, 6)], ids=str)
+@pytest.mark.parametrize("align", [0, 1])
+@pytest.mark.sample(2)
+def test_the_body_of_affine_grid(size: tuple[int, ...], align: int) -> None:
+    """Its branches give steps of rank 0 and 1, inside of a branch that is known."""
+    from onnx.reference import ReferenceEvaluator
+
+    rank = len(size) - 2
+    model = parser.parse_model(f"""<ir_version: 10, opset_import: ["": 20]>
+      g (float[2, {rank}, {rank + 1}] theta, int64[{len(size)}] size) => (float[] out) {{
+        out = AffineGrid<align_corners = {align}>(theta, size) }}""")
+    schema = onnx.defs.get_schema("AffineGrid")
+    types = [each.type.SerializeToString() for each in model.graph.input]
+    body = schema.get_context_dependent_function(model.graph.node[0].SerializeToString(), types) if (
+        schema.has_context_dependent_function) else schema.function_body.SerializeToString()  # fmt: skip
+    function = onnx.FunctionProto.FromString(body)
+    function.domain = "own"
+    model.graph.node[0].domain = "own"
+    model.opset_import.append(onnx.helper.make_opsetid("own", 1))
+    model.functions.append(function)
+    theta = np.random.default_rng(0).standard_normal((2, rank, rank + 1)).astype(np.float32)
+    feed = {"theta": theta, "size": np.array(size, np.int64)}
+    found = mirlo.compile(model).run(feed)["out"]
+    np.testing.assert_allclose(found, ReferenceEvaluator(model).run(None, feed)[0], atol=1e-5)
