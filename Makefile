@@ -9,7 +9,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 MODELS := .cache/models
 CHIP ?= sm_90a
 
-.PHONY: run test checks test-doors test-clients lint typecheck lit pytest coverage docs package bench test-gpu test-emulated test-arm test-avx2 test-sse42 test-qemu test-times mutation test-cross combinations broken-accelerators nightly stages samples bench-gpu kit format clean
+.PHONY: run test checks test-doors test-clients test-serve lint typecheck lit pytest coverage docs package bench test-gpu test-emulated test-arm test-avx2 test-sse42 test-qemu test-times mutation test-cross combinations broken-accelerators nightly stages samples bench-gpu kit format clean
 
 run: $(VENV)/ready
 	@$(BIN)/mirlo run --sample $(MODEL) --profile
@@ -45,6 +45,11 @@ test-clients: $(VENV)/ready
 	$(BIN)/pip install --quiet --no-deps basic-pitch efficientword-net livekit-plugins-silero
 	$(BIN)/pytest -q -rs test/clients
 	$(BIN)/python -m benchmarks.clients
+
+# A server with real clients, under load and in a browser (chromium): a minute.
+test-serve: $(VENV)/ready
+	$(BIN)/pip install --quiet --editable '.[test,serve,serve-clients]'
+	$(BIN)/pytest -q -rs --whole test/serve test/readme/test_serve_page.py
 
 # Which lines the tests execute: .cache/coverage/index.html.
 coverage: $(VENV)/ready

@@ -13,6 +13,7 @@ FEATURES = {
     "StableHLO and JAX": "frontends/stablehlo/* frontends/jax/* frontends/foreign.py",
     "PyTorch": "frontends/torch/* driver/torch_backend/* frontends/builder.py frontends/tensor.py",
     "scikit-learn": "frontends/sklearn/*",
+    "serving": "serve/* tools/cli/serve_arguments.py tools/cli/serving.py",
     "text generation": "generate/* tools/cli/generate_arguments.py tools/cli/generating.py tools/cli/prompt_lines.py",
     "caches and states of language models": (
         "passes/graph/last_rows.py passes/graph/narrow_caches.py passes/graph/scaled_caches.py "

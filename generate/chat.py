@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Mapping, Sequence, Set
 from importlib.util import find_spec
@@ -38,6 +39,11 @@ class ChatTemplate:
         self._process: TemplateProcess | None = None
         with self._lock:
             self._running()
+
+    @property
+    def takes_tools(self) -> bool:
+        """Return whether the template shows the model which tools there are."""
+        return re.search(r"\btools\b", self._text) is not None
 
     def render(self, messages: Sequence[Message], is_answered: bool = False, **given: object) -> str:
         """Return the text of a conversation, up to where the model's answer begins unless it `is_answered`."""

@@ -19,6 +19,8 @@ from mirlo.generate.slots import EngineCounts, EngineSlots
 from mirlo.generate.text import TokenTexts
 
 MAX_SLOTS = 4096
+MAX_LOGPROBS = 64
+"""Alternatives of a token with their probabilities: APIs have up to 20."""
 
 
 class ServingEngine:
@@ -80,9 +82,15 @@ class ServingEngine:
         regex: str | None = None,
         lark: str | None = None,
         adapter: str | None = None,
+        logprobs: int | None = None,
         **search: object,
     ) -> Request:
-        """Return a request to continue a text or tokens; the arguments are those of `LanguageModel.generator`."""
+        """Return a request to continue a text or tokens; the arguments are those of `LanguageModel.generator`.
+
+        `logprobs` requests the logarithms of the probabilities of tokens, with those of so many alternatives.
+        """
+        if logprobs is not None and not is_count(logprobs, 0, MAX_LOGPROBS):
+            raise GenerationError(f"logprobs: expected 0 to {MAX_LOGPROBS}, found {logprobs!r:.40}")
         options = with_options(self._search, search)
         self._decoder.with_adapter(adapter)  # raises an error if there is none of the name
         for name, other in (("num_beams", 1), ("lookup", 0)):
@@ -96,7 +104,9 @@ class ServingEngine:
             raise GenerationError("a prompt has no tokens")
         require_length(options, self._decoder.config, len(tokens))
         grammar = self._grammar({"json_schema": json_schema, "regex": regex, "lark": lark})
-        request = Request(tokens, options, self._decoder.config, self._texts, stops, grammar, adapter, self.step)
+        request = Request(
+            tokens, options, self._decoder.config, self._texts, stops, grammar, adapter, logprobs, self.step
+        )
         if not request.is_done:
             self._requests[request] = None
         return request

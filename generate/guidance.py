@@ -50,7 +50,7 @@ class Grammar:
             try:
                 schema = text if isinstance(text, str) else json.dumps(text)
                 return str(self._matcher.grammar_from_json_schema(schema))
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, RecursionError) as error:
                 raise GenerationError(f"json_schema: {error}") from None
         if not isinstance(text, str):
             raise GenerationError(f"{self.form}: expected text, found {text!r:.60}")

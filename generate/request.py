@@ -8,6 +8,7 @@ import numpy as np
 
 from mirlo.generate.config import ModelConfig
 from mirlo.generate.guidance import Grammar, Guide
+from mirlo.generate.logprobs import TokenLogprob, token_logprob
 from mirlo.generate.prompt import require_texts, room_for
 from mirlo.generate.sampler import Sampler
 from mirlo.generate.search import SearchOptions
@@ -29,6 +30,7 @@ class Request:
         stops: Sequence[str],
         grammar: Grammar | None,
         adapter: str | None,
+        logprobs: int | None,
         step: Callable[[], object],
     ) -> None:
         self.prompt = tuple(prompt)
@@ -41,6 +43,9 @@ class Request:
         """What went wrong, if the reason is "error"."""
         self.reused_tokens = 0
         """Tokens of the prompt that were not computed, as another sequence began with them."""
+        self.logprobs: list[TokenLogprob] = []
+        """Of each token of the answer, if they were requested."""
+        self._most_logprobs = logprobs
         self._config, self._texts, self._step = config, texts, step
         self._sampler = Sampler(options, config.ends, 0, None if grammar is None else Guide(grammar))
         self._answer = None if texts is None else AnswerText(texts, self.prompt, stops)
@@ -112,7 +117,7 @@ class Request:
 
     def choose(self, logits: np.ndarray) -> None:
         """Add the token that follows; if it is interrupted, the request is as before."""
-        count, pieces = len(self.sequence), len(self._pieces)
+        count, pieces, logprobs = len(self.sequence), len(self._pieces), len(self.logprobs)
         answer = None if self._answer is None else self._answer.fork()
         state = self._sampler.state
         try:
@@ -120,7 +125,7 @@ class Request:
         except MirloError as error:
             self.fail(error)
         except BaseException:
-            del self.sequence[count:], self._pieces[pieces:]
+            del self.sequence[count:], self._pieces[pieces:], self.logprobs[logprobs:]
             self._answer, self._sampler.state = answer, state
             if self.reason != CANCELLED:
                 self.reason = None
@@ -129,6 +134,8 @@ class Request:
     def _choose(self, logits: np.ndarray) -> None:
         token = self._sampler.choose(logits, self.sequence, len(self.prompt))
         self.sequence.append(token)
+        if self._most_logprobs is not None:
+            self.logprobs.append(token_logprob(logits, token, self._most_logprobs))
         if token in self._config.ends:
             self._finish(END)
             return

@@ -53,10 +53,10 @@ class ModelTokenizer:
             raise _failed(self.path, "the text cannot be encoded", error) from None
         return result
 
-    def decode(self, tokens: Sequence[int]) -> str:
-        """Return the text of tokens, without special ones."""
+    def decode(self, tokens: Sequence[int], special: bool = False) -> str:
+        """Return the text of tokens; with `special`, also that of special ones."""
         try:
-            result: str = self._tokenizer.decode(list(tokens), skip_special_tokens=True)
+            result: str = self._tokenizer.decode(list(tokens), skip_special_tokens=not special)
         except BaseException as error:
             raise _failed(self.path, "tokens cannot be decoded", error) from None
         return result

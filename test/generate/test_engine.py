@@ -292,3 +292,20 @@ def test_wrong_requests(models: dict[str, LanguageModel], call: Any, message: st
 def test_wrong_slots(models: dict[str, LanguageModel], slots: Any) -> None:
     with pytest.raises(GenerationError, match="slots: expected 1 to"):
         models["f32"].engine(slots=slots)
+
+
+def test_logprobs_are_those_of_the_logits(models: dict[str, LanguageModel]) -> None:
+    """Penalties change which token is chosen, not what is reported."""
+    model, prompt = models["f32"], [5, 9, 44]
+    request = model.engine(slots=1).add(prompt, logprobs=3, max_new_tokens=4, repetition_penalty=5.0)
+    tokens = request.result()
+    generator = model.generator()
+    generator.append(prompt)
+    for token, found in zip(tokens, request.logprobs, strict=True):
+        logits = generator.logits().reshape(-1).astype(np.float64)
+        expected = logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
+        assert found.token == token and abs(found.logprob - expected[token]) < 1e-4
+        assert [place for place, _ in found.top] == list(np.argsort(-expected)[:3])
+        generator.append([token])
+    with pytest.raises(GenerationError, match="logprobs: expected 0 to 64"):
+        model.engine().add(prompt, logprobs=65)

@@ -12,6 +12,7 @@ from mirlo.tools.cli.generate_arguments import add_generate
 from mirlo.tools.cli.measuring import add_bench, add_cache
 from mirlo.tools.cli.options import OptionsParser, add_all_options, add_options, given_options
 from mirlo.tools.cli.search_arguments import add_searches
+from mirlo.tools.cli.serve_arguments import add_serve
 from mirlo.tools.cli.values import Shapes, add_input, add_model, natural, positive
 
 __all__ = ["Arguments", "Shapes", "make_parser"]
@@ -84,6 +85,9 @@ class Arguments(argparse.Namespace):
     chat: bool
     system: str | None
     stop: list[str]
+    host: str
+    api_keys: str | None
+    without_keys: bool
 
     @property
     def options(self) -> dict[str, Any]:
@@ -141,6 +145,7 @@ def make_parser() -> argparse.ArgumentParser:
     add_options(importing, "shapes", "dims")
     _add_quantize(commands)
     add_generate(commands, _add)
+    add_serve(commands, _add)
     _add_link(commands)
     _add(commands, "targets", "list what code can be made for")
     _add(commands, "doctor", "tell what this installation has and lacks, and what installs it")

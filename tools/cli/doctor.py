@@ -18,7 +18,7 @@ from mirlo.tools.cli.tables import bytes_text, columns
 PACKAGE = "mirlo"
 _REQUIREMENT = re.compile(r"^([A-Za-z0-9_.-]+)[^;]*(?:;(.*))?$")
 _EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
-DEVELOPMENT = ("test", "docs", "package", "zoo")
+DEVELOPMENT = ("test", "docs", "package", "zoo", "serve-clients")
 """Extras for those who work on Mirlo: listed only where they are complete."""
 
 

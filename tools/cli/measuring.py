@@ -7,11 +7,10 @@ from argparse import _SubParsersAction
 from collections.abc import Callable
 
 from mirlo.tools.cli.options import AppendNamed, add_options
-from mirlo.tools.cli.values import AddCommand
+from mirlo.tools.cli.values import AddCommand, byte_size
 
 MAX_GAP_MS = 60_000.0
 """The longest gap between calls."""
-_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
 def add_cache(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> None:
@@ -27,7 +26,7 @@ def add_cache(commands: _SubParsersAction[argparse.ArgumentParser], add: AddComm
     }.items():
         _add_folder(actions.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}."))
     limit = actions.add_parser("limit", help="set how large it may grow", description="Set how large it may grow.")
-    limit.add_argument("limit", metavar="SIZE", type=_size, help="bytes, or such as 500MiB and 8GiB")
+    limit.add_argument("limit", metavar="SIZE", type=byte_size, help="bytes, or such as 500MiB and 8GiB")
     _add_folder(limit)
 
 
@@ -123,19 +122,3 @@ def interpreter_of(text: str) -> tuple[str, str]:
 
 def _add_folder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cache-dir", metavar="DIR", help="the folder of the cache (default: this user's)")
-
-
-def _size(text: str) -> int:
-    number, factor = text, 1
-    for unit, bytes_ in _UNITS.items():
-        if text.lower().endswith((unit.lower(), unit[0].lower())):
-            cut = len(unit) if text.lower().endswith(unit.lower()) else 1
-            number, factor = text[:-cut].strip(), bytes_
-            break
-    try:
-        value = int(float(number) * factor)
-    except (ValueError, OverflowError):
-        value = -1
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"expected a size such as 500MiB or 8GiB, found '{text}'")
-    return value

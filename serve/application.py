@@ -1,0 +1,277 @@
+"""The application: endpoints, and what every request passes through before them."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import time
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from mirlo.runtime.errors import MirloError
+from mirlo.serve.body import Disconnected, Message, Receive, Scope, Send, header
+from mirlo.serve.errors import RequestError, ServeError, openai_form, protocol_form
+from mirlo.serve.language import LanguageBackend
+from mirlo.serve.loading import Loading
+from mirlo.serve.metrics import CONTENT_TYPE, Gauge, ServerMetrics
+from mirlo.serve.models import ModelPool
+from mirlo.serve.openai import OpenAIRoutes
+from mirlo.serve.options import LOOPBACK, ModelSource, ServeOptions
+from mirlo.serve.protocol import ProtocolRoutes
+from mirlo.serve.requests import notes
+from mirlo.serve.sending import send_bytes, send_json
+from mirlo.serve.state import ServerState
+from mirlo.serve.tracing import Tracer, describe_span
+
+LOG = logging.getLogger("mirlo.serve")
+PUBLIC = ("/", "/v2/health/live", "/v2/health/ready")
+"""What needs no key: the page, which asks for one, and what tells that the server runs."""
+PREPARERS = 4
+"""Threads that encode prompts and load models."""
+EndpointFunction = Callable[[Scope, Receive, Send], Any]
+
+
+class AsgiEndpoint:
+    """An endpoint that starlette calls with scope, receive and send."""
+
+    def __init__(self, function: EndpointFunction) -> None:
+        self._function = function
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._function(scope, receive, send)
+
+
+class Server:
+    """A server's models and endpoints: an application of ASGI."""
+
+    def __init__(
+        self, sources: Sequence[ModelSource], options: ServeOptions, compile_options: Mapping[str, Any] | None = None
+    ) -> None:
+        try:
+            from starlette.exceptions import HTTPException
+            from starlette.routing import Route, Router
+        except ImportError:
+            raise ServeError("a server needs the packages of an extra: pip install 'mirlo[serve]'") from None
+        from importlib.metadata import version
+
+        metrics = ServerMetrics()
+        self._executor = ThreadPoolExecutor(PREPARERS + options.workers * len(sources), "mirlo serve")
+        loading = Loading(options, metrics, self._executor, compile_options or {})
+        pool = ModelPool(sources, options.memory, loading.load, self._executor)
+        self.state = ServerState(options, metrics, pool)
+        self.on_failure: Callable[[], None] = lambda: None
+        """Called if the models cannot be loaded."""
+        self._add_gauges()
+        self._tracer = Tracer()
+        self._keys = [hashlib.sha256(key.encode()).digest() for key in options.keys]
+        self._page, self._page_headers = _read_page()
+        openai, protocol = OpenAIRoutes(self.state), ProtocolRoutes(self.state, version("mirlo"))
+        model = "/v2/models/{name}"
+        routes: list[tuple[str, str, EndpointFunction]] = [
+            ("GET", "/", self._show_page),
+            ("GET", "/metrics", self._show_metrics),
+            ("GET", "/v1/models", openai.list_models),
+            ("GET", "/v1/models/{name}", openai.show_model),
+            ("POST", "/v1/chat/completions", openai.chat),
+            ("POST", "/v1/completions", openai.complete),
+            ("POST", "/v1/embeddings", openai.embed),
+            ("GET", "/v2", protocol.server),
+            ("GET", "/v2/health/live", protocol.live),
+            ("GET", "/v2/health/ready", protocol.ready),
+        ]
+        for place in (model, f"{model}/versions/{{version}}"):
+            routes += [
+                ("GET", place, protocol.model),
+                ("GET", f"{place}/ready", protocol.model_ready),
+                ("POST", f"{place}/infer", protocol.infer),
+            ]
+        self._http_error = HTTPException
+        self._router = Router(
+            [Route(path, AsgiEndpoint(function), methods=[method]) for method, path, function in routes],
+            redirect_slashes=False,
+            lifespan=self._lifespan,
+        )
+
+    @asynccontextmanager
+    async def _lifespan(self, app: object) -> AsyncIterator[None]:
+        loading = asyncio.ensure_future(self._load())
+        try:
+            yield
+        finally:
+            loading.cancel()
+            self.state.pool.stop()
+            self._executor.shutdown(wait=False, cancel_futures=True)
+
+    async def _load(self) -> None:
+        try:
+            await self.state.pool.start()
+        except Exception as error:
+            self.state.failure = error
+            self.on_failure()
+
+    def begin_stop(self) -> None:
+        """Refuse new requests; those that run have `grace` seconds."""
+        if not self.state.is_stopping:
+            self.state.is_stopping = True
+            asyncio.get_running_loop().call_later(self.state.options.grace, self.state.pool.fail_all)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._router(scope, receive, send)
+            return
+        scope["app"] = self  # starlette raises errors for paths and methods that there are not
+        start, status, is_begun = time.perf_counter(), 499, False
+
+        async def send_noting(message: Message) -> None:
+            nonlocal status, is_begun
+            if message["type"] == "http.response.start":
+                status, is_begun = message["status"], True
+                message["headers"] = [*message["headers"], (b"x-content-type-options", b"nosniff")]
+            await send(message)
+
+        with self._tracer.span(scope) as span:
+            try:
+                self._check(scope)
+                await self._router(scope, receive, send_noting)
+            except Disconnected:
+                pass
+            except Exception as error:
+                if isinstance(error, self._http_error):
+                    error = _refused_by_router(scope, error)
+                if is_begun:  # what follows a beginning cannot be an error
+                    LOG.error("%s: %s", type(error).__name__, error)
+                else:
+                    await _send_error(scope, send_noting, _known(error))
+            endpoint = _endpoint(scope)
+            facts = notes(scope)
+            model = str(facts.get("model", ""))
+            metrics = self.state.metrics
+            metrics.requests.add(1, endpoint, model, str(status))
+            metrics.seconds.observe(time.perf_counter() - start, endpoint, model)
+            if span is not None:
+                describe_span(span, f"{scope['method']} {endpoint}", _attributes(endpoint, status, facts))
+
+    def _check(self, scope: Scope) -> None:
+        """Raise an error for a request that may not pass."""
+        path = scope["path"]
+        origin, host = header(scope, b"origin"), header(scope, b"host") or b""
+        if origin is not None and origin.partition(b"://")[2] != host:
+            raise RequestError(403, "Origin: pages of other sites may not use this server")
+        if self.state.options.is_local and _host_name(host) not in (*LOOPBACK, "testserver"):
+            raise RequestError(403, "Host: expected the address of this machine, as no API key is needed")
+        if self._keys and path not in PUBLIC:
+            given = header(scope, b"authorization") or b""
+            kind, _, key = given.partition(b" ")
+            digest = hashlib.sha256(key.strip()).digest()
+            matches = [hmac.compare_digest(digest, known) for known in self._keys]
+            if kind.lower() != b"bearer" or not any(matches):
+                raise RequestError(401, "an API key is needed: Authorization: Bearer KEY", code="invalid_api_key")
+        if self.state.is_stopping and path not in PUBLIC:
+            raise RequestError(503, "the server is stopping", code="stopping", retry=5)
+
+    async def _show_page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send_bytes(send, 200, self._page, b"text/html; charset=utf-8", self._page_headers)
+
+    async def _show_metrics(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send_bytes(send, 200, self.state.metrics.text().encode(), CONTENT_TYPE.encode())
+
+    def _add_gauges(self) -> None:
+        pool, metrics = self.state.pool, self.state.metrics
+
+        def engines(place: int) -> dict[tuple[str, ...], float]:
+            backends = [model.backend for model in pool.loaded]
+            return {(b.name,): float(b.counts[place]) for b in backends if isinstance(b, LanguageBackend)}
+
+        def pending() -> dict[tuple[str, ...], float]:
+            return {(m.source.name,): float(m.backend.pending) for m in pool.loaded if m.backend is not None}
+
+        def loaded() -> dict[tuple[str, ...], float]:
+            return {(name,): float(model.backend is not None) for name, model in pool.models.items()}
+
+        def memory() -> dict[tuple[str, ...], float]:
+            return {(model.source.name,): float(model.nbytes) for model in pool.loaded}
+
+        for name, purpose, read in (
+            ("mirlo_active_sequences", "Sequences that an engine computes.", lambda: engines(0)),
+            ("mirlo_waiting_sequences", "Sequences that wait for a slot of an engine.", lambda: engines(1)),
+            ("mirlo_pending_requests", "Requests that are not answered.", pending),
+            ("mirlo_model_loaded", "Whether a model is in memory.", loaded),
+            ("mirlo_model_bytes", "Bytes that a loaded model may take, with full caches.", memory),
+        ):
+            metrics.add(Gauge(name, purpose, ("model",), read))
+
+
+def _read_page() -> tuple[bytes, list[tuple[bytes, bytes]]]:
+    """Return the page and its headers, which let it run its own script only."""
+    page = Path(__file__).with_name("page.html").read_bytes()
+    script = page.partition(b"<script>")[2].partition(b"</script>")[0]
+    style = page.partition(b"<style>")[2].partition(b"</style>")[0]
+    digests = [b"'sha256-" + b64encode(hashlib.sha256(text).digest()) + b"'" for text in (script, style)]
+    policy = (
+        b"default-src 'none'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+        b"frame-ancestors 'none'; script-src " + digests[0] + b"; style-src " + digests[1]
+    )
+    headers = [
+        (b"content-security-policy", policy), (b"referrer-policy", b"no-referrer"), (b"cache-control", b"no-cache")
+    ]  # fmt: skip
+    return page, headers
+
+
+def _host_name(host: bytes) -> str:
+    text = host.decode("latin-1").lower()
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.rpartition(":")[0] or text if text.rpartition(":")[2].isdigit() else text
+
+
+def _endpoint(scope: Scope) -> str:
+    """Return the path of the endpoint, without names of models, so that figures are few."""
+    path, parameters = scope["path"], scope.get("path_params")
+    if scope.get("endpoint") is None:
+        return "other"
+    parts = path.split("/")
+    for key in ("name", "version"):
+        if parameters and key in parameters and parameters[key] in parts:
+            parts[parts.index(parameters[key])] = f"{{{key}}}"
+    return "/".join(parts)
+
+
+def _attributes(endpoint: str, status: int, facts: Mapping[str, str | int | float]) -> dict[str, str | int | float]:
+    names = {
+        "model": "gen_ai.request.model", "prompt_tokens": "gen_ai.usage.input_tokens",
+        "tokens": "gen_ai.usage.output_tokens",
+    }  # fmt: skip
+    known = {names[key]: value for key, value in facts.items() if key in names}
+    return {"http.route": endpoint, "http.response.status_code": status, **known}
+
+
+def _known(error: Exception) -> RequestError:
+    if isinstance(error, RequestError):
+        return error
+    if isinstance(error, MirloError):
+        LOG.error("%s", error)
+        return RequestError(500, str(error)[:2000])
+    LOG.error("%s: %s", type(error).__name__, error, exc_info=LOG.isEnabledFor(logging.DEBUG))
+    return RequestError(500, "internal error of the server; its log says more")
+
+
+async def _send_error(scope: Scope, send: Send, error: RequestError) -> None:
+    form = protocol_form if scope["path"].startswith("/v2") else openai_form
+    headers = [(b"retry-after", str(error.retry).encode())] if error.retry else []
+    if error.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    if error.status in (408, 413):  # the rest of the body is not read
+        headers.append((b"connection", b"close"))
+    await send_json(send, error.status, form(error), headers)
+
+
+def _refused_by_router(scope: Scope, error: Any) -> RequestError:
+    """Return the error for a path or a method that there is not."""
+    known = {404: f"there is nothing at {scope['path'][:200]!a}", 405: f"{scope['method']}: not for this path"}
+    return RequestError(int(error.status_code), known.get(error.status_code, "the request is refused"))

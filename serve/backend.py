@@ -1,0 +1,63 @@
+"""What a served model is, whatever answers its requests."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mirlo.serve.errors import RequestError
+from mirlo.serve.metrics import ServerMetrics
+from mirlo.serve.options import ServeOptions
+
+
+class Backend(ABC):
+    """A loaded model that answers requests."""
+
+    kind: str
+    """"language" or "tensors"."""
+
+    def __init__(self, name: str, options: ServeOptions, metrics: ServerMetrics, parallel: int) -> None:
+        """`parallel` is how many requests are computed at a time."""
+        self.name, self.options, self.metrics = name, options, metrics
+        self.parallel, self.pending = parallel, 0
+        self.mean_seconds = 0.5
+        """How long a request takes, of the last ones."""
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Return the bytes that the model may take."""
+
+    @abstractmethod
+    def warm(self) -> None:
+        """Make a first call."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End what runs."""
+
+    @abstractmethod
+    def fail_all(self) -> None:
+        """End what waits with an error, as the server ends."""
+
+    @contextmanager
+    def admitted(self, count: int) -> Iterator[None]:
+        """Count requests while they are answered; raise an error with status 429 if too many wait."""
+        most = self.parallel + self.options.queue
+        if count > most:
+            raise RequestError(400, f"a request may have up to {most} answers here, found {count}")
+        if self.pending + count > most:
+            self.metrics.refused.add(1, self.name)
+            wait = max(1, min(60, round(self.mean_seconds * (self.pending + count - most) / self.parallel)))
+            message = f"{self.pending} requests wait for model '{self.name}': try again in {wait} s"
+            raise RequestError(429, message, code="rate_limit_exceeded", retry=wait)
+        self.pending += count
+        try:
+            yield
+        finally:
+            self.pending -= count
+
+    def took(self, seconds: float) -> None:
+        """Note how long a request took."""
+        self.mean_seconds += 0.1 * (seconds - self.mean_seconds)

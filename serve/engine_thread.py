@@ -1,0 +1,195 @@
+"""The thread that steps an engine, and the jobs that wait for its requests in an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mirlo.generate import Request, ServingEngine
+from mirlo.generate.errors import GenerationError
+from mirlo.generate.logprobs import TokenLogprob
+from mirlo.runtime.errors import MirloError
+
+STOPPING = "the server is stopping"
+MAX_FAILURES = 2
+"""Steps that fail one after the other before the requests get the error: the first may be one of a full memory."""
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What a request got since the last delivery."""
+
+    choice: int
+    text: str
+    logprobs: Sequence[TokenLogprob]
+    reason: str | None
+
+
+class Job:
+    """Requests of one call of the API; what they get is delivered to an event loop."""
+
+    def __init__(self, requests: Sequence[Request], is_streamed: bool) -> None:
+        self.requests, self.is_streamed = tuple(requests), is_streamed
+        self.failure: Exception | None = None
+        """The error of one of the requests; it ends the others."""
+        self.is_gone = False
+        """Whether the client has gone."""
+        self._loop = asyncio.get_running_loop()
+        self._came = asyncio.Event()
+        self._deliveries: list[Delivery] = []
+        self._open = set(range(len(self.requests)))
+        self._lengths = [0] * len(self.requests)
+        self._logprobs = [0] * len(self.requests)
+
+    async def deliveries(self) -> list[Delivery]:
+        """Return what has come since the last call, once something has; nothing if the client has gone."""
+        await self._came.wait()
+        self._came.clear()
+        found, self._deliveries = self._deliveries, []
+        return found
+
+    def leave(self) -> None:
+        """End the requests, whose client has gone; called in the event loop."""
+        self.is_gone = True
+        self.cancel()
+        self._came.set()
+
+    def cancel(self) -> None:
+        """End the requests."""
+        for request in self.requests:
+            request.cancel()
+
+    def receive(self, deliveries: Sequence[Delivery], failure: Exception | None) -> None:
+        """Take deliveries; called in the event loop."""
+        self._deliveries += deliveries
+        self.failure = self.failure or failure
+        self._came.set()
+
+    # What follows is called in the thread of the engine.
+
+    def collect(self) -> list[Delivery]:
+        """Return what the requests got since the last call: of those that are not streamed when they are done."""
+        result = []
+        for choice in list(self._open):
+            request = self.requests[choice]
+            reason = request.reason
+            count = len(request.sequence)
+            if reason is None and (not self.is_streamed or count == self._lengths[choice]):
+                continue
+            self._lengths[choice] = count
+            if request.error is not None:
+                self.failure = request.error
+                self.cancel()
+            if reason is not None:
+                self._open.discard(choice)
+            logprobs = request.logprobs[self._logprobs[choice] :]
+            self._logprobs[choice] += len(logprobs)
+            result.append(Delivery(choice, request.take(), logprobs, reason))
+        return result
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether all that the requests got was collected."""
+        return not self._open
+
+    def post(self, send: Callable[[], None]) -> None:
+        """Call a function in the event loop; nothing happens if it has ended."""
+        try:
+            self._loop.call_soon_threadsafe(send)
+        except RuntimeError:  # the loop is closed
+            self.cancel()
+
+
+class EngineThread:
+    """Steps an engine while there is something to compute."""
+
+    def __init__(self, engine: ServingEngine, name: str, on_failure: Callable[[], None]) -> None:
+        self.engine = engine
+        self._on_failure = on_failure
+        self._new: deque[Job] = deque()
+        self._jobs: dict[Job, None] = {}
+        self._wake = threading.Event()
+        self._is_ending = False
+        self._thread = threading.Thread(target=self._run, name=f"engine of {name}", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Job) -> None:
+        """Deliver what the requests of a job get, which the engine has already."""
+        self._new.append(job)
+        self._wake.set()
+
+    def wake(self) -> None:
+        """Let the thread see that requests were cancelled."""
+        self._wake.set()
+
+    def fail_all(self) -> None:
+        """End all requests with an error, as the server ends."""
+        for job in [*self._new, *self._jobs]:
+            _fail(job, GenerationError(STOPPING))
+        self._wake.set()
+
+    def stop(self, seconds: float | None = 10.0) -> None:
+        """End the thread."""
+        self._is_ending = True
+        self._wake.set()
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._is_ending:
+            self._take_new()
+            if self.engine.is_idle:
+                self._deliver()
+                if not self._new:
+                    self._wake.wait()
+                    self._wake.clear()
+                continue
+            try:
+                self.engine.step()
+                failures = 0
+            except Exception as error:
+                self._on_failure()
+                failures += 1
+                if failures >= MAX_FAILURES:
+                    failures = 0
+                    self._fail_active(error)
+            self._deliver()
+
+    def _take_new(self) -> None:
+        while self._new:
+            self._jobs[self._new.popleft()] = None
+
+    def _fail_active(self, error: Exception) -> None:
+        self._take_new()
+        known = error if isinstance(error, MirloError) else GenerationError(f"{type(error).__name__}: {error}")
+        for request in self.engine.waiting:  # an error takes the slots from all
+            if not request.is_done:
+                request.fail(known)
+
+    def _deliver(self) -> None:
+        """Pass on what requests got, with one call to the event loop."""
+        self._take_new()
+        found: list[tuple[Job, list[Delivery], Exception | None]] = []
+        for job in list(self._jobs):
+            deliveries = job.collect()
+            if job.is_done:
+                self._jobs.pop(job)
+            if deliveries:
+                found.append((job, deliveries, job.failure))
+        if not found:
+            return
+
+        def send() -> None:
+            for job, deliveries, failure in found:
+                job.receive(deliveries, failure)
+
+        found[0][0].post(send)
+
+
+def _fail(job: Job, error: MirloError) -> None:
+    for request in job.requests:
+        if not request.is_done:
+            request.fail(error)

@@ -1,0 +1,177 @@
+"""A served language model: requests of the API become requests of its engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from mirlo.generate import LanguageModel, Request
+from mirlo.runtime.dtypes import ELEMENT_TYPES
+from mirlo.runtime.errors import MirloError
+from mirlo.serve.backend import Backend
+from mirlo.serve.engine_thread import EngineThread, Job
+from mirlo.serve.errors import RequestError
+from mirlo.serve.metrics import ServerMetrics
+from mirlo.serve.options import ServeOptions
+
+INLINE_CHARACTERS = 4096
+"""Characters of prompts that are encoded in the event loop: it takes less time than passing them to a thread."""
+
+
+@dataclass(frozen=True)
+class GenerationCall:
+    """What a request of the API asks a language model for."""
+
+    prompts: Sequence[str | Sequence[int]] = ()
+    messages: Sequence[Mapping[str, object]] | None = None
+    """A conversation, in place of prompts."""
+    template: Mapping[str, object] = field(default_factory=dict)
+    """Arguments of the chat template."""
+    count: int = 1
+    """Answers to each prompt."""
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    form: Mapping[str, Any] = field(default_factory=dict)
+    """The form of an answer: `json_schema`, `regex` or `lark`."""
+    search: Mapping[str, Any] = field(default_factory=dict)
+    seed: int | None = None
+    logprobs: int | None = None
+    is_streamed: bool = False
+
+    @property
+    def answers(self) -> int:
+        """Return how many answers there are."""
+        return self.count * (1 if self.messages is not None else len(self.prompts))
+
+    @property
+    def is_light(self) -> bool:
+        """Return whether preparing it takes next to no time."""
+        return self.messages is None and not self.form and sum(map(len, self.prompts)) * self.count <= INLINE_CHARACTERS
+
+
+class LanguageBackend(Backend):
+    """A language model and the engine that runs its requests."""
+
+    kind = "language"
+
+    def __init__(
+        self, name: str, model: LanguageModel, options: ServeOptions, metrics: ServerMetrics, executor: Executor
+    ) -> None:
+        super().__init__(name, options, metrics, options.slots)
+        self.model = model
+        if model.tokenizer is None:
+            raise RequestError(500, f"model '{name}': its folder has no tokenizer.json, which serving it needs")
+        context = model.config.context
+        self.longest = options.max_prompt_tokens + options.max_tokens
+        if context:
+            self.longest = min(self.longest, context)
+        self._engine = model.engine(options.slots, max_length=self.longest)
+        self._thread = EngineThread(self._engine, name, lambda: metrics.failures.add(1, name))
+        self._executor = executor
+
+    @property
+    def nbytes(self) -> int:
+        """Return the bytes of the weights, and of caches that are full."""
+        executable, cached = self.model.executable, 0
+        for spec in executable.inputs:
+            if spec.name in executable.aliases.values():
+                dims = [dim if isinstance(dim, int) else 1 for dim in spec.shape]
+                size = ELEMENT_TYPES[spec.dtype].bytes
+                for dim in dims:
+                    size *= dim
+                cached += size
+        return executable.memory.weights_bytes + cached * self.longest * self.options.slots + (64 << 20)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Return how many requests run and wait."""
+        return len(self._engine.active), len(self._engine.waiting)
+
+    def warm(self) -> None:
+        """Generate two tokens."""
+        first = self.model.config.start or 0
+        request = self._engine.add([first], max_new_tokens=2, max_length=0)
+        while not request.is_done:  # the thread of the engine sees no job; it steps, as this does
+            self._engine.step()
+        if request.error is not None:
+            raise request.error
+
+    async def submit(self, call: GenerationCall) -> Job:
+        """Begin the answers to a call."""
+        if call.is_light:
+            requests = self._requests(call)
+        else:
+            future = self._executor.submit(self._requests, call)
+            try:
+                requests = await asyncio.shield(asyncio.wrap_future(future))
+            except asyncio.CancelledError:
+                future.add_done_callback(_cancel_all)
+                raise
+        job = Job(requests, call.is_streamed)
+        self._thread.submit(job)
+        return job
+
+    def leave(self, job: Job) -> None:
+        """End a job whose client has gone."""
+        job.leave()
+        self.metrics.cancelled.add(1, self.name)
+        self._thread.wake()
+
+    def stop(self) -> None:
+        """End the thread of the engine."""
+        self._thread.stop()
+
+    def fail_all(self) -> None:
+        """End all requests with an error."""
+        self._thread.fail_all()
+
+    def _requests(self, call: GenerationCall) -> list[Request]:
+        """Return the requests of a call; if one of them is wrong there are none."""
+        result: list[Request] = []
+        try:
+            prompts: Sequence[str | Sequence[int]] = call.prompts
+            if call.messages is not None:
+                prompts = [self.model.chat_tokens(call.messages, **call.template)]
+            for prompt in prompts:
+                tokens = prompt
+                for i in range(call.count):
+                    seed = {} if call.seed is None else {"seed": (call.seed + i) % (1 << 63)}
+                    request = self._add(tokens, call, seed)
+                    result.append(request)
+                    tokens = request.prompt
+        except BaseException as error:
+            for request in result:
+                request.cancel()
+            self._thread.wake()
+            if isinstance(error, MirloError) and not isinstance(error, RequestError):
+                raise _client_error(error) from None
+            raise
+        return result
+
+    def _add(self, prompt: str | Sequence[int], call: GenerationCall, seed: Mapping[str, int]) -> Request:
+        tokens = prompt
+        if isinstance(prompt, str):
+            assert self.model.tokenizer is not None
+            tokens = self.model.tokenizer.encode(prompt, special=True)
+        if len(tokens) > self.options.max_prompt_tokens or len(tokens) >= self.longest:
+            most = min(self.options.max_prompt_tokens, self.longest - 1)
+            message = f"the prompt has {len(tokens)} tokens, the server takes up to {most}"
+            raise RequestError(400, message, code="context_length_exceeded")
+        most = self.options.max_tokens if call.max_tokens is None else call.max_tokens
+        return self._engine.add(
+            tokens, call.stop, **call.form, logprobs=call.logprobs, max_new_tokens=most, **{**call.search, **seed}
+        )
+
+
+def _client_error(error: MirloError) -> RequestError:
+    return RequestError(400, str(error)[:2000])
+
+
+def _cancel_all(future: Future[list[Request]]) -> None:
+    """End the requests of a call that was given up while it was prepared."""
+    if future.exception() is None:
+        for request in future.result():
+            request.cancel()

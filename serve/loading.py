@@ -1,0 +1,50 @@
+"""How the model of a file or a folder is loaded for a server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from typing import Any
+
+from mirlo.driver.compile import compile as compile_model
+from mirlo.generate import load as load_language_model
+from mirlo.generate.gguf.container import is_gguf
+from mirlo.runtime.artifact import MODEL_FILE
+from mirlo.runtime.container import has_magic
+from mirlo.runtime.executable import Executable
+from mirlo.runtime.load import load as load_compiled
+from mirlo.runtime.program import Program
+from mirlo.serve.backend import Backend
+from mirlo.serve.errors import ServeError
+from mirlo.serve.language import LanguageBackend
+from mirlo.serve.metrics import ServerMetrics
+from mirlo.serve.options import ModelSource, ServeOptions
+from mirlo.serve.tensor_backend import TensorBackend
+
+OF_LANGUAGE_MODELS = ("kv_cache_dtype",)
+"""Options of a compilation that other models do not have."""
+
+
+class Loading:
+    """Loads models: folders and GGUF files as language models, `.mirlo` files as they are; others are compiled."""
+
+    def __init__(
+        self, options: ServeOptions, metrics: ServerMetrics, executor: Executor, compile_options: Mapping[str, Any]
+    ) -> None:
+        self._options, self._metrics, self._executor = options, metrics, executor
+        self._compile_options = dict(compile_options)
+
+    def load(self, source: ModelSource) -> Backend:
+        """Load a model."""
+        path, name = source.path, source.name
+        if path.is_dir() or is_gguf(path):
+            model = load_language_model(path, **self._compile_options)
+            return LanguageBackend(name, model, self._options, self._metrics, self._executor)
+        if has_magic(path, MODEL_FILE):
+            compiled: object = load_compiled(path)
+        else:
+            given = {key: value for key, value in self._compile_options.items() if key not in OF_LANGUAGE_MODELS}
+            compiled = compile_model(str(path), **given)
+        if not isinstance(compiled, (Executable, Program)):
+            raise ServeError(f"{path}: the model was compiled for another machine")
+        return TensorBackend(name, compiled, self._options, self._metrics, self._executor)

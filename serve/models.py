@@ -1,0 +1,135 @@
+"""The models of a server: loaded when it begins, and again when requests need one that made room for another."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import Executor
+from contextlib import asynccontextmanager
+
+from mirlo.serve.backend import Backend
+from mirlo.serve.errors import RequestError, ServeError
+from mirlo.serve.options import ModelSource
+
+Loader = Callable[[ModelSource], Backend]
+
+
+class ServedModel:
+    """A model and whether it is loaded."""
+
+    def __init__(self, source: ModelSource) -> None:
+        self.source = source
+        self.backend: Backend | None = None
+        self.kind = ""
+        self.nbytes = 0
+        self.users = 0
+        self.last_use = 0.0
+        self.since = int(time.time())
+
+
+class ModelPool:
+    """Loads models, and unloads those that were not used for longest where memory is bounded."""
+
+    def __init__(self, sources: Sequence[ModelSource], memory: int, load: Loader, executor: Executor) -> None:
+        self.models = {source.name: ServedModel(source) for source in sources}
+        self.is_ready = False
+        """Whether each model has answered a first call."""
+        self._memory, self._load, self._executor = memory, load, executor
+        self._lock = asyncio.Lock()
+
+    @property
+    def loaded(self) -> list[ServedModel]:
+        """Return the models that are loaded."""
+        return [model for model in self.models.values() if model.backend is not None]
+
+    async def start(self) -> None:
+        """Load each model and make a first call; those that do not fit together make room again."""
+        for model in self.models.values():
+            async with self._lock:
+                await self._bring(model)
+        self.is_ready = True
+
+    def find(self, name: str) -> ServedModel:
+        """Return a model by its name."""
+        model = self.models.get(name)
+        if model is None:
+            names = ", ".join(self.models)
+            message = f"there is no model {name[:80]!a}; there are: {names}"
+            raise RequestError(404, message, code="model_not_found", parameter="model")
+        return model
+
+    @asynccontextmanager
+    async def use(self, name: str) -> AsyncIterator[Backend]:
+        """Return a loaded model, which stays loaded meanwhile."""
+        model = self.find(name)
+        if not self.is_ready:
+            raise RequestError(503, "the models are being loaded", code="loading", retry=2)
+        model.users += 1
+        try:
+            if model.backend is None:
+                async with self._lock:
+                    await self._bring(model)
+            assert model.backend is not None
+            yield model.backend
+        finally:
+            model.users -= 1
+            model.last_use = time.monotonic()
+
+    async def _bring(self, model: ServedModel) -> None:
+        """Load a model unless it is; the caller holds the lock."""
+        if model.backend is not None:
+            return
+        if model.nbytes:
+            self._make_room(model)
+        loop = asyncio.get_running_loop()
+        backend = await loop.run_in_executor(self._executor, self._loaded, model.source)
+        model.backend, model.kind, model.nbytes = backend, backend.kind, backend.nbytes
+        model.last_use = time.monotonic()
+        if self._memory and model.nbytes > self._memory:
+            self._unload(model)
+            raise ServeError(
+                f"model '{model.source.name}' takes up to {model.nbytes >> 20} MiB (weights and caches), the server "
+                f"may have {self._memory >> 20} MiB: raise --memory, or lower --slots or --max-prompt-tokens"
+            )
+        self._make_room(model)
+
+    def _loaded(self, source: ModelSource) -> Backend:
+        backend = self._load(source)
+        try:
+            backend.warm()
+        except BaseException:
+            backend.stop()
+            raise
+        return backend
+
+    def _make_room(self, model: ServedModel) -> None:
+        while self._memory and model.nbytes + sum(m.nbytes for m in self.loaded if m is not model) > self._memory:
+            idle = [other for other in self.loaded if other is not model and not other.users]
+            if not idle:
+                if model.backend is not None:
+                    self._unload(model)
+                names = ", ".join(other.source.name for other in self.loaded)
+                message = f"model '{model.source.name}' waits for memory that others use: {names}"
+                raise RequestError(503, message, code="no_memory", retry=5)
+            self._unload(min(idle, key=lambda other: other.last_use))
+
+    def _unload(self, model: ServedModel) -> None:
+        backend, model.backend = model.backend, None
+        if backend is not None:
+            backend.stop()
+        del backend
+        gc.collect()
+
+    def fail_all(self) -> None:
+        """End what waits with errors."""
+        for model in self.loaded:
+            if model.backend is not None:
+                model.backend.fail_all()
+
+    def stop(self) -> None:
+        """Unload all models."""
+        self.is_ready = False
+        for model in self.loaded:
+            self._unload(model)

@@ -1,0 +1,139 @@
+"""OpenAI's API: models, chat and text completions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from mirlo.serve.body import BodyFields, Disconnected, Receive, Scope, Send
+from mirlo.serve.completions import CompletionWriter
+from mirlo.serve.engine_thread import STOPPING, Job
+from mirlo.serve.errors import RequestError, openai_form
+from mirlo.serve.generation_body import GenerationBody, read_chat, read_completion
+from mirlo.serve.language import LanguageBackend
+from mirlo.serve.models import ModelPool, ServedModel
+from mirlo.serve.requests import note, read_json_body
+from mirlo.serve.sending import EventSender, send_json, watching
+from mirlo.serve.state import ServerState
+
+
+class OpenAIRoutes:
+    """The endpoints below /v1."""
+
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
+
+    @property
+    def _pool(self) -> ModelPool:
+        return self._state.pool
+
+    async def list_models(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """List the models."""
+        data = [_model_object(model) for model in self._pool.models.values()]
+        await send_json(send, 200, {"object": "list", "data": data})
+
+    async def show_model(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Describe a model."""
+        await send_json(send, 200, _model_object(self._pool.find(scope["path_params"]["name"])))
+
+    async def chat(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a conversation."""
+        await self._generate(scope, receive, send, True)
+
+    async def complete(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Continue texts."""
+        await self._generate(scope, receive, send, False)
+
+    async def embed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse to embed texts: no model that is served gives embeddings."""
+        body = BodyFields(await read_json_body(self._state, scope, receive))
+        name = body.text("model", most=200)
+        self._pool.find(name)
+        note(scope, model=name)
+        what = "gives no embeddings: serve an encoder, and call it by /v2/models/NAME/infer"
+        raise RequestError(400, f"model '{name}' {what}", code="unsupported_model", parameter="model")
+
+    async def _generate(self, scope: Scope, receive: Receive, send: Send, is_chat: bool) -> None:
+        start = time.perf_counter()
+        fields = BodyFields(await read_json_body(self._state, scope, receive))
+        name = fields.text("model", most=200)
+        self._pool.find(name)
+        note(scope, model=name)
+        body = (read_chat if is_chat else read_completion)(fields, self._state.options)
+        async with self._language(name) as backend:
+            template = backend.model.template if is_chat else None
+            if is_chat and template is None:
+                message = f"model '{name}' has no chat template: use /v1/completions"
+                raise RequestError(400, message, code="unsupported_model", parameter="model")
+            if template is not None and body.tools.mode != "none" and not template.takes_tools:
+                message = f"tools: the chat template of model '{name}' does not show tools to the model"
+                raise RequestError(400, message, code="unsupported_model", parameter="tools")
+            with backend.admitted(body.call.answers):
+                job = await backend.submit(body.call)
+                try:
+                    async with watching(receive, lambda: backend.leave(job)):
+                        await self._answer(backend, body, job, send, start)
+                finally:
+                    job.cancel()
+                    self._count(backend, job, scope)
+            backend.took(time.perf_counter() - start)
+
+    async def _answer(self, backend: LanguageBackend, body: GenerationBody, job: Job, send: Send, start: float) -> None:
+        tokenizer = backend.model.tokenizer
+        assert tokenizer is not None
+        writer = CompletionWriter(body, job, backend.name, lambda token: tokenizer.decode([token], special=True))
+        if not body.call.is_streamed:
+            while not writer.is_done:
+                writer.take(await job.deliveries())
+                _require_going(job)
+            await send_json(send, 200, writer.whole())
+            return
+        events = EventSender(send, self._state.options.send_seconds)
+        try:
+            while not writer.is_done:
+                deliveries = await job.deliveries()
+                _require_going(job)
+                if not events.is_begun:
+                    self._state.metrics.first.observe(time.perf_counter() - start, backend.name)
+                chunks = writer.chunks(deliveries)
+                if not events.is_begun:
+                    chunks = writer.first() + chunks
+                if writer.is_done:
+                    chunks += writer.last()
+                if chunks or writer.is_done:
+                    await events.send(chunks, writer.is_done)
+        except RequestError as error:
+            if not events.is_begun:
+                raise
+            await events.end(openai_form(error))
+
+    def _count(self, backend: LanguageBackend, job: Job, scope: Scope) -> None:
+        metrics, name = self._state.metrics, backend.name
+        tokens = sum(len(request.tokens) for request in job.requests)
+        prompt = sum(len(request.prompt) for request in job.requests)
+        metrics.tokens.add(tokens, name)
+        metrics.prompt_tokens.add(prompt, name)
+        metrics.reused_tokens.add(max(0, sum(request.reused_tokens for request in job.requests)), name)
+        note(scope, prompt_tokens=prompt, tokens=tokens)
+
+    @asynccontextmanager
+    async def _language(self, name: str) -> AsyncIterator[LanguageBackend]:
+        async with self._pool.use(name) as backend:
+            if not isinstance(backend, LanguageBackend):
+                message = f"model '{name}' is no language model: use /v2/models/{name}/infer"
+                raise RequestError(400, message, code="unsupported_model", parameter="model")
+            yield backend
+
+
+def _require_going(job: Job) -> None:
+    if job.is_gone:
+        raise Disconnected
+    if job.failure is not None:
+        message = str(job.failure)
+        status = 503 if message == STOPPING else 500
+        raise RequestError(status, message[:2000], code="engine_error", retry=1 if status == 503 else 0)
+
+
+def _model_object(model: ServedModel) -> dict[str, object]:
+    return {"id": model.source.name, "object": "model", "created": model.since, "owned_by": "mirlo"}

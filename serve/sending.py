@@ -1,0 +1,78 @@
+"""Answers: JSON, and events that are sent as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from mirlo.serve.body import Deadline, Disconnected, Receive, Send
+
+JSON = b"application/json"
+Headers = Iterable[tuple[bytes, bytes]]
+
+
+def encode(value: object) -> bytes:
+    """Return a value as JSON."""
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+async def send_bytes(send: Send, status: int, content: bytes, kind: bytes = JSON, headers: Headers = ()) -> None:
+    """Send a whole answer."""
+    start = [(b"content-type", kind), (b"content-length", str(len(content)).encode()), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": start})
+    await send({"type": "http.response.body", "body": content})
+
+
+async def send_json(send: Send, status: int, value: object, headers: Headers = ()) -> None:
+    """Send a whole answer of JSON."""
+    await send_bytes(send, status, encode(value), JSON, headers)
+
+
+class EventSender:
+    """Sends events of JSON (text/event-stream) to a client that must read them in time."""
+
+    def __init__(self, send: Send, seconds: float) -> None:
+        self._send, self._seconds = send, seconds
+        self.is_begun = False
+
+    async def send(self, values: Iterable[object], is_last: bool = False) -> None:
+        """Send events together."""
+        if not self.is_begun:
+            self.is_begun = True
+            headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
+            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        content = b"".join(b"data: %b\n\n" % encode(value) for value in values)
+        if is_last:
+            content += b"data: [DONE]\n\n"
+        await self._body(content, not is_last)
+
+    async def end(self, value: object) -> None:
+        """Send an error as the last event."""
+        await self._body(b"data: %b\n\n" % encode(value), False)
+
+    async def _body(self, content: bytes, more: bool) -> None:
+        with Deadline(self._seconds, Disconnected()):
+            await self._send({"type": "http.response.body", "body": content, "more_body": more})
+
+
+@asynccontextmanager
+async def watching(receive: Receive, leave: Any) -> AsyncIterator[None]:
+    """Call `leave` if the client goes before the end."""
+
+    async def watch() -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                leave()
+                return
+
+    task = asyncio.ensure_future(watch())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task

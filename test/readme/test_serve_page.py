@@ -1,0 +1,56 @@
+"""What the page about serving shows works as it stands there."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from commands import ROOT, output_of, run_script
+
+for package in ("starlette", "uvicorn", "tokenizers", "jinja2"):
+    pytest.importorskip(package)
+
+sys.path.insert(0, str(ROOT / "test" / "serve"))
+from served import serving, write_tensor_model  # noqa: E402
+
+from mirlo.serve.metrics import ServerMetrics  # noqa: E402
+from mirlo.serve.options import ServeOptions  # noqa: E402
+from mirlo.tools.cli.serve_arguments import NUMBERS  # noqa: E402
+
+TEXT = (ROOT / "docs" / "serve.md").read_text(encoding="utf-8")
+
+
+def _block(language: str) -> str:
+    (block,) = re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    return str(block)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="servers end by signals")
+def test_commands(tmp_path: Path) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    write, serve = _block("sh").splitlines()
+    output_of(run_script(*write.partition("#")[0].split()[1:], cwd=tmp_path))
+    command = serve.split()
+    assert command[:2] == ["mirlo", "serve"]
+    model = write_tensor_model(tmp_path / "sum.onnx")
+    with serving(tmp_path / command[2], model) as server:
+        out = output_of(run_script("-c", f"address = {server.address!r}\n{_block('python')}", cwd=tmp_path))
+        assert out.strip().endswith("20")
+        assert server.end() == 0
+
+
+def test_tables_are_complete() -> None:
+    section = TEXT.partition("## Limits")[2].partition("\n##")[0]
+    listed = dict(re.findall(r"^\| `--([\w-]+)` \| (\S+) \|", section, re.MULTILINE))
+    defaults = {name: default for name, _, default, _ in NUMBERS}
+    others = {"port", "batch", "batch-delay"}
+    assert listed == {name: value for name, value in defaults.items() if name not in others} | {"memory": "none"}
+    options = ServeOptions()
+    for name, default in defaults.items():
+        assert getattr(options, name.replace("-", "_")) == float(default)
+        assert name in others - {"port"} and f"`--{name}`" in TEXT or name in listed or name == "port"
+    for line in ServerMetrics().text().splitlines():
+        if line.startswith("# TYPE"):
+            assert f"`{line.split()[2]}`" in TEXT

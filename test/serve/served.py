@@ -1,0 +1,115 @@
+"""Models for a server, and servers in processes of their own."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import onnx
+from commands import ENVIRONMENT, ROOT
+from onnx import TensorProto, helper
+
+TOOL_TEMPLATE = """\
+{{ bos_token }}{% for tool in tools or [] %}{{ tool.function.name }};{% endfor %}{% for message in messages %}\
+{{ '<|user|>' if message.role == 'user' else '<|model|>' }}{{ message.content }}\
+{% for call in message.tool_calls or [] %}{{ call.function.name }}({{ call.function.arguments | tojson }}){% endfor %}\
+{{ eos_token }}{% endfor %}{% if add_generation_prompt %}<|model|>{% endif %}"""
+START_SECONDS = 120
+
+
+def write_language_model(folder: Path, with_tools: bool = True) -> Path:
+    """Write the example's model with random weights in f32."""
+    spec = importlib.util.spec_from_file_location("tiny_language_model", ROOT / "examples" / "tiny_language_model.py")
+    assert spec is not None and spec.loader is not None
+    module: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    path: Path = module.write(folder)
+    if with_tools:
+        config = path / "tokenizer_config.json"
+        given = json.loads(config.read_text())
+        config.write_text(json.dumps({**given, "chat_template": TOOL_TEMPLATE}))
+    return path
+
+
+def write_tensor_model(path: Path, mixes_rows: bool = False) -> Path:
+    """Write y = 2x + bias of [batch, 3], and the text of z as it came; rows depend on each other if it `mixes_rows`."""
+    info = helper.make_tensor_value_info
+    nodes = [
+        helper.make_node("Add", ["x", "x"], ["twice"]),
+        helper.make_node("Add", ["twice", "bias"], ["y" if not mixes_rows else "sum"]),
+    ]
+    if mixes_rows:
+        nodes.append(helper.make_node("Softmax", ["sum"], ["y"], axis=0))
+    shape = ["batch", 3]
+    inputs = [info("x", TensorProto.FLOAT, shape), info("bias", TensorProto.FLOAT, shape)]
+    graph = helper.make_graph(nodes, "g", inputs, [info("y", TensorProto.FLOAT, shape)])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
+    return path
+
+
+def write_text_model(path: Path) -> Path:
+    """Write a model of texts: y = x followed by an exclamation mark."""
+    info = helper.make_tensor_value_info
+    mark = helper.make_tensor("mark", TensorProto.STRING, [1], [b"!"])
+    node = helper.make_node("StringConcat", ["x", "mark"], ["y"])
+    graph = helper.make_graph(
+        [node], "g", [info("x", TensorProto.STRING, ["n"])], [info("y", TensorProto.STRING, ["n"])], [mark]
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), path)
+    return path
+
+
+class ServerProcess:
+    """A server in a process of its own."""
+
+    def __init__(self, *arguments: object) -> None:
+        command = [sys.executable, "-m", "mirlo.tools.cli", "serve", *map(str, arguments), "--port", "0"]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=ROOT)
+        self.log: list[str] = []
+        self._is_ready = threading.Event()
+        self.address = ""
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        if not self._is_ready.wait(START_SECONDS) or not self.address:
+            self.process.kill()
+            raise AssertionError("".join(self.log))
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.log.append(line)
+            found = re.search(r"serving .* at (http://\S+)", line)
+            if found:
+                self.address = found[1]
+                self._is_ready.set()
+        self._is_ready.set()
+
+    def end(self, how: int = signal.SIGTERM, seconds: float = 60) -> int:
+        """Send a signal, and return how the process ended."""
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        return self.process.wait(seconds)
+
+
+@contextmanager
+def serving(*arguments: object) -> Iterator[ServerProcess]:
+    server = ServerProcess(*arguments)
+    try:
+        yield server
+    finally:
+        if server.process.poll() is None:
+            server.process.kill()
+        server.process.wait(30)
