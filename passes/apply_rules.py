@@ -1,4 +1,4 @@
-"""The one way in which rules are applied to an operation: legalization, intrinsics and rewriting of graphs.
+"""The one way in which rules are applied: legalization, intrinsics and rewriting of graphs, with patterns or without.
 
 Rules are tried in order. What the first one that accepts returns must be values for the operation's results; what a
 rule of a user emits is verified. The caller replaces the operation: through MLIR's dialect conversion, or at once.
@@ -6,7 +6,7 @@ rule of a user emits is verified. The caller replaces the operation: through MLI
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
@@ -32,6 +32,8 @@ class AppliedRule:
     attempts: tuple[Attempt, ...]
     created: tuple[str, ...]
     """Names of what it created, where the builder notes them."""
+    others: tuple[tuple[ir.Value, ir.Value], ...] = ()
+    """Results of other operations that are replaced as well, with the values in their place."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +53,17 @@ def apply_rules(
     """Try rules at an operation, in order; return what the first one that accepts made for its results.
 
     Rules emit at `at`, by default before the operation. `plain` returns the value in MLIR of what a rule may return.
+    A rule that replaces results of several operations returns a mapping from results to values.
     """
     attempts: list[Attempt] = []
-    has_results = bool(len(op.results))
+    results: list[ir.Value] = list(op.results)
+    behind = op if at is None or at.ref_operation is None else at.ref_operation.operation
     for rule in rules:
         call = call_of(rule)
-        before = previous_operation(op) if rule.is_foreign else None
+        before = previous_operation(behind) if rule.is_foreign else None
         # What a rule makes without its builder stands here as well.
         with at or ir.InsertionPoint(op), op.location:
-            outcome = run_rule(rule, *call.arguments, empty=not has_results)
+            outcome = run_rule(rule, *call.arguments, empty=not results)
         if isinstance(outcome, Decline):
             if call.created:
                 raise RuleError(
@@ -68,17 +72,25 @@ def apply_rules(
                 )
             attempts.append(Attempt(rule, outcome))
             continue
-        listed = list(outcome) if isinstance(outcome, (tuple, list)) else [] if outcome is None else [outcome]
-        values = _checked(op, rule, [plain(value) for value in listed])
+        replaced, listed = _pairs(results, outcome)
+        values = _checked(replaced, rule, [plain(value) for value in listed])
         if rule.is_foreign:
-            check_emitted(rule, operations_between(before, op))
-        return AppliedRule(rule, values, tuple(attempts), tuple(call.created))
+            check_emitted(rule, operations_between(before, behind))
+        others = tuple(zip(replaced[len(results) :], values[len(results) :], strict=True))
+        return AppliedRule(rule, values[: len(results)], tuple(attempts), tuple(call.created), others)
     return NoRule(tuple(attempts))
 
 
-def _checked(op: ir.Operation, rule: Rule, values: list[object]) -> list[ir.Value]:
+def _pairs(results: list[ir.Value], outcome: object) -> tuple[list[ir.Value], list[object]]:
+    """Return the results that a rule replaces, those of its operation first, and what it returned for them."""
+    if isinstance(outcome, Mapping):
+        replaced = [*results, *(value for value in outcome if value not in results)]
+        return replaced, [outcome.get(value) for value in replaced]
+    return results, list(outcome) if isinstance(outcome, (tuple, list)) else [] if outcome is None else [outcome]
+
+
+def _checked(results: list[ir.Value], rule: Rule, values: list[object]) -> list[ir.Value]:
     """Return the values that a rule returned if they match the results that they replace."""
-    results = list(op.results)
     if len(values) != len(results):
         raise RuleError(f"rule '{rule}' at {rule.place} returned {len(values)} values for {len(results)} results")
     checked: list[ir.Value] = []

@@ -24,7 +24,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from types import MappingProxyType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from mirlo.dialects.core.dims import UndecidedDim
 from mirlo.dialects.core.errors import describe_raised
@@ -51,6 +51,10 @@ class Decline:
     def __str__(self) -> str:
         facts = ", ".join(f"{name}={value}" for name, value in self.facts.items())
         return f"{self.reason} ({facts})" if facts else self.reason
+
+
+class NoMatch(Decline):
+    """The decline of a rule whose pattern does not match."""
 
 
 def decline(reason: str, **facts: object) -> Decline:
@@ -124,6 +128,14 @@ class Attempt:
 
 Given = Mapping[str, "RuleFunction | Sequence[RuleFunction]"]
 """Rules of a caller, by subject: one, or several in the order in which they are tried."""
+
+
+@runtime_checkable
+class RulePattern(Protocol):
+    """A pattern of the operators that a rule rewrites (`mirlo.passes.byoc.pattern`)."""
+
+    def roots(self) -> frozenset[str] | None: ...
+    def rule(self, replacement: RuleFunction) -> RuleFunction: ...
 
 
 class RuleBook:
@@ -206,19 +218,28 @@ class RuleBook:
 
     def decorator(
         self,
-        *subjects: str,
+        *subjects: str | RulePattern,
         target: str = DEFAULT,
         priority: int = 0,
         name: str = "",
     ) -> Callable[[Registered], Registered]:
-        """Register the decorated function for these subjects."""
-        if not subjects or not all(isinstance(subject, str) for subject in subjects):
+        """Register the decorated function for these subjects; for a pattern, for the operators at its root."""
+        if not subjects or not all(isinstance(subject, (str, RulePattern)) for subject in subjects):
             # @legalize without parentheses would otherwise silently register nothing.
             raise TypeError(f'a {self.kind} rule needs the names that it is for: @{self.kind}("name", target=...)')
+        if len(subjects) > 1 and not all(isinstance(subject, str) for subject in subjects):
+            raise TypeError(f"a {self.kind} rule has one pattern: join several by |")
 
         def register(function: Registered) -> Registered:
             for subject in subjects:
-                self.add(subject, target, function, priority, name)
+                if isinstance(subject, str):
+                    self.add(subject, target, function, priority, name)
+                    continue
+                roots = subject.roots()
+                if roots is None:
+                    raise TypeError(f"{self.kind} rule '{name_of(function)}': any operator may be the pattern's root")
+                for root in sorted(roots):
+                    self.add(root, target, subject.rule(function), priority, name)
             return function
 
         return register
@@ -397,17 +418,20 @@ LAYOUT = RuleBook("layout")
 RULE_BOOKS = (LEGALIZE, INTRINSIC, SCHEDULE, RECOGNIZE, SIMPLIFY, COMBINE, LAYOUT)
 
 
-def recognize(*operators: str, priority: int = 0) -> Callable[[Registered], Registered]:
+def recognize(*operators: str | RulePattern, priority: int = 0) -> Callable[[Registered], Registered]:
     """Register a simplification that recognizes an operator in its decomposed form; tried before all others."""
     return RECOGNIZE.decorator(*operators, priority=priority)
 
 
-def simplify(*operators: str, priority: int = 0) -> Callable[[Registered], Registered]:
-    """Register a simplification: `f(op, rewriter)` returns the values that replace the operator's results."""
+def simplify(*operators: str | RulePattern, priority: int = 0) -> Callable[[Registered], Registered]:
+    """Register a simplification: `f(op, rewriter)` returns the values that replace the operator's results.
+
+    For a pattern, `f(match, rewriter)` returns those of the match's root.
+    """
     return SIMPLIFY.decorator(*operators, priority=priority)
 
 
-def combine(*operators: str, priority: int = 0) -> Callable[[Registered], Registered]:
+def combine(*operators: str | RulePattern, priority: int = 0) -> Callable[[Registered], Registered]:
     """Register a simplification that puts operators into one, which patterns of code generators name one by one.
 
     It runs on what no code generator took.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, cmp_to_key
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
@@ -15,6 +15,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.surgery import captured
 from mirlo.dialects.core.types import TensorType
+from mirlo.passes.graph.constants import constant_value
 from mirlo.passes.graph.dce import is_pure_relax
 
 if TYPE_CHECKING:
@@ -30,14 +31,20 @@ class BlockValue:
     """A value that a node reads or defines."""
 
     mlir: ir.Value
-    node: BlockNode | None = None
-    """The node of the graph that defines it, if any."""
+    graph: BlockGraph
     number: int = 0
     """The index of the node's result, or of the block's argument."""
     is_constant: bool = False
-    users: list[BlockNode] = field(default_factory=list)
-    """The nodes that read it, each once, in program order; includes the terminator of the block."""
-    graph: BlockGraph | None = None
+
+    @cached_property
+    def node(self) -> BlockNode | None:
+        """Return the node of the graph that defines it, if any."""
+        return self.graph.defining_node(self)
+
+    @cached_property
+    def users(self) -> list[BlockNode]:
+        """Return the nodes that read it, each once, in program order; includes the terminator of the block."""
+        return self.graph.reading_nodes(self)
 
     @cached_property
     def type(self) -> TensorType | None:
@@ -60,10 +67,8 @@ class BlockValue:
 
     def array(self) -> np.ndarray | None:
         """Return the elements of a constant as a numpy array; None for other values or unknown elements."""
-        if not self.is_constant or self.graph is None or self.graph.session is None:
+        if not self.is_constant or self.graph.session is None:
             return None
-        from mirlo.passes.graph.constants import constant_value
-
         return constant_value(self.mlir, self.graph.session)
 
     @property
@@ -128,11 +133,14 @@ class BlockGraph:
         self.values: dict[ir.Value, BlockValue] = {}
         self._is_pure = is_pure
         self._last_effect: BlockNode | None = None
-        for op in block.operations:
+        self._read()
+
+    def _read(self) -> None:
+        for op in self.block.operations:
             operation = op.operation
             if operation.name == CONSTANT:
                 result = operation.results[0]
-                self.values[result] = BlockValue(result, is_constant=True, graph=self)
+                self.values[result] = BlockValue(result, self, is_constant=True)
                 continue
             self._add(operation)
         if self.nodes:
@@ -150,33 +158,51 @@ class BlockGraph:
                 if value.mlir in others and end not in value.users:
                     value.users.append(end)
 
-    def _add(self, op: ir.Operation) -> None:
-        read = dict.fromkeys(op.operands) if len(op.regions) else None
-        if read is not None:
-            read.update(dict.fromkeys(captured(op)))
-        node = BlockNode(
-            len(self.nodes), op, op.name, [self._value(v) for v in (op.operands if read is None else read)]
-        )
-        if not self._is_pure(op):
-            node.is_pure, node.after = False, self._last_effect
+    def _add(self, op: ir.Operation) -> BlockNode:
+        node = self._node(op)
+        if not node.is_pure:
+            node.after = self._last_effect
             if self._last_effect is not None:
                 self._last_effect.followed_by = node
             self._last_effect = node
         for value in dict.fromkeys(node.operands):
             value.users.append(node)
+        return node
+
+    def _node(self, op: ir.Operation) -> BlockNode:
+        read = dict.fromkeys(op.operands) if len(op.regions) else None
+        if read is not None:
+            read.update(dict.fromkeys(captured(op)))
+        operands = [self._value(v) for v in (op.operands if read is None else read)]
+        node = BlockNode(len(self.nodes), op, op.name, operands, is_pure=self._is_pure(op))
         for number, result in enumerate(op.results):
-            made = BlockValue(result, node, number, graph=self)
-            self.values[result] = made
-            node.results.append(made)
+            value = self._value(result)
+            value.number, value.node = number, node
+            node.results.append(value)
         self.nodes.append(node)
+        return node
 
     def _value(self, mlir: ir.Value) -> BlockValue:
         result = self.values.get(mlir)
         if result is None:
             constant = isinstance(mlir, ir.OpResult) and mlir.owner.name == CONSTANT
             number = mlir.arg_number if isinstance(mlir, ir.BlockArgument) else 0
-            result = self.values[mlir] = BlockValue(mlir, number=number, is_constant=constant, graph=self)
+            result = self.values[mlir] = BlockValue(mlir, self, number, constant)
         return result
+
+    def defining_node(self, value: BlockValue) -> BlockNode | None:
+        """Return the node that defines a value: none, as values of nodes have theirs since the graph was read."""
+        return None
+
+    def reading_nodes(self, value: BlockValue) -> list[BlockNode]:
+        """Return the nodes that read a value: none yet, each is added when it is read."""
+        return []
+
+    def node_of(self, op: ir.Operation) -> BlockNode:
+        """Return the node of an operation with results."""
+        node = self.values[op.results[0]].node
+        assert node is not None, f"{op.name} is no node"
+        return node
 
     @cached_property
     def successors(self) -> list[int]:
@@ -219,6 +245,59 @@ class BlockGraph:
     def members(self, mask: int) -> list[BlockNode]:
         """Return the nodes of a set in program order."""
         return [self.nodes[index] for index in bits(mask)]
+
+
+class OperandGraph(BlockGraph):
+    """The graph of a block of which only what is asked for is read: an operation, what it reads, and the readers.
+
+    Nodes are numbered in the order in which they are read. There is no order of effects and no reachability.
+    """
+
+    def _read(self) -> None:
+        """Read nothing yet."""
+
+    def node_of(self, op: ir.Operation) -> BlockNode:
+        known = self.values.get(op.results[0]) if len(op.results) else None
+        return known.node if known is not None and known.node is not None else self._node(op)
+
+    def defining_node(self, value: BlockValue) -> BlockNode | None:
+        if value.is_constant or not isinstance(value.mlir, ir.OpResult):
+            return None
+        op = value.mlir.owner.operation
+        return self._node(op) if op.block == self.block else None
+
+    def reading_nodes(self, value: BlockValue) -> list[BlockNode]:
+        readers: list[ir.Operation] = []
+        for use in value.mlir.uses:
+            reader = self._enclosing(use.owner.operation)
+            if reader not in readers:
+                readers.append(reader)
+        return [self._reader(op) for op in sorted(readers, key=_PROGRAM_ORDER)]
+
+    def members(self, mask: int) -> list[BlockNode]:
+        return sorted(super().members(mask), key=lambda node: _PROGRAM_ORDER(node.op))
+
+    def _enclosing(self, op: ir.Operation) -> ir.Operation:
+        """Return the operation of this block that contains one; the terminator for one in another block."""
+        while op.block != self.block:
+            parent = op.parent
+            if parent is None or parent.operation == self.block.owner.operation:
+                return self.block.operations[len(self.block.operations) - 1].operation
+            op = parent.operation
+        return op
+
+    def _reader(self, op: ir.Operation) -> BlockNode:
+        if len(op.results):
+            return self.node_of(op)
+        known = next((node for node in self.nodes if node.op == op), None)
+        return known if known is not None else self._node(op)
+
+
+def _compare(left: ir.Operation, right: ir.Operation) -> int:
+    return 0 if left == right else -1 if left.is_before_in_block(right) else 1
+
+
+_PROGRAM_ORDER = cmp_to_key(_compare)
 
 
 def mask_of(nodes: Iterable[BlockNode]) -> int:

@@ -11,16 +11,36 @@ an error: it would be ambiguous whether both places must match the same value.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeGuard, TypeVar
+from typing import Protocol, TypeGuard, TypeVar
 
-from mirlo.passes.byoc.graph import BlockValue
+from mirlo.dialects.bindings import ir
+from mirlo.passes.byoc.graph import BlockGraph, BlockValue
 from mirlo.passes.byoc.predicates import value_has_dtype, value_has_rank, value_has_shape
-from mirlo.passes.byoc.search import Match, Predicate, Search, State
-from mirlo.passes.rules import Decline
+from mirlo.passes.byoc.search import MAX_MATCHES, Match, Predicate, Search, State
+from mirlo.passes.rules import Decline, NoMatch, RuleFunction
 
 P = TypeVar("P", bound="Pattern")
+
+
+class MatchSource(Protocol):
+    """What a pattern is matched in: the builder of a rule."""
+
+    explains: bool
+    """Whether patterns report why they do not match."""
+
+    @property
+    def operand_graph(self) -> BlockGraph:
+        """Return the operator and what it is computed from as a graph."""
+
+    def block_graph(self) -> BlockGraph:
+        """Return the block of the operator as a graph, for patterns of several outputs."""
+
+    def gather(self, match: Match) -> None:
+        """Prepare the replacement of several outputs of a match: their readers come behind all of its operators."""
 
 
 class Pattern:
@@ -112,6 +132,8 @@ class Pattern:
             else:
                 search.fail(state, value, f"it must be the value that '{self.label}' is elsewhere in the pattern")
             return
+        if search.muted and self._is_other_operator(value):
+            return
         key = self._memo_key(value, state)
         if key in search.hopeless or not search.goes_on(state, value):
             return
@@ -121,6 +143,14 @@ class Pattern:
             yield solution.with_label(self.label, value)
         if not any_found:
             search.hopeless.add(key)
+
+    def _is_other_operator(self, value: BlockValue) -> bool:
+        """Return whether the operator that defines a value excludes a match, which is known without a search."""
+        known = vars(self)
+        if "_root_names" not in known:
+            known["_root_names"] = self.roots()
+        roots: frozenset[str] | None = known["_root_names"]
+        return roots is not None and (value.node is None or value.node.name not in roots)
 
     def _memo_key(self, value: BlockValue, state: State) -> tuple[int, int, tuple[tuple[str, int], ...]]:
         """Return the key of a memoized `solve`: chains with alternatives reach the same subproblem many times."""
@@ -135,6 +165,42 @@ class Pattern:
             own = {self.label} if self.label is not None else set()
             known = vars(self)["_labels"] = tuple(sorted(own.union(*(part.labels for part in self.parts()))))
         return known
+
+    def rule(self, replacement: RuleFunction) -> RuleFunction:
+        """Return a rule of an operator, `rule(op, builder)`, that calls `replacement(match, builder)` for matches.
+
+        The first match wins for which the replacement does not decline.
+        """
+        has_outputs = self.has_outputs
+
+        @functools.wraps(replacement)
+        def matched(op: ir.OpView, b: MatchSource) -> object:
+            graph = b.block_graph() if has_outputs else b.operand_graph
+            node = graph.node_of(op.operation)
+            search = Search(graph, muted=not b.explains)
+            states = (state for value in node.results for state in self.solve(value, State(), search))
+            declined: Decline | None = None
+            for state in itertools.islice(states, MAX_MATCHES):
+                match = Match.of(graph, node, state)
+                if has_outputs:
+                    b.gather(match)
+                outcome = replacement(match, b)
+                if isinstance(outcome, Mapping):
+                    return {match[label].mlir: value for label, value in outcome.items()}
+                if not isinstance(outcome, Decline):
+                    return outcome
+                declined = outcome
+            if declined is not None:
+                return declined
+            failure = search.explanation()
+            return NoMatch("the pattern does not match" if failure is None else str(failure.reason))
+
+        return matched
+
+    @property
+    def has_outputs(self) -> bool:
+        """Return whether values other than the root's may be used outside of a match."""
+        return self.is_output or any(part.has_outputs for part in self.parts())
 
     def matches(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         raise NotImplementedError
@@ -154,7 +220,8 @@ class Pattern:
     def _with(self: P, **changes: object) -> P:
         clone = copy.copy(self)
         vars(clone).update(changes)
-        vars(clone).pop("_labels", None)
+        for derived in ("_labels", "_root_names"):
+            vars(clone).pop(derived, None)
         return clone
 
     def _on_value(self: P, function: Callable[[BlockValue], bool | Decline], name: str) -> P:

@@ -9,31 +9,26 @@ rewrite(subtract, function)
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.op import DialectOp, values_of
+from mirlo.dialects.core.op import DialectOp
 from mirlo.dialects.core.surgery import blocks, enclosing, erase_dead
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallTir
 from mirlo.dialects.tir.template import PrimTemplate
-from mirlo.passes.byoc.graph import BlockGraph, BlockNode, BlockValue
+from mirlo.passes.byoc.graph import BlockGraph, BlockValue
 from mirlo.passes.byoc.outline import GroupOutliner
 from mirlo.passes.byoc.pattern import Pattern
-from mirlo.passes.byoc.search import Match, PatternError, Search, State
-from mirlo.passes.byoc.select import MAX_MATCHES, has_inner_results, match_of
+from mirlo.passes.byoc.search import Match, PatternError
 from mirlo.passes.byoc.structure import check_pattern
-from mirlo.passes.graph.constants import emit_constant
 from mirlo.passes.graph.dce import is_pure_relax
-from mirlo.passes.graph.rewrite import Rewriter, kind_of
+from mirlo.passes.graph.rewrite import Operand, Rewriter, Rewritten, kind_of, plain_value, rewrite_by
 from mirlo.passes.legalize.builder import PrimFunctions
 from mirlo.passes.registry import ROOT_ANCHOR, Pass, PassError, option, register_pass
-from mirlo.passes.rules import DEFAULT, Decline, Rule, run_rule, same_place
+from mirlo.passes.rules import DEFAULT, Rule, same_place
 from mirlo.passes.session import Session
 from mirlo.runtime.nearest import nearest
 
@@ -59,18 +54,6 @@ class Rewrite:
 
     def __ror__(self, others: Sequence[Rewrite]) -> list[Rewrite]:
         return [*others, self]
-
-
-@dataclass
-class Rewritten:
-    """The result of a call of `rewrite`."""
-
-    count: int = 0
-    rounds: int = 0
-    converged: bool = True
-    """Whether a fixed point was reached within the bound."""
-    declined: list[tuple[str, Decline]] = field(default_factory=list)
-    """The replacements that declined a match, with their reasons."""
 
 
 REWRITES: dict[str, Rewrite] = {}
@@ -106,38 +89,59 @@ def rewrite(
     Rules are tried in order at each operation. An inner node of a match that is used elsewhere stays.
     """
     session = session if session is not None else Session()
-    given = [rules] if isinstance(rules, Rewrite) else list(rules)
-    done = Rewritten()
-    changed = True
-    while changed and done.count < limit:
-        done.rounds += 1
-        done.declined.clear()
-        changed = False
-        for block in blocks(function):
-            erase_dead(block, is_pure_relax)
-            changed |= _Iteration(BlockGraph(block, session), given, done, limit, session).run()
-            erase_dead(block, is_pure_relax)
-    done.converged = not changed
-    if changed:
-        names = ", ".join(f"'{rule.name}'" for rule in given)
+    rewrites = [rules] if isinstance(rules, Rewrite) else list(rules)
+    functions = [each.pattern.rule(each.replacement) for each in rewrites]
+
+    def rules_of(name: str) -> list[Rule]:
+        return [
+            Rule("rewrite", name, DEFAULT, function, name=each.name)
+            for each, function in zip(rewrites, functions, strict=True)
+            if (roots := each.pattern.roots()) is None or name in roots
+        ]
+
+    for block in blocks(function):
+        erase_dead(block, is_pure_relax)
+    graphs = BlockGraphs(session)
+    done = rewrite_by(function, rules_of, lambda op, at: MatchBuilder(op, session, at, graphs), limit)
+    if not done.converged:
+        names = ", ".join(f"'{each.name}'" for each in rewrites)
         session.warning(f"rewriting by {names} stopped after {done.count} replacements: they still match")
     return done
 
 
+@dataclass
+class BlockGraphs:
+    """The graph of the block that is rewritten, read again after each replacement."""
+
+    session: Session
+    graph: BlockGraph | None = None
+
+    def of(self, block: ir.Block) -> BlockGraph:
+        if self.graph is None or self.graph.block != block:
+            self.graph = BlockGraph(block, self.session)
+        return self.graph
+
+
 class MatchBuilder(Rewriter):
-    """A builder of operators and constants behind the root of a match, whose value they may read."""
+    """A builder of operators, constants and calls behind the root of a match, whose value they may read."""
 
-    def __init__(self, root: ir.Operation, session: Session):
-        super().__init__(root, session)
-        self.behind = next_operation(root)
-        self.made: list[ir.Operation] = []
+    def __init__(self, root: ir.Operation, session: Session, at: ir.InsertionPoint, graphs: BlockGraphs):
+        super().__init__(root, session, at=at)
+        self._graphs = graphs
 
-    def emit(self, operator: type[DialectOp], *values: Any, **attributes: Any) -> ir.Value:
-        with ir.InsertionPoint(self.behind), self.op.location:
-            built = operator.build(*map(_plain, values), **attributes).operation
-        self.made.append(built)
-        result: ir.Value = values_of(built)
-        return result
+    def block_graph(self) -> BlockGraph:
+        return self._graphs.of(self.op.block)
+
+    def gather(self, match: Match) -> None:
+        if match.has_inner_results and match.outputs & ~(1 << match.root.index):
+            body = _module_of(match.root.op).regions[0].blocks[0]
+            GroupOutliner(match.graph, body, None).prepare([match.mask])
+            self.at = ir.InsertionPoint.after(match.nodes[-1].op)
+            self._graphs.graph = None
+
+    def _emit(self, operator: type[DialectOp], values: Iterable[Operand], attributes: dict[str, Any]) -> list[ir.Value]:
+        self._graphs.graph = None
+        return super()._emit(operator, values, attributes)
 
     def call_prim_func(
         self,
@@ -152,25 +156,14 @@ class MatchBuilder(Rewriter):
         Its symbols are bound to the dims of the values and of the results: those of the match's root unless `results`
         lists others.
         """
-        given = [_plain(value) for value in values]
+        operands = plain_value(values)
         outputs = [kind_of(result) for result in self.op.results] if results is None else list(results)
         with self.op.location:
             function, types = template.specialize(
-                [kind_of(value) for value in given], outputs, name or template.name, attributes
+                [kind_of(value) for value in operands], outputs, name or template.name, attributes
             )
         symbol = PrimFunctions(_module_of(self.op)).insert(function)
-        return self.emit(CallTir, given, result_types=types, callee=symbol)
-
-    def constant(self, array: np.ndarray, kind: TensorType, name: str = "constant") -> ir.Value:
-        with ir.InsertionPoint(self.behind), self.op.location:
-            return emit_constant(array, kind, self.session, name)
-
-
-def _plain(value: object) -> Any:
-    """Return the value in MLIR of what a match is asked for by label; other operands as they are."""
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    return value.mlir if isinstance(value, BlockValue) else value
+        return self.emit(CallTir, operands, result_types=types, callee=symbol)
 
 
 def _module_of(op: ir.Operation | ir.OpView) -> ir.OpView:
@@ -182,73 +175,6 @@ def next_operation(op: ir.Operation) -> ir.Operation:
     """Return the operation behind one that is not the last of its block."""
     operations = [other.operation for other in op.block.operations]
     return operations[operations.index(op) + 1]
-
-
-@dataclass
-class _Iteration:
-    """One iteration over a block. Replaced operations and their operands are revisited in the next iteration only."""
-
-    graph: BlockGraph
-    rules: list[Rewrite]
-    done: Rewritten
-    limit: int
-    session: Session
-    touched: set[int] = field(default_factory=set)
-
-    def run(self) -> bool:
-        before = self.done.count
-        for node in self.graph.nodes:
-            if node.is_terminator or not node.results:
-                continue
-            for rule in self.rules:
-                if self.done.count < self.limit and self._apply(rule, node):
-                    break
-        return self.done.count > before
-
-    def _apply(self, rule: Rewrite, node: BlockNode) -> bool:
-        roots = rule.pattern.roots()
-        if roots is not None and node.name not in roots:
-            return False
-        search = Search(self.graph, muted=True)
-        states = (state for value in node.results for state in rule.pattern.solve(value, State(), search))
-        for state in itertools.islice(states, MAX_MATCHES):
-            match = match_of(self.graph, node, state)
-            if not self.touched & self._values(match) and self._replace(rule, match):
-                return True
-        return False
-
-    def _values(self, match: Match) -> set[int]:
-        read = (v for node in match.nodes for v in (*node.operands, *node.results))
-        return {id(v) for v in itertools.chain(read, match.labels.values()) if not v.is_constant}
-
-    def _replace(self, rule: Rewrite, match: Match) -> bool:
-        if has_inner_results(match) and match.outputs & ~(1 << match.root.index):
-            GroupOutliner(self.graph, _module_of(match.root.op).regions[0].blocks[0], None).prepare([match.mask])
-        builder = MatchBuilder(match.root.op, self.session)
-        known = Rule("rewrite", match.root.name, DEFAULT, rule.replacement, name=rule.name)
-        replacement = run_rule(known, match, builder)
-        if isinstance(replacement, Decline):
-            self.done.declined.append((rule.name, replacement))
-            return False
-        for old, new in _pairs(rule, match, replacement):
-            if old.type != new.type:
-                raise PatternError(f"rewrite '{rule.name}': {new.type} cannot take the place of {old.type}")
-            old.replace_all_uses_except(new, builder.made)
-        self.touched |= self._values(match)
-        self.done.count += 1
-        return True
-
-
-def _pairs(rule: Rewrite, match: Match, made: object) -> Iterable[tuple[ir.Value, ir.Value]]:
-    """Return pairs of old and new values."""
-    if isinstance(made, dict):
-        return [(match[label].mlir, _plain(value)) for label, value in made.items()]
-    values = [_plain(value) for value in (made if isinstance(made, (tuple, list)) else [made])]
-    if len(values) != len(match.root.results) or not all(isinstance(value, ir.Value) for value in values):
-        raise PatternError(
-            f"rewrite '{rule.name}' must return {len(match.root.results)} values for {match.root.name}, got {made!r}"
-        )
-    return zip((result.mlir for result in match.root.results), values, strict=True)
 
 
 @register_pass

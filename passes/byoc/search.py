@@ -14,6 +14,8 @@ from mirlo.runtime.errors import MirloError
 
 MAX_STEPS = 100_000
 """Upper bound of search steps for one pattern at one node."""
+MAX_MATCHES = 64
+"""The largest number of matches tried per pattern and node when checks reject them."""
 
 
 class PatternError(MirloError, ValueError):
@@ -144,6 +146,8 @@ class Search:
 
     def unexpected(self, state: State, value: BlockValue, expected: str) -> None:
         """Record a mismatch with an expected value."""
+        if self.muted:
+            return
         self.fail(state, value, f"expected {expected}, found {value.node or value.name}", expected)
 
     def holds(
@@ -179,6 +183,18 @@ class Match:
     outputs: int
     """The nodes whose results may be used outside: the root, and those that the pattern marks as outputs."""
     labels: Mapping[str, BlockValue]
+
+    @staticmethod
+    def of(graph: BlockGraph, root: BlockNode, state: State) -> Match:
+        """Return the match of a search state."""
+        return Match(graph, root, state.mask, state.outputs | 1 << root.index, state.labels)
+
+    @property
+    def has_inner_results(self) -> bool:
+        """Return whether nodes other than the root are read outside."""
+        return any(
+            not self.mask >> user.index & 1 for node in self.nodes if node is not self.root for user in node.users
+        )
 
     @property
     def nodes(self) -> list[BlockNode]:

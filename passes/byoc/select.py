@@ -10,12 +10,9 @@ from mirlo.dialects.core.values import OPERAND_RUNS, RESULT_RUNS
 from mirlo.passes.byoc.graph import BlockGraph, BlockNode, BlockValue
 from mirlo.passes.byoc.quotient import QuotientGraph
 from mirlo.passes.byoc.record import Recorder
-from mirlo.passes.byoc.search import Match, Predicate, Search, State
+from mirlo.passes.byoc.search import MAX_MATCHES, Match, Predicate, Search, State
 from mirlo.passes.byoc.tables import PatternEntry, check_failure
 from mirlo.passes.rules import Decline
-
-MAX_MATCHES = 64
-"""The largest number of matches tried per pattern and node when checks reject them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +78,7 @@ class Selector:
         search = Search(self.graph, lambda wanted: self.owners[wanted.index])
         states = (state for value in node.results for state in entry.pattern.solve(value, State(), search))
         for state in itertools.islice(states, MAX_MATCHES):
-            match = match_of(self.graph, node, state)
+            match = Match.of(self.graph, node, state)
             failure = self._rejection(entry, match, own)
             if failure is None:
                 return match, search
@@ -112,7 +109,7 @@ class Selector:
 
     def _path_back(self, match: Match, own: dict[int, Choice]) -> BlockNode | None:
         """Return a node on a path that leaves and re-enters a match; a closed tree has none."""
-        if not (self.any_inner_results or has_inner_results(match)):
+        if not (self.any_inner_results or match.has_inner_results):
             return None
         inside = dict.fromkeys(own[n.index] for n in match.nodes if n.index in own)
         for old in inside:
@@ -124,24 +121,12 @@ class Selector:
 
     def _join(self, match: Match) -> None:
         self.quotient.join(match.mask)
-        self.any_inner_results = self.any_inner_results or has_inner_results(match)
+        self.any_inner_results = self.any_inner_results or match.has_inner_results
 
     def _drop(self, old: Choice, own: dict[int, Choice]) -> None:
         self.quotient.leave(old.match.mask)
         for node in old.match.nodes:
             own.pop(node.index, None)
-
-
-def match_of(graph: BlockGraph, root: BlockNode, state: State) -> Match:
-    """Return the match of a search state."""
-    return Match(graph, root, state.mask, state.outputs | 1 << root.index, state.labels)
-
-
-def has_inner_results(match: Match) -> bool:
-    """Return whether nodes other than the root are read outside."""
-    return any(
-        not match.mask >> user.index & 1 for node in match.nodes if node is not match.root for user in node.users
-    )
 
 
 def _is_read_outside(value: BlockValue, match: Match) -> bool:

@@ -2,57 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import cache
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import DialectOp, class_of
-from mirlo.dialects.core.surgery import blocks, erase_dead, replace_op
+from mirlo.dialects.core.surgery import blocks, erase_dead, erase_op, is_dead
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.apply_rules import AppliedRule, NoRule, RuleCall, apply_rules
+from mirlo.passes.byoc.graph import BlockGraph, BlockValue, OperandGraph
 from mirlo.passes.graph.constants import constant_name, constant_value, emit_constant, is_constant
 from mirlo.passes.graph.dce import is_pure_relax
-from mirlo.passes.rules import DEFAULT, RuleBook
+from mirlo.passes.rules import DEFAULT, Decline, NoMatch, Rule, RuleBook
 
 if TYPE_CHECKING:
+    from mirlo.passes.byoc.search import Match
     from mirlo.passes.graph.requested_layouts import RequestedLayouts
     from mirlo.passes.session import Session
 
 MAX_SWEEPS = 32
 
 
-class Rewriter:
-    """What a rule builds with: operators and constants, inserted before the operator that it rewrites."""
+Operand = ir.Value | BlockValue | Sequence[ir.Value | BlockValue] | None
+"""An operand of an operator that a rule emits: a value, one of a match, or a list for a variadic one."""
 
-    def __init__(self, op: ir.Operation | ir.OpView, session: Session, given: RequestedLayouts | None = None):
+
+class Rewriter:
+    """What a rule builds with: operators and constants, by default inserted before the operator that it rewrites."""
+
+    def __init__(
+        self,
+        op: ir.Operation | ir.OpView,
+        session: Session,
+        given: RequestedLayouts | None = None,
+        at: ir.InsertionPoint | None = None,
+    ):
         self.op = op
         self.session = session
         self.given = given
         """Data that the pass provides to its rules."""
+        self.at = at if at is not None else ir.InsertionPoint(op)
+        self.emitted: list[ir.Operation] = []
+        """The operators emitted so far: they may read the value that they replace."""
+        self.explains = False
+        """Whether patterns report why they do not match."""
 
-    def emit(
-        self, operator: type[DialectOp], *values: ir.Value | list[ir.Value] | None, **attributes: object
-    ) -> ir.Value:
+    def emit(self, operator: type[DialectOp], *values: Operand, **attributes: object) -> ir.Value:
         """Emit an operator and return its result value."""
-        with ir.InsertionPoint(self.op), self.op.location:
-            result: ir.Value = operator.make(*values, **attributes)
-            return result
+        return self._emit(operator, values, attributes)[0]
 
-    def emit_all(
-        self, operator: type[DialectOp], *values: ir.Value | list[ir.Value] | None, **attributes: object
-    ) -> list[ir.Value]:
+    def emit_all(self, operator: type[DialectOp], *values: Operand, **attributes: object) -> list[ir.Value]:
         """Emit an operator of several results and return them."""
-        with ir.InsertionPoint(self.op), self.op.location:
-            return list(operator.make(*values, **attributes))
+        return self._emit(operator, values, attributes)
+
+    def _emit(self, operator: type[DialectOp], values: Iterable[Operand], attributes: dict[str, Any]) -> list[ir.Value]:
+        with self.at, self.op.location:
+            emitted = operator.build(*map(plain_value, values), **attributes).operation
+        self.emitted.append(emitted)
+        return list(emitted.results)
 
     def constant(self, array: np.ndarray, kind: TensorType, name: str = "constant") -> ir.Value:
         """Emit a constant."""
-        with ir.InsertionPoint(self.op), self.op.location:
+        with self.at, self.op.location:
             return emit_constant(array, kind, self.session, name)
+
+    @cached_property
+    def operand_graph(self) -> OperandGraph:
+        """Return the operator and what it is computed from as a graph, for patterns."""
+        return OperandGraph(self.op.operation.block, self.session)
+
+    def block_graph(self) -> BlockGraph:
+        """Return the block of the operator as a graph, for patterns of several outputs."""
+        return BlockGraph(self.op.operation.block, self.session)
+
+    def gather(self, match: Match) -> None:
+        """Prepare the replacement of several outputs of a match: their readers come behind all of its operators."""
+        raise NotImplementedError("patterns of several outputs are rewritten by the pass 'rewrite'")
 
     def array(self, value: ir.Value) -> np.ndarray | None:
         """Return the array of a value that is a constant, else None."""
@@ -70,6 +100,13 @@ class Rewriter:
 
     def name_of(self, value: ir.Value) -> str:
         return constant_name(value) if is_constant(value) else "constant"
+
+
+def plain_value(value: object) -> Any:
+    """Return the value in MLIR of a part of a match, also in lists; other operands as they are."""
+    if isinstance(value, (list, tuple)):
+        return [plain_value(each) for each in value]
+    return value.mlir if isinstance(value, BlockValue) else value
 
 
 def remade(op: ir.OpView, values: Iterable[ir.Value], b: Rewriter, **changed: object) -> ir.Value:
@@ -120,6 +157,18 @@ def kind_of(value: ir.Value) -> TensorType:
     return result
 
 
+@dataclass
+class Rewritten:
+    """The result of rewriting a function."""
+
+    count: int = 0
+    rounds: int = 0
+    converged: bool = True
+    """Whether a fixed point was reached within the bound."""
+    declined: list[tuple[str, Decline]] = field(default_factory=list)
+    """The rules whose pattern matched, and that declined, in the last round, with their reasons."""
+
+
 def rewrite(
     function: ir.OpView | ir.Operation,
     book: RuleBook,
@@ -128,43 +177,77 @@ def rewrite(
     given: RequestedLayouts | None = None,
 ) -> int:
     """Apply the rules of a book to a function to a fixed point; return the number of rewrites."""
-    covers = cache(book.covers if only is None else set(only).__contains__)
-    total = 0
-    for _ in range(MAX_SWEEPS):
-        count = 0
+    covers = book.covers if only is None else set(only).__contains__
+
+    def rules_of(name: str) -> Sequence[Rule]:
+        return book.candidates(name, (DEFAULT,)) if covers(name) else ()
+
+    return rewrite_by(function, rules_of, lambda op, at: Rewriter(op, session, given, at), max_rounds=MAX_SWEEPS).count
+
+
+def rewrite_by(
+    function: ir.OpView | ir.Operation,
+    rules_of: Callable[[str], Sequence[Rule]],
+    builder: Callable[[ir.Operation, ir.InsertionPoint], Rewriter],
+    limit: int | None = None,
+    max_rounds: int | None = None,
+) -> Rewritten:
+    """Apply rules to the operators of a function, which they are given by name, to a fixed point within bounds.
+
+    An operator that a rule emits is visited in the next round.
+    """
+    known_rules = cache(rules_of)
+    done = Rewritten(converged=False)
+    while (limit is None or done.count < limit) and (max_rounds is None or done.rounds < max_rounds):
+        done.rounds += 1
+        done.declined.clear()
+        before = done.count
         for block in reversed(blocks(function)):
-            candidates = [op.operation for op in block.operations if covers(op.operation.name)]
-            count += sum(_rewrite_op(op, book, session, given) for op in candidates)
+            for op in [op.operation for op in block.operations if known_rules(op.operation.name)]:
+                if limit is not None and done.count == limit:
+                    break
+                if not is_dead(op):
+                    done.count += _rewrite_op(op, known_rules(op.name), builder, done)
             erase_dead(block, is_pure_relax)
-        total += count
-        if not count:
+        if done.count == before:
+            done.converged = True
             break
-    return total
+    return done
 
 
 def explain(function: ir.OpView, book: RuleBook, session: Session) -> None:
     """Record for each operator with rules in a book why none of them accepts."""
     for block in blocks(function):
         for op in [op.operation for op in block.operations if book.covers(op.operation.name)]:
-            applied = _apply(op, book, session)
+            rewriter = Rewriter(op, session)
+            rewriter.explains = True
+            applied = _apply(op, book.candidates(op.name, (DEFAULT,)), rewriter)
             if isinstance(applied, NoRule):
                 reasons = "".join(f"\n  {attempt.rule.name}: {attempt.decline}" for attempt in applied.attempts)
                 session.remark(f"'{op.name}' stays as it is{reasons}", op.location)
         erase_dead(block, is_pure_relax)
 
 
-def _rewrite_op(op: ir.Operation, book: RuleBook, session: Session, given: RequestedLayouts | None) -> bool:
-    if all(next(iter(r.uses), None) is None for r in op.results):
-        return False
-    applied = _apply(op, book, session, given)
+def _rewrite_op(
+    op: ir.Operation,
+    rules: Sequence[Rule],
+    builder: Callable[[ir.Operation, ir.InsertionPoint], Rewriter],
+    done: Rewritten,
+) -> bool:
+    rewriter = builder(op, ir.InsertionPoint.after(op))
+    applied = _apply(op, rules, rewriter)
+    done.declined += [
+        (attempt.rule.name, attempt.decline) for attempt in applied.attempts if not isinstance(attempt.decline, NoMatch)
+    ]
     if isinstance(applied, NoRule):
         return False
-    replace_op(op, applied.values)
+    for old, new in (*zip(op.results, applied.values, strict=True), *applied.others):
+        old.replace_all_uses_except(new, rewriter.emitted)
+    if is_dead(op):
+        erase_op(op)
     return True
 
 
-def _apply(
-    op: ir.Operation, book: RuleBook, session: Session, given: RequestedLayouts | None = None
-) -> AppliedRule | NoRule:
-    call = RuleCall((op.opview, Rewriter(op, session, given)))
-    return apply_rules(op, book.candidates(op.name, (DEFAULT,)), lambda rule: call)
+def _apply(op: ir.Operation, rules: Sequence[Rule], rewriter: Rewriter) -> AppliedRule | NoRule:
+    call = RuleCall((op.opview, rewriter))
+    return apply_rules(op, rules, lambda rule: call, rewriter.at, plain_value)

@@ -49,8 +49,8 @@ func.func @hard_swish(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tenso
 }
 
 // The sigmoid of something else, other bounds, another slope.
-// WHY:           silu: no operand is the sigmoid of the other
-// WHY:           hard_swish: it is not x * clip(x + 3, 0, 6) / 6
+// WHY:           silu: it must be the value that 'x' is elsewhere in the pattern
+// WHY:           hard_swish: expected max = 6 (found=3.0)
 // CHECK-LABEL: func.func @declined(
 // CHECK-NOT:     "relax.silu"
 // CHECK-NOT:     "relax.hard_swish"

@@ -9,6 +9,8 @@ import pytest
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.extend import is_op, rewriter, several, wildcard
+from mirlo.extend import rewrite as rewrite_matches
 from mirlo.passes.apply_rules import AppliedRule, NoRule, RuleCall, apply_rules
 from mirlo.passes.graph.rewrite import rewrite
 from mirlo.passes.legalize.conversion import Conversion
@@ -37,6 +39,13 @@ def on_graph(module: ir.Module, rule: Callable[..., object]) -> None:
     rewrite(module.body.operations[0], book, Session())
 
 
+def on_match(module: ir.Module, rule: Callable[..., object]) -> None:
+    def wrong(match: Any, b: Any) -> object:
+        return rule(match.root.op.opview, b)
+
+    rewrite_matches(rewriter(is_op("relax.relu")(wildcard().named("x")))(wrong), module.body.operations[0])
+
+
 def on_operator(module: ir.Module, rule: Callable[..., object]) -> None:
     Conversion(module.operation, ("llvm",), {"relax.relu": rule}, lambda name: name == "relax.relu").run()
 
@@ -45,8 +54,13 @@ def on_intrinsic(module: ir.Module, rule: Callable[..., object]) -> None:
     Lowering(("llvm",), {"cosh": rule}).run(module.operation)
 
 
-DRIVERS = {"graph": (on_graph, TEXT), "operator": (on_operator, TEXT), "intrinsic": (on_intrinsic, SCALAR)}
-OTHER = {"graph": "tensor<3xf32>", "operator": "tensor<3xf32>", "intrinsic": "i1"}
+DRIVERS = {
+    "graph": (on_graph, TEXT),
+    "match": (on_match, TEXT),
+    "operator": (on_operator, TEXT),
+    "intrinsic": (on_intrinsic, SCALAR),
+}
+OTHER = {"graph": "tensor<3xf32>", "match": "tensor<3xf32>", "operator": "tensor<3xf32>", "intrinsic": "i1"}
 
 
 @pytest.fixture(params=DRIVERS)
@@ -114,3 +128,35 @@ def test_declines_are_recorded_in_order() -> None:
         assert isinstance(declined, NoRule) and str(declined.attempts[0]) == "first [llvm]: never (at=1)"
         with pytest.raises(RuleError, match="declined after it had made @f: a rule decides first, then builds"):
             apply_rules(op, rules, lambda rule: RuleCall((1,), ["@f"]))
+
+
+def test_rules_with_patterns_are_rules_of_the_operators_at_the_root() -> None:
+    book = RuleBook("test")
+    x = wildcard().named("x")
+
+    @book.decorator(is_op("relax.exp")(is_op("relax.log")(x)) | is_op("relax.relu")(x))
+    def inner(match: Any, b: Any) -> object:
+        return match["x"]
+
+    assert book.subjects() == {"relax.exp", "relax.relu"} and {rule.name for rule in book} == {"inner"}
+    assert all(":" in rule.place and rule.is_foreign for rule in book)
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(TEXT)
+        assert rewrite(module.body.operations[0], book, Session()) == 1
+        assert "relax.relu" not in str(module)
+
+
+def test_a_rule_has_one_pattern_with_a_known_root() -> None:
+    book = RuleBook("test")
+    with pytest.raises(TypeError, match="any operator may be the pattern's root"):
+        book.decorator(wildcard())(lambda match, b: None)
+    with pytest.raises(TypeError, match="join several by |"):
+        book.decorator(is_op("relax.exp"), is_op("relax.log"))
+    x = wildcard().named("x")
+    book.decorator(several(is_op("relax.relu")(x), is_op("relax.exp")(x)))(lambda match, b: match["x"])
+    result = '%1 = "relax.exp"(%x) : (tensor<4xf32>) -> tensor<4xf32>'
+    total = '%2 = "relax.add"(%0, %1) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>'
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(TEXT.replace("return %0", f"{result}\n  {total}\n  return %2"))
+        with pytest.raises(RuleError, match="patterns of several outputs are rewritten by the pass 'rewrite'"):
+            rewrite(module.body.operations[0], book, Session())
