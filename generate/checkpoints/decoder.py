@@ -14,7 +14,9 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import GraphBuilder
 from mirlo.frontends.foreign import ImportedModule
+from mirlo.frontends.library.attention import join_heads, split_heads
 from mirlo.frontends.library.experts import mix_experts
+from mirlo.frontends.library.normalizations import layer_norm, rms_norm
 from mirlo.frontends.tensor import Tensor, where
 from mirlo.generate.checkpoints.architectures import DecoderOptions, ExpertOptions, LayerOptions, read_options
 from mirlo.generate.checkpoints.block_graph import block_matrix, block_rows
@@ -207,7 +209,7 @@ class Decoder:
             "attention", query, *read, self._masks[layer.window], scale=options.scale, softcap=options.score_cap,
             causal=True, at_end=True,
         )  # fmt: skip
-        rows = attended.permute((0, 2, 1, 3)).reshape((BATCH, LENGTH, widths[0]))
+        rows = join_heads(attended)
         return self.product(f"{name}.o_proj", rows, options.hidden), key, value
 
     def mixture(self, name: str, x: Tensor, experts: ExpertOptions) -> Tensor:
@@ -269,8 +271,8 @@ class Decoder:
             scale = scale + self.options.norm_offset
         if self.options.is_layer_norm:
             bias = self.weight(name, width, part="bias") if f"{name}.bias" in self._weights else None
-            return self.builder.emit("layer_norm", x, scale, bias, axis=-1, epsilon=self.options.epsilon)
-        return self.builder.emit("rms_norm", x, scale, axis=-1, epsilon=self.options.epsilon)
+            return layer_norm(x, scale, bias, -1, self.options.epsilon)
+        return rms_norm(x, scale, -1, self.options.epsilon)
 
     def weight(self, name: str, *shape: int, part: str = "weight") -> Tensor:
         """Return a tensor of the file as f32; it must have this shape."""
@@ -292,7 +294,7 @@ class Decoder:
         """Return [batch, heads, length, size]."""
         width = x.shape[-1]
         assert isinstance(width, int)
-        return x.reshape((BATCH, LENGTH, width // self.options.size, self.options.size)).permute((0, 2, 1, 3))
+        return split_heads(x, width // self.options.size, self.options.size)
 
     def _written(self, cache: Tensor, new: Tensor, places: TokenPlaces) -> Tensor:
         """Return the cache with the rows of the new tokens."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.errors import DimsDiffer
+from mirlo.frontends.library.attention import join_heads, split_heads
 from mirlo.frontends.onnx.equations import divisible
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
@@ -39,9 +40,7 @@ def attention(node: Node) -> Converted:
     bound = bound_of(causal, node.has(PAST_KEY), query)
     result = node.emit("attention", query, key, value, mask, scale=node.attr.float("scale", None), **bound)
     if node.type(0).rank == 3:
-        batch, heads, length, size = result.type.shape
-        rows = result.permute((0, 2, 1, 3))
-        result = rows.reshape((batch, length, heads * size))
+        result = join_heads(result)
     return result, key, value
 
 
@@ -60,17 +59,17 @@ def _heads(node: Node, x: Tensor, attribute: str) -> Tensor:
         return x
     if tensor_type.rank != 3:
         raise NodeError(f"query, key and value must have rank 3 or 4, got {tensor_type}")
-    return split_heads(node, x, node.attr.int(attribute), attribute)
+    return heads_of(node, x, node.attr.int(attribute), attribute)
 
 
-def split_heads(node: Node, x: Tensor, heads: int, attribute: str) -> Tensor:
-    """Reshape [batch, length, heads * size] to [batch, heads, length, size]."""
-    batch, length, hidden = x.type.shape
+def heads_of(node: Node, x: Tensor, heads: int, attribute: str) -> Tensor:
+    """Return [batch, heads, length, size] of [batch, length, heads * size]; an attribute says how many heads."""
+    hidden = x.shape[2]
     size: Dim | None = quotient(hidden, heads)
     if size is None:
         text = f"attribute '{attribute}' is {heads}, which does not divide {hidden}, the last dim of {x.type}"
         raise DimsDiffer(text, *divisible(hidden, heads)) if heads > 0 else NodeError(text)
-    return x.reshape((batch, length, heads, size)).permute((0, 2, 1, 3))
+    return split_heads(x, heads, size)
 
 
 @converter("RotaryEmbedding", since=23)
@@ -82,11 +81,11 @@ def rotary_embedding(node: Node) -> Converted:
     if rotated and 2 * half != rotated:
         text = f"attribute 'rotary_embedding_dim' is {rotated}, but the caches have {half} angles"
         raise DimsDiffer(text, 2 * half, rotated)
-    x = node[0] if tensor_type.rank == 4 else split_heads(node, node[0], heads, "num_heads")
+    x = node[0] if tensor_type.rank == 4 else heads_of(node, node[0], heads, "num_heads")
     result = node.emit("rotary_embedding", x, cos, sin, interleaved=node.attr.bool("interleaved", 0))
     if tensor_type.rank == 4:
         return result
-    return result.permute((0, 2, 1, 3)).reshape(tensor_type.shape)
+    return join_heads(result)
 
 
 def _angles(node: Node, index: int) -> Tensor:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypedDict
 
 import numpy as np
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.library.resizing import Interpolation, resize
 from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
@@ -54,7 +54,7 @@ def _dynamic_upsample(node: Node) -> Tensor:
     grown = scales >= 1.0
     sizes = as_sizes(node, (own * scales).floor())
     shape = bind(node, unless(node, grown, sizes), "dynamic scales must be at least 1")
-    return node.emit("resize_at", node[0], scales, shape=shape, mode=mode, coordinates="asymmetric", nearest="floor")
+    return resize(node[0], shape, Interpolation(mode, "asymmetric", "floor"), scales)
 
 
 def _simple_resize(node: Node, scales: Sequence[float]) -> Tensor:
@@ -67,22 +67,20 @@ def _simple_resize(node: Node, scales: Sequence[float]) -> Tensor:
         raise NodeError(
             f"scales that grow one dim and shrink another are not supported before opset 11: {list(scales)}"
         )
-    options = {"mode": mode, "coordinates": "asymmetric", "nearest": nearest}
-    return node.emit("resize", node[0], shape=target.shape, scales=target.scales, **options)
+    return resize(node[0], target.shape, Interpolation(mode, "asymmetric", nearest), target.scales)
 
 
 def resized(node: Node, scales: Sequence[float], mode: str, coordinates: str) -> Tensor:
     """Return the first input scaled; without interpolation, positions are rounded down."""
     target = _scaled(node, scales)
-    options = {"mode": MODES[mode], "coordinates": coordinates, "nearest": "floor"}
-    return node.emit("resize", node[0], shape=target.shape, scales=target.scales, **options)
+    return resize(node[0], target.shape, Interpolation(MODES[mode], coordinates, "floor"), target.scales)
 
 
 removed("Upsample", since=10)
 
 
 @converter("Resize", since=11)
-def resize(node: Node) -> Tensor:
+def resize_node(node: Node) -> Tensor:
     rank = node.type(0).rank
     axes = [axis % rank for axis in node.attr.ints("axes", None) or range(rank)]
     if _is_dynamic(node):
@@ -140,31 +138,19 @@ def _dynamic_resize(node: Node, axes: list[int]) -> Tensor:
         roi = concat([_spread(node, part, axes, float(i)) for i, part in enumerate(parts)], axis=0)
     else:
         node.ignore(ROI)
-    return node.emit("resize_at", node[0], scales, roi, shape=shape, **_options(node))
+    return resize(node[0], shape, _interpolation(node), scales, roi)
 
 
-class _Options(TypedDict):
-    """The attributes that `resize` and `resize_at` share."""
-
-    mode: str
-    coordinates: str
-    nearest: str
-    cubic_coeff: float
-    exclude_outside: bool
-    antialias: bool
-    extrapolation: float
-
-
-def _options(node: Node) -> _Options:
-    return {
-        "mode": MODES[node.attr.choice("mode", "nearest", ("nearest", "linear", "cubic"))],
-        "coordinates": node.attr.str("coordinate_transformation_mode", "half_pixel"),
-        "nearest": node.attr.str("nearest_mode", "round_prefer_floor"),
-        "cubic_coeff": node.attr.float("cubic_coeff_a", -0.75),
-        "exclude_outside": node.attr.bool("exclude_outside", 0),
-        "antialias": node.attr.bool("antialias", 0),
-        "extrapolation": node.attr.float("extrapolation_value", 0.0),
-    }
+def _interpolation(node: Node) -> Interpolation:
+    return Interpolation(
+        mode=MODES[node.attr.choice("mode", "nearest", ("nearest", "linear", "cubic"))],
+        coordinates=node.attr.str("coordinate_transformation_mode", "half_pixel"),
+        nearest=node.attr.str("nearest_mode", "round_prefer_floor"),
+        cubic_coeff=node.attr.float("cubic_coeff_a", -0.75),
+        exclude_outside=node.attr.bool("exclude_outside", 0),
+        antialias=node.attr.bool("antialias", 0),
+        extrapolation=node.attr.float("extrapolation_value", 0.0),
+    )
 
 
 def _spread(node: Node, values: Tensor, axes: list[int], default: float) -> Tensor:
@@ -176,13 +162,13 @@ def _spread(node: Node, values: Tensor, axes: list[int], default: float) -> Tens
 
 
 def _resize(node: Node, axes: list[int]) -> Tensor:
-    target, options = _target(node, axes), _options(node)
+    target, how = _target(node, axes), _interpolation(node)
     roi: tuple[float, ...] = ()
-    if options["coordinates"] == "tf_crop_and_resize":
+    if how.coordinates == "tf_crop_and_resize":
         roi = _roi(node, axes)
     else:
         node.ignore(ROI)
-    return node.emit("resize", node[0], shape=target.shape, scales=target.scales, roi=roi, **options)
+    return resize(node[0], target.shape, how, target.scales, roi)
 
 
 def _target(node: Node, axes: list[int]) -> _Target:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mirlo.dialects.core.dtypes import DTYPES
+from mirlo.frontends.library.normalizations import layer_norm, rms_norm
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
@@ -50,8 +51,7 @@ def fused_matmul(node: Node) -> Tensor:
 @converter("SimplifiedLayerNormalization", domain=DOMAIN)
 def simplified_layer_normalization(node: Node) -> Tensor:
     node.attr.ignore("stash_type")  # accumulators are f32 or better
-    attributes = {"axis": node.attr.int("axis", -1), "epsilon": node.attr.float("epsilon", 1e-5)}
-    return node.emit("rms_norm", node[0], node[1], **attributes)
+    return rms_norm(node[0], node[1], node.attr.int("axis", -1), node.attr.float("epsilon", 1e-5))
 
 
 @converter("SkipLayerNormalization", domain=DOMAIN)
@@ -59,14 +59,14 @@ def skip_layer_normalization(node: Node) -> Converted:
     """Convert input + skip (+ bias), normalized; outputs 1 and 2 exist only in training, output 3 is the sum."""
     total = _skip_sum(node, 4)
     epsilon = node.attr.float("epsilon", 1e-12)
-    return _with_sum(node, node.emit("layer_norm", total, node[2], node.optional(3), axis=-1, epsilon=epsilon), total)
+    return _with_sum(node, layer_norm(total, node[2], node.optional(3), -1, epsilon), total)
 
 
 @converter("SkipSimplifiedLayerNormalization", domain=DOMAIN)
 def skip_simplified_layer_normalization(node: Node) -> Converted:
     total = _skip_sum(node, 3)
     epsilon = node.attr.float("epsilon", 1e-12)
-    return _with_sum(node, node.emit("rms_norm", total, node[2], axis=-1, epsilon=epsilon), total)
+    return _with_sum(node, rms_norm(total, node[2], -1, epsilon), total)
 
 
 def _skip_sum(node: Node, bias: int) -> Tensor:

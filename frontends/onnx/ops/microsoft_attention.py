@@ -8,9 +8,11 @@ import numpy as np
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.library.attention import join_heads
+from mirlo.frontends.library.normalizations import layer_norm
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
-from mirlo.frontends.onnx.ops.attention import bound_of, split_heads
+from mirlo.frontends.onnx.ops.attention import bound_of, heads_of
 from mirlo.frontends.onnx.ops.conv import conv_attributes
 from mirlo.frontends.onnx.ops.matmul import gemm
 from mirlo.frontends.onnx.ops.microsoft import real
@@ -67,7 +69,7 @@ def embed_layer_normalization(node: Node) -> Converted:
     total = node[2].gather(node[0]) + _placed(node, node[3], 8)
     if node.has(1) and node.has(4):
         total = total + node[4].gather(node[1])
-    result = node.emit("layer_norm", total, node[5], node[6], axis=-1, epsilon=node.attr.float("epsilon", 1e-12))
+    result = layer_norm(total, node[5], node[6], -1, node.attr.float("epsilon", 1e-12))
     node.attr.ignore("mask_index_type")
     return result, _tokens(node), total
 
@@ -83,7 +85,7 @@ def quantized_embed_layer_normalization(node: Node) -> Converted:
     total = words.gather(node[0]) + _placed(node, indices)
     if node.has(1) and segments is not None:
         total = total + segments.gather(node[1])
-    result = node.emit("layer_norm", total, gamma, beta, axis=-1, epsilon=node.attr.float("epsilon", 1e-12))
+    result = layer_norm(total, gamma, beta, -1, node.attr.float("epsilon", 1e-12))
     return result, _tokens(node)
 
 
@@ -154,7 +156,7 @@ def _heads(node: Node, parts: list[Tensor], bias: int) -> list[Tensor]:
         sizes = tuple(part.type.shape[-1] for part in parts)
         biases = node[bias].split(sizes, 0)
         parts = [part + each for part, each in zip(parts, biases, strict=True)]
-    return [part if part.type.rank == 4 else split_heads(node, part, heads, "num_heads") for part in parts]
+    return [part if part.type.rank == 4 else heads_of(node, part, heads, "num_heads") for part in parts]
 
 
 def _unpacked(node: Node) -> list[Tensor]:
@@ -216,7 +218,7 @@ def _projected(
     sizes: Sequence[Dim] = widths or ([] if width is None else [width] * 3)
     if not sizes:
         raise NodeError(f"input #1 must hold the weights of query, key and value, got {node.type(1)}")
-    query, key, value = (split_heads(node, part, heads, "num_heads") for part in projected.split(sizes, 2))
+    query, key, value = (heads_of(node, part, heads, "num_heads") for part in projected.split(sizes, 2))
     present = None
     if node.has(past):
         past_key, past_value = (node.emit("squeeze", part, axes=[0]) for part in node[past].split((1, 1), 0))
@@ -239,9 +241,7 @@ def _attended(
     added = hidden if added is None else added
     bound = bound_of(causal, past.has_past, query)
     result = node.emit("attention", query, key, value, added, scale=node.attr.float("scale", 0.0) or None, **bound)
-    batch, heads, length, size = result.type.shape
-    rows = result.permute((0, 2, 1, 3))
-    return rows.reshape((batch, length, heads * size))
+    return join_heads(result)
 
 
 def _hidden(node: Node, mask: int, query: TensorType, keys: Dim) -> Tensor | None:
@@ -314,7 +314,7 @@ def _by_head(node: Node) -> Tensor:
     if x.rank == 3 and not rotated and not heads:
         size = quotient(x.shape[2], 2 * node.type(2).shape[1])
         heads = size if isinstance(size, int) else 0
-    return node[0] if x.rank == 4 else split_heads(node, node[0], heads, "num_heads")
+    return node[0] if x.rank == 4 else heads_of(node, node[0], heads, "num_heads")
 
 
 def _rotated(node: Node, value: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -323,4 +323,4 @@ def _rotated(node: Node, value: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     result = node.emit("rotary_embedding", value, cos, sin, interleaved=node.attr.bool("interleaved", 0))
     if x.rank == 4:
         return result
-    return result.permute((0, 2, 1, 3)).reshape(x.shape)
+    return join_heads(result)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.frontends.library.attention import swap_heads
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.microsoft_cache import first_rows
@@ -96,7 +97,7 @@ def _sources(node: Node, index: int, batch: Dim, rows: Dim, before: Dim) -> Tens
 def _of_beams(node: Node, rows: Tensor, source: Tensor) -> Tensor:
     """Return keys or values [batch, heads, rows, size], each row of the sequence that it comes from."""
     batch, heads, count, size = rows.type.shape
-    flat = rows.permute((0, 2, 1, 3)).reshape((batch * count, heads, size))
+    flat = swap_heads(rows).reshape((batch * count, heads, size))
     start = source * as_scalar(node, count)
     at = start + node.emit("expand_dims", positions(node, count), axes=[0])
-    return flat.gather(at).permute((0, 2, 1, 3))
+    return swap_heads(flat.gather(at))

@@ -11,9 +11,10 @@ import numpy as np
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.library.attention import join_heads
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
-from mirlo.frontends.onnx.ops.attention import bound_of, split_heads
+from mirlo.frontends.onnx.ops.attention import bound_of, heads_of
 from mirlo.frontends.onnx.ops.microsoft_kv_cache import SCALES, cache_formats
 from mirlo.frontends.onnx.ops.microsoft_window import RingCache, WindowCache
 from mirlo.frontends.onnx.registry import converter
@@ -67,8 +68,7 @@ def group_query_attention(node: Node) -> Converted:
         result, scores, key, value = _in_window(node, query, key, value, indices)
     else:
         result, scores, key, value = _in_cache(node, query, key, value, indices)
-    rows = result.permute((0, 2, 1, 3))
-    return rows.reshape((batch, length, heads * size)), key, value, scores
+    return join_heads(result), key, value, scores
 
 
 Attended = tuple[Tensor, Tensor | None, Tensor, Tensor]
@@ -149,7 +149,7 @@ def projected(node: Node, heads: int, kv_heads: int) -> tuple[Tensor, Tensor, Te
         size = width // (heads + 2 * kv_heads)
         parts = list(node[0].split([heads * size, kv_heads * size, kv_heads * size], 2))
     counts = ((heads, "num_heads"), (kv_heads, "kv_num_heads"), (kv_heads, "kv_num_heads"))
-    query, key, value = (split_heads(node, x, *count) for x, count in zip(parts, counts, strict=True))
+    query, key, value = (heads_of(node, x, *count) for x, count in zip(parts, counts, strict=True))
     return query, key, value
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer import require_equal_dims, require_rank
+from mirlo.frontends.library.normalizations import rms_norm
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.microsoft import scalar_input
@@ -37,7 +38,7 @@ def gated_rms_norm(node: Node) -> Tensor:
     """Convert; inputs: x [..., groups * width], scale [width], gate. Each group is normalized, in f32."""
     x, kind = node.type(0), node.attr.choice("activation", "silu", ("silu", "swish", "sigmoid"))
     rows, gate = (_groups(node, node[i], node.type(1).shape[0]) for i in (0, 2))
-    normal = node.emit("rms_norm", rows, node[1].cast("f32"), axis=-1, epsilon=_epsilon(node))
+    normal = rms_norm(rows, node[1], -1, _epsilon(node))
     gated = normal * node.emit("sigmoid" if kind == "sigmoid" else "silu", gate)
     return gated.cast(x.dtype).reshape(x.shape)
 
@@ -69,8 +70,7 @@ def branchwise_rms_norm(node: Node) -> Tensor:
     rows = _groups(node, node[0], width)
     if not count:
         rows = rows.reshape(x.shape)
-    ones = node.emit("full", shape=(width,), value=1.0, dtype="f32")
-    normal = node.emit("rms_norm", rows, ones, axis=-1, epsilon=_epsilon(node))
+    normal = rms_norm(rows, None, -1, _epsilon(node))
     if node.has(1):
         scale = node[1].cast("f32")
         if node.type(1).elements != width:

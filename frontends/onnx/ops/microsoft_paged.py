@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer import require_rank
+from mirlo.frontends.library.attention import join_heads, split_heads, swap_heads
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.microsoft_cache import rotated, score_options
@@ -116,8 +117,7 @@ def _projected(node: Node, heads: int, shared: int) -> list[Tensor]:
         tokens, width = part.type.shape
         if not isinstance(width, int) or width % count:
             raise NodeError(f"tokens of {count} heads are expected, got {part.type}")
-        rows = part.reshape((1, tokens, count, width // count))
-        result.append(rows.permute((0, 2, 1, 3)))
+        result.append(split_heads(part.expand_dims(0), count, width // count))
     return result
 
 
@@ -205,11 +205,10 @@ def _format(node: Node, cache: int, scale: int, rows: Tensor) -> CacheFormat:
 def _written(node: Node, index: int, rows: Tensor, slots: Tensor) -> Tensor:
     """Return the cache with rows [1, heads, tokens, size] in their slots."""
     blocks, block, heads, size = node.type(index).shape
-    tokens = rows.type.shape[2]
     # Slots are the rows of one cache with one head.
     room = (1, 1, blocks * block, heads * size)
     flat = node[index].reshape(room)
-    new = rows.permute((0, 2, 1, 3)).reshape((1, 1, tokens, heads * size))
+    new = join_heads(rows).expand_dims(0)
     result = node.emit("cache_write", flat, new, node.emit("expand_dims", slots, axes=[0]), shape=room)
     return result.reshape((blocks, block, heads, size))
 
@@ -228,8 +227,8 @@ def _by_sequence(node: Node, query: Tensor, tokens: _Tokens) -> Tensor:
         "expand_dims", positions(node, tokens.longest), axes=[0]
     )
     _, heads, count, size = query.type.shape
-    rows = query.permute((0, 2, 1, 3)).reshape((count, heads, size))
-    return rows.gather(number).permute((0, 2, 1, 3))
+    rows = swap_heads(query).reshape((count, heads, size))
+    return swap_heads(rows.gather(number))
 
 
 def _seen(node: Node, tokens: _Tokens, rows: Dim) -> Tensor:
@@ -250,7 +249,6 @@ def _seen(node: Node, tokens: _Tokens, rows: Dim) -> Tensor:
 def _packed(node: Node, result: Tensor, tokens: _Tokens) -> Tensor:
     """Return results [batch, heads, longest, size] by token: [tokens, heads * size]."""
     batch, heads, longest, size = result.type.shape
-    rows = result.permute((0, 2, 1, 3))
-    flat = rows.reshape((batch * longest, heads * size))
+    flat = swap_heads(result).reshape((batch * longest, heads * size))
     start = tokens.sequence * as_scalar(node, longest)
     return flat.gather(start + tokens.place)

@@ -8,6 +8,8 @@ import numpy as np
 
 from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim
+from mirlo.frontends.library import normalizations as library
+from mirlo.frontends.library.quantization import range_with_zero, zero_point
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.microsoft import quantized, real, scalar_input
@@ -15,7 +17,7 @@ from mirlo.frontends.onnx.ops.pool import pool_attributes
 from mirlo.frontends.onnx.ops.quantize import dequantize_linear, quantize_linear
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted
-from mirlo.frontends.tensor import Tensor, maximum, minimum, where
+from mirlo.frontends.tensor import Tensor, where
 
 DOMAIN = "com.microsoft"
 
@@ -84,13 +86,10 @@ def dynamic_quantize_matmul(node: Node) -> Converted:
 
 def dynamically_quantized(node: Node, x: Tensor) -> Tensor:
     """Return the values that u8 codes of a tensor stand for, with the scale of its own range."""
-    zero = node.constant(0, "f32")
-    low = minimum(x.min(), zero)
-    high = maximum(x.max(), zero)
+    low, high = (each.reshape(()) for each in range_with_zero(x, range(x.rank)))
     span = high - low
-    scale = span / 255
-    scale = where(span.equals(0), node.constant(1, "f32"), scale)
-    point = (-low / scale).round().clip(0, 255)
+    scale = where(span.equals(0), node.constant(1, "f32"), span / 255)
+    point = zero_point(low, scale, 0, 255)
     code = node.emit("quantize", x, scale, point.cast("u8"), dtype="u8")
     return node.emit("dequantize", code, scale, point.cast("u8"), dtype="f32")
 
@@ -157,13 +156,8 @@ def group_norm(node: Node) -> Converted:
     if node.operator == "SkipGroupNorm":
         total = total + _of_channels(node, 3, x.rank, is_last)
         total = total + _of_channels(node, 4, x.rank, is_last) if node.has(4) else total
-    given = {"groups": node.attr.int("groups"), "epsilon": node.attr.float("epsilon", 1e-5)}
-    kind = total.type.dtype
-    scale, bias = (node[i].cast(kind) if node.type(i).dtype is not kind else node[i] for i in (1, 2))
-    forward, back = [0, x.rank - 1, *range(1, x.rank - 1)], [0, *range(2, x.rank), 1]
-    first = total.permute(forward) if is_last else total
-    result = node.emit("group_norm", first, scale, bias, **given)
-    result = result.permute(back) if is_last else result
+    epsilon = node.attr.float("epsilon", 1e-5)
+    result = library.group_norm(total, node[1], node[2], node.attr.int("groups"), epsilon, is_last)
     result = node.emit("silu", result) if node.attr.bool("activation") else result
     return (result, total) if node.operator == "SkipGroupNorm" else result
 

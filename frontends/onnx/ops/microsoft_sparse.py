@@ -6,6 +6,7 @@ import numpy as np
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.budget import require_table
+from mirlo.frontends.library.attention import join_heads
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.microsoft_cache import (
@@ -55,8 +56,7 @@ def sparse_attention(node: Node) -> Converted:
         raise NodeError(f"{heads} heads do not share {len(blocks)} layouts of blocks evenly")
     seen = is_before & _by_token(node, blocks, block, heads, indices.each, column)
     result, _ = attended(node, query, first_rows(node, key, count), first_rows(node, value, count), seen, None)
-    rows = result.permute((0, 2, 1, 3))
-    return rows.reshape((batch, length, heads * size)), key, value
+    return join_heads(result), key, value
 
 
 def _seen_blocks(node: Node, block: int) -> np.ndarray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.errors import DimsDiffer
+from mirlo.frontends.library import normalizations as library
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.equations import divisible
 from mirlo.frontends.onnx.errors import NodeError
@@ -21,22 +22,14 @@ def layer_normalization(node: Node) -> Converted:
     if node.has_output(1) or node.has_output(2):
         return DECLINED  # mean and deviation are wanted too: the function body computes them
     _require_f32_stash(node)
-    return node.emit(
-        "layer_norm",
-        node[0],
-        node[1],
-        node.optional(2),
-        axis=node.attr.int("axis", -1),
-        epsilon=node.attr.float("epsilon", 1e-5),
-    )
+    axis, epsilon = node.attr.int("axis", -1), node.attr.float("epsilon", 1e-5)
+    return library.layer_norm(node[0], node[1], node.optional(2), axis, epsilon)
 
 
 @converter("RMSNormalization")
 def rms_normalization(node: Node) -> Converted:
     _require_f32_stash(node)
-    x, scale = node[0], node[1]
-    attributes = {"axis": node.attr.int("axis", -1), "epsilon": node.attr.float("epsilon", 1e-5)}
-    return node.emit("rms_norm", x, scale, **attributes)
+    return library.rms_norm(node[0], node[1], node.attr.int("axis", -1), node.attr.float("epsilon", 1e-5))
 
 
 def _require_f32_stash(node: Node) -> None:
@@ -56,23 +49,16 @@ def batch_normalization(node: Node) -> Converted:
     if not node.attr.bool("spatial", 1):
         raise NodeError("attribute 'spatial' must be 1, got 0")
     node.attr.ignore("momentum", "is_test")  # they concern the update of running statistics in training
-    return node.emit("batch_norm", *(node[i] for i in range(5)), epsilon=node.attr.float("epsilon", 1e-5))
+    return library.batch_norm(node[0], node[1], node[2], node[3], node[4], node.attr.float("epsilon", 1e-5))
 
 
 def _batch_statistics(node: Node) -> list[Tensor]:
     """Normalize with mean and variance of the batch, and update the running ones."""
-    x, axes = node[0], [axis for axis in range(node.type(0).rank) if axis != 1]
-    centred = x - x.mean(axes, keepdims=True)
-    mean = x.mean(axes)
-    variance = (centred * centred).mean(axes)
-    result = node.emit("batch_norm", x, node[1], node[2], mean, variance, epsilon=node.attr.float("epsilon", 1e-5))
-    keep = node.attr.float("momentum", 0.9)
-    results = [result]
-    for running, batch in ((node[3], mean), (node[4], variance)):
-        old = running * keep
-        new = batch * (1 - keep)
-        results.append(old + new)
-    return results
+    x, epsilon, share = node[0], node.attr.float("epsilon", 1e-5), 1 - node.attr.float("momentum", 0.9)
+    found = library.moments(x, library.channel_axes(x))
+    mean, variance = (each.reshape((x.shape[1],)) for each in (found.mean, found.variance))
+    result = library.batch_norm(x, node[1], node[2], mean, variance, epsilon)
+    return [result, library.moved(node[3], mean, share), library.moved(node[4], variance, share)]
 
 
 @converter("InstanceNormalization")
@@ -84,12 +70,10 @@ def instance_normalization(node: Node) -> Converted:
 def group_normalization_per_group(node: Node) -> Converted:
     """Convert opset 18 to 20: one scale and bias per group, repeated for its channels."""
     groups, channels = _groups(node)
-    parts = [node[0]]
-    for i in (1, 2):
-        column = node[i].reshape((groups, 1))
-        wide = node.emit("expand", column, shape=(groups, channels // groups))
-        parts.append(wide.reshape((channels,)))
-    return node.emit("group_norm", *parts, groups=groups, epsilon=node.attr.float("epsilon", 1e-5))
+    scale, bias = (
+        node[i].reshape((groups, 1)).expand((groups, channels // groups)).reshape((channels,)) for i in (1, 2)
+    )
+    return library.group_norm(node[0], scale, bias, groups, node.attr.float("epsilon", 1e-5))
 
 
 @converter("GroupNormalization", since=21)
@@ -97,7 +81,7 @@ def group_normalization(node: Node) -> Converted:
     groups, _ = _groups(node)
     _require_f32_stash(node)
     epsilon = node.attr.float("epsilon", 1e-5)
-    return node.emit("group_norm", node[0], node[1], node[2], groups=groups, epsilon=epsilon)
+    return library.group_norm(node[0], node[1], node[2], groups, epsilon)
 
 
 def _groups(node: Node) -> tuple[int, Dim]:
@@ -130,9 +114,5 @@ def lp_normalization(node: Node) -> Converted:
 @converter("MeanVarianceNormalization", since=9)
 def mean_variance_normalization(node: Node) -> Converted:
     """Convert to (x - mean) / (deviation + 1e-9), with ONNX's constant."""
-    axes = node.attr.ints("axes", [0, 2, 3])
-    mean = node[0].mean(axes, keepdims=True)
-    centred = node[0] - mean
-    variance = centred.square().mean(axes, keepdims=True)
-    deviation = variance.sqrt()
-    return centred / (deviation + 1e-9)
+    found = library.moments(node[0], node.attr.ints("axes", [0, 2, 3]))
+    return found.centred / (found.variance.sqrt() + 1e-9)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mirlo.frontends.library.normalizations import batch_norm, moments, of_channels
 from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.registry import converter
 from mirlo.frontends.tensor import Tensor
@@ -20,14 +21,7 @@ def _others(op: StablehloOperation) -> list[int]:
 
 def _of_features(op: StablehloOperation, x: Tensor) -> Tensor:
     """Return a vector with an element for each feature, such that it broadcasts to the operand."""
-    after = op.type(0).rank - op.integer("feature_index") - 1
-    shape = (x.shape[0], *[1] * after)
-    result = x.reshape(shape) if after else x
-    return result.expand(op.type(0).shape)
-
-
-def _mean(op: StablehloOperation, x: Tensor) -> Tensor:
-    return x.mean(_others(op))
+    return of_channels(x, op.operands[0], op.integer("feature_index")).expand(op.type(0).shape)
 
 
 @converter("batch_norm_inference")
@@ -36,17 +30,16 @@ def batch_norm_inference(op: StablehloOperation) -> Tensor:
 
 
 def _normalized(op: StablehloOperation, operands: Sequence[Tensor]) -> Tensor:
-    words = {"axis": op.integer("feature_index"), "epsilon": _epsilon(op)}
-    return op.emit("batch_norm", *operands, **words)
+    x, scale, bias, mean, variance = operands
+    return batch_norm(x, scale, bias, mean, variance, _epsilon(op), op.integer("feature_index"))
 
 
 @converter("batch_norm_training")
 def batch_norm_training(op: StablehloOperation) -> Sequence[Tensor]:
     """Convert `batch_norm_training`: the result, the means and the variances of the features."""
     x = op.operands[0]
-    mean = _mean(op, x)
-    centered = x - _of_features(op, mean)
-    variance = _mean(op, centered * centered)
+    found = moments(x, _others(op))
+    mean, variance = (each.reshape((x.shape[op.integer("feature_index")],)) for each in (found.mean, found.variance))
     return [_normalized(op, [*op.operands, mean, variance]), mean, variance]
 
 
@@ -58,8 +51,8 @@ def batch_norm_grad(op: StablehloOperation) -> Sequence[Tensor]:
     centered = x - mean
     spread = variance + _epsilon(op)
     product = gradient * centered
-    shared = _of_features(op, _mean(op, gradient))
-    along = centered * (_of_features(op, _mean(op, product)) / spread)
+    shared = _of_features(op, gradient.mean(_others(op)))
+    along = centered * (_of_features(op, product.mean(_others(op))) / spread)
     deviation = spread.sqrt()
     operand = (gradient - shared - along) * (scale / deviation)
     sums = [part.sum(_others(op)) for part in (product / deviation, gradient)]

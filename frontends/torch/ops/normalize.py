@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.library import normalizations as library
 from mirlo.frontends.tensor import Tensor, where
 from mirlo.frontends.torch.operation import AtenOperation, axis_of
 from mirlo.frontends.torch.registry import converter
@@ -39,38 +40,22 @@ def layer_norm(
     op: AtenOperation, x: Tensor, normalized: Sequence[Dim], weight: Tensor | None = None, bias: Tensor | None = None,
     epsilon: float = 1e-5, *_: object,
 ) -> Tensor:  # fmt: skip
-    return _layer_norm(op, x, len(normalized), weight, bias, epsilon)
-
-
-def _layer_norm(
-    op: AtenOperation, x: Tensor, count: int, weight: Tensor | None, bias: Tensor | None, epsilon: float
-) -> Tensor:
-    axis = x.rank - count
-    if weight is not None and weight.dtype is not x.dtype:
-        weight = weight.cast(x.dtype)
-    if bias is not None:
-        bias = bias.cast(x.dtype)
-    if weight is None and bias is not None:
-        return op.emit("layer_norm", x, axis=axis, epsilon=epsilon) + bias
-    return op.emit("layer_norm", x, weight, bias, axis=axis, epsilon=epsilon)
+    return library.layer_norm(x, weight, bias, x.rank - len(normalized), epsilon)
 
 
 @converter("aten.native_layer_norm.default")
 def native_layer_norm(
     op: AtenOperation, x: Tensor, normalized: Sequence[Dim], weight: Tensor | None, bias: Tensor | None, epsilon: float
 ) -> list[Tensor]:
-    result = _layer_norm(op, x, len(normalized), weight, bias, epsilon)
-    axes = list(range(x.rank - len(normalized), x.rank))
-    return [result, *_statistics(op, x, axes, epsilon, op.result(1).dtype.name)]
+    axis = x.rank - len(normalized)
+    result = library.layer_norm(x, weight, bias, axis, epsilon)
+    return [result, *_statistics(op, x, list(range(axis, x.rank)), epsilon, op.result(1).dtype.name)]
 
 
 def _statistics(op: AtenOperation, x: Tensor, axes: list[int], epsilon: float, kind: str) -> list[Tensor]:
     """Return the mean and the reciprocal of the deviation."""
-    y = op.wide(x)
-    center = y.mean(axes, keepdims=True)
-    apart = y - center
-    spread = (apart * apart).mean(axes, keepdims=True)
-    return [each.cast(kind) for each in (center, (spread + epsilon).rsqrt())]
+    found = library.moments(op.wide(x), axes)
+    return [each.cast(kind) for each in (found.mean, found.reciprocal_deviation(epsilon))]
 
 
 @converter("aten.rms_norm.default", "aten._fused_rms_norm.default")
@@ -80,8 +65,7 @@ def rms_norm(
     if epsilon is None:
         epsilon = {"f64": 2.220446049250313e-16}.get(op.wide(x).dtype.name, 1.1920928955078125e-07)
     axis = x.rank - len(normalized)
-    scale = None if weight is None else weight.cast(x.dtype)
-    result = op.emit("rms_norm", x, scale, axis=axis, epsilon=epsilon)
+    result = library.rms_norm(x, weight, axis, epsilon)
     if "_fused" not in op.name:
         return result.cast(op.dtype)
     y = op.wide(x)
@@ -99,26 +83,21 @@ def batch_norm(
         return _by_own_statistics(op, x, weight, bias, epsilon)[0]
     if training or mean is None or variance is None:
         raise UnsupportedOperation(TRAINING)
-    return _batch_norm(op, x, weight, bias, mean, variance, epsilon)
+    return _batch_norm(x, weight, bias, mean, variance, epsilon)
 
 
 def _by_own_statistics(
     op: AtenOperation, x: Tensor, weight: Tensor | None, bias: Tensor | None, epsilon: float
 ) -> list[Tensor]:
     """Return x normalized by the mean and the variance of each channel, these, and the reciprocal deviation."""
-    y = op.wide(x)
-    axes = [axis for axis in range(x.rank) if axis != 1]
-    center = y.mean(axes, keepdims=True)
-    apart = y - center
-    spread = (apart * apart).mean(axes, keepdims=True)
-    scale = (spread + epsilon).rsqrt()
-    result = apart * scale
-    for name, given in (("multiply", weight), ("add", bias)):
-        if given is not None:
-            column = given.cast(y.dtype).reshape((given.shape[0], *[1] * (x.rank - 2)))
-            result = result.elementwise(name, column)
-    vectors = [each.reshape((x.shape[1],)) for each in (center, spread, scale)]
-    return [result.cast(x.dtype), *vectors]
+    found = library.moments(op.wide(x), library.channel_axes(x))
+    result = found.normalized(epsilon)
+    if weight is not None:
+        result = result * library.of_channels(weight, x).cast(result.dtype)
+    if bias is not None:
+        result = result + library.of_channels(bias, x).cast(result.dtype)
+    kept = (found.mean, found.variance, found.reciprocal_deviation(epsilon))
+    return [result.cast(x.dtype), *(each.reshape((x.shape[1],)) for each in kept)]
 
 
 @converter("aten._native_batch_norm_legit.no_stats")
@@ -137,7 +116,7 @@ def functional_batch_norm(
 ) -> list[Tensor]:  # fmt: skip
     """Convert the norm that also returns the running statistics, of which the batch is a part in training."""
     if not training:
-        normalized = _batch_norm(op, x, weight, bias, mean, variance, epsilon)
+        normalized = _batch_norm(x, weight, bias, mean, variance, epsilon)
         rest = [op.constant(0, op.result(i).dtype).expand(op.result(i).shape) for i in (1, 2)]
         return [normalized, *rest, *(each.cast(op.result(i).dtype) for i, each in ((3, mean), (4, variance)))]
     normalized, center, spread, scale = _by_own_statistics(op, x, weight, bias, epsilon)
@@ -145,32 +124,18 @@ def functional_batch_norm(
     size = op.operand(count, spread.dtype)
     unbiased = spread * size / (size - 1)
     moved = [
-        (op.wide(old) * (1 - momentum) + new * momentum).cast(op.result(index).dtype)
+        library.moved(op.wide(old), new, momentum).cast(op.result(index).dtype)
         for index, old, new in ((3, mean, center), (4, variance, unbiased))
     ]
     return [normalized, center.cast(op.result(1).dtype), scale.cast(op.result(2).dtype), *moved]
 
 
 def _batch_norm(
-    op: AtenOperation,
-    x: Tensor,
-    weight: Tensor | None,
-    bias: Tensor | None,
-    mean: Tensor,
-    variance: Tensor,
-    epsilon: float,
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, variance: Tensor, epsilon: float
 ) -> Tensor:
-    kind = x.dtype
     if x.rank < 2:
         raise UnsupportedOperation("normalizes a tensor without a dim of channels")
-    channels = x.shape[1]
-    one, zero = (op.constant(number, kind).expand((channels,)) for number in (1, 0))
-    given = [one if weight is None else weight, zero if bias is None else bias, mean, variance]
-    if any(each.dtype is not kind for each in given):
-        y = op.wide(x)
-        given = [each.cast(y.dtype) for each in given]
-        return op.emit("batch_norm", y, *given, axis=1, epsilon=epsilon).cast(kind)
-    return op.emit("batch_norm", x, *given, axis=1, epsilon=epsilon)
+    return library.batch_norm(x, weight, bias, mean, variance, epsilon)
 
 
 @converter("aten._native_batch_norm_legit_no_training.default")
@@ -178,7 +143,7 @@ def native_batch_norm(
     op: AtenOperation, x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, variance: Tensor,
     momentum: float, epsilon: float,
 ) -> list[Tensor]:  # fmt: skip
-    result = _batch_norm(op, x, weight, bias, mean, variance, epsilon)
+    result = _batch_norm(x, weight, bias, mean, variance, epsilon)
     rest = [op.constant(0, op.result(i).dtype).expand(op.result(i).shape) for i in (1, 2)]
     return [result, *rest]
 
@@ -188,18 +153,7 @@ def group_norm(
     op: AtenOperation, x: Tensor, groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
     epsilon: float = 1e-5, *_: object,
 ) -> Tensor:  # fmt: skip
-    return _group_norm(op, x, groups, weight, bias, epsilon)
-
-
-def _group_norm(
-    op: AtenOperation, x: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, epsilon: float
-) -> Tensor:
-    kind, channels = x.dtype, x.shape[1]
-    scale = op.constant(1, kind).expand((channels,)) if weight is None else weight.cast(kind)
-    shift = op.constant(0, kind).expand((channels,)) if bias is None else bias.cast(kind)
-    spread = x.reshape((*x.shape, 1)) if x.rank == 2 else x
-    result = op.emit("group_norm", spread, scale, shift, groups=groups, epsilon=epsilon)
-    return result.reshape(x.shape)
+    return library.group_norm(x, weight, bias, groups, epsilon)
 
 
 @converter("aten.native_group_norm.default")
@@ -207,7 +161,7 @@ def native_group_norm(
     op: AtenOperation, x: Tensor, weight: Tensor | None, bias: Tensor | None, batch: Dim, channels: Dim, size: Dim,
     groups: int, epsilon: float,
 ) -> list[Tensor]:  # fmt: skip
-    result = _group_norm(op, x, groups, weight, bias, epsilon)
+    result = library.group_norm(x, weight, bias, groups, epsilon)
     flat = x.reshape((x.shape[0], groups, D.product(x.shape[1:]) // groups))
     kept = _statistics(op, flat, [2], epsilon, op.result(1).dtype.name)
     return [result, *(each.reshape((x.shape[0], groups)) for each in kept)]
@@ -220,7 +174,7 @@ def instance_norm(
 ) -> Tensor:  # fmt: skip
     if not use_input_stats:
         assert mean is not None and variance is not None
-        return _batch_norm(op, x, weight, bias, mean, variance, epsilon)
+        return _batch_norm(x, weight, bias, mean, variance, epsilon)
     if mean is not None or variance is not None:
         raise UnsupportedOperation(TRAINING)
-    return _group_norm(op, x, op.fixed(x.shape[1], "a number of channels"), weight, bias, epsilon)
+    return library.group_norm(x, weight, bias, op.fixed(x.shape[1], "a number of channels"), epsilon)

@@ -6,6 +6,7 @@ import numpy as np
 
 from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.library.quantization import range_with_zero, zero_point
 from mirlo.frontends.tensor import Tensor, maximum, minimum, where
 from mirlo.frontends.torch.operation import AtenOperation, Operand, axis_of
 from mirlo.frontends.torch.registry import converter
@@ -88,7 +89,7 @@ def convert_element_type(op: AtenOperation, x: Tensor, _: object) -> Tensor:
 @converter(f"{_OPS}.choose_qparams.tensor", f"{_OPS}.choose_qparams_symmetric.tensor")
 def choose_qparams(op: AtenOperation, x: Tensor, least: int, most: int, epsilon: float, kind: object) -> list[Tensor]:
     """Convert the choice of a scale and a zero point for all elements, whose range includes 0."""
-    low, high = _range_with_zero(op, x, list(range(x.rank)))
+    low, high = range_with_zero(x, list(range(x.rank)))
     if "symmetric" in op.name:
         high = maximum(-low, high)
         scale = maximum(high / ((most - least) / 2), epsilon)
@@ -96,19 +97,10 @@ def choose_qparams(op: AtenOperation, x: Tensor, least: int, most: int, epsilon:
     else:
         scale = (high - low) / float(most - least)
         scale = maximum(scale, epsilon)
-        steps = (low / scale).round()
-        zero = (least - steps).clip(least=least, most=most)
+        zero = zero_point(low, scale, least, most)
     return [
         made.cast(op.result(index).dtype).reshape(op.result(index).shape) for index, made in enumerate((scale, zero))
     ]
-
-
-def _range_with_zero(op: AtenOperation, x: Tensor, axes: list[int]) -> tuple[Tensor, Tensor]:
-    """Return the least and the largest element along axes, or 0 if that lies further out."""
-    bounds = [
-        op.emit(f"reduce_{name}", x, axes=axes, keepdims=True).elementwise(f"{name}imum", 0) for name in ("min", "max")
-    ]
-    return bounds[0], bounds[1]
 
 
 @converter(f"{_OPS}.choose_qparams_per_token.default")
@@ -124,7 +116,7 @@ def choose_qparams_per_token(op: AtenOperation, x: Tensor, _: object) -> list[Te
 def choose_qparams_per_token_asymmetric(op: AtenOperation, x: Tensor, _: object) -> list[Tensor]:
     """Convert the choice of a scale and a zero point for each row, of the zero points that err less at an end."""
     least, most = -128.0, 127.0
-    low, high = _range_with_zero(op, x, [x.rank - 1])
+    low, high = range_with_zero(x, [x.rank - 1])
     scale = (high - low) / (most - least)
     scale = maximum(scale, float(np.finfo(np.float32).eps))
     begin, end = low / scale, high / scale

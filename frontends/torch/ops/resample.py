@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.tensor import Tensor, concat
+from mirlo.frontends.library.resizing import Interpolation, resize
+from mirlo.frontends.tensor import Tensor
 from mirlo.frontends.torch.operation import AtenOperation
 from mirlo.frontends.torch.registry import converter
 
@@ -16,38 +16,20 @@ def _resized(
     op: AtenOperation, x: Tensor, mode: str, align: bool, factors: Sequence[float | None], antialias: bool = False
 ) -> Tensor:
     """Return x of the declared size; coordinates are divided by the factors that are given."""
-    shape = op.shape
     count = x.rank - 2
     if antialias and align:
         raise UnsupportedOperation("aligns corners and has an antialias")
     if mode != "nearest" and not x.dtype.is_float:
         raise UnsupportedOperation("interpolates integers")
     y = x if mode == "nearest" else op.wide(x)
-    words = {
-        "shape": shape, "mode": mode, "nearest": "floor", "cubic_coeff": -0.5 if antialias else -0.75,
-        "antialias": antialias, "exclude_outside": antialias,
-        "coordinates": "align_corners" if align else "asymmetric" if mode == "nearest" else "half_pixel",
-    }  # fmt: skip
-    given = [factor if factor and not align else 0.0 for factor in (*factors, *[0.0] * (count - len(factors)))]
-    pairs = [(factor, x.shape[2 + axis], shape[2 + axis]) for axis, factor in enumerate(given)]
-    if all(isinstance(before, int) and isinstance(after, int) for _, before, after in pairs):
-        quotients = [
-            factor or op.fixed(after, "a size") / op.fixed(before, "a size") for factor, before, after in pairs
-        ]
-        result = op.emit("resize", y, scales=[] if align else [1.0, 1.0, *quotients], **words)
-    else:
-        result = op.emit("resize_at", y, _run_time_scales(op, pairs), **words)
-    return result.cast(op.dtype)
-
-
-def _run_time_scales(op: AtenOperation, pairs: Sequence[tuple[float, Dim, Dim]]) -> Tensor:
-    """Return the factors of all dims, of batch and channels too: those that are given, or quotients of the sizes."""
-    kind = TensorType.of((), "f64").dtype
-    scales = [op.constant(1, kind, (2,))]
-    for factor, before, after in pairs:
-        scale = op.constant(factor, kind) if factor else op.operand(after, kind) / op.operand(before, kind)
-        scales.append(scale.reshape((1,)))
-    return concat(scales, 0)
+    how = Interpolation(
+        mode, nearest="floor", cubic_coeff=-0.5 if antialias else -0.75, antialias=antialias,
+        exclude_outside=antialias,
+        coordinates="align_corners" if align else "asymmetric" if mode == "nearest" else "half_pixel",
+    )  # fmt: skip
+    given = [factor if factor and not align else None for factor in factors]
+    scales = [1.0, 1.0, *given, *[None] * (count - len(given))] if any(given) else []
+    return resize(y, op.shape, how, scales).cast(op.dtype)
 
 
 @converter("aten.upsample_nearest1d.vec", "aten.upsample_nearest2d.vec", "aten.upsample_nearest3d.vec")
