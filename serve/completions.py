@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -10,17 +11,18 @@ from typing import Any
 
 from mirlo.generate.logprobs import TokenLogprob
 from mirlo.generate.request import LENGTH
-from mirlo.serve.engine_thread import Delivery, Job
+from mirlo.serve.engine_thread import AnswerJob, Delivery
 from mirlo.serve.generation_body import GenerationBody
 from mirlo.serve.tools import ToolCall
 
 LEAST_LOGPROB = -9999.0
 """In place of the logarithm of 0, which JSON cannot hold."""
+_RUN, _NUMBERS = secrets.token_hex(8), itertools.count()
 TokenText = Callable[[int], str]
 
 
 @dataclass
-class Choice:
+class AnswerChoice:
     """One answer, as far as it has come."""
 
     text: list[str] = field(default_factory=list)
@@ -35,15 +37,15 @@ class Choice:
 class CompletionWriter:
     """Makes the objects of an answer from what the requests of a job get."""
 
-    def __init__(self, body: GenerationBody, job: Job, model: str, token_text: TokenText) -> None:
+    def __init__(self, body: GenerationBody, job: AnswerJob, model: str, token_text: TokenText) -> None:
         self._body, self._job, self._token_text = body, job, token_text
         chat = body.is_chat
         self._prefix = {
-            "id": f"{'chatcmpl' if chat else 'cmpl'}-{secrets.token_hex(12)}",
+            "id": _new_name("chatcmpl" if chat else "cmpl"),
             "created": int(time.time()),
             "model": model,
         }
-        self._choices = [Choice() for _ in job.requests]
+        self._choices = [AnswerChoice() for _ in job.requests]
 
     @property
     def is_done(self) -> bool:
@@ -79,7 +81,7 @@ class CompletionWriter:
         choices = [self._whole_choice(i, choice) for i, choice in enumerate(self._choices)]
         return {**self._prefix, "object": kind, "choices": choices, "usage": self.usage}
 
-    def _whole_choice(self, i: int, choice: Choice) -> dict[str, object]:
+    def _whole_choice(self, i: int, choice: AnswerChoice) -> dict[str, object]:
         text, reason = "".join(choice.text), _finish(choice.reason)
         logprobs = self._logprobs(choice.logprobs, 0)
         if not self._body.is_chat:
@@ -171,6 +173,11 @@ class CompletionWriter:
         return {"token": text, "logprob": _finite(logprob), "bytes": content}
 
 
+def _new_name(kind: str) -> str:
+    """Return a name that no other answer has; to ask the system for random bytes each time costs more."""
+    return f"{kind}-{_RUN}{next(_NUMBERS):012x}"
+
+
 def _finite(logprob: float) -> float:
     return max(logprob, LEAST_LOGPROB)
 
@@ -182,7 +189,7 @@ def _finish(reason: str | None) -> str | None:
 def _call_objects(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
     return [
         {
-            "id": f"call_{secrets.token_hex(12)}",
+            "id": _new_name("call"),
             "type": "function",
             "function": {"name": call.name, "arguments": call.arguments},
         }

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from queue import SimpleQueue
 
 from mirlo.generate import Request, ServingEngine
 from mirlo.generate.errors import GenerationError
@@ -28,7 +29,7 @@ class Delivery:
     reason: str | None
 
 
-class Job:
+class AnswerJob:
     """Requests of one call of the API; what they get is delivered to an event loop."""
 
     def __init__(self, requests: Sequence[Request], is_streamed: bool) -> None:
@@ -109,32 +110,33 @@ class EngineThread:
     def __init__(self, engine: ServingEngine, name: str, on_failure: Callable[[], None]) -> None:
         self.engine = engine
         self._on_failure = on_failure
-        self._new: deque[Job] = deque()
-        self._jobs: dict[Job, None] = {}
-        self._wake = threading.Event()
+        self._new: deque[AnswerJob] = deque()
+        self._jobs: dict[AnswerJob, None] = {}
+        self._wake: SimpleQueue[None] = SimpleQueue()
+        """Has an element when there may be something to do; of the ways to wake a thread the one that costs least."""
         self._is_ending = False
         self._thread = threading.Thread(target=self._run, name=f"engine of {name}", daemon=True)
         self._thread.start()
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: AnswerJob) -> None:
         """Deliver what the requests of a job get, which the engine has already."""
         self._new.append(job)
-        self._wake.set()
+        self._wake.put(None)
 
     def wake(self) -> None:
         """Let the thread see that requests were cancelled."""
-        self._wake.set()
+        self._wake.put(None)
 
     def fail_all(self) -> None:
         """End all requests with an error, as the server ends."""
         for job in [*self._new, *self._jobs]:
             _fail(job, GenerationError(STOPPING))
-        self._wake.set()
+        self._wake.put(None)
 
     def stop(self, seconds: float | None = 10.0) -> None:
         """End the thread."""
         self._is_ending = True
-        self._wake.set()
+        self._wake.put(None)
         self._thread.join(seconds)
 
     def _run(self) -> None:
@@ -144,8 +146,7 @@ class EngineThread:
             if self.engine.is_idle:
                 self._deliver()
                 if not self._new:
-                    self._wake.wait()
-                    self._wake.clear()
+                    self._wake.get()
                 continue
             try:
                 self.engine.step()
@@ -172,7 +173,7 @@ class EngineThread:
     def _deliver(self) -> None:
         """Pass on what requests got, with one call to the event loop."""
         self._take_new()
-        found: list[tuple[Job, list[Delivery], Exception | None]] = []
+        found: list[tuple[AnswerJob, list[Delivery], Exception | None]] = []
         for job in list(self._jobs):
             deliveries = job.collect()
             if job.is_done:
@@ -189,7 +190,7 @@ class EngineThread:
         found[0][0].post(send)
 
 
-def _fail(job: Job, error: MirloError) -> None:
+def _fail(job: AnswerJob, error: MirloError) -> None:
     for request in job.requests:
         if not request.is_done:
             request.fail(error)

@@ -12,7 +12,7 @@ from mirlo.generate import LanguageModel, Request
 from mirlo.runtime.dtypes import ELEMENT_TYPES
 from mirlo.runtime.errors import MirloError
 from mirlo.serve.backend import Backend
-from mirlo.serve.engine_thread import EngineThread, Job
+from mirlo.serve.engine_thread import AnswerJob, EngineThread
 from mirlo.serve.errors import RequestError
 from mirlo.serve.metrics import ServerMetrics
 from mirlo.serve.options import ServeOptions
@@ -99,7 +99,7 @@ class LanguageBackend(Backend):
         if request.error is not None:
             raise request.error
 
-    async def submit(self, call: GenerationCall) -> Job:
+    async def submit(self, call: GenerationCall) -> AnswerJob:
         """Begin the answers to a call."""
         if call.is_light:
             requests = self._requests(call)
@@ -110,11 +110,11 @@ class LanguageBackend(Backend):
             except asyncio.CancelledError:
                 future.add_done_callback(_cancel_all)
                 raise
-        job = Job(requests, call.is_streamed)
+        job = AnswerJob(requests, call.is_streamed)
         self._thread.submit(job)
         return job
 
-    def leave(self, job: Job) -> None:
+    def leave(self, job: AnswerJob) -> None:
         """End a job whose client has gone."""
         job.leave()
         self.metrics.cancelled.add(1, self.name)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from mirlo.serve.body import BodyFields, Disconnected, Receive, Scope, Send
 from mirlo.serve.completions import CompletionWriter
-from mirlo.serve.engine_thread import STOPPING, Job
+from mirlo.serve.engine_thread import STOPPING, AnswerJob
 from mirlo.serve.errors import RequestError, openai_form
 from mirlo.serve.generation_body import GenerationBody, read_chat, read_completion
 from mirlo.serve.language import LanguageBackend
@@ -79,7 +79,9 @@ class OpenAIRoutes:
                     self._count(backend, job, scope)
             backend.took(time.perf_counter() - start)
 
-    async def _answer(self, backend: LanguageBackend, body: GenerationBody, job: Job, send: Send, start: float) -> None:
+    async def _answer(
+        self, backend: LanguageBackend, body: GenerationBody, job: AnswerJob, send: Send, start: float
+    ) -> None:
         tokenizer = backend.model.tokenizer
         assert tokenizer is not None
         writer = CompletionWriter(body, job, backend.name, lambda token: tokenizer.decode([token], special=True))
@@ -108,7 +110,7 @@ class OpenAIRoutes:
                 raise
             await events.end(openai_form(error))
 
-    def _count(self, backend: LanguageBackend, job: Job, scope: Scope) -> None:
+    def _count(self, backend: LanguageBackend, job: AnswerJob, scope: Scope) -> None:
         metrics, name = self._state.metrics, backend.name
         tokens = sum(len(request.tokens) for request in job.requests)
         prompt = sum(len(request.prompt) for request in job.requests)
@@ -126,7 +128,7 @@ class OpenAIRoutes:
             yield backend
 
 
-def _require_going(job: Job) -> None:
+def _require_going(job: AnswerJob) -> None:
     if job.is_gone:
         raise Disconnected
     if job.failure is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +10,7 @@ from typing import Any
 
 from mirlo.serve.application import Server
 from mirlo.serve.errors import ServeError
+from mirlo.serve.http_limits import MAX_HEAD, limited_protocol
 from mirlo.serve.options import ModelSource, ServeOptions
 
 SWITCH_SECONDS = 0.0005
@@ -35,7 +37,8 @@ def run_server(
     config = uvicorn.Config(
         server, options.host, options.port, log_config=None, access_log=False, ws="none", server_header=False,
         lifespan="on", limit_concurrency=MAX_CONNECTIONS, timeout_graceful_shutdown=int(options.grace) + EXTRA_GRACE,
-        timeout_keep_alive=30, proxy_headers=False, h11_max_incomplete_event_size=64 << 10,
+        timeout_keep_alive=30, proxy_headers=False, http=limited_protocol(options.max_body),
+        h11_max_incomplete_event_size=MAX_HEAD,
     )  # fmt: skip
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     runner = uvicorn.Server(config)
@@ -78,6 +81,8 @@ async def _announce(runner: Any, server: Server, options: ServeOptions, on_ready
 
     while not (runner.started and server.state.pool.is_ready):
         await asyncio.sleep(0.02)
+    gc.collect()
+    gc.freeze()  # what models and modules consist of stays: collections need not look at it
     port = next((s.getsockname()[1] for each in runner.servers for s in each.sockets), options.port)
     host = f"[{options.host}]" if ":" in options.host else options.host
     on_ready(f"http://{host}:{port}")

@@ -20,6 +20,8 @@ class Tracer:
                 from opentelemetry import propagate, trace
             except ImportError:  # a part of the package
                 return
+            if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+                return  # nothing is configured: spans would lead nowhere, and still cost time
             self._kind, self._extract = trace.SpanKind.SERVER, propagate.extract
             self._tracer = trace.get_tracer("mirlo.serve")
 

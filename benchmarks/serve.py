@@ -1,0 +1,193 @@
+"""What a request over HTTP costs beside the engine, and the throughput of many clients beside the engine alone.
+
+    python -m benchmarks.serve [--rounds 5]
+
+The server is a process of its own; a client keeps one connection and reads answers without decoding them. Calls of the
+server and of an engine in this process take turns. The model has random weights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import runpy
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+CALLS = 300
+"""Calls in a round of the first part."""
+CLIENTS, REQUESTS, NEW_TOKENS = 16, 3, 64
+"""Of the second part: each client has so many requests, one after the other."""
+PROMPT = "the quick brown fox"
+SMALL: dict[str, int] = {}
+MEDIUM = {"layers": 6, "hidden": 512, "inner": 1408, "heads": 8, "kv_heads": 2, "size": 64}
+
+
+def write_model(folder: Path, sizes: dict[str, int]) -> Path:
+    """Write the example's model in other sizes, with weights of 4 bits."""
+    module = runpy.run_path(str(ROOT / "examples" / "tiny_language_model.py"))
+    module["CONFIG"].update(sizes)
+    result: Path = module["write"](folder, bits=4)
+    return result
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[tuple[int, int]]:
+    """Start a server; return its port and its process."""
+    command = [sys.executable, "-m", "mirlo.tools.cli", "serve", f"m={folder}", "--port", "0", "--slots", str(CLIENTS)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
+            if found:
+                yield int(found[1]), process.pid
+                return
+        raise SystemExit("the server does not start")
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+class RawClient:
+    """A connection that sends prepared requests."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def call(self, request: bytes) -> bytes:
+        """Return the body of an answer."""
+        self._socket.sendall(request)
+        content = b""
+        while b"\r\n\r\n" not in content:
+            content += self._socket.recv(65536)
+        head, _, body = content.partition(b"\r\n\r\n")
+        length = re.search(rb"content-length: (\d+)", head.lower())
+        assert length is not None and head.startswith(b"HTTP/1.1 200"), content
+        while len(body) < int(length[1]):
+            body += self._socket.recv(65536)
+        return body
+
+
+def request(prompt: str, tokens: int) -> bytes:
+    """Return the bytes of a request."""
+    body = json.dumps({"model": "m", "prompt": prompt, "max_tokens": tokens, "temperature": 0}).encode()
+    head = f"POST /v1/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(body)}\r\n"
+    return f"{head}content-type: application/json\r\n\r\n".encode() + body
+
+
+def median(call: Callable[[], Any]) -> float:
+    """Return the median time of a call, in microseconds."""
+    seconds = []
+    for _ in range(CALLS):
+        start = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds) * 1e6
+
+
+def processor_seconds(process: int) -> float:
+    """Return the processor time of a process (Linux)."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def report_overhead(rounds: int, folder: Path) -> None:
+    """Print the time of a call of one token beside that of the engine alone."""
+    from mirlo import generate
+
+    engine = generate.load(write_model(folder, SMALL)).engine(CLIENTS)
+
+    def alone() -> None:
+        engine.add(PROMPT, max_new_tokens=1).result()
+
+    with serving(folder) as (port, process):
+        client, prepared = RawClient(port), request(PROMPT, 1)
+        median(lambda: client.call(prepared)), median(alone)
+        found, used = [], []
+        for _ in range(rounds):
+            before, own = processor_seconds(process), time.process_time()
+            theirs = median(lambda: client.call(prepared))
+            middle = processor_seconds(process) - before
+            own = time.process_time()
+            ours = median(alone)
+            used.append((middle - (time.process_time() - own)) / CALLS * 1e6)
+            found.append((theirs, ours))
+            print(f"  a call {theirs:7.0f} us, the engine alone {ours:7.0f} us, difference {theirs - ours:6.0f} us")
+    difference = statistics.median(theirs - ours for theirs, ours in found)
+    print(
+        f"overhead of a call: {difference:.0f} us (median), processor time {statistics.median(used):.0f} us", flush=True
+    )
+
+
+def report_throughput(rounds: int, folder: Path) -> None:
+    """Print the tokens per second of many clients beside those of the engine alone."""
+    from mirlo import generate
+
+    model = generate.load(write_model(folder, MEDIUM))
+    prompts = [f"{PROMPT} {number}" for number in range(CLIENTS * REQUESTS)]
+
+    def alone() -> float:
+        model.prefixes.clear()
+        engine = model.engine(CLIENTS)
+        for prompt in prompts:
+            engine.add(prompt, max_new_tokens=NEW_TOKENS)
+        start = time.perf_counter()
+        for _ in engine.run():
+            pass
+        return engine.counts.tokens / (time.perf_counter() - start)
+
+    with serving(folder) as (port, _):
+        clients = [RawClient(port) for _ in range(CLIENTS)]
+        prepared = [request(prompt, NEW_TOKENS) for prompt in prompts]
+
+        def together() -> float:
+            counts: list[int] = []
+
+            def run(number: int) -> None:
+                for one in prepared[number::CLIENTS]:
+                    counts.append(json.loads(clients[number].call(one))["usage"]["completion_tokens"])
+
+            threads = [threading.Thread(target=run, args=(number,)) for number in range(CLIENTS)]
+            start = time.perf_counter()
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            return sum(counts) / (time.perf_counter() - start)
+
+        together(), alone()
+        ratios = []
+        for number in range(rounds):
+            first, second = (together, alone) if number % 2 else (alone, together)
+            rates = {first: first(), second: second()}
+            ratios.append(rates[together] / rates[alone])
+            print(f"  {CLIENTS} clients {rates[together]:7.0f} tokens/s, the engine alone {rates[alone]:7.0f} tokens/s")
+    print(f"throughput of {CLIENTS} clients: {statistics.median(ratios):.3f} of the engine alone", flush=True)
+
+
+def main() -> None:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as `mirlo` does: its threads would spin
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        report_overhead(arguments.rounds, Path(folder) / "small")
+        report_throughput(arguments.rounds, Path(folder) / "medium")
+
+
+if __name__ == "__main__":
+    main()
