@@ -125,7 +125,7 @@ class PrimView:
         operations = list(self.entry.operations)
         self.blocks = [BlockView(op) for op in operations if op.operation.name == "tir.block"]
         self.others = [op for op in operations[:-1] if op.operation.name != "tir.block"]
-        self.arguments = list(self.entry.arguments)
+        self.arguments: list[ir.Value] = list(self.entry.arguments)
         self.returned = list(operations[-1].operation.operands)
 
     @property

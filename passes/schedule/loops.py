@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from operator import le, lt
 from typing import Protocol
@@ -188,10 +189,24 @@ class ScalarBody(Protocol):
     def yielded(self) -> list[ir.Value]: ...
 
 
+@dataclass(frozen=True)
+class KnownBody:
+    """The operations of a body that are left where the values of others are known."""
+
+    body_ops: Sequence[ir.Operation]
+    yielded: list[ir.Value]
+    selected: Mapping[ir.Value, ir.Value]
+    """Results of operations that are one of their operands, and that operand."""
+
+
 def clone_body(block: ScalarBody, values: dict[ir.Value, ir.Value]) -> list[ir.Value]:
     """Emit a block's body as scalars with its arguments replaced; return the yielded values."""
     env = dict(values)
+    selected = block.selected if isinstance(block, KnownBody) else {}
     for op in block.body_ops:
+        if selected and op.results[0] in selected:
+            env[op.results[0]] = env[selected[op.results[0]]]
+            continue
         operands = [env[v] for v in op.operands]
         result = _clone(op, operands)
         for old, new in zip(op.results, result.results, strict=True):

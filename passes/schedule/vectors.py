@@ -12,7 +12,7 @@ from mirlo.dialects.core.value import index, is_constant
 from mirlo.dialects.tir.buffers import UNBOUNDED
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.sizes import buffer_indices
-from mirlo.passes.schedule.loops import ScalarBody
+from mirlo.passes.schedule.loops import KnownBody, ScalarBody
 
 TRAPPING = tuple(
     f"arith.{name}" for name in ("divsi", "divui", "remsi", "remui", "floordivsi", "ceildivsi", "ceildivui")
@@ -138,7 +138,11 @@ def vector_body(
     scalar. Lanes that are off in `mask` read no memory.
     """
     env = dict(values)
+    selected = block.selected if isinstance(block, KnownBody) else {}
     for op in block.body_ops:
+        if selected and op.results[0] in selected:
+            env[op.results[0]] = env[selected[op.results[0]]]
+            continue
         operands = [env[v] for v in op.operands]
         if op.name == "tensor.extract" and isinstance(operands[0].type, ir.MemRefType):
             gathered = [gather(operands[0], dims_of(op.operands[0].type), operands[1:], lanes, mask)]

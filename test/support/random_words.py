@@ -127,6 +127,14 @@ def _apply(s: Schedule, rng: np.random.Generator) -> None:  # noqa: C901, a list
         if following and s.loops(following[0]):
             s.compute_at(block, s.loops(following[0])[0])
 
+    def in_parts() -> None:
+        """Cut a loop at numbers, or at multiples of numbers."""
+        size = s.extent(loop)
+        if isinstance(size, int) and size > 2 and rng.random() < 0.7:
+            s.partition(loop, sorted({int(point) for point in rng.integers(1, size, 2)}))
+        else:
+            s.partition(loop, multiples=[2 * width, width])
+
     words: tuple[Callable[[], object], ...] = (
         lambda: s.split(loop, (None, int(rng.integers(2, 7))), tail=tail),
         lambda: s.split(loop, (int(rng.integers(2, 5)), None), tail=tail),
@@ -142,7 +150,8 @@ def _apply(s: Schedule, rng: np.random.Generator) -> None:  # noqa: C901, a list
         lambda: s.cache_write(block, str(rng.choice(["", "local"]))),
         lambda: s.decompose_reduction(block, loop),
         lambda: s.rfactor(block, loop),
-        lambda: s.accumulate(block, loop),
-        in_vectors, in_vectors, in_registers, in_registers,
+        lambda: s.accumulate(block, loop, in_order=rng.random() < 0.3),
+        lambda: s.reverse_compute_inline(block), in_parts,
+        in_vectors, in_vectors, in_registers, in_registers, in_registers,
     )  # fmt: skip
     words[int(rng.integers(len(words)))]()

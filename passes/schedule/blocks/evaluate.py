@@ -8,7 +8,7 @@ from typing import Any
 
 from mirlo.dialects.bindings import affine, ir
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, loop_index, number
+from mirlo.dialects.core.index_expr import IndexExpr, Variable, contiguous_strides, loop_index, number
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.affine import to_affine
@@ -76,7 +76,7 @@ class LoopNestState:
 
     memory: TensorBuffers | None
     """None in analyses that emit nothing."""
-    axis: int | None
+    axis: Variable | None
     """The loop that is vectorized."""
     made: dict[ir.Value, tuple[BlockInstance, ir.Value]] = field(default_factory=dict)
     """Tensor values that are computed at the same point: the block, and the value in its body."""
@@ -114,7 +114,7 @@ class LoopNestState:
             return True  # the accumulator of a reduction
         return any(v in found for v in instance.arguments_of(value.owner.operation))
 
-    def _operand_varies(self, instance: BlockInstance, operand: OperandView, axis: int) -> bool:
+    def _operand_varies(self, instance: BlockInstance, operand: OperandView, axis: Variable) -> bool:
         if operand.value in self.held:
             return False
         if operand.value in self.reduced:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.index_expr import IndexExpr, floor_divide, larger
+from mirlo.dialects.core.index_expr import Extents, IndexExpr, floor_divide, larger
 
 EXTREMES = ("arith.maxsi", "arith.minsi")
 
 
-def arithmetic(name: str, a: IndexExpr, b: IndexExpr, extents: Sequence[Dim]) -> IndexExpr | None:
+def arithmetic(name: str, a: IndexExpr, b: IndexExpr, extents: Extents) -> IndexExpr | None:
     """Return the result of an index operation if it is an index expression.
 
     For min and max this is so only if one operand always wins.

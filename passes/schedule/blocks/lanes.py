@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mirlo.dialects.core.index_expr import Variable
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.schedule.blocks.evaluate import LoopNestState
 from mirlo.passes.schedule.blocks.space import BlockInstance, computed_values
@@ -16,7 +17,7 @@ def fitting(lanes: int, extent: int) -> int:
     return lanes
 
 
-def widest_bytes(instances: Sequence[BlockInstance], axis: int) -> int:
+def widest_bytes(instances: Sequence[BlockInstance], axis: Variable) -> int:
     """Return the size of the largest element that differs between lanes, except indices and their conversions."""
     frame = LoopNestState(None, axis, computed_values(instances))
     sizes = [1]

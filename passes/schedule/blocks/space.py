@@ -14,7 +14,15 @@ from typing import Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, UndecidedDim
-from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, flatten, floor_divide, loop_index, number
+from mirlo.dialects.core.index_expr import (
+    Extents,
+    IndexExpr,
+    contiguous_strides,
+    flatten,
+    floor_divide,
+    loop_index,
+    number,
+)
 from mirlo.dialects.tir.affine import read_affine
 from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.schedule.blocks.index_arithmetic import arithmetic
@@ -48,7 +56,7 @@ class BlockInstance:
         self,
         block: BlockView,
         where: Sequence[IndexExpr],
-        extents: Sequence[Dim],
+        extents: Extents,
         roots: Sequence[ir.Value] | None = None,
         known: Mapping[ir.Value, bool] | None = None,
     ):
@@ -56,7 +64,7 @@ class BlockInstance:
         self.roots = list(block.yielded if roots is None else roots)
         """Values of the body that are needed."""
         self.where = tuple(where)
-        self.extents = tuple(extents)
+        self.extents: Extents = extents if isinstance(extents, Mapping) else tuple(extents)
         self._linear: dict[ir.Value, IndexExpr | None] = {}
         self._known: dict[ir.Value, bool | None] = dict(known or {})
         self._dims: dict[int, tuple[IndexExpr, ...]] = {}

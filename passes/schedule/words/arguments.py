@@ -110,6 +110,7 @@ def _list_of(holds: Callable[[object], bool]) -> Callable[[object], bool]:
 PARAMETERS: dict[str, tuple[str, Callable[[object], bool]]] = {
     "str": ("a name", _is_name),
     "int": ("an integer", _is_integer),
+    "bool": ("True or False", lambda value: isinstance(value, bool)),
     "str | int": ("a name or an integer", lambda value: _is_name(value) or _is_integer(value)),
     "str | Sequence[str]": ("a name or a list of names", lambda value: _is_name(value) or _list_of(_is_name)(value)),
     "Sequence[str]": (NAMES, _list_of(_is_name)),

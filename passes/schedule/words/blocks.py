@@ -40,6 +40,7 @@ def compute_at(root: Root, leaf: BlockLeaf, loop: Loop) -> None:
         raise ScheduleError(f"compute_at: '{leaf.name}' makes a result of the function, all of which is needed")
     if not readers:
         raise ScheduleError(f"compute_at: nothing reads what '{leaf.name}' makes")
+    _require_only_writer(root, buffer, "compute_at")
     for other, _ in readers:
         if loop not in around(other):
             raise ScheduleError(f"compute_at: '{other.name}' reads '{leaf.name}' outside of '{loop.name}'")
@@ -76,6 +77,8 @@ def reverse_compute_at(root: Root, leaf: BlockLeaf, loop: Loop) -> None:
         if late:
             raise ScheduleError(f"reverse_compute_at: '{leaf.name}' reads '{late[0].name}', made after '{loop.name}'")
     maker, written, read = makers[0]
+    for _, access, _ in makers:
+        _require_only_writer(root, access.buffer, "reverse_compute_at")
     for _, _, other_read in makers:
         if other_read.is_opaque or other_read.at != read.at:
             name = other_read.buffer.name
@@ -93,6 +96,7 @@ def inline(root: Root, leaf: BlockLeaf) -> None:
     if leaf.is_reduction or buffer.is_parameter:
         what = "a reduction" if leaf.is_reduction else "a result of the function"
         raise ScheduleError(f"compute_inline: '{leaf.name}' is {what}")
+    _require_only_writer(root, buffer, "compute_inline")
     if None in _axes_of(leaf, leaf.writes[0]):
         raise ScheduleError(f"compute_inline: '{leaf.name}' writes a dim of '{buffer.name}' that is no axis")
     for other in root.leaves():
@@ -107,6 +111,83 @@ def inline(root: Root, leaf: BlockLeaf) -> None:
     remove_empty(parent)
     leaf.parent = None
     root.buffers.remove(buffer)
+
+
+def reverse_inline(root: Root, leaf: BlockLeaf) -> None:
+    """Compute a block on the results of the block that makes the last of what it reads, before these are stored."""
+    what = f"reverse_compute_inline: '{leaf.name}'"
+    _require_movable(root, leaf)
+    if leaf.is_reduction:
+        raise ScheduleError(f"{what} is a reduction")
+    order = root.leaves()
+    read = {id(access.buffer) for access in leaf.reads}
+    makers = [other for other in order if any(id(access.buffer) in read for access in _results_of(other))]
+    if not makers:
+        raise ScheduleError(f"{what} reads no result of another block")
+    maker = makers[-1]
+    if maker.part != "whole" or maker.rule or maker.has_partial_results:
+        raise ScheduleError(f"{what} reads '{maker.name}', which is decomposed, or scheduled by a rule")
+    at: dict[int, IndexExpr] = {}
+    for access in leaf.reads:
+        if not any(access.buffer is written.buffer for written in _results_of(maker)):
+            continue
+        _require_only_writer(root, access.buffer, "reverse_compute_inline")
+        if access.outside is not None or access.is_opaque or access.inlined is not None:
+            raise ScheduleError(f"{what} reads other elements of '{maker.name}' than one")
+        for axis, index in zip(_axes_of(leaf, access), _elements_of(maker, access.buffer), strict=True):
+            if axis is not None and at.setdefault(axis, index) != index:
+                raise ScheduleError(f"{what} reads several elements of '{maker.name}'")
+    axes = [at.get(axis) for axis in range(len(leaf.domain))]
+    left = [axis for axis, index in enumerate(axes) if index is None and leaf.domain[axis] != 1]
+    sizes = {axis_name(i): extent for i, extent in enumerate(maker.domain)}
+    covered = {name for index in at.values() for name in index.variables()}
+    missing = [i for i, kind in enumerate(maker.kinds) if kind == "spatial" and axis_name(i) not in covered]
+    is_same = all(index is None or index.range(sizes) == (0, leaf.domain[axis] - 1) for axis, index in enumerate(axes))
+    if left or not is_same or any(maker.domain[i] != 1 for i in missing):
+        raise ScheduleError(f"{what} has other elements than '{maker.name}' makes")
+    parent = leaf.parent
+    replace(leaf, [])
+    remove_empty(parent)
+    leaf.parent, leaf.at = None, [number(0) if index is None else index for index in axes]
+    maker.epilogue = [*maker.epilogue, leaf]
+    inside = {id(access) for after in maker.epilogue for access in after.reads}
+    others = [access for other in root.leaves() for access in other.reads]
+    for written in _results_of(maker):
+        readers = [access for access in others if access.buffer is written.buffer]
+        readers += [
+            access
+            for other in root.leaves()
+            for after in other.epilogue
+            for access in after.reads
+            if access.buffer is written.buffer and id(access) not in inside
+        ]
+        written.is_held = not written.buffer.is_parameter and not readers
+
+
+def _results_of(leaf: BlockLeaf) -> list[BufferAccess]:
+    """Return what a block writes, and those that are computed on its results."""
+    return [*leaf.writes, *(access for after in leaf.epilogue for access in after.writes)]
+
+
+def _elements_of(maker: BlockLeaf, buffer: ScheduleBuffer) -> list[IndexExpr]:
+    """Return the element of a buffer that a block makes, as expressions of its axes."""
+    for access in maker.writes:
+        if access.buffer is buffer:
+            return access.at
+    after, access = next((a, access) for a in maker.epilogue for access in a.writes if access.buffer is buffer)
+    return after.place(access)
+
+
+def _require_only_writer(root: Root, buffer: ScheduleBuffer, word: str) -> None:
+    """Require that one block makes all elements of a buffer."""
+    makers = [
+        other
+        for other in root.leaves()
+        if other.part != "start" and any(access.buffer is buffer for access in _results_of(other))
+    ]
+    if len(makers) > 1:
+        names = ", ".join(f"'{other.name}'" for other in makers)
+        raise ScheduleError(f"{word}: {names} make parts of '{buffer.name}': {word} before partition")
 
 
 def cache_read(root: Root, leaves: Sequence[BlockLeaf], buffer: ScheduleBuffer, scope: str) -> BlockLeaf:
@@ -136,6 +217,7 @@ def cache_write(root: Root, leaf: BlockLeaf, scope: str) -> BlockLeaf:
     buffer = _single_output(leaf)
     if leaf.part != "whole":
         raise ScheduleError(f"cache_write: '{leaf.name}' is decomposed already")
+    _require_only_writer(root, buffer, "cache_write")
     _require_separate_loops("cache_write", leaf, buffer, "reads")
     copy = _copy_of(root, buffer, scope)
     for access in leaf.writes:
@@ -151,6 +233,11 @@ def _require_decomposable(leaf: BlockLeaf, loop: Loop) -> None:
         raise ScheduleError(f"decompose_reduction: '{leaf.name}' is not a reduction, or is decomposed already")
     if loop not in around(leaf):
         raise ScheduleError(f"decompose_reduction: '{leaf.name}' is not in '{loop.name}'")
+    if leaf.epilogue:
+        raise ScheduleError(
+            f"decompose_reduction: '{leaf.epilogue[0].name}' is computed on the results of '{leaf.name}', which are in "
+            "registers then (accumulate)"
+        )
     reduced = leaf.reduce_loops()
     before = [other for other in around(loop) if other.name in reduced]
     if before:
@@ -217,12 +304,18 @@ def _require_separate_loops(word: str, leaf: BlockLeaf, buffer: ScheduleBuffer, 
 
 
 def _single_output(leaf: BlockLeaf) -> ScheduleBuffer:
+    if leaf.epilogue:
+        raise ScheduleError(f"'{leaf.epilogue[0].name}' is computed on results of '{leaf.name}' before they are stored")
     if len(leaf.writes) != 1:
         raise ScheduleError(f"'{leaf.name}' has {len(leaf.writes)} results; this is for blocks with one")
     return leaf.writes[0].buffer
 
 
 def _require_movable(root: Root, leaf: BlockLeaf) -> None:
+    if leaf.epilogue:
+        raise ScheduleError(
+            f"'{leaf.epilogue[0].name}' is computed on results of '{leaf.name}': move '{leaf.name}' before that"
+        )
     if leaf.part != "whole":
         raise ScheduleError(f"'{leaf.name}' is decomposed: move it before that")
     if leaf.has_partial_results:

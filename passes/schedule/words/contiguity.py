@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, flatten
-from mirlo.passes.schedule.words.tree import SERIAL, BlockLeaf, BufferAccess, Loop, around, axis_name
+from mirlo.passes.schedule.words.tree import SERIAL, BlockLeaf, BufferAccess, Loop, around, axis_name, placed_at
 
 
-def contiguous_loops(leaf: BlockLeaf) -> list[Loop]:
+def contiguous_loops(leaf: BlockLeaf, last: Loop | None = None) -> list[Loop]:
     """Return the innermost loops of a block that are one loop over memory in all accesses, outermost first.
 
     Fused, they need no divisions: each access runs along its memory over all of them, or stays at one element. There
-    are none if the innermost loop has a stride in the memory of a result.
+    are none if the innermost loop has a stride in the memory of a result. With `last`, they are that loop and those
+    around it, whatever the strides are.
     """
     chain = around(leaf)
-    if not chain or not _has_unit_steps(leaf, chain):
+    if last is not None:
+        chain = [*around(last), last]
+    elif not chain or not _has_unit_steps(leaf, chain):
         return []
     expressions, reduced = list(_expressions(leaf, leaf.at)), leaf.reduce_loops()
     result: list[Loop] = []
@@ -44,10 +48,14 @@ def memory_order(leaf: BlockLeaf) -> list[Loop]:
 
     Loops that move along the same dim, or along none, keep their order.
     """
-    if not leaf.writes:
+    written = [(access, leaf.place(access)) for access in leaf.writes]
+    for after in leaf.epilogue:
+        axes = placed_at(after.at, leaf.at)
+        written += [(access, placed_at(access.at, axes)) for access in after.writes]
+    stored = [pair for pair in written if not pair[0].is_held]
+    if not stored:
         return around(leaf)
-    access = leaf.writes[0]
-    place = leaf.place(access)
+    access, place = stored[0]
     in_memory = [place[dim] for dim in access.buffer.order]
 
     def position(loop: Loop) -> int:
@@ -57,12 +65,37 @@ def memory_order(leaf: BlockLeaf) -> list[Loop]:
     return sorted(around(leaf), key=position)
 
 
+def strides(leaf: BlockLeaf, loop: str) -> tuple[list[Dim | None], list[Dim | None]]:
+    """Return the strides of the reads of a block, and of its results that are stored, along a loop."""
+    reads: list[Dim | None] = []
+    writes: list[Dim | None] = []
+
+    def add(block: BlockLeaf, axes: list[IndexExpr], stores: bool) -> None:
+        for access in block.reads:
+            indices = [] if access.is_opaque else placed_at(access.at, axes)
+            if access.inlined is not None:
+                add(access.inlined, indices, False)
+            elif not access.is_opaque:
+                reads.append(_position(access, indices).coefficient(loop))
+        for access in block.writes if stores else ():
+            if not access.is_held:
+                writes.append(_position(access, placed_at(access.at, axes)).coefficient(loop))
+
+    add(leaf, leaf.at, True)
+    for after in leaf.epilogue:
+        add(replace(after, reads=[]), placed_at(after.at, leaf.at), True)
+    return reads, writes
+
+
 def _has_unit_steps(leaf: BlockLeaf, chain: list[Loop]) -> bool:
     """Return whether the innermost loop that has iterations steps to the next element of results, or reduces them."""
     loop = next((loop for loop in reversed(chain) if loop.extent != 1), None)
     if loop is None:
         return True
     steps = [_position(access, leaf.place(access)).coefficient(loop.name) for access in leaf.writes]
+    for after in leaf.epilogue:
+        axes = placed_at(after.at, leaf.at)
+        steps += [_position(each, placed_at(each.at, axes)).coefficient(loop.name) for each in after.writes]
     return all(step == (0 if loop.name in leaf.reduce_loops() else 1) for step in steps)
 
 
@@ -82,6 +115,8 @@ def _expressions(leaf: BlockLeaf, axes: list[IndexExpr]) -> Iterator[IndexExpr]:
             yield from indices
         yield _position(access, indices)
     yield from (index.replace(names) for index, _ in leaf.guards) if axes is leaf.at else ()
+    for after in leaf.epilogue:
+        yield from _expressions(after, placed_at(after.at, axes))
 
 
 def _position(access: BufferAccess, indices: list[IndexExpr]) -> IndexExpr:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from mirlo.dialects.bindings import func, ir, scf
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import STACK_LIMIT
 from mirlo.dialects.tir.loops import For
@@ -14,7 +15,7 @@ from mirlo.dialects.tir.scalars import create
 from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
 from mirlo.passes.schedule.loops import PARALLEL as PARALLEL_LOOP
-from mirlo.passes.schedule.loops import keep_rolled, when
+from mirlo.passes.schedule.loops import if_any, keep_rolled, when
 from mirlo.passes.schedule.words.blocks import decompose
 from mirlo.passes.schedule.words.index import LoopValue, LoopValues
 from mirlo.passes.schedule.words.kernels import limits_of, prepare_kernels
@@ -45,6 +46,7 @@ from mirlo.passes.schedule.words.tree import (
     Loop,
     Node,
     Root,
+    ScheduleError,
     around,
     extents_of,
     leaves_of,
@@ -71,7 +73,12 @@ class PartEmitter:
         self._emitter: _Emitter | None = None
         prepare_kernels(root)
         for leaf in root.leaves():
-            if reduced_threads(leaf) and leaf.part == "whole":
+            if leaf.epilogue and limits_of(root) is not None:
+                raise ScheduleError(
+                    f"reverse_compute_inline: '{leaf.epilogue[0].name}' is computed on results of '{leaf.name}' "
+                    "before they are stored, which threads of GPUs cannot do: use reverse_compute_at"
+                )
+            if (reduced_threads(leaf) or leaf.epilogue and leaf.is_reduction) and leaf.part == "whole":
                 accumulate(root, leaf, next(loop for loop in around(leaf) if loop.name in leaf.reduce_loops()))
             elif leaf.is_reduction and leaf.part == "whole" and not leaf.rule:
                 # Each iteration of a loop may have a partial result of one element: then no loop of the reduction
@@ -91,6 +98,13 @@ class PartEmitter:
 def _has_loops(loop: Loop) -> bool:
     """Return whether the code of an iteration has loops."""
     return any(inner.kind != UNROLLED and inner.extent != 1 for inner in loops_of(loop))
+
+
+def _is_at_most_one(low: Bound, high: Bound) -> bool:
+    """Return whether a range of iterations is certainly one at most."""
+    if isinstance(low, ir.Value) or isinstance(high, ir.Value):
+        return False
+    return D.is_certain(lambda: high - low <= 1)
 
 
 class _Emitter(PointEmitter):
@@ -230,6 +244,8 @@ class _Emitter(PointEmitter):
                 self.synchronize_once(loop, self.bound[first:])
             return carried
         kind = SERIAL if is_rest else loop.kind
+        if kind == SERIAL and _is_at_most_one(low, high):
+            return if_any(low, high, lambda i, *held: body(i, list(held)), carried)
         if carried or kind in (SERIAL, PARALLEL):
             new_loop = scf.ForOp(emit_bound(low, values), emit_bound(high, values), values.emit(1), carried)
             if kind == PARALLEL:
@@ -373,14 +389,13 @@ class _Emitter(PointEmitter):
             if loop.extent == 1:
                 self.point(leaf, values.at({loop.name: 0}))
                 return
-            mask, loops = mask_of_guards(inside, loop, values)
-            LoopLanes(leaf, loop, values, self.placed, mask, loops, self.passed, self.stores).emit()
+            active = mask_of_guards(inside, loop, values)
+            LoopLanes(leaf, loop, values, self.placed, active, self.passed, self.stores).emit()
 
         self.guarded([guard for guard in guards if guard not in inside], values, vector)
         return True
 
     def point(self, leaf: BlockLeaf, values: LoopValues) -> None:
-        indices = self.computed(leaf, leaf.at, values)
-        for value, access in zip(indices, leaf.writes, strict=True):
-            write = partial(self.store, value, leaf, access, values)
-            write() if self.stores is None else self.stores.append(write)
+        results = self.computed(leaf, leaf.at, values)
+        finish = partial(self.finish, results, leaf, values)
+        finish() if self.stores is None else self.stores.append(finish)

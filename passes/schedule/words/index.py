@@ -61,6 +61,19 @@ class LoopValues:
         """Return the values inside of these loops too, at the insertion point."""
         return LoopValues({**self._values, **indices}, self._emitted)
 
+    def number(self, expression: IndexExpr) -> Dim | None:
+        """Return the value of an expression all of whose loops have an integer as index; None for others."""
+        total: Dim = expression.constant
+        for atom, count in expression.terms.items():
+            if isinstance(atom, FloorDiv):
+                replaced = self.with_numbers(expression)
+                return replaced.constant if replaced.is_constant else None
+            value = self._values.get(atom)
+            if not isinstance(value, int):
+                return None
+            total = total + value * count
+        return total
+
     def with_numbers(self, expression: IndexExpr) -> IndexExpr:
         """Substitute the loops whose index is an integer."""
         known: dict[str, IndexExpr] = {}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dims import Dim, UndecidedDim
-from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.index_expr import IndexExpr, number
 from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.scalars import compare, create, emit_constant
@@ -18,6 +18,7 @@ from mirlo.passes.schedule.blocks import access as lane_access
 from mirlo.passes.schedule.blocks.combine import Reducer, in_pairs, reducer_of
 from mirlo.passes.schedule.loops import ScalarBody, attribute_constant
 from mirlo.passes.schedule.vectors import elements_of, lane_mask, may_trap, splat, vector_body
+from mirlo.passes.schedule.words.analysis import KnownValues
 from mirlo.passes.schedule.words.index import LoopValues
 from mirlo.passes.schedule.words.memory import PlacedBuffers
 from mirlo.passes.schedule.words.tree import (
@@ -28,6 +29,7 @@ from mirlo.passes.schedule.words.tree import (
     Loop,
     around,
     extents_of,
+    placed_at,
     views_of,
 )
 
@@ -82,8 +84,11 @@ def can_vectorize(leaf: BlockLeaf, loop: Loop, guards: Sequence[Guard], placed: 
         return False
     if placed.in_threads:
         return has_all_lanes(loop, guards)
-    point = LoopLanes(leaf, loop, LoopValues(), placed, None, frozenset())
-    return is_reduced or all(point.where(access, leaf.at).coefficient(loop.name) != 0 for access in leaf.writes)
+    point = LoopLanes(leaf, loop, LoopValues(), placed, LaneGuards(loop.extent))
+    places = [(access, leaf.at) for access in leaf.writes]
+    places += [(access, placed_at(after.at, leaf.at)) for after in leaf.epilogue for access in after.writes]
+    written = [point.where(access, at) for access, at in places if not access.is_held]
+    return is_reduced or all(where.coefficient(loop.name) != 0 for where in written)
 
 
 def has_all_lanes(loop: Loop, guards: Sequence[Guard]) -> bool:
@@ -136,10 +141,12 @@ def narrowed(loop: Loop, guards: Sequence[Guard]) -> Loop:
 
 
 class LaneGuards(NamedTuple):
-    """Which lanes are active: their mask, None for all of them, and the loops that it depends on."""
+    """Which lanes are active: how many, from the first on; and their mask, where only the run time knows."""
 
-    mask: ir.Value | None
-    loops: frozenset[str]
+    active: int
+    mask: ir.Value | None = None
+    loops: frozenset[str] = frozenset()
+    """The loops that the mask depends on."""
 
 
 def mask_of_guards(guards: Sequence[Guard], loop: Loop, values: LoopValues) -> LaneGuards:
@@ -149,7 +156,7 @@ def mask_of_guards(guards: Sequence[Guard], loop: Loop, values: LoopValues) -> L
     lanes = D.static_dim(loop.extent)
     active_lanes = count_active_lanes(guards, loop)
     if active_lanes is not None:
-        return LaneGuards(None if active_lanes == lanes else lane_mask(lanes, active_lanes), frozenset({loop.name}))
+        return LaneGuards(active_lanes)
     kind = ir.VectorType.get([lanes], ir.IntegerType.get_signless(1))
     for guard, bound in guards:
         loops |= guard.variables()
@@ -161,7 +168,7 @@ def mask_of_guards(guards: Sequence[Guard], loop: Loop, values: LoopValues) -> L
         else:
             on = compare("lt", _vector_index(guard, loop, values), splat(values.emit(bound), lanes))
         mask = on if mask is None else create("arith.andi", kind, mask, on)
-    return LaneGuards(mask, frozenset(loops))
+    return LaneGuards(lanes, mask, frozenset(loops))
 
 
 def _vector_index(expression: IndexExpr, loop: Loop, values: LoopValues) -> ir.Value:
@@ -182,10 +189,8 @@ class LoopLanes:
     loop: Loop
     values: LoopValues
     placed: PlacedBuffers
-    mask: ir.Value | None
-    """The active lanes; None for all of them."""
-    masked_by: frozenset[str]
-    """The loops that the mask depends on."""
+    guards: LaneGuards
+    """The active lanes."""
     passed: frozenset[EdgeTest] = frozenset()
     """The tests of edges that all iterations pass."""
     stores: list[Callable[[], None]] | None = None
@@ -194,6 +199,8 @@ class LoopLanes:
     """The lane that is emitted by itself: threads of GPUs compute scalars."""
     loaded: Mapping[int, ir.Value] = field(default_factory=dict)
     """The elements of this lane of accesses that all lanes load at once, by the accesses' numbers."""
+    held: Mapping[int, ir.Value] = field(default_factory=dict)
+    """The results that blocks computed on them read, by their buffers."""
     inlined: dict[tuple[int, tuple[IndexExpr, ...]], ir.Value] = field(default_factory=dict, init=False)
     """The elements of inlined blocks that are emitted, each once."""
 
@@ -203,14 +210,25 @@ class LoopLanes:
 
     @property
     def active(self) -> int:
-        return self.lanes
+        return self.guards.active
+
+    @property
+    def mask(self) -> ir.Value | None:
+        """The active lanes, where only the run time knows."""
+        return self.guards.mask
+
+    def _emit_mask(self) -> ir.Value | None:
+        """Emit the mask of the active lanes; None for all of them."""
+        return lane_mask(self.lanes, self.active) if self.active < self.lanes else self.mask
 
     @property
     def axis(self) -> str:
         return self.loop.name
 
     def _tests(self, access: BufferAccess, at: Sequence[IndexExpr]) -> list[EdgeTest]:
-        extents = extents_of(around(self.leaf))
+        if access.outside is None:
+            return []
+        extents = self.placed.extents
         return [test for test in edge_tests(access, at, self.values, extents) if test not in self.passed]
 
     # What `blocks/access.py` asks of a point
@@ -221,23 +239,20 @@ class LoopLanes:
         return _vector_index(expression, self.loop, self.values)
 
     def first(self, expression: IndexExpr) -> ir.Value:
-        return self.values.emit(expression.replace({self.axis: number(self.lane or 0)}))
+        return self._of_first_lane.emit(expression)
 
     def number(self, expression: IndexExpr) -> Dim | None:
-        replaced = self.values.with_numbers(expression.replace({self.axis: number(self.lane or 0)}))
-        return replaced.constant if replaced.is_constant else None
+        return self._of_first_lane.number(expression)
+
+    @cached_property
+    def _of_first_lane(self) -> LoopValues:
+        return self.values.at({self.axis: self.lane or 0})
 
     # Memory
 
     def where(self, access: BufferAccess, axes: list[IndexExpr]) -> IndexExpr:
         """Return the position in memory of the element that a block with these axes accesses."""
-        extents = extents_of(around(self.leaf))
-        result = self.values.with_numbers(self.placed.flat_index(access, axes))
-        try:
-            simplified: IndexExpr = result.substitute(loop_index, extents)
-        except (UndecidedDim, KeyError):
-            return result
-        return simplified
+        return self.placed.simplified(self.values.with_numbers(self.placed.flat_index(access, axes)))
 
     def is_whole(self, access: BufferAccess) -> bool:
         """Return whether the lanes access one element, or elements next to each other, which all exist."""
@@ -252,6 +267,8 @@ class LoopLanes:
             return self.placed[access.buffer].value
         if id(access) in self.loaded:
             return self.loaded[id(access)]
+        if id(access.buffer) in self.held:
+            return self.held[id(access.buffer)]
         at = self.placed.indices(access, axes)
         if access.inlined is not None:
             element = (id(access.inlined), tuple(at))
@@ -264,7 +281,7 @@ class LoopLanes:
             [(self.values.with_numbers(each), size) for each, size in self._tests(access, at)],
         )
         if self.mask is not None and not tests and where.coefficient(self.axis) == 0:
-            if where.variables() & self.masked_by:
+            if where.variables() & self.guards.loops:
                 # Where no lane is active, there may be no element.
                 kind = ir.VectorType.get([self.lanes], access.buffer.element)
                 zero = splat(emit_constant(0, access.buffer.element), self.lanes)
@@ -296,9 +313,9 @@ class LoopLanes:
                 lanes[id(access)] = elements_of(create("vector.load", kind, buffer, self.first(where), **attributes))
         return lanes
 
-    def write(self, value: ir.Value, access: BufferAccess) -> None:
-        """Store an element for each lane."""
-        buffer, where = self.placed[access.buffer].flat, self.where(access, self.leaf.at)
+    def write(self, value: ir.Value, access: BufferAccess, at: list[IndexExpr]) -> None:
+        """Store an element for each lane, of a block with these axes."""
+        buffer, where = self.placed[access.buffer].flat, self.where(access, at)
         full = splat(value, self.lanes)
         if self.placed.in_threads and (access.buffer.scope or where.coefficient(self.axis) != 1):
             for lane, element in enumerate(elements_of(full)):
@@ -309,13 +326,14 @@ class LoopLanes:
             alignment = self._alignment(where, access.buffer.element)
             ir.Operation.create("vector.store", operands=[full, buffer, self.first(where)], attributes=alignment)
             return
+        mask = self._emit_mask()
         if where.coefficient(self.axis) == 1:
-            if self.mask is None:
+            if mask is None:
                 ir.Operation.create("vector.store", operands=[full, buffer, self.first(where)])
             else:
-                ir.Operation.create("vector.maskedstore", operands=[buffer, self.first(where), self.mask, full])
+                ir.Operation.create("vector.maskedstore", operands=[buffer, self.first(where), mask, full])
             return
-        mask = lane_mask(self.lanes, self.lanes) if self.mask is None else self.mask
+        mask = lane_mask(self.lanes, self.lanes) if mask is None else mask
         ir.Operation.create("vector.scatter", operands=[buffer, index(0), self.index(where), mask, full])
 
     # Values
@@ -335,7 +353,9 @@ class LoopLanes:
     ) -> list[ir.Value]:
         """Emit the results of a body, given its former results; threads of GPUs compute a scalar for each lane."""
         if not self.placed.in_threads or self.lane is not None:
-            return vector_body(body, {**self.environment(leaf, at), **former}, self.lanes, self.mask)
+            known = self._known(leaf, at)
+            env = {**self.environment(leaf, at, known), **former}
+            return vector_body(body if known is None else known.rest(body), env, self.lanes, self._emit_mask())
         loaded, held = self._load_lanes(), {name: elements_of(value) for name, value in former.items()}
         results = []
         for lane in range(self.lanes):
@@ -349,29 +369,64 @@ class LoopLanes:
             for column in zip(*results, strict=True)
         ]
 
-    def environment(self, leaf: BlockLeaf, at: list[IndexExpr]) -> dict[ir.Value, ir.Value]:
-        """Emit what the body of a block reads, without its former results."""
-        env: dict[ir.Value, ir.Value] = {argument: self.index(at[axis]) for axis, argument in leaf.body.indices}
+    def _known(self, leaf: BlockLeaf, at: list[IndexExpr]) -> KnownValues | None:
+        """Return what is known of the body of a block, for all iterations that are emitted now."""
+        if leaf.view is None or not leaf.body.indices:
+            return None
+        return self.placed.known(leaf, list(map(self.values.with_numbers, at)))
+
+    def environment(
+        self, leaf: BlockLeaf, at: list[IndexExpr], known: KnownValues | None = None
+    ) -> dict[ir.Value, ir.Value]:
+        """Emit what the body of a block reads, without its former results, and what is known of its values."""
+        env: dict[ir.Value, ir.Value] = {
+            argument: self.index(at[axis])
+            for axis, argument in leaf.body.indices
+            if known is None or argument in known.needed
+        }
         for argument, access in zip(leaf.body.inputs, leaf.reads, strict=True):
-            env[argument] = self.read(access, at)
-        return env
+            if known is None or argument in known.needed:
+                env[argument] = self.read(access, at)
+        return env if known is None else {**env, **known.emit(self.index)}
 
     def contributions(self, reducer: Reducer) -> list[ir.Value]:
         """Emit what each lane adds to the results of a reduction; inactive lanes add nothing."""
         result = self.evaluate(Contributions.of(self.leaf.body, reducer), self.leaf, self.leaf.at, {})
-        result = [splat(value, self.lanes) for value in result]
-        if self.mask is None:
+        result, mask = [splat(value, self.lanes) for value in result], self._emit_mask()
+        if mask is None:
             return result
         none = [splat(scalar, self.lanes) for scalar in reducer.identity()]
-        return [create("arith.select", a.type, self.mask, a, b) for a, b in zip(result, none, strict=True)]
+        return [create("arith.select", a.type, mask, a, b) for a, b in zip(result, none, strict=True)]
+
+    def replaced(self, former: Sequence[ir.Value]) -> list[ir.Value]:
+        """Emit the results of a reduction in each lane, given its former ones; inactive lanes keep these."""
+        known = dict(zip(self.leaf.body.accumulators, former, strict=True))
+        result = [splat(value, self.lanes) for value in self.evaluate(self.leaf.body, self.leaf, self.leaf.at, known)]
+        # Inactive lanes of vectors with a known number of active ones hold values that nothing reads.
+        if self.mask is None:
+            return result
+        return [create("arith.select", a.type, self.mask, a, b) for a, b in zip(result, former, strict=True)]
+
+    def finish(self, results: Sequence[ir.Value]) -> None:
+        """Store the results of the block, and compute on them what is not computed anywhere else."""
+        held = dict[int, ir.Value]()
+
+        def store(values: Sequence[ir.Value], leaf: BlockLeaf, at: list[IndexExpr]) -> None:
+            for value, access in zip(values, leaf.writes, strict=True):
+                held[id(access.buffer)] = value
+                if not access.is_held:
+                    write = partial(self.write, value, access, at)
+                    write() if self.stores is None else self.stores.append(write)
+
+        store(results, self.leaf, self.leaf.at)
+        for after, at in self.placed.epilogue(self.leaf):
+            store(replace(self, held=dict(held)).compute(after, at), after, at)
 
     def emit(self) -> None:
         """Emit the block's elements, one per lane."""
         leaf = self.leaf
         if self.axis not in leaf.reduce_loops() or leaf.part == "start":
-            for value, access in zip(self.compute(leaf, leaf.at), leaf.writes, strict=True):
-                write = partial(self.write, value, access)
-                write() if self.stores is None else self.stores.append(write)
+            self.finish(self.compute(leaf, leaf.at))
             return
         assert leaf.view is not None
         reducer = reducer_of(leaf.view)

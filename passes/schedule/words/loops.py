@@ -41,7 +41,7 @@ def split(root: Root, loop: Loop, factors: Sequence[int | None], peel: bool = Fa
     With `peel`, the iterations of the outermost loop that are complete become a loop without tests.
     """
     require_serial(loop)
-    _require_no_accumulators("split", loop)
+    require_no_accumulators("split", loop)
     known = math.prod(factor for factor in factors if factor is not None)
     open_factors = [factor for factor in factors if factor is None]
     if len(open_factors) > 1 or any(f is not None and f < 1 for f in factors) or len(factors) < 2:
@@ -76,7 +76,7 @@ def fuse(root: Root, loops: Sequence[Loop]) -> Loop:
             raise ScheduleError(f"fuse: '{inner.name}' is not the only thing in '{outer.name}'")
     for loop in loops:
         require_serial(loop)
-        _require_no_accumulators("fuse", loop)
+        require_no_accumulators("fuse", loop)
     for leaf in leaves_of(loops[-1]):
         reduced = [loop.name for loop in loops if loop.name in leaf.reduce_loops()]
         if reduced and len(reduced) < len(loops):
@@ -116,7 +116,7 @@ def reorder(loops: Sequence[Loop]) -> None:
             raise ScheduleError(f"reorder: '{inner.name}' is not the only thing in '{outer.name}'")
     _require_order_is_free(span, loops)
     for loop in span:
-        _require_no_accumulators("reorder", loop)
+        require_no_accumulators("reorder", loop)
     wanted = iter(loops)
     new = [next(wanted) if loop in loops else loop for loop in span]
     inside, parent = span[-1].body, span[0].parent
@@ -198,7 +198,7 @@ def require_serial(loop: Loop) -> None:
         raise ScheduleError(f"'{loop.name}' is {loop.kind} already")
 
 
-def _require_no_accumulators(word: str, loop: Loop) -> None:
+def require_no_accumulators(word: str, loop: Loop) -> None:
     """Require that a loop is not one over which results are in registers."""
     for leaf in leaves_of(loop):
         chain = around(leaf) if leaf.part == "registers" else []

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from functools import cached_property
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, flatten, floor_divide, modulo
+from mirlo.dialects.core.dims import Dim, UndecidedDim
+from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, flatten, floor_divide, loop_index, modulo
 from mirlo.dialects.tir.buffers import ALIGNMENT, element_bytes
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.vectors import flat
+from mirlo.passes.schedule.words.analysis import KnownValues, known_values
 from mirlo.passes.schedule.words.kernels import limits_of
 from mirlo.passes.schedule.words.regions import region_of
 from mirlo.passes.schedule.words.threads import ThreadRegion, is_thread, thread_region
@@ -30,6 +32,8 @@ from mirlo.passes.schedule.words.tree import (
     ScheduleError,
     around,
     axis_name,
+    extents_of,
+    placed_at,
 )
 
 MAX_STACK_BYTES = 1 << 18
@@ -86,19 +90,40 @@ class _Place:
     axes: list[IndexExpr]
     indices: list[IndexExpr]
     in_memory: list[IndexExpr]
+    flat: IndexExpr
+    """The position in memory, with as few divisions as the extents of the loops allow."""
 
 
 class PlacedBuffers:
     """The buffers of a schedule in memory, and where blocks access them while they are emitted."""
 
-    def __init__(self, placed: dict[int, Placed], in_threads: bool) -> None:
+    def __init__(self, placed: dict[int, Placed], in_threads: bool, extents: dict[str, Dim]) -> None:
         self._placed = placed
+        self.extents = extents
+        """The extents of all loops."""
         self.in_threads = in_threads
         """Whether the function runs in threads of a GPU."""
         self._places: dict[int, _Place] = {}
+        self._known: dict[tuple[object, ...], KnownValues] = {}
+        self._epilogues: dict[int, list[tuple[BlockLeaf, list[IndexExpr]]]] = {}
         self._axes: list[IndexExpr] = []
         self._names: dict[str, IndexExpr] = {}
         """The axes of the last block, by their names."""
+
+    def epilogue(self, leaf: BlockLeaf) -> list[tuple[BlockLeaf, list[IndexExpr]]]:
+        """Return the blocks that are computed on the results of a block, and their axes as expressions of loops."""
+        if id(leaf) not in self._epilogues:
+            self._epilogues[id(leaf)] = [(after, placed_at(after.at, leaf.at)) for after in leaf.epilogue]
+        return self._epilogues[id(leaf)]
+
+    def known(self, leaf: BlockLeaf, at: Sequence[IndexExpr]) -> KnownValues | None:
+        """Return what is known of the body of a block at these axes; None if it computes nothing with indices."""
+        if leaf.view is None or not leaf.body.computes_indices:
+            return None
+        key = (id(leaf.view), tuple(at))
+        if key not in self._known:
+            self._known[key] = known_values(leaf.view, at, self.extents)
+        return self._known[key]
 
     def __getitem__(self, buffer: ScheduleBuffer) -> Placed:
         return self._placed[id(buffer)]
@@ -113,7 +138,7 @@ class PlacedBuffers:
 
     def flat_index(self, access: BufferAccess, axes: list[IndexExpr]) -> IndexExpr:
         """Return the position in memory of the element of an access."""
-        return flatten(self.in_memory(access, axes), contiguous_strides(self[access.buffer].shape))
+        return self._place(access, axes).flat
 
     def _place(self, access: BufferAccess, axes: list[IndexExpr]) -> _Place:
         # Unrolled iterations access the same expressions with other values.
@@ -122,9 +147,23 @@ class PlacedBuffers:
             if self._axes is not axes:
                 self._axes, self._names = axes, {axis_name(i): index for i, index in enumerate(axes)}
             indices = [index.replace(self._names) for index in access.at]
-            placed = None if access.inlined is not None else self[access.buffer]
-            result = _Place(axes, indices, [] if placed is None else placed.at(indices))
+            in_memory, flat = list[IndexExpr](), IndexExpr()
+            if access.inlined is None:
+                placed = self[access.buffer]
+                in_memory = placed.at(indices)
+                flat = self.simplified(flatten(in_memory, contiguous_strides(placed.shape)))
+            result = _Place(axes, indices, in_memory, flat)
             self._places[id(access)] = result
+        return result
+
+    def simplified(self, index: IndexExpr) -> IndexExpr:
+        """Return an index with as few divisions as the extents of the loops allow."""
+        if not index.divisions:
+            return index
+        try:
+            result: IndexExpr = index.substitute(loop_index, self.extents)
+        except (UndecidedDim, KeyError):
+            return index
         return result
 
 
@@ -133,13 +172,12 @@ def allocate_buffers(root: Root, function: BufferFunction) -> PlacedBuffers:
     placed = {}
     for buffer in root.buffers:
         uses = [(leaf, access) for leaf in root.leaves() for access in _accesses(leaf) if access.buffer is buffer]
-        if buffer.is_parameter and buffer.value is not None:
-            placed[id(buffer)] = _whole(buffer, function.buffers[buffer.value])
-        elif buffer.value is not None and any(leaf.rule for leaf, _ in uses):
+        is_whole = buffer.is_parameter or any(leaf.rule for leaf, _ in uses)
+        if buffer.value is not None and is_whole:
             placed[id(buffer)] = _whole(buffer, function.buffer(buffer.value))
         elif uses:
             placed[id(buffer)] = _allocate(buffer, uses, function)
-    return PlacedBuffers(placed, limits_of(root) is not None)
+    return PlacedBuffers(placed, limits_of(root) is not None, extents_of(root.loops()))
 
 
 def _whole(buffer: ScheduleBuffer, value: ir.Value) -> Placed:
@@ -148,9 +186,12 @@ def _whole(buffer: ScheduleBuffer, value: ir.Value) -> Placed:
 
 def _accesses(leaf: BlockLeaf) -> list[BufferAccess]:
     """Return all accesses of a block, those of inlined blocks included."""
-    result = list(leaf.writes)
+    result = [access for access in leaf.writes if not access.is_held]
     for access in leaf.reads:
         result += _accesses(access.inlined) if access.inlined is not None else [access]
+    held = [access.buffer for access in (*leaf.writes, *(each for after in leaf.epilogue for each in after.writes))]
+    for after in leaf.epilogue:
+        result += [access for access in _accesses(after) if access.buffer not in held or access in after.writes]
     return result
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
-from mirlo.passes.schedule.loops import attribute_constant, clone_body, load, read_inside, store
+from mirlo.passes.schedule.loops import ScalarBody, attribute_constant, clone_body, load, read_inside, store
+from mirlo.passes.schedule.words.analysis import KnownValues
 from mirlo.passes.schedule.words.index import LoopValues
 from mirlo.passes.schedule.words.lanes import EdgeTest, edge_tests
 from mirlo.passes.schedule.words.memory import PlacedBuffers
@@ -25,10 +26,30 @@ class PointEmitter:
         """Tests of edges of which no iteration passes all."""
         self._inlined: dict[tuple[int, tuple[IndexExpr, ...]], ir.Value] | None = None
         """The elements of inlined blocks at the point that is emitted now."""
+        self._held: dict[int, ir.Value] = {}
+        """The results that blocks computed on them read, by their buffers."""
 
-    def store(self, value: ir.Value, leaf: BlockLeaf, access: BufferAccess, values: LoopValues) -> None:
+    def store(self, value: ir.Value, access: BufferAccess, at: list[IndexExpr], values: LoopValues) -> None:
         placed = self.placed[access.buffer]
-        store(value, placed.value, placed.shape, self.address(access, leaf.at, values))
+        store(value, placed.value, placed.shape, self.address(access, at, values))
+
+    def finish(self, results: Sequence[ir.Value], leaf: BlockLeaf, values: LoopValues) -> None:
+        """Store the results of a block, and compute on them what is not computed anywhere else."""
+        before, self._held = self._held, {}
+        try:
+            self._store_results(results, leaf, leaf.at, values)
+            for after, at in self.placed.epilogue(leaf):
+                self._store_results(self.computed(after, at, values), after, at, values)
+        finally:
+            self._held = before
+
+    def _store_results(
+        self, results: Sequence[ir.Value], leaf: BlockLeaf, at: list[IndexExpr], values: LoopValues
+    ) -> None:
+        for value, access in zip(results, leaf.writes, strict=True):
+            self._held[id(access.buffer)] = value
+            if not access.is_held:
+                self.store(value, access, at, values)
 
     def computed(self, leaf: BlockLeaf, at: list[IndexExpr], values: LoopValues) -> list[ir.Value]:
         """Emit the values of a block at one point, given the values of its axes."""
@@ -39,23 +60,47 @@ class PointEmitter:
             return [self.read(leaf.reads[0], at, values)]
         pairs = zip(leaf.body.accumulators, leaf.writes, strict=False)
         former = {argument: self.read(access, at, values) for argument, access in pairs}
-        return clone_body(leaf.body, {**self.environment(leaf, at, values), **former})
+        return self.evaluate(leaf.body, leaf, at, values, former)
 
-    def environment(self, leaf: BlockLeaf, at: list[IndexExpr], values: LoopValues) -> dict[ir.Value, ir.Value]:
-        """Emit what the body of a block reads, without its former results."""
-        env: dict[ir.Value, ir.Value] = {argument: values.emit(at[axis]) for axis, argument in leaf.body.indices}
+    def evaluate(
+        self,
+        body: ScalarBody,
+        leaf: BlockLeaf,
+        at: list[IndexExpr],
+        values: LoopValues,
+        former: Mapping[ir.Value, ir.Value],
+    ) -> list[ir.Value]:
+        """Emit the results of a body, given its former results."""
+        known = None
+        if leaf.body.indices:
+            known = self.placed.known(leaf, list(map(values.with_numbers, at)))
+        env = {**self._environment(leaf, at, values, known), **former}
+        return clone_body(body if known is None else known.rest(body), env)
+
+    def _environment(
+        self, leaf: BlockLeaf, at: list[IndexExpr], values: LoopValues, known: KnownValues | None
+    ) -> dict[ir.Value, ir.Value]:
+        """Emit what the body of a block reads, without its former results, and what is known of its values."""
+        env: dict[ir.Value, ir.Value] = {
+            argument: values.emit(at[axis])
+            for axis, argument in leaf.body.indices
+            if known is None or argument in known.needed
+        }
         around = self._inlined
         self._inlined = {} if around is None else around
         try:
             for argument, access in zip(leaf.body.inputs, leaf.reads, strict=True):
-                env[argument] = self.read(access, at, values)
+                if known is None or argument in known.needed:
+                    env[argument] = self.read(access, at, values)
         finally:
             self._inlined = around
-        return env
+        return env if known is None else {**env, **known.emit(values.emit)}
 
     def read(self, access: BufferAccess, axes: list[IndexExpr], values: LoopValues) -> ir.Value:
         if access.is_opaque:
             return self.placed[access.buffer].value
+        if id(access.buffer) in self._held:
+            return self._held[id(access.buffer)]
         at = self.placed.indices(access, axes)
         if access.inlined is not None:
             # Several blocks may read an element of an inlined one, which is emitted once.

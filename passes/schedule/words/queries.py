@@ -7,10 +7,13 @@ from functools import cached_property
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.view import PrimView
+from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.buffers import TARGET
-from mirlo.passes.schedule.words.contiguity import contiguous_loops, memory_order
+from mirlo.passes.schedule.words.analysis import instances_of
+from mirlo.passes.schedule.words.contiguity import contiguous_loops, memory_order, strides
+from mirlo.passes.schedule.words.partition import change_points
 from mirlo.passes.schedule.words.show import show
-from mirlo.passes.schedule.words.tree import Root, ScheduleError, around, build
+from mirlo.passes.schedule.words.tree import Root, ScheduleError, around, build, leaves_of
 
 
 class LoopQueries:
@@ -50,9 +53,16 @@ class LoopQueries:
         root.target = self.target
         return root
 
-    def blocks(self) -> list[str]:
-        """Return the names of the blocks, in order."""
-        return [leaf.name for leaf in self._root.leaves()]
+    def blocks(self, loop: str | None = None) -> list[str]:
+        """Return the names of the blocks, in order; of those in a loop if it is named."""
+        return [leaf.name for leaf in leaves_of(self._root if loop is None else self._root.find_loop(loop))]
+
+    def change_points(self, loop: str) -> list[int]:
+        """Return the iterations of a loop at which a condition on an index changes, for `partition`.
+
+        Such conditions are those of elements beyond edges, and of the bodies of blocks.
+        """
+        return change_points(self._root.find_loop(loop))
 
     def loops(self, block: str) -> list[str]:
         """Return the names of the loops around a block, outermost first."""
@@ -68,16 +78,30 @@ class LoopQueries:
         reduced = leaf.reduce_loops()
         return {loop.name: "reduce" if loop.name in reduced else "spatial" for loop in around(leaf)}
 
-    def contiguous_loops(self, block: str) -> list[str]:
+    def contiguous_loops(self, block: str, last: str | None = None) -> list[str]:
         """Return the innermost loops of a block that walk over memory as one in all accesses, outermost first.
 
-        `fuse` makes one loop of them without divisions. There are none if the innermost loop skips elements.
+        `fuse` makes one loop of them without divisions. There are none if the innermost loop skips elements. With
+        `last`, they end with that loop, and may skip elements evenly.
         """
-        return [loop.name for loop in contiguous_loops(self._root.find_leaf(block))]
+        innermost = None if last is None else self._root.find_loop(last)
+        return [loop.name for loop in contiguous_loops(self._root.find_leaf(block), innermost)]
 
     def memory_order(self, block: str) -> list[str]:
         """Return the loops around a block in the order of its result in memory, then those of its reduction."""
         return [loop.name for loop in memory_order(self._root.find_leaf(block))]
+
+    def strides(self, block: str, loop: str) -> tuple[list[Dim | None], list[Dim | None]]:
+        """Return by how many elements the reads and the writes of a block move in memory along a loop.
+
+        None where that is not the same in each iteration. Operands that the body reads by itself are left out, and so
+        are results that are not stored.
+        """
+        return strides(self._root.find_leaf(block), loop)
+
+    def instances(self, block: str) -> list[BlockInstance]:
+        """Return the bodies that a block computes, as expressions of the loops, for the analyses of rules."""
+        return instances_of(self._root.find_leaf(block))
 
     def reads(self, block: str) -> list[str]:
         """Return the names of the buffers that a block reads, in the order of its operands."""

@@ -8,7 +8,7 @@ combined after the loop.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -20,7 +20,7 @@ from mirlo.dialects.tir.block import Yield
 from mirlo.dialects.tir.loops import ReduceThreads
 from mirlo.dialects.tir.scalars import create
 from mirlo.passes.schedule.blocks.combine import Reducer, in_pairs, reducer_of
-from mirlo.passes.schedule.loops import attribute_constant, clone_body, either
+from mirlo.passes.schedule.loops import ScalarBody, attribute_constant, either
 from mirlo.passes.schedule.vectors import elements_of, may_trap, splat
 from mirlo.passes.schedule.words.index import LoopValues
 from mirlo.passes.schedule.words.lanes import (
@@ -41,7 +41,6 @@ from mirlo.passes.schedule.words.tree import (
     UNROLLED,
     VECTORIZED,
     BlockLeaf,
-    BufferAccess,
     Guard,
     Loop,
     Root,
@@ -66,8 +65,15 @@ class LoopEmitter(Protocol):
     def each_thread(self, loop: Loop, values: LoopValues, body: Callable[[LoopValues], None]) -> None:
         """Emit a loop that is bound to a hardware axis around what is in other loops."""
 
-    def environment(self, leaf: BlockLeaf, at: list[IndexExpr], values: LoopValues) -> dict[ir.Value, ir.Value]:
-        """Emit what the body of a block reads, without its former results."""
+    def evaluate(
+        self,
+        body: ScalarBody,
+        leaf: BlockLeaf,
+        at: list[IndexExpr],
+        values: LoopValues,
+        former: Mapping[ir.Value, ir.Value],
+    ) -> list[ir.Value]:
+        """Emit the results of a body, given its former results."""
 
     def guards_of(
         self, leaf: BlockLeaf, values: LoopValues, ignored: frozenset[str] = frozenset()
@@ -80,15 +86,15 @@ class LoopEmitter(Protocol):
     def condition(self, guards: Sequence[Guard], values: LoopValues) -> ir.Value | None:
         """Emit whether an iteration passes the guards; None if there are none."""
 
-    def store(self, value: ir.Value, leaf: BlockLeaf, access: BufferAccess, values: LoopValues) -> None:
-        """Store an element of a block."""
+    def finish(self, results: Sequence[ir.Value], leaf: BlockLeaf, values: LoopValues) -> None:
+        """Store the results of a block, and compute on them what is not computed anywhere else."""
 
 
 MAX_ACCUMULATORS = 64
 """Most accumulators: no machine has more registers."""
 
 
-def accumulate(root: Root, leaf: BlockLeaf, loop: Loop) -> None:
+def accumulate(root: Root, leaf: BlockLeaf, loop: Loop, in_order: bool = False) -> None:
     """Keep the results of a reduction in registers while a loop runs."""
     if not leaf.is_reduction or leaf.part != "whole" or leaf.view is None:
         raise ScheduleError(f"accumulate: '{leaf.name}' is not a reduction, or is decomposed already")
@@ -107,7 +113,7 @@ def accumulate(root: Root, leaf: BlockLeaf, loop: Loop) -> None:
         raise ScheduleError(f"accumulate: '{loop.accumulated.name}' is in registers over '{loop.name}' already")
     if any(other.accumulated is not None for other in chain):
         raise ScheduleError(f"accumulate: '{loop.name}' is in a loop over which other results are in registers")
-    loop.accumulated, leaf.part = leaf, "registers"
+    loop.accumulated, loop.is_in_order, leaf.part = leaf, in_order, "registers"
 
 
 @dataclass
@@ -129,6 +135,8 @@ class Accumulators:
         scalars = [loop for loop in vectors if not can_accumulate(self.leaf, loop, self.placed)]
         self.vector = vectors[0] if vectors and not scalars else None
         self.unrolled_loops = [loop for loop in inside if loop.kind == UNROLLED or loop in scalars]
+        if self.loop.is_in_order:
+            self.unrolled_loops = [loop for loop in self.unrolled_loops if loop.name not in reduced]
         self.spatial = [loop for loop in self.unrolled_loops if loop.name not in reduced]
         self.parts = [loop for loop in self.unrolled_loops if loop.name in reduced]
         self.is_summed = self.vector is not None and self.vector.name in reduced
@@ -158,7 +166,18 @@ class Accumulators:
                 f"accumulate: '{self.leaf.name}' does not end with one operation on its former result, such as a sum: "
                 f"'{name}', a loop of the reduction, can be neither unrolled nor vectorized"
             )
-        if self.vector is not None and may_trap([op for view in views_of(self.leaf) for op in view.body_ops]):
+        if self.loop.is_in_order and (self.is_summed or self.threads):
+            loop = self.threads[0] if self.threads else self.vector
+            assert loop is not None
+            raise ScheduleError(
+                f"accumulate: '{loop.name}' is a loop of the reduction '{self.leaf.name}' and {loop.kind}, which makes "
+                "partial results: leave in_order out, or the loop serial"
+            )
+        is_guarded = self.vector is not None and any(
+            self.vector.name in guard.variables() for guard, _ in self.leaf.guards
+        )
+        if is_guarded and may_trap([op for view in views_of(self.leaf) for op in view.body_ops]):
+            assert self.vector is not None
             raise ScheduleError(
                 f"accumulate: '{self.leaf.name}' divides integers: '{self.vector.name}' cannot be vectors"
             )
@@ -209,11 +228,12 @@ class Accumulators:
             return carried
 
         def add(held: Carried) -> Carried:
-            env = emitter.environment(self.leaf, self.leaf.at, values)
+            leaf = self.leaf
             if self.has_parts and self.reducer is not None:
-                return self.reducer.combine(held, clone_body(Contributions.of(self.leaf.body, self.reducer), env))
-            env.update(zip(self.leaf.body.accumulators, held, strict=True))
-            return clone_body(self.leaf.body, env)
+                body = Contributions.of(leaf.body, self.reducer)
+                return self.reducer.combine(held, emitter.evaluate(body, leaf, leaf.at, values, {}))
+            former = dict(zip(leaf.body.accumulators, held, strict=True))
+            return emitter.evaluate(leaf.body, leaf, leaf.at, values, former)
 
         return _replaced(carried, slot, self._guarded(emitter, guards, values, carried[slot], add))
 
@@ -225,16 +245,11 @@ class Accumulators:
         inside = [guard for guard in guards if loop.name in guard[0].variables()]
 
         def add(held: Carried) -> Carried:
-            mask, loops = mask_of_guards(inside, loop, values)
-            point = LoopLanes(self.leaf, loop, values, self.placed, mask, loops, emitter.passed)
+            active = mask_of_guards(inside, loop, values)
+            point = LoopLanes(self.leaf, loop, values, self.placed, active, emitter.passed)
             if self.reducer is not None and self.has_parts:
                 return self.reducer.combine(held, point.contributions(self.reducer))
-            former = dict(zip(self.leaf.body.accumulators, held, strict=True))
-            contributions = point.evaluate(self.leaf.body, self.leaf, self.leaf.at, former)
-            result = [splat(value, self.lanes) for value in contributions]
-            if mask is None:
-                return result
-            return [create("arith.select", new.type, mask, new, old) for new, old in zip(result, held, strict=True)]
+            return point.replaced(held)
 
         others = [guard for guard in guards if guard not in inside]
         return _replaced(carried, slot, self._guarded(emitter, others, values, carried[slot], add))
@@ -255,7 +270,8 @@ class Accumulators:
     def _store(self, emitter: LoopEmitter, values: LoopValues, totals: Carried) -> None:
         """Combine the parts of each result, and store it."""
         reduced = self.leaf.reduce_loops()
-        zero = {loop.name: 0 for loop in around(self.leaf) if loop.name in reduced and loop.name not in values}
+        left = [loop for loop in around(self.leaf) if loop.name not in values]
+        zero = {loop.name: 0 for loop in left if loop.name in reduced or loop.extent == 1}
         keys = itertools.product(*(range(D.static_dim(loop.extent)) for loop in self.spatial))
         places = [dict(zip((loop.name for loop in self.spatial), key, strict=True)) for key in keys]
         results = [self._partial(at, totals) for at in places]
@@ -271,22 +287,16 @@ class Accumulators:
                 continue
             guards = [*first, *guards]
             if self.vector is None or self.is_summed:
-                emitter.guarded(guards, inside, partial(self._store_point, emitter, result, inside))
+                emitter.guarded(guards, inside, partial(emitter.finish, result, self.leaf, inside))
                 continue
             masked = [guard for guard in guards if self.vector.name in guard[0].variables()]
 
             def store(made: Carried = result, inside: LoopValues = inside, masked: list[Guard] = masked) -> None:
                 assert self.vector is not None
-                mask, loops = mask_of_guards(masked, self.vector, inside)
-                point = LoopLanes(self.leaf, self.vector, inside, self.placed, mask, loops)
-                for value, access in zip(made, self.leaf.writes, strict=True):
-                    point.write(value, access)
+                active = mask_of_guards(masked, self.vector, inside)
+                LoopLanes(self.leaf, self.vector, inside, self.placed, active).finish(made)
 
             emitter.guarded([guard for guard in guards if guard not in masked], inside, store)
-
-    def _store_point(self, emitter: LoopEmitter, made: Carried, values: LoopValues) -> None:
-        for value, access in zip(made, self.leaf.writes, strict=True):
-            emitter.store(value, self.leaf, access, values)
 
     def _across_threads(self, results: list[Carried]) -> list[Carried]:
         """Reduce partial results over the threads of the reduction; each thread gets all of them."""
@@ -306,6 +316,10 @@ class Accumulators:
     def _partial(self, at: dict[str, int], totals: Carried) -> Carried:
         """Return what the accumulators of one result add up to."""
         width = len(self.leaf.writes)
+        if not self.parts:
+            first = width * self.keys.index(tuple(at[loop.name] for loop in self.unrolled_loops))
+            total = totals[first : first + width]
+            return sum_of_lanes(self.reducer, total, self.placed) if self.is_summed and self.reducer else total
         parts = []
         for position, key in enumerate(self.keys):
             here = dict(zip((loop.name for loop in self.unrolled_loops), key, strict=True))

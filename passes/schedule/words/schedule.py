@@ -11,10 +11,11 @@ from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import PrimView, is_tensor_form
 from mirlo.passes.rule_choices import ChoiceValues
-from mirlo.passes.schedule.buffers import ScheduleFacts
+from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
 from mirlo.passes.schedule.words import blocks, layout, loops
 from mirlo.passes.schedule.words.arguments import PRIMITIVES, call_given, plain, primitive
 from mirlo.passes.schedule.words.kernels import limits_of, require_axis, require_scope
+from mirlo.passes.schedule.words.partition import partition
 from mirlo.passes.schedule.words.queries import LoopQueries
 from mirlo.passes.schedule.words.registers import accumulate
 from mirlo.passes.schedule.words.rfactor import rfactor
@@ -104,6 +105,17 @@ class Schedule(LoopQueries):
         return self._record("fuse", names, loops.fuse(self._root, [self._loop(name) for name in names]).name)
 
     @primitive
+    def partition(self, loop: str, points: Sequence[int] = (), multiples: Sequence[int] = ()) -> list[str]:
+        """Replace a loop by several that follow one another, with blocks of their own; return them.
+
+        They begin at 0 and at each of the `points`. With `multiples`, such as `(64, 16, 1)`, the first one has as many
+        iterations as are a multiple of 64, the next one those left that are a multiple of 16, and so on.
+        """
+        parts = partition(self._root, self._loop(loop), points, multiples)
+        named = {"multiples": tuple(multiples)} if multiples else {"points": tuple(points)}
+        return self._record("partition", (loop,), [part.name for part in parts], named)
+
+    @primitive
     def reorder(self, *names: str) -> None:
         """Reorder the loops of a nest."""
         loops.reorder([self._loop(name) for name in names])
@@ -178,6 +190,15 @@ class Schedule(LoopQueries):
             self.inlined.append(block)
 
     @primitive
+    def reverse_compute_inline(self, block: str) -> None:
+        """Compute a block on the results of the block that it reads, before they are stored.
+
+        If that is a reduction, its results are in registers (`accumulate`). What nothing else reads is not stored.
+        """
+        blocks.reverse_inline(self._root, self._leaf(block))
+        self._record("reverse_compute_inline", (block,), None)
+
+    @primitive
     def cache_read(self, block: str | Sequence[str], buffer: str | int, scope: str = "") -> str:
         """Let a block, or several, read one copy of a buffer (its name, or the index of the first block's operand).
 
@@ -235,15 +256,15 @@ class Schedule(LoopQueries):
         return self._record("decompose_reduction", (block, loop), start.name)
 
     @primitive
-    def accumulate(self, block: str, loop: str) -> None:
+    def accumulate(self, block: str, loop: str, in_order: bool = False) -> None:
         """Keep the results of a reduction in registers while a loop, the outermost one of the reduction, runs.
 
         Each iteration of the unrolled loops inside has an accumulator, a vector if the innermost loop is vectorized.
         Loops of the reduction may be unrolled and vectorized: their partial results are combined after the loop, and
-        floats are added in another order.
+        floats are added in another order. With `in_order` unrolled ones have no partial results.
         """
-        accumulate(self._root, self._leaf(block), self._loop(loop))
-        self._record("accumulate", (block, loop), None)
+        accumulate(self._root, self._leaf(block), self._loop(loop), in_order)
+        self._record("accumulate", (block, loop), None, {"in_order": True} if in_order else {})
 
     @primitive
     def rfactor(self, block: str, loop: str) -> str:
@@ -346,6 +367,14 @@ class Schedule(LoopQueries):
         if facts is not None:
             result.attributes[APPLIED] = ir.StringAttr.get(json.dumps(self.trace.as_json()))
         return result
+
+    def emit_part(self, function: BufferFunction) -> None:
+        """Emit the loops at the insertion point, in a function that has other loops too. The schedule is used up."""
+        from mirlo.passes.schedule.words.emit import PartEmitter
+
+        self.require_open()
+        PartEmitter(self._root).emit(self._root.body, function)
+        self.is_closed = True
 
     def parts(self) -> ScheduleParts:
         """Return the parts of a schedule in which rules of the target schedule some of the blocks."""

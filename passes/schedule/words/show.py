@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mirlo.passes.schedule.words.tree import SERIAL, BlockLeaf, BufferAccess, Loop, Root
+from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.passes.schedule.words.tree import SERIAL, BlockLeaf, BufferAccess, Loop, Root, placed_at
 
 
 def show(root: Root) -> str:
@@ -35,11 +36,19 @@ def _leaf(leaf: BlockLeaf) -> str:
     writes = ", ".join(_access(leaf, access) for access in leaf.writes)
     reads = ", ".join(_access(leaf, access) for access in leaf.reads)
     guards = "".join(f" if {index} < {bound}" for index, bound in leaf.guards)
+    after = "".join(f"; then {_after(leaf, each)}" for each in leaf.epilogue)
     sign = "+=" if leaf.is_reduction and leaf.part != "start" else "="
-    return f"{leaf.name}: {writes} {sign} {reads or 'start'}{guards}"
+    return f"{leaf.name}: {writes} {sign} {reads or 'start'}{guards}{after}"
 
 
-def _access(leaf: BlockLeaf, access: BufferAccess) -> str:
+def _after(leaf: BlockLeaf, after: BlockLeaf) -> str:
+    at = placed_at(after.at, leaf.at)
+    writes, reads = (", ".join(_access(after, access, at) for access in each) for each in (after.writes, after.reads))
+    return f"{after.name}: {writes} = {reads}"
+
+
+def _access(leaf: BlockLeaf, access: BufferAccess, at: list[IndexExpr] | None = None) -> str:
+    place = ", ".join(map(str, placed_at(access.at, leaf.at if at is None else at)))
     if access.inlined is not None:
-        return f"{access.inlined.name}({', '.join(map(str, leaf.place(access)))})"
-    return f"{access.buffer.name}[{', '.join(map(str, leaf.place(access)))}]"
+        return f"{access.inlined.name}({place})"
+    return f"{access.buffer.name}[{place}]"

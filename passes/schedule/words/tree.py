@@ -67,6 +67,8 @@ class BufferAccess:
     is_opaque: bool = False
     inlined: BlockLeaf | None = None
     """The inlined block that computes the element."""
+    is_held: bool = False
+    """Whether the element that is written is only read by the blocks that are computed on it."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +81,18 @@ class BlockBody:
     accumulators: list[ir.Value]
     body_ops: list[ir.Operation]
     yielded: list[ir.Value]
+    computes_indices: bool
+    """Whether operations compute with the indices of axes."""
 
     @staticmethod
     def of(view: BlockView) -> BlockBody:
         """Return the body of a block."""
         indices = [(axis, argument) for axis, argument in enumerate(view.index_arguments) if view.uses_index(axis)]
-        return BlockBody(indices, view.input_arguments, view.accumulators, view.body_ops, view.yielded)
+        ops = view.body_ops
+        is_plain = all(len(op.regions) == 0 and len(op.results) == 1 for op in ops)
+        return BlockBody(
+            indices, view.input_arguments, view.accumulators, ops, view.yielded, bool(indices) and is_plain
+        )
 
 
 @dataclass(eq=False)
@@ -110,6 +118,8 @@ class BlockLeaf:
     """The rule of the target that schedules it (`apply_rule`)."""
     claim: int = 0
     """Which `apply_rule` that is: two of the same rule are two parts."""
+    epilogue: list[BlockLeaf] = field(default_factory=list)
+    """The blocks that are computed on its results, before they are stored; `at` has expressions of its axes."""
 
     @property
     def is_reduction(self) -> bool:
@@ -123,7 +133,8 @@ class BlockLeaf:
 
     def touches(self, buffer: ScheduleBuffer) -> bool:
         """Return whether the block reads or writes a buffer."""
-        return any(access.buffer is buffer for access in (*self.reads, *self.writes))
+        after = [access for each in self.epilogue for access in (*each.reads, *each.writes)]
+        return any(access.buffer is buffer for access in (*self.reads, *self.writes, *after))
 
     @property
     def has_partial_results(self) -> bool:
@@ -138,8 +149,7 @@ class BlockLeaf:
 
     def place(self, access: BufferAccess) -> list[IndexExpr]:
         """Return an access as expressions of the loops."""
-        axes = {axis_name(i): index for i, index in enumerate(self.at)}
-        return [index.replace(axes) for index in access.at]
+        return placed_at(access.at, self.at)
 
     def reduce_loops(self) -> set[str]:
         """Return the loops that the reduction axes depend on."""
@@ -170,6 +180,8 @@ class Loop:
     """Whether the iterations that no guard limits are a loop of their own."""
     accumulated: BlockLeaf | None = None
     """The reduction whose results are in registers while the loop runs."""
+    is_in_order: bool = False
+    """Whether unrolled loops of that reduction add to one result, iteration by iteration."""
     is_unswitched: bool = False
     """Whether there is a copy of the loop for iterations without reads beyond edges."""
     nested: NestedNodes | None = None
@@ -261,6 +273,12 @@ def axis_name(position: int) -> str:
     return f"#{position}"
 
 
+def placed_at(indices: Sequence[IndexExpr], axes: Sequence[IndexExpr]) -> list[IndexExpr]:
+    """Return expressions of the axes of a block, where these have other expressions as values."""
+    names = {axis_name(i): index for i, index in enumerate(axes)}
+    return [index.replace(names) for index in indices]
+
+
 def around(node: Loop | BlockLeaf) -> list[Loop]:
     """Return the loops around a node, outermost first."""
     loops: list[Loop] = []
@@ -272,9 +290,11 @@ def around(node: Loop | BlockLeaf) -> list[Loop]:
 
 
 def views_of(leaf: BlockLeaf) -> Iterator[BlockView]:
-    """Return the bodies that a block computes: its own, and those of the blocks inlined in it."""
+    """Return the bodies that a block computes: its own, those inlined in it, and those computed on its results."""
     if leaf.view is not None and leaf.part != "start":
         yield leaf.view
+    for after in leaf.epilogue:
+        yield from views_of(after)
     for access in leaf.reads:
         if access.inlined is not None:
             yield from views_of(access.inlined)

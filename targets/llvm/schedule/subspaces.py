@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mirlo.dialects.core.dims import Dim, static_dim
-from mirlo.dialects.core.index_expr import IndexExpr, loop_index
-from mirlo.passes.schedule.blocks.index_arithmetic import EXTREMES
-from mirlo.passes.schedule.blocks.space import BlockInstance, Space
+from mirlo.dialects.core.dims import static_dim
+from mirlo.dialects.core.index_expr import loop_index
+from mirlo.passes.schedule.blocks.space import Space
+from mirlo.passes.schedule.words.analysis import instance_conditions
 from mirlo.targets.llvm.schedule.cost import MAX_SUBSPACES
 
 _MAX_ITERATIONS = 3
-_THRESHOLDS = {0: (0, 1), 1: (0, 1), 2: (0,), 3: (1,), 4: (1,), 5: (0,)}
-"""By predicate of `arith.cmpi`: the values of lhs - rhs at which it changes."""
 
 
 def split_at_conditions(space: Space, loops: Sequence[int], stop: int) -> list[Space]:
@@ -69,7 +67,7 @@ def _cuts(space: Space, axis: int, stop: int) -> set[int]:
     if not isinstance(space.extents[axis], int):
         return cuts
     for instance in space.instances:
-        for expression, thresholds in _conditions(instance):
+        for expression, thresholds in instance_conditions(instance):
             if {a for a in expression.variables() if a < stop} != {axis} or expression.divisions:
                 continue
             step = expression.terms[axis]
@@ -87,20 +85,3 @@ def _crossing(constant: int, step: int, threshold: int) -> int:
     """Return the first i at which `constant + step · i >= threshold` differs from its value at i = 0."""
     distance = threshold - constant
     return -(-distance // step) if step > 0 else (distance // step) + 1
-
-
-def _conditions(instance: BlockInstance) -> list[tuple[IndexExpr, Sequence[Dim]]]:
-    """Return expressions, and the values at which a condition on them changes."""
-    conditions: list[tuple[IndexExpr, Sequence[Dim]]] = []
-    for operand in instance.needed_inputs:
-        conditions += [(dim, (0, size)) for dim, size in instance.outside_tests(operand)]
-    for op in instance.block.body_ops:
-        if op.name == "arith.cmpi" and instance.known(op.results[0]) is None:
-            difference = instance.difference(op)
-            if difference is not None:
-                conditions.append((difference, _THRESHOLDS.get(op.attributes["predicate"].value, ())))
-        if op.name in EXTREMES and instance.linear(op.results[0]) is None:
-            difference = instance.difference(op)
-            if difference is not None:
-                conditions.append((difference, (0,)))
-    return conditions

@@ -75,10 +75,11 @@ def _call(s: Schedule, rng: random.Random) -> tuple[str, list[Any]]:
     scope = rng.choice(["", "local", "shared"])
     arguments: dict[str, list[Any]] = {
         "split": [rng.choice(loops), rng.choice([(None, size), (size, 2), (None, None)])],
+        "partition": [rng.choice(loops), rng.choice([(), (1,), (2, 4), (5, 3)]), rng.choice([(), (), (size,), (4, 2)])],
         "fuse": some(loops), "reorder": some(loops),
         "tile": [some(loops), [size] * rng.randint(1, 3)],
         "bind": [rng.choice(loops), "threadIdx.x"],
-        "compute_inline": [block],
+        "compute_inline": [block], "reverse_compute_inline": [block],
         "cache_read": [rng.choice([block, some(blocks)]), rng.choice(buffers), scope],
         "cache_write": [block, scope],
         "set_scope": [rng.choice(buffers), scope],

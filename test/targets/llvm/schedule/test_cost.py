@@ -17,7 +17,6 @@ OTHERS = {
     "ROWS": "likewise",
     "BOTH": "likewise",
     "MOST_PANEL_BYTES": "a part of the stack that a thread has",
-    "_THRESHOLDS": "where comparisons change, by predicate",
 }
 """Numbers that are no costs."""
 
