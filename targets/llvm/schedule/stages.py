@@ -17,6 +17,7 @@ from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.choices import WANTED_PARTS, RulePart, check_choices, check_used, parts_of, set_parts
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.nest import emit_block
+from mirlo.passes.schedule.words.group_plan import WordsPlan
 from mirlo.passes.schedule.words.rule_parts import WORDS_RULE, LoopWords, find_blocks
 from mirlo.runtime.names import unique_names
 from mirlo.targets.llvm.choices import PACKED, ContractionChoices, ElementwiseChoices, LoopChoices, with_panels
@@ -26,7 +27,7 @@ from mirlo.targets.llvm.schedule.elementwise import ElementwisePlan, plan_elemen
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.priorities import PRIORITIES
 from mirlo.targets.llvm.schedule.rows import VectorRowsPlan, plan_rows
-from mirlo.targets.llvm.schedule.window import WindowPlan, plan_window
+from mirlo.targets.llvm.schedule.window import plan_window
 
 SCALAR = "scalar_nest"
 
@@ -42,19 +43,22 @@ class Scalar:
         return {}
 
 
-RuleStage = VectorContractionPlan | ElementwisePlan | VectorRowsPlan | WindowPlan | Scalar
+RuleStage = VectorContractionPlan | ElementwisePlan | VectorRowsPlan | WordsPlan | Scalar
 Stage = RuleStage | LoopWords
 _NAMES = {
     VectorContractionPlan: "contraction",
     ElementwisePlan: "elementwise",
     VectorRowsPlan: "rows",
-    WindowPlan: "window",
     Scalar: "scalar",
     LoopWords: WORDS_RULE,
 }
 
 
-ChosenStage = VectorContractionPlan | ElementwisePlan | VectorRowsPlan | WindowPlan
+def _name_of(stage: Stage) -> str:
+    return stage.rule if isinstance(stage, WordsPlan) else _NAMES[type(stage)]
+
+
+ChosenStage = VectorContractionPlan | ElementwisePlan | VectorRowsPlan | WordsPlan
 RULES: dict[str, tuple[Callable[..., ChosenStage | Decline], type]] = {
     "contraction": (plan_contraction, ContractionChoices),
     "elementwise": (plan_elementwise, ElementwiseChoices),
@@ -114,7 +118,7 @@ def _parts_of(stages: Sequence[RuleStage], names: Sequence[str]) -> list[RulePar
     at = 0
     for stage in stages:
         count = _count(stage)
-        rule = SCALAR if isinstance(stage, Scalar) else _NAMES[type(stage)]
+        rule = SCALAR if isinstance(stage, Scalar) else _name_of(stage)
         parts.append(RulePart(rule, tuple(names[at : at + count]), stage.choices()))
         at += count
     return parts
@@ -183,6 +187,6 @@ def stages(kernel: Kernel, context: ScheduleContext, **chosen: ChoiceValue) -> D
             return decline("no plan takes any of the blocks", blocks=len(whole))
         planned_stages, parts = [*whole], _parts_of(whole, unique_names([block.name for block in group.blocks]))
     buffers = BufferFunction(kernel.view)
-    names = ", ".join(_NAMES[type(stage)] for stage in planned_stages)
+    names = ", ".join(_name_of(stage) for stage in planned_stages)
     set_parts(kernel.view.op, parts)
     return buffers.build(lambda: emit_stages(planned_stages, buffers), {"rule": "stages", "stages": names})

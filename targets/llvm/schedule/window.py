@@ -6,226 +6,79 @@ results while they are in registers. The loops are cut at the edges of padding; 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import product
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.tir.view import BlockView
-from mirlo.passes.rule_choices import ChoiceValues
+from mirlo.dialects.core.dims import Dim
 from mirlo.passes.rules import Decline, deciding, decline, schedule
-from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
-from mirlo.passes.schedule.blocks.group import BlockGroup, in_step, opaque_of_group, placed, written_along
+from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
-from mirlo.passes.schedule.blocks.space import Space, computed_values, merge_all
-from mirlo.passes.schedule.loops import attribute_constant, every
-from mirlo.passes.schedule.vectors import splat
+from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
+from mirlo.passes.schedule.words.schedule import Schedule
+from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.targets.llvm.choices import NO_LOOP_CHOICES, LoopChoices
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.chunks import can_mask, chunks, work
+from mirlo.targets.llvm.schedule.chunks import Chunks, can_mask, chunks, work
 from mirlo.targets.llvm.schedule.cost import (
     LOAD_BOUND_OPERATIONS,
     MAX_LANE_STRIDE,
+    MAX_SUBSPACES,
     MAX_UNROLLED_WINDOW,
     MIN_WINDOW_OUTPUTS,
 )
-from mirlo.targets.llvm.schedule.group import schedule_group
+from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.priorities import PRIORITIES
-from mirlo.targets.llvm.schedule.subspaces import along, split_at_conditions
 from mirlo.targets.llvm.schedule.sweep import LoopVectors, describe_vectors
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 
 
-@dataclass(frozen=True)
-class WindowLoops:
-    """Output loops, the last one vectorized, then reduction loops."""
-
-    space: Space
-    outputs: int
-    """Number of output loops."""
-    is_scalar: bool = False
-    """Whether it is too thin for vectors, and computed element by element."""
-
-
-@dataclass
-class WindowPlan:
-    group: BlockGroup[Machine]
-    pieces: list[WindowLoops]
-    chosen: LoopChoices = NO_LOOP_CHOICES
-
-    def emit(self, memory: TensorBuffers) -> None:
-        """Emit all parts at the insertion point."""
-        memory.touch([instance for piece in self.pieces for instance in piece.space.instances], self.group.kept)
-        for piece, vectors in zip(self.pieces, self.vectors, strict=True):
-            _WindowEmitter(self.group, piece, vectors, memory).emit()
-
-    @property
-    def vectors(self) -> list[LoopVectors]:
-        """Return the vectors of each part's output loop."""
-        result: list[LoopVectors] = []
-        number = 0
-        for piece in self.pieces:
-            result.append(_choose_vectors(piece, self.group, self.chosen, None if piece.is_scalar else number))
-            number += not piece.is_scalar
-        return result
-
-    def choices(self) -> ChoiceValues:
-        """Return the vectors of the loops, with which they are made again."""
-        parts = zip(self.pieces, self.vectors, strict=True)
-        return describe_vectors([vectors for piece, vectors in parts if not piece.is_scalar])
-
-    def describe(self) -> dict[str, int]:
-        return {"pieces": len(self.pieces)}
-
-
-class _WindowEmitter:
-    """The loops over the outputs of a part."""
-
-    def __init__(self, group: BlockGroup[Machine], piece: WindowLoops, vectors: LoopVectors, memory: TensorBuffers):
-        axis = piece.outputs - 1
-        self.outer = piece.space.extents[:axis]
-        self.parts = [
-            _VectorEmitter(group, part, piece.outputs, vectors, memory)
-            for part in along(piece.space, axis, vectors.lanes)
-        ]
-
-    def emit(self) -> None:
-        every(self.outer, self._row, parallel=True)
-
-    def _row(self, indices: list[ir.Value]) -> None:
-        for part in self.parts:
-            part.emit(indices)
-
-
-class _VectorEmitter:
-    """The vectors along the last output loop, or some of them, and the reduction loops in each."""
-
-    def __init__(
-        self, group: BlockGroup[Machine], space: Space, outputs: int, vectors: LoopVectors, memory: TensorBuffers
-    ):
-        self.group = group
-        self.reduction, *self.epilogue = space.instances
-        reduced = {output.value for output in self.reduction.block.outputs}
-        self.frame = LoopNestState(memory, outputs - 1, computed_values(self.epilogue), reduced=reduced)
-        self.reduce_extents = space.extents[outputs:]
-        self.written_out = _is_written_out(space, outputs)
-        masked = can_mask(space.instances, group.machine)
-        self.chunks = chunks(space.extents[outputs - 1], vectors.lanes, vectors.unroll, masked)
-
-    def emit(self, indices: list[ir.Value]) -> None:
-        before = Iteration(self.frame, [*indices, None, *(None for _ in self.reduce_extents)])
-        for instance in self.epilogue:
-            before.run(instance, skip=self.frame.varying(instance))
-
-        def step(starts: Sequence[int | ir.Value], lanes: int, active: int, carried: list[ir.Value]) -> list[ir.Value]:
-            self._vectors(indices, starts, lanes, active, before)
-            return carried
-
-        self.chunks.emit(step, [], parallel=not indices)
-
-    def _vectors(
-        self, indices: list[ir.Value], starts: Sequence[int | ir.Value], lanes: int, active: int, before: Iteration
-    ) -> None:
-        """Reduce some vectors at a time, and emit what follows on them."""
-        block = self.reduction.block
-        begin = [attribute_constant(attribute) for attribute in block.init]
-        begin = [splat(value, lanes) for value in begin] if lanes > 1 else begin
-
-        def step(at: Sequence[int | ir.Value], *totals: ir.Value) -> Sequence[ir.Value]:
-            shared = Iteration(self.frame, [*indices, None, *at])
-            shared.run(self.reduction, skip=self.frame.varying(self.reduction))
-            following: list[ir.Value] = []
-            for u, start in enumerate(starts):
-                held = totals[u * len(begin) : (u + 1) * len(begin)]
-                given = dict(zip(block.accumulators, held, strict=True))
-                point = Iteration(self.frame, [*indices, start, *at], lanes, active, shared, given)
-                point.run(self.reduction)
-                contributions = [point.find(value) for value in self.reduction.roots]
-                following += [splat(value, lanes) if lanes > 1 else value for value in contributions]
-            return following
-
-        totals: Sequence[ir.Value] = begin * len(starts)
-        if self.written_out:
-            for at in product(*map(range, self.reduce_extents)):
-                totals = step(at, *totals)
-        else:
-            totals = every(self.reduce_extents, step, totals)
-        for u, start in enumerate(starts):
-            mine = totals[u * len(begin) : (u + 1) * len(begin)]
-            self._finish([*indices, start], mine, lanes, active, before)
-
-    def _finish(
-        self, indices: list[int | ir.Value], totals: Sequence[ir.Value], lanes: int, active: int, before: Iteration
-    ) -> None:
-        outputs = self.reduction.block.outputs
-        given = {output.value: total for output, total in zip(outputs, totals, strict=True)}
-        point = Iteration(self.frame, [*indices, *(None for _ in self.reduce_extents)], lanes, active, before, given)
-        for output, total in zip(outputs, totals, strict=True):
-            if output.value in self.group.kept:
-                point.store(self.reduction, output, total)
-        for instance in self.epilogue:
-            point.run(instance)
-            point.store_results(instance, self.group.kept)
-
-
-def _is_written_out(space: Space, outputs: int) -> bool:
-    """Return whether the reduction loops are unrolled completely."""
-    return D.is_certain(lambda: D.product(space.extents[outputs:]) <= MAX_UNROLLED_WINDOW)
-
-
-def _choose_vectors(
-    piece: WindowLoops, group: BlockGroup[Machine], chosen: LoopChoices, loop: int | None
-) -> LoopVectors:
-    """Choose the vectors of a part's output loop, unless they are chosen for the loop with this number.
-
-    More vectors read longer stretches of memory in each step of a long reduction.
-    """
-    machine, reduction = group.machine, piece.space.instances[0]
-    own = 1 if loop is None else machine.lanes(widest_bytes(piece.space.instances, piece.outputs - 1))
-    effort = work([reduction])
-    if _is_written_out(piece.space, piece.outputs) or effort > LOAD_BOUND_OPERATIONS:
-        unroll = 4 if effort <= LOAD_BOUND_OPERATIONS else 2
-    else:
-        unroll = max(1, machine.vector_registers // 2 // len(reduction.block.outputs))
-    return LoopVectors(chosen.lanes_of(loop) or own, chosen.unroll_of(loop) or unroll)
-
-
 @deciding
-def plan_window(group: BlockGroup[Machine], choices: LoopChoices = NO_LOOP_CHOICES) -> WindowPlan | Decline:
-    """Plan a reduction with one output element per lane."""
+def plan_window(group: BlockGroup[Machine], choices: LoopChoices = NO_LOOP_CHOICES) -> WordsPlan | Decline:
+    """Arrange the loops of a reduction with one output element per lane."""
     refusal = _fits(group) or opaque_of_group(group)
     if refusal is not None:
         return refusal
-    first = group.blocks[0]
-    outputs = len(first.spatial)
-    if not outputs:
-        return decline("there is one output element only")
-    extents = tuple(first.domain[i] for i in (*first.spatial, *first.reduce))
-    position = {axis: i for i, axis in enumerate((*first.spatial, *first.reduce))}
-    instances = [placed(first, [position[i] for i in range(first.rank)], extents)]
-    instances += [placed(block, range(block.rank), extents) for block in group.blocks[1:]]
-    space = Space(extents, tuple(instances))
-    refusal = in_step(space.drop_units())
+    s = words_of(group)
+    block, *others = s.blocks()
+    try:
+        for other in others:
+            s.reverse_compute_inline(other)
+    except ScheduleError as error:
+        return decline("a block is not computed on the results of the reduction", words=str(error))
+    kinds = s.kinds(block)
+    order = s.memory_order(block)
+    s.reorder(*(loop for loop in order if kinds[loop] == "reduce"), *(o for o in order if kinds[o] == "spatial"))
+    together = s.contiguous_loops(block)
+    lane = s.fuse(*together) if len(together) > 1 else s.loops(block)[-1]
+    refusal = _is_profitable(s, block, lane)
     if refusal is not None:
         return refusal
-    space = _ordered(space, outputs)
-    arranged = [_arranged(part, outputs) for part in split_at_conditions(space, range(outputs - 2, -1, -1), outputs)]
-    largest = max(arranged, key=lambda piece: D.estimate_dim(D.product(piece.space.extents)))
-    refusal = _is_profitable(largest, group)
-    if refusal is not None:
-        return refusal
-    pieces = [replace(piece, is_scalar=_is_profitable(piece, group) is not None) for piece in arranged]
-    return WindowPlan(group, pieces, choices)
+    vectors = _choose_vectors(s, block, lane, group.machine, choices)
+    masked = can_mask(s.instances(block), group.machine)
+    kinds = s.kinds(block)
+    outer = [loop for loop in s.loops(block) if kinds[loop] == "spatial" and loop != lane]
+    reduced = [loop for loop in s.loops(block) if kinds[loop] == "reduce"]
+    s.reorder(*outer, lane, *reduced)
+    outer = _merged(s, block, outer)
+    is_unrolled = _is_unrolled(s, reduced)
+    for loop in reduced if is_unrolled else ():
+        s.unroll(loop)
+    for part in _parts_of_lanes(s, lane, vectors.lanes):
+        for chunk in _chunks(s, part, vectors, masked):
+            _vectorize(s, chunk, vectors, masked)
+    _partition_rows(s, outer)
+    return WordsPlan(group, s, "window", describe_vectors([vectors]))
 
 
 def _fits(group: BlockGroup[Machine]) -> Decline | None:
-    first: BlockView = group.blocks[0]
+    first = group.blocks[0]
     if not first.is_reduction:
         return decline("the first block does not reduce", block=first.name)
+    if not first.spatial:
+        return decline("there is one output element only")
     domain = tuple(first.domain[i] for i in first.spatial)
     for block in group.blocks[1:]:
         if block.is_reduction:
@@ -235,37 +88,112 @@ def _fits(group: BlockGroup[Machine]) -> Decline | None:
     return None
 
 
-def _ordered(space: Space, outputs: int) -> Space:
-    """Order the output loops as the output's memory."""
-    instance = space.instances[-1]
-    return space.order_by_stride(instance.flat(instance.block.outputs[0]), outputs)
-
-
-def _arranged(space: Space, outputs: int) -> WindowLoops:
-    """Drop loops of extent 1, and merge loops. One output loop remains, to be vectorized."""
-    sizes = space.extents[:outputs]
-    kept = max(sum(size != 1 for size in sizes), 1)
-    space = merge_all(space.drop_units(start=int(all(size == 1 for size in sizes))), kept)
-    inner = len(space.extents) - kept
-    space = merge_all(space, 0, kept)
-    return WindowLoops(space, len(space.extents) - inner)
-
-
-def _is_profitable(piece: WindowLoops, group: BlockGroup[Machine]) -> Decline | None:
-    space, axis = piece.space, piece.outputs - 1
-    if D.estimate_dim(space.extents[axis]) < MIN_WINDOW_OUTPUTS:
-        return decline("the output's innermost loop is too short for vectors", elements=space.extents[axis])
-    refusal = written_along(space, axis, group.kept)
-    if refusal is not None:
-        return refusal
-    reduction = space.instances[0]
-    steps = [reduction.flat(o).coefficient(axis) for o in reduction.needed_inputs if o.map is not None]
-    if steps and not any(step is not None and 0 < abs(D.estimate_dim(step)) <= MAX_LANE_STRIDE for step in steps):
-        return decline("no operand runs along the output's memory", block=reduction.block.name)
+def _is_profitable(s: Schedule, block: str, lane: str) -> Decline | None:
+    if D.estimate_dim(s.extent(lane)) < MIN_WINDOW_OUTPUTS:
+        return decline("the output's innermost loop is too short for vectors", elements=s.extent(lane))
+    reads, writes = s.strides(block, lane)
+    if any(step != 1 for step in writes):
+        return decline("an output is not written along memory", block=block, step=next(w for w in writes if w != 1))
+    if reads and not any(step is not None and 0 < abs(D.estimate_dim(step)) <= MAX_LANE_STRIDE for step in reads):
+        return decline("no operand runs along the output's memory", block=block)
     return None
+
+
+def _merged(s: Schedule, block: str, outer: list[str]) -> list[str]:
+    """Fuse those of the outer loops that need no divisions as one."""
+    result: list[str] = []
+    while outer:
+        together = s.contiguous_loops(block, outer[-1])
+        result.insert(0, s.fuse(*together) if len(together) > 1 else outer[-1])
+        outer = outer[: len(outer) - max(1, len(together))]
+    return result
+
+
+def _is_unrolled(s: Schedule, reduced: list[str]) -> bool:
+    """Return whether the reduction loops are unrolled completely."""
+    return D.is_certain(lambda: D.product([s.extent(loop) for loop in reduced]) <= MAX_UNROLLED_WINDOW)
+
+
+def _choose_vectors(s: Schedule, block: str, lane: str, machine: Machine, chosen: LoopChoices) -> LoopVectors:
+    """Choose the vectors of the output loop: more of them read longer stretches of memory in each step."""
+    reduction, *_ = instances = s.instances(block)
+    effort = work([reduction])
+    kinds = s.kinds(block)
+    is_unrolled = _is_unrolled(s, [loop for loop in kinds if kinds[loop] == "reduce"])
+    if is_unrolled or effort > LOAD_BOUND_OPERATIONS:
+        unroll = 4 if effort <= LOAD_BOUND_OPERATIONS else 2
+    else:
+        unroll = max(1, machine.vector_registers // 2 // len(reduction.block.outputs))
+    own = machine.lanes(widest_bytes(instances, lane))
+    return LoopVectors(chosen.lanes_of(0) or own, chosen.unroll_of(0) or unroll)
+
+
+def _parts_of_lanes(s: Schedule, lane: str, lanes: int) -> list[str]:
+    """Cut the loop of the lanes where a condition changes, at multiples of a vector: rounded away from the middle."""
+    extent = s.extent(lane)
+    if not isinstance(extent, int) or extent <= 2 * lanes:
+        return [lane]
+    cuts = {
+        min(-(-at // lanes) * lanes, extent) if at <= extent // 2 else at // lanes * lanes
+        for at in s.change_points(lane)
+    }
+    points = sorted(cuts - {0, extent})
+    return s.partition(lane, points) if points else [lane]
+
+
+def _chunks(s: Schedule, part: str, vectors: LoopVectors, masked: bool) -> list[str]:
+    """Cut a loop into whole vectors and a tail, unless a mask makes one of it."""
+    extent: Dim = s.extent(part)
+    if not isinstance(extent, int):
+        widths = [vectors.lanes >> i for i in range(vectors.lanes.bit_length())]
+        return s.partition(part, multiples=[vectors.lanes * vectors.unroll, *widths])
+    cut = chunks(extent, vectors.lanes, vectors.unroll, masked)
+    assert isinstance(cut, Chunks)
+    points = [start for start, _, _ in cut.rest if start]
+    return s.partition(part, points) if points else [part]
+
+
+def _vectorize(s: Schedule, part: str, vectors: LoopVectors, masked: bool) -> None:
+    """Compute a part of the output loop in vectors, several at a time, and reduce in registers."""
+    (block,) = s.blocks(part)
+    extent = s.extent(part)
+    lanes, unroll = vectors.lanes, vectors.unroll
+    if isinstance(extent, int):
+        cut = chunks(extent, lanes, unroll, masked)
+        assert isinstance(cut, Chunks)
+        lanes, unroll = (cut.lanes, cut.unroll) if cut.main else (cut.rest[0][1], 1)
+    kinds = s.kinds(block)
+    reduced = [loop for loop in s.loops(block) if kinds[loop] == "reduce"]
+    if unroll > 1:
+        outer, several, lane = s.split(part, (None, unroll, lanes))
+        s.reorder(outer, *reduced, several, lane)
+        s.unroll(several)
+    else:
+        outer, lane = s.split(part, (None, lanes))
+        s.reorder(outer, *reduced, lane)
+    s.vectorize(lane)
+    s.accumulate(block, reduced[0], in_order=True)
+
+
+def _partition_rows(s: Schedule, outer: list[str]) -> None:
+    """Cut the loops over outputs where a condition changes, and share them between threads."""
+    parts = [*outer]
+    count = len(s.blocks())
+    for loop in reversed(outer):
+        points = s.change_points(loop)
+        if points and count * (len(points) + 1) <= MAX_SUBSPACES * count:
+            parts[parts.index(loop) : parts.index(loop) + 1] = s.partition(loop, points)
+    for loop in parts:
+        s.parallel(loop)
+    if not outer:
+        s.parallel(s.loops(s.blocks()[0])[0])
 
 
 @schedule(target="llvm", priority=PRIORITIES["window"])
 def window(kernel: Kernel, context: ScheduleContext, choices: LoopChoices = NO_LOOP_CHOICES) -> ir.OpView | Decline:
     """Schedule pooling and reductions over dims that are not innermost: one output element per lane."""
-    return schedule_group(kernel, context, "window", lambda group: plan_window(group, choices))
+    group = function_group(kernel, context)
+    if isinstance(group, Decline):
+        return group
+    plan = plan_window(group, choices)
+    return plan if isinstance(plan, Decline) else plan.schedule(kernel.view)

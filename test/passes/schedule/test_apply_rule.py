@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -79,9 +80,14 @@ def run(path: Path, given: Mapping[str, Any] | None = None) -> Any:
 
 
 def words_of(path: Path) -> dict[str, PrimitiveCallRecord]:
-    """Return the word of each kernel of a model."""
-    kernels = explain_model(str(path), tune=False).kernels
-    return {kernel.name: kernel.schedule.words.words[0] for kernel in kernels if kernel.schedule is not None}
+    """Return the word of each kernel of a model: `apply_rule`, also where the rule is a schedule of other words."""
+    kernels = {kernel.name: kernel.schedule for kernel in explain_model(str(path), tune=False).kernels}
+    made = {name: schedule for name, schedule in kernels.items() if schedule is not None}
+    return {
+        name: first if (first := schedule.words.words[0]).word == "apply_rule"
+        else PrimitiveCallRecord("apply_rule", (schedule.rule.name,))
+        for name, schedule in made.items()
+    }  # fmt: skip
 
 
 def edited(word: PrimitiveCallRecord, **choices: Any) -> Trace:
@@ -187,7 +193,7 @@ def test_a_rule_is_the_only_word(tmp_path: Path) -> None:
 
 def test_explain_prints_the_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = save_model(tmp_path / "model.onnx", 29)
-    name, word = next(item for item in words_of(path).items() if item[1].arguments[0] == "window")
+    name, word = next(item for item in words_of(path).items() if item[1].arguments[0] == "rows")
     assert main(["explain", str(path), "--kernel", name]) == 0
     text = capsys.readouterr().out
     assert f'  words, for schedules={{"{name}": schedule}}:\n    def schedule(s):\n        {word}\n' in text
@@ -195,6 +201,19 @@ def test_explain_prints_the_words(tmp_path: Path, capsys: pytest.CaptureFixture[
     found = json.loads(capsys.readouterr().out)
     assert found["kernels"][0]["schedule"]["words"] == Trace([word]).as_json()
     assert found["stages"] and found["stages"] == found["way"]
+
+
+def test_explain_prints_loop_words_of_a_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = save_model(tmp_path / "model.onnx", 29)
+    name = next(name for name, word in words_of(path).items() if word.arguments[0] == "window")
+    assert main(["explain", str(path), "--kernel", name, "--save-words", str(tmp_path / "words.json")]) == 0
+    text = capsys.readouterr().out
+    assert f'  words, for schedules={{"{name}": schedule}}:\n    def schedule(s):\n        s.reorder(' in text
+    assert "        s.vectorize(" in text and "in_order=True)" in text
+    trace = Trace.load(tmp_path / "words.json")
+    assert textwrap.indent(str(trace), "    ") in text
+    for key, array in run(path).items():
+        np.testing.assert_array_equal(run(path, {name: trace})[key], array)
 
 
 def test_words_go_through_files_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

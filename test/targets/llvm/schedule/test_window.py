@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import pytest
+from onnx import ModelProto
+from onnx_models import F32, make_model, node
 from scheduled import HAS_MASKS, Kernel, compare, tensor
 
+import mirlo
 from mirlo.dialects.tir.compute import constant, exp, maximum, minimum, select
+from mirlo.passes.schedule.words.trace import Trace
+from mirlo.tools.explain.model import explain_model
 
 
 def pool(kind, shape, kernel, stride, pad, channels_last=False, finish=None):
@@ -45,7 +55,8 @@ def test_max_pool(kernel: int, stride: int, pad: int, channels_last: bool) -> No
 
 def test_windows_are_cut_where_padding_begins() -> None:
     kernel = compare(*pool("max", (1, 4, 40, 40), 3, 1, 1), rule="window")
-    assert "pieces = 3" in kernel.text
+    assert "points=[1, 39]" in kernel.text
+    assert kernel.text.count("scf.for") == 2, "images and channels, and rows: the first and the last one are no loops"
     assert "cmpi" not in kernel.text and "gather" not in kernel.text
 
 
@@ -188,3 +199,38 @@ def test_declined() -> None:
     assert kernel.rule == "scalar_nest"
     assert kernel.declined["window"].startswith("no operand runs along the output's memory")
     assert kernel.declined["stages"] == "there is one block only, and no plan takes it"
+
+
+def words_of(model: ModelProto) -> Mapping[str, Trace]:
+    return {kernel.name: kernel.schedule.words for kernel in explain_model(model).kernels if kernel.schedule}
+
+
+@pytest.mark.parametrize("operator", ["MaxPool", "AveragePool"])
+def test_words_of_the_rule_can_be_edited_and_given_back(operator: str) -> None:
+    pooled = node(operator, "x", "p", kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    model = make_model([pooled, node("Relu", "p", "y")], {"x": (F32, [1, 3, 20, 37])}, ["y"])
+    words = words_of(model)
+    ((name, trace),) = words.items()
+    assert {"reverse_compute_inline", "partition", "vectorize", "accumulate"} <= {said.word for said in trace}
+    text = str(trace)
+    assert text.startswith("def schedule(s):") and "apply_rule" not in text
+    ours, theirs = (mirlo.compile(model, schedules=each, cache=False) for each in ({}, words))
+    assert ours.artifact.code == theirs.artifact.code
+    pasted: dict[str, Any] = {}
+    exec(re.sub(r"s\.parallel\('\w+'\)", "pass", text), pasted)
+    edited = mirlo.compile(model, schedules={name: pasted["schedule"]}, cache=False)
+    x = np.random.default_rng(1).standard_normal((1, 3, 20, 37), np.float32)
+    np.testing.assert_array_equal(ours(x), edited(x))
+    narrow = mirlo.compile(model, schedules={name: lambda s: s.apply_rule("window", lanes=4, unroll=2)}, cache=False)
+    np.testing.assert_array_equal(ours(x), narrow(x))
+
+
+def test_dynamic_sizes_have_vectors_of_all_lengths() -> None:
+    model = make_model(
+        [node("ReduceMax", "x axes", "y", keepdims=0)], {"x": (F32, ["n", "m"])}, ["y"], {"axes": np.array([0])}
+    )
+    assert all("multiples=" in str(trace) for trace in words_of(model).values())
+    executable = mirlo.compile(model, cache=False)
+    for rows, columns in itertools.product((1, 5), (1, 2, 7, 8, 31, 200)):
+        x = np.random.default_rng(0).standard_normal((rows, columns), np.float32)
+        np.testing.assert_array_equal(executable(x), x.max(axis=0))

@@ -1,10 +1,10 @@
 // RUN: mirlo-opt %s --legalize --schedule=machine=avx512 | FileCheck %s
 
-// Each lane pools a window of its own. The first and the last row of windows have pieces of their own, without the elements
+// Each lane pools a window of its own. The first and the last row of windows are parts of their own, without the elements
 // that lie in the padding; the first and last lanes of a row read them under a mask.
 
 // CHECK-LABEL: func.func private @max_pool
-// CHECK-SAME:    pieces = 3 : i64, rule = "window"
+// CHECK-SAME:    rule = "window", words = "{{.*}}s.partition('max_pool_k', points=[1, 7]);
 // CHECK-NOT:     scf.if
 // CHECK-NOT:     arith.cmpi
 // CHECK:         %[[MASK:.*]] = arith.constant dense<[false, true, true, true,
