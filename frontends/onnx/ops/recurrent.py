@@ -82,6 +82,7 @@ def _layer(
     count = 2 if direction == "bidirectional" else 1
     hidden = _hidden_size(node, quantized is not None)
     require_equal_dims(node.type(1).shape[0], count, f"the directions of '{direction}' and the first dim of input 'W'")
+    _require_gates(node, len(cell.gates) * hidden, quantized is not None)
     x = node[0].permute((1, 0, 2)) if batch_first else node[0]
     functions = _functions(node, defaults, count)
     initial = [_initial(node, 5 + i, batch_first, (count, x.shape[1], hidden)) for i in range(states)]
@@ -108,6 +109,18 @@ def _hidden_size(node: Node, is_quantized: bool) -> Dim:
     if wanted != hidden:
         raise DimsDiffer(f"attribute 'hidden_size' is {wanted}, but the weights are for {hidden}", hidden, wanted)
     return hidden
+
+
+def _require_gates(node: Node, size: Dim, is_quantized: bool) -> None:
+    """Require that weights and biases are those of all gates."""
+    for index, axis, wanted in (
+        (1, 2 if is_quantized else 1, size),
+        (2, 2 if is_quantized else 1, size),
+        (3, 1, 2 * size),
+    ):
+        if node.has(index):
+            text = f"axis {axis} of input '{node.input_name(index)}' and the gates of the layer"
+            require_equal_dims(node.type(index).shape[axis], wanted, text)
 
 
 def _direction(

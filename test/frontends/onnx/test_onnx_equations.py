@@ -95,3 +95,14 @@ def test_results() -> None:
     x = np.random.default_rng(1).standard_normal((9, HIDDEN)).astype(np.float32)
     expected = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})[0]
     np.testing.assert_allclose(mirlo.compile(model)(x), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("operator", "gates"), [("RNN", 1), ("GRU", 3), ("LSTM", 4)])
+def test_the_gates_of_a_layer_decide_the_sizes_of_its_weights(operator: str, gates: int) -> None:
+    shapes: dict[str, list[int | str]] = {"X": [1, 2, 3], "W": [1, "w", 3], "R": [1, "r", 4], "B": [1, "b"]}
+    given = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items()]
+    node = helper.make_node(operator, list(shapes), ["Y"], hidden_size=4)
+    graph = helper.make_graph([node], "g", given, [helper.make_tensor_value_info("Y", TensorProto.FLOAT, None)])
+    f = mirlo.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
+    sizes = {each.name: each.shape for each in f.inputs}
+    assert sizes["W"] == (1, gates * 4, 3) and sizes["R"] == (1, gates * 4, 4) and sizes["B"] == (1, gates * 8)
