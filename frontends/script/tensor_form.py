@@ -46,7 +46,7 @@ class TensorBuffer(ScriptBuffer):
     def read(self, indices: Sequence[Expr], outside: float | None = None) -> Expr:
         if self.tensor is None:
             raise NotRegular(f"'{self.name}' is read before a block has written it")
-        return self.tensor.at(*indices, outside=outside)
+        return self.tensor.element(indices, outside)
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,12 +24,17 @@ from mirlo.dialects.core.types import TensorType, ranked_tensor
 from mirlo.dialects.tir.block import REDUCE, SPATIAL, Block
 from mirlo.dialects.tir.compute.emit import BodyEmitter, create
 from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Axis, Expr, ExprLike, lift, maximum, minimum, select
+from mirlo.dialects.tir.compute.limits import ListedPosition, is_limited
 from mirlo.dialects.tir.compute.positions import is_within, within
 from mirlo.dialects.tir.compute.storage import from_storage, number_attribute, to_storage
 from mirlo.dialects.tir.view import PRIM_FUNC
 
 Combine = Callable[[list[Expr], list[Expr]], Sequence[Expr]]
 """Combines accumulators with new values."""
+
+
+class UnlimitedIndex(ValueError):
+    """Raised for an access by a value that comes from data, and that nothing limits."""
 
 
 class TensorExpr:
@@ -56,7 +61,28 @@ class TensorExpr:
         return self.at(*(indices if isinstance(indices, tuple) else (indices,)))
 
     def at(self, *indices: ExprLike, outside: float | int | None = None) -> Expr:
-        """Return the element at these indices; `outside` is the value beyond the edges (padding)."""
+        """Return the element at these indices; `outside` is the value beyond the edges (padding).
+
+        An index that comes from data must be limited, by a function of `positions` or in its way.
+        """
+        for position, index in enumerate(indices):
+            if isinstance(index, Expr) and outside is None and not is_limited(index):
+                raise UnlimitedIndex(
+                    f"index {position} of an element of {self.type} comes from data, and nothing limits it: pass it "
+                    "through compute.within(i, n), at_most_last or wrapped, or select another where is_within is false"
+                )
+        return self.element(indices, outside)
+
+    def listed(self, *indices: ExprLike) -> Expr:
+        """Return a position that this table holds, which the rule has computed and passes as a constant.
+
+        Its use as an index is proven by `verify-bounds`, which reads the constant, or ends the compilation.
+        """
+        load = self.at(*indices)
+        return ListedPosition(load.op, load.args, load.dtype, load.data)
+
+    def element(self, indices: Sequence[ExprLike], outside: float | int | None = None) -> Expr:
+        """Return the element at the indices of a script, of which `verify-bounds` tells the line."""
         if len(indices) != self.rank:
             raise TypeError(f"a tensor of rank {self.rank} takes {self.rank} indices, got {len(indices)}")
         lifted = tuple(lift(i, INDEX).cast(INDEX) for i in indices)
@@ -77,8 +103,8 @@ class TensorExpr:
         """
         pairs = zip(indices, self.shape, strict=True)
         if all(is_certain(partial(ge, dim, 1)) for dim in self.shape):
-            return self.at(*(within(index, dim) for index, dim in pairs))
-        return self.at(*(select(inside, index, 0) for index in indices))
+            return self.element([within(index, dim) for index, dim in pairs])
+        return self.element([select(inside, index, 0) for index in indices])
 
 
 @dataclass(frozen=True)

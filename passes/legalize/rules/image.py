@@ -105,7 +105,7 @@ class TableReader:
         if self.affine is None:
             # The compiler computed the table: its indices are inside.
             assert self.indices is not None
-            return self.indices.at(i, tap).cast(INDEX)
+            return self.indices.listed(i, tap).cast(INDEX)
         factor, offset, divisor = self.affine
         scaled = i * factor + offset
         return scaled // divisor if divisor > 1 else scaled
