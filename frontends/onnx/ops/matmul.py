@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.relax.matmul import einsum_terms
+from mirlo.frontends.onnx.broadcasts import broadcast_dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, simple
 from mirlo.frontends.onnx.registry import CONVERTERS, converter
@@ -33,4 +38,24 @@ def gemm(node: Node) -> Tensor:
 
 @converter("Einsum")
 def einsum(node: Node) -> Converted:
-    return node.emit("einsum", node.all(), equation=node.attr.str("equation"))
+    """Convert Einsum; an index that two operands give different dims may be 1 in either, which the call tells."""
+    equation, xs = node.attr.str("equation"), node.all()
+    terms, _ = einsum_terms(equation, [x.type.rank for x in xs])
+    sizes: dict[str, Dim] = {}
+    for x, labels in zip(xs, terms, strict=True):
+        for label, dim in zip(labels, x.type.shape, strict=True):
+            sizes[label] = broadcast_dim(node.builder, sizes.get(label, 1), dim)
+    return node.emit(
+        "einsum", [_spread(x, labels, sizes) for x, labels in zip(xs, terms, strict=True)], equation=equation
+    )
+
+
+def _spread(x: Tensor, labels: Sequence[str], sizes: Mapping[str, Dim]) -> Tensor:
+    """Return an operand whose dims are those of its indices where only the call knows whether they are 1."""
+    wanted = [
+        dim
+        if dim == 1 or (isinstance(dim, int) and isinstance(sizes[label], int)) or labels.count(label) > 1
+        else sizes[label]
+        for label, dim in zip(labels, x.type.shape, strict=True)
+    ]
+    return x if tuple(wanted) == x.type.shape else x.builder.emit("expand", x, shape=tuple(wanted))

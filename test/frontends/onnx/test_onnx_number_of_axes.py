@@ -65,3 +65,14 @@ def test_axes_that_are_removed_must_be_counted() -> None:
     counted = mirlo.compile(model_of("ReduceSum", keepdims=0), shapes={"axes": [2]})
     x = np.ones((2, 3, 4), np.float32)
     np.testing.assert_array_equal(counted.run({"x": x, "axes": np.array([0, -1])})["y"], x.sum((0, 2)))
+
+
+def test_a_slice_along_axes_of_unknown_number_says_so() -> None:
+    names = ("starts", "ends", "axes", "steps")
+    given = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])]
+    given += [helper.make_tensor_value_info(name, TensorProto.INT64, [f"length_of_{name}"]) for name in names]
+    node = helper.make_node("Slice", ["x", *names], ["y"])
+    graph = helper.make_graph([node], "g", given, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    with pytest.raises(mirlo.MirloError, match=r"\(Slice\): input 'axes' is a list of length_of_axes numbers: how many"):
+        mirlo.compile(model)
