@@ -35,24 +35,27 @@ class DataDependence:
         known = self._known.get(value)
         if known is not None:
             return known
-        reached: set[ir.Value] = set()
+        users: dict[ir.Value, ir.Value | None] = {value: None}
         waiting = [value]
-        result = False
-        while waiting and not result:
+        while waiting:
             each = waiting.pop()
-            if each in reached or self._known.get(each) is False:
-                continue
-            reached.add(each)
             origins = None if self._known.get(each) else self._origins(each)
             if origins is None:
-                result = True
-            else:
-                waiting += origins
-        if result:
-            self._known[value] = True
-        else:
-            self._known.update(dict.fromkeys(reached, False))
-        return result
+                self._note_users_of_data(each, users)
+                return True
+            for origin in origins:
+                if origin not in users and self._known.get(origin) is not False:
+                    users[origin] = each
+                    waiting.append(origin)
+        self._known.update(dict.fromkeys(users, False))
+        return False
+
+    def _note_users_of_data(self, value: ir.Value, users: dict[ir.Value, ir.Value | None]) -> None:
+        """Note that a value is data, and so is each one on the way from it to the one that was asked for."""
+        user: ir.Value | None = value
+        while user is not None:
+            self._known[user] = True
+            user = users[user]
 
     def is_access_by_data(self, access: Access) -> bool:
         """Return whether data decide which element an access reads or writes."""

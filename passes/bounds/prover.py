@@ -71,8 +71,11 @@ class Prover:
         self.budget = budget
         """The eliminations that are left for this kernel."""
         self._quotients: dict[FloorDiv, tuple[int | None, int | None]] = {}
-        self._proofs: dict[tuple[IndexExpr, Facts], bool] = {}
+        self._proofs: dict[Facts, dict[IndexExpr, bool]] = {}
         """Goals that were tried with facts before."""
+        self._facts: Facts = ()
+        self._proofs_here = self._proofs.setdefault((), {})
+        """Those that were tried with the facts of the last one."""
         self._refined: dict[tuple[Facts, Facts], Facts] = {}
 
     def variable(
@@ -160,26 +163,30 @@ class Prover:
 
     def is_nonnegative(self, goal: IndexExpr, facts: Facts = ()) -> bool:
         """Return whether an expression is proven not to be negative where the facts hold."""
-        low, _ = self.interval(goal)
+        low, high = self.interval(goal)
         if low is not None and low >= 0:
             return True
         outer, self._steps = self._steps, min(MAX_STEPS, self.budget)
         given = self._steps
-        result = self._prove(goal, facts)
+        result = self._prove_within(goal, high, facts)
         self.budget -= given - max(self._steps, 0)
         self._steps = outer
         return result
 
     def _prove(self, goal: IndexExpr, facts: Facts) -> bool:
         low, high = self.interval(goal)
-        if low is not None and low >= 0:
-            return True
-        key = goal, facts
-        known = self._proofs.get(key)
+        return (low is not None and low >= 0) or self._prove_within(goal, high, facts)
+
+    def _prove_within(self, goal: IndexExpr, high: int | None, facts: Facts) -> bool:
+        """Prove a goal that may be negative, as far as its interval shows, of which the greatest value is given."""
+        if facts is not self._facts:  # hashed only then: most goals have the facts of the one before
+            self._facts, self._proofs_here = facts, self._proofs.setdefault(facts, {})
+        proofs = self._proofs_here
+        known = proofs.get(goal)
         if known is None:
             known = self._prove_new(goal, high, facts)
             if known or self._steps >= 0:
-                self._proofs[key] = known
+                proofs[goal] = known
         return known
 
     def _prove_new(self, goal: IndexExpr, high: int | None, facts: Facts) -> bool:

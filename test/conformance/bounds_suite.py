@@ -1,6 +1,7 @@
-"""Accesses of kernels that `verify-bounds` does not prove: over ONNX's suite, that suite with symbols, and the samples.
+"""Accesses of kernels that `verify-bounds` does not prove: over ONNX's suite, that suite with symbols, and models.
 
     cd test/conformance; python bounds_suite.py --suite symbolic --sample 200 [--target c] [--markdown]
+    python bounds_suite.py --suite FOLDER     # the models of a folder: the zoo's (benchmarks.zoo -o), trained ones
 
 Each model is compiled up to its kernels. Those of programs, whose parts are compiled in the course of a call, count
 where they are compiled.
@@ -34,6 +35,7 @@ from mirlo.tools.explain.model import explain_model
 SECONDS = 120
 """The most time for one model."""
 SUITES = ("onnx", "symbolic", "samples")
+"""What has a name; other suites are folders of models."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,8 @@ def names_of_suite(suite: str) -> list[str]:
     """Return the names of the models of a suite."""
     if suite == "samples":
         return list(samples.names())
+    if suite not in SUITES:
+        return sorted(map(str, Path(suite).rglob("*.onnx")))
     failing = known_failures()
     return [name for name in load_suite() if name not in failing]
 
@@ -94,6 +98,8 @@ def accesses_of(name: str, suite: str, target: str) -> list[KernelAccesses]:
     try:
         if suite == "samples":
             return kernel_accesses(samples.path(name), name, target)
+        if suite not in SUITES:
+            return kernel_accesses(name, Path(name).name, target)
         return _explain_case(name, suite == "symbolic", target)
     except (MirloError, TimeoutError) as error:
         return [KernelAccesses(name, f"not compiled: {error}", 0)]
@@ -146,22 +152,41 @@ def summary(found: Sequence[KernelAccesses]) -> dict[str, int]:
     }
 
 
+def table(found: Sequence[KernelAccesses]) -> list[str]:
+    """Return a table of what is not proven: kernels by what they compute, accesses, and the reason of the first."""
+    kernels: dict[str, list[KernelAccesses]] = {}
+    for each in found:
+        if each.unproven:
+            kernels.setdefault(operator_of(each.kernel), []).append(each)
+    lines = ["| kernels of | models | accesses | by data | for example |", "| --- | ---: | ---: | ---: | --- |"]
+    for name, those in sorted(kernels.items(), key=lambda pair: (-len(pair[1]), pair[0])):
+        models, accesses = len({each.model for each in those}), sum(len(each.unproven) for each in those)
+        by_data, reason = sum(each.from_data for each in those), those[0].unproven[0].replace("|", "\\|")
+        lines.append(f"| `{name}` | {models} | {accesses} | {by_data} | {reason} |")
+    return lines
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--suite", choices=SUITES, default="onnx")
+    parser.add_argument("--suite", default="onnx", help=f"{', '.join(SUITES)}, or a folder of models")
     parser.add_argument("--sample", type=int, default=0, help="only so many models, chosen with --seed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="a pattern of names")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--target", default="llvm", help="what models are compiled for")
     parser.add_argument("--json", type=Path, help="write the kernels to this file")
+    parser.add_argument("--markdown", action="store_true", help="print a table of kernels and reasons")
     parser.add_argument("--full", action="store_true", help="print each access, not one a kernel")
     options = parser.parse_args()
+    if options.suite not in SUITES and not Path(options.suite).is_dir():
+        parser.error(f"--suite is '{options.suite}': expected {', '.join(SUITES)}, or a folder of models")
     names = [name for name in names_of_suite(options.suite) if re.search(options.only, name)]
     if options.sample:
         names = sorted(random.Random(options.seed).sample(names, min(options.sample, len(names))))
     found = list(run(names, options.suite, options.target, options.processes))
-    for each in found:
+    if options.markdown:
+        print("\n".join(table(found)))
+    for each in [] if options.markdown else found:
         for text in each.unproven if options.full else each.unproven[:1]:
             print(f"{each.model}: @{each.kernel}: {text}")
     kinds = Counter(operator_of(each.kernel) for each in found if each.unproven)

@@ -11,14 +11,14 @@ from typing import NamedTuple
 from mirlo.dialects.tir.compute.expr import Expr
 
 
-class Limits(NamedTuple):
+class IndexLimits(NamedTuple):
     """Whether a value has a lower and an upper limit that data do not decide."""
 
     low: bool
     high: bool
 
 
-NONE, BOTH = Limits(False, False), Limits(True, True)
+NONE, BOTH = IndexLimits(False, False), IndexLimits(True, True)
 LARGEST_CODE_BITS = 8
 """Bits of integers whose range is a limit: tables for all their values are common."""
 _KEEPS_ORDER = ("floor", "ceil", "trunc", "roundeven")
@@ -38,10 +38,10 @@ def is_limited(index: Expr) -> bool:
 
 class _Analysis:
     def __init__(self) -> None:
-        self._known: dict[int, Limits] = {}
+        self._known: dict[int, IndexLimits] = {}
         self._by_data: dict[int, bool] = {}
 
-    def limits(self, expr: Expr) -> Limits:
+    def limits(self, expr: Expr) -> IndexLimits:
         found = self._known.get(id(expr))
         if found is None:
             found = self._known[id(expr)] = self._limits(expr) if self._depends_on_data(expr) else BOTH
@@ -55,15 +55,15 @@ class _Analysis:
             self._by_data[id(expr)] = found
         return found
 
-    def _limits(self, expr: Expr) -> Limits:
+    def _limits(self, expr: Expr) -> IndexLimits:
         """Return the limits of a value that depends on data."""
         own = _of_type(expr)
         if own == BOTH:
             return BOTH
         found = self._of_operation(expr)
-        return Limits(own.low or found.low, own.high or found.high)
+        return IndexLimits(own.low or found.low, own.high or found.high)
 
-    def _of_operation(self, expr: Expr) -> Limits:
+    def _of_operation(self, expr: Expr) -> IndexLimits:
         if expr.op in ("load", "acc", "bitcast"):
             return NONE
         if expr.op == "select":
@@ -76,12 +76,12 @@ class _Analysis:
         if expr.op == "intrinsic":
             return args[0] if expr.data in _KEEPS_ORDER else NONE
         if expr.op == "neg":
-            return Limits(args[0].high, args[0].low)
+            return IndexLimits(args[0].high, args[0].low)
         if len(args) != 2:
             return NONE
         return _of_binary(expr, *args)
 
-    def _of_cast(self, expr: Expr, given: Limits) -> Limits:
+    def _of_cast(self, expr: Expr, given: IndexLimits) -> IndexLimits:
         source = expr.args[0].dtype
         if source.is_float or source.is_bool or expr.dtype.is_float:
             return given
@@ -92,15 +92,15 @@ class _Analysis:
         )
         return given if given == BOTH or (keeps_all and not is_signed_then_not) else NONE
 
-    def _of_select(self, condition: Expr, yes: Expr, no: Expr) -> Limits:
+    def _of_select(self, condition: Expr, yes: Expr, no: Expr) -> IndexLimits:
         """Return the limits of a choice; what the condition compares the first value with limits it."""
         one, other = self.limits(yes), self.limits(no)
         for test in _conjuncts(condition):
             if test.op == "cmp":
                 one = self._with_test(one, test, yes)
-        return Limits(one.low and other.low, one.high and other.high)
+        return IndexLimits(one.low and other.low, one.high and other.high)
 
-    def _with_test(self, limits: Limits, test: Expr, value: Expr) -> Limits:
+    def _with_test(self, limits: IndexLimits, test: Expr, value: Expr) -> IndexLimits:
         left, right = test.args
         predicate = str(test.data)
         if _same(right, value):
@@ -111,25 +111,25 @@ class _Analysis:
         bound = self.limits(right)
         low = predicate in ("gt", "ge", "eq") and bound.low
         high = predicate in ("lt", "le", "eq") and bound.high
-        return Limits(limits.low or low, limits.high or high)
+        return IndexLimits(limits.low or low, limits.high or high)
 
 
-def _of_type(expr: Expr) -> Limits:
+def _of_type(expr: Expr) -> IndexLimits:
     """Return the limits that the range of a type gives."""
     if expr.dtype.is_bool or (expr.dtype.is_integer and expr.dtype.bits <= LARGEST_CODE_BITS):
         return BOTH
-    return Limits(expr.dtype.is_unsigned, False)
+    return IndexLimits(expr.dtype.is_unsigned, False)
 
 
-def _of_binary(expr: Expr, left: Limits, right: Limits) -> Limits:
+def _of_binary(expr: Expr, left: IndexLimits, right: IndexLimits) -> IndexLimits:
     if expr.op == "add":
-        return Limits(left.low and right.low, left.high and right.high)
+        return IndexLimits(left.low and right.low, left.high and right.high)
     if expr.op == "sub":
-        return Limits(left.low and right.high, left.high and right.low)
+        return IndexLimits(left.low and right.high, left.high and right.low)
     if expr.op == "min":
-        return Limits(left.low and right.low, left.high or right.high)
+        return IndexLimits(left.low and right.low, left.high or right.high)
     if expr.op == "max":
-        return Limits(left.low or right.low, left.high and right.high)
+        return IndexLimits(left.low or right.low, left.high and right.high)
     divisor = expr.args[1]
     if expr.op == "mod":
         return right
@@ -138,7 +138,7 @@ def _of_binary(expr: Expr, left: Limits, right: Limits) -> Limits:
         return BOTH if mask is not None else NONE
     if expr.op in ("mul", "div", "floordiv", "shl", "shr") and divisor.op in ("const", "size"):
         is_negative = divisor.op == "const" and divisor.data < 0
-        return Limits(left.high, left.low) if is_negative else left
+        return IndexLimits(left.high, left.low) if is_negative else left
     return NONE
 
 

@@ -74,5 +74,5 @@ def test_a_slice_along_axes_of_unknown_number_says_so() -> None:
     node = helper.make_node("Slice", ["x", *names], ["y"])
     graph = helper.make_graph([node], "g", given, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
-    with pytest.raises(mirlo.MirloError, match=r"\(Slice\): input 'axes' is a list of length_of_axes numbers: how many"):
+    with pytest.raises(mirlo.MirloError, match=r"\(Slice\): input 'axes' is a list of length_of_axes numbers: how"):
         mirlo.compile(model)
