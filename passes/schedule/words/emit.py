@@ -262,9 +262,11 @@ class _Emitter(PointEmitter):
         return carried
 
     def has_vectors_only(self, loop: Loop) -> bool:
-        """Return whether an iteration is vectors of CPUs, without loops around them."""
+        """Return whether an iteration is vectors of CPUs, without loops around them but those of a reduction."""
         inner = [other for other in loops_of(loop) if other.kind != UNROLLED and other.extent != 1]
-        return bool(inner) and not self.placed.in_threads and all(other.kind == VECTORIZED for other in inner)
+        reduced = {name for leaf in leaves_of(loop) for name in leaf.reduce_loops()}
+        others = [other for other in inner if other.kind != VECTORIZED]
+        return len(others) < len(inner) and not self.placed.in_threads and all(o.name in reduced for o in others)
 
     def annotated(
         self,

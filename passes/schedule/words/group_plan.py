@@ -57,6 +57,6 @@ class WordsPlan:
         """Emit the loops at the insertion point."""
         self.words.emit_part(memory.buffers)
 
-    def schedule(self, view: PrimView) -> func.FuncOp:
+    def schedule(self) -> func.FuncOp:
         """Replace a prim function, of which these are all blocks, by the loops."""
         return self.words.emit({"rule": self.rule}, self.chosen)

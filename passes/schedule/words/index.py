@@ -20,6 +20,21 @@ Sum: TypeAlias = tuple[frozenset[tuple[object, Dim]], Dim]
 """Terms and constant of an expression whose loops are values."""
 
 
+def _shared_part(constant: Dim) -> Dim:
+    """Return what is added before the rest of a constant: more accesses have it in common.
+
+    First where a part of a loop begins, which has quotients; then symbols; at last numbers, which addresses contain.
+    """
+    if isinstance(constant, int):
+        return 0
+    terms = D.terms_of(constant)
+    symbolic = tuple(term for term in terms if term[0])
+    if len(symbolic) < len(terms):
+        return D.SymbolicDim(symbolic)
+    quotients = tuple(term for term in terms if any(D.atom_parts(atom) for atom in term[0]))
+    return D.SymbolicDim(quotients) if 0 < len(quotients) < len(terms) else 0
+
+
 class EmittedIndices:
     """The index expressions that are emitted in a block, and those in the blocks around it."""
 
@@ -119,7 +134,8 @@ class LoopValues:
         if not terms:
             return index(constant)
         if constant != 0:
-            return self._sum(terms, 0) + self._sum({}, constant)
+            before = _shared_part(constant)
+            return self._sum(terms, before) + self._sum({}, constant - before)
         if len(terms) == 1:
             ((atom, count),) = terms.items()
             if count == 1:

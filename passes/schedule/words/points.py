@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
-from mirlo.passes.schedule.loops import ScalarBody, attribute_constant, clone_body, load, read_inside, store
+from mirlo.passes.schedule.loops import ScalarBody, attribute_constant, load, read_inside, store
+from mirlo.passes.schedule.vectors import vector_body
 from mirlo.passes.schedule.words.analysis import KnownValues
 from mirlo.passes.schedule.words.index import LoopValues
 from mirlo.passes.schedule.words.lanes import EdgeTest, edge_tests
@@ -75,7 +76,8 @@ class PointEmitter:
         if leaf.body.indices:
             known = self.placed.known(leaf, list(map(values.with_numbers, at)))
         env = {**self._environment(leaf, at, values, known), **former}
-        return clone_body(body if known is None else known.rest(body), env)
+        # As one lane: an element that is a tail of vectors has the operations of these.
+        return vector_body(body if known is None else known.rest(body), env, lanes=1)
 
     def _environment(
         self, leaf: BlockLeaf, at: list[IndexExpr], values: LoopValues, known: KnownValues | None

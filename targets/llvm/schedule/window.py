@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dims import Dim
 from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
+from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
 from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.passes.schedule.words.tree import ScheduleError
@@ -48,28 +48,23 @@ def plan_window(group: BlockGroup[Machine], choices: LoopChoices = NO_LOOP_CHOIC
             s.reverse_compute_inline(other)
     except ScheduleError as error:
         return decline("a block is not computed on the results of the reduction", words=str(error))
-    kinds = s.kinds(block)
-    order = s.memory_order(block)
-    s.reorder(*(loop for loop in order if kinds[loop] == "reduce"), *(o for o in order if kinds[o] == "spatial"))
-    together = s.contiguous_loops(block)
-    lane = s.fuse(*together) if len(together) > 1 else s.loops(block)[-1]
+    reduced = [loop for loop, kind in s.kinds(block).items() if kind == "reduce"]
+    outputs = [loop for loop in s.memory_order(block) if loop not in reduced]
+    s.reorder(*reduced, *outputs)
+    outputs = _fused(s, block, outputs)
+    s.reorder(*outputs, *reduced)
+    *outer, lane = outputs
     refusal = _is_profitable(s, block, lane)
     if refusal is not None:
         return refusal
-    vectors = _choose_vectors(s, block, lane, group.machine, choices)
-    masked = can_mask(s.instances(block), group.machine)
-    kinds = s.kinds(block)
-    outer = [loop for loop in s.loops(block) if kinds[loop] == "spatial" and loop != lane]
-    reduced = [loop for loop in s.loops(block) if kinds[loop] == "reduce"]
-    s.reorder(*outer, lane, *reduced)
-    outer = _merged(s, block, outer)
-    is_unrolled = _is_unrolled(s, reduced)
+    is_unrolled = D.is_certain(lambda: D.product([s.extent(loop) for loop in reduced]) <= MAX_UNROLLED_WINDOW)
     for loop in reduced if is_unrolled else ():
         s.unroll(loop)
+    vectors = _choose_vectors(s.instances(block), lane, is_unrolled, group.machine, choices)
+    masked = can_mask(s.instances(block), group.machine)
     for part in _parts_of_lanes(s, lane, vectors.lanes):
-        for chunk in _chunks(s, part, vectors, masked):
-            _vectorize(s, chunk, vectors, masked)
-    _partition_rows(s, outer)
+        _vectorize(s, part, vectors, masked)
+    _share_rows(s, outer)
     return WordsPlan(group, s, "window", describe_vectors([vectors]))
 
 
@@ -88,6 +83,16 @@ def _fits(group: BlockGroup[Machine]) -> Decline | None:
     return None
 
 
+def _fused(s: Schedule, block: str, loops: list[str]) -> list[str]:
+    """Fuse loops that need no divisions as one."""
+    result: list[str] = []
+    while loops:
+        together = [loop for loop in s.contiguous_loops(block, loops[-1]) if loop in loops] or loops[-1:]
+        result.insert(0, s.fuse(*together) if len(together) > 1 else together[0])
+        loops = loops[: -len(together)]
+    return result
+
+
 def _is_profitable(s: Schedule, block: str, lane: str) -> Decline | None:
     if D.estimate_dim(s.extent(lane)) < MIN_WINDOW_OUTPUTS:
         return decline("the output's innermost loop is too short for vectors", elements=s.extent(lane))
@@ -99,31 +104,15 @@ def _is_profitable(s: Schedule, block: str, lane: str) -> Decline | None:
     return None
 
 
-def _merged(s: Schedule, block: str, outer: list[str]) -> list[str]:
-    """Fuse those of the outer loops that need no divisions as one."""
-    result: list[str] = []
-    while outer:
-        together = s.contiguous_loops(block, outer[-1])
-        result.insert(0, s.fuse(*together) if len(together) > 1 else outer[-1])
-        outer = outer[: len(outer) - max(1, len(together))]
-    return result
-
-
-def _is_unrolled(s: Schedule, reduced: list[str]) -> bool:
-    """Return whether the reduction loops are unrolled completely."""
-    return D.is_certain(lambda: D.product([s.extent(loop) for loop in reduced]) <= MAX_UNROLLED_WINDOW)
-
-
-def _choose_vectors(s: Schedule, block: str, lane: str, machine: Machine, chosen: LoopChoices) -> LoopVectors:
+def _choose_vectors(
+    instances: list[BlockInstance], lane: str, is_unrolled: bool, machine: Machine, chosen: LoopChoices
+) -> LoopVectors:
     """Choose the vectors of the output loop: more of them read longer stretches of memory in each step."""
-    reduction, *_ = instances = s.instances(block)
-    effort = work([reduction])
-    kinds = s.kinds(block)
-    is_unrolled = _is_unrolled(s, [loop for loop in kinds if kinds[loop] == "reduce"])
+    effort = work(instances[:1])
     if is_unrolled or effort > LOAD_BOUND_OPERATIONS:
         unroll = 4 if effort <= LOAD_BOUND_OPERATIONS else 2
     else:
-        unroll = max(1, machine.vector_registers // 2 // len(reduction.block.outputs))
+        unroll = max(1, machine.vector_registers // 2 // len(instances[0].block.outputs))
     own = machine.lanes(widest_bytes(instances, lane))
     return LoopVectors(chosen.lanes_of(0) or own, chosen.unroll_of(0) or unroll)
 
@@ -133,60 +122,45 @@ def _parts_of_lanes(s: Schedule, lane: str, lanes: int) -> list[str]:
     extent = s.extent(lane)
     if not isinstance(extent, int) or extent <= 2 * lanes:
         return [lane]
-    cuts = {
-        min(-(-at // lanes) * lanes, extent) if at <= extent // 2 else at // lanes * lanes
-        for at in s.change_points(lane)
-    }
-    points = sorted(cuts - {0, extent})
-    return s.partition(lane, points) if points else [lane]
-
-
-def _chunks(s: Schedule, part: str, vectors: LoopVectors, masked: bool) -> list[str]:
-    """Cut a loop into whole vectors and a tail, unless a mask makes one of it."""
-    extent: Dim = s.extent(part)
-    if not isinstance(extent, int):
-        widths = [vectors.lanes >> i for i in range(vectors.lanes.bit_length())]
-        return s.partition(part, multiples=[vectors.lanes * vectors.unroll, *widths])
-    cut = chunks(extent, vectors.lanes, vectors.unroll, masked)
-    assert isinstance(cut, Chunks)
-    points = [start for start, _, _ in cut.rest if start]
-    return s.partition(part, points) if points else [part]
+    changes = s.change_points(lane)
+    cuts = {-(-at // lanes) * lanes if at <= extent // 2 else at // lanes * lanes for at in changes} - {0}
+    return s.partition(lane, sorted(cuts)) if cuts else [lane]
 
 
 def _vectorize(s: Schedule, part: str, vectors: LoopVectors, masked: bool) -> None:
-    """Compute a part of the output loop in vectors, several at a time, and reduce in registers."""
-    (block,) = s.blocks(part)
-    extent = s.extent(part)
-    lanes, unroll = vectors.lanes, vectors.unroll
-    if isinstance(extent, int):
-        cut = chunks(extent, lanes, unroll, masked)
-        assert isinstance(cut, Chunks)
-        lanes, unroll = (cut.lanes, cut.unroll) if cut.main else (cut.rest[0][1], 1)
-    kinds = s.kinds(block)
-    reduced = [loop for loop in s.loops(block) if kinds[loop] == "reduce"]
-    if unroll > 1:
-        outer, several, lane = s.split(part, (None, unroll, lanes))
-        s.reorder(outer, *reduced, several, lane)
-        s.unroll(several)
+    """Compute a part of the output loop in vectors, several at a time, and a tail; reduce in registers."""
+    widths = [(vectors.lanes, vectors.unroll)] if vectors.unroll > 1 else []
+    cut = chunks(s.extent(part), vectors.lanes, vectors.unroll, masked)
+    if isinstance(cut, Chunks):
+        widths = [*([(cut.lanes, cut.unroll)] if cut.main else []), *((lanes, 1) for _, lanes, _ in cut.rest)]
+        points = [start for start, _, _ in cut.rest if start]
+        parts = s.partition(part, points) if points else [part]
     else:
-        outer, lane = s.split(part, (None, lanes))
-        s.reorder(outer, *reduced, lane)
-    s.vectorize(lane)
-    s.accumulate(block, reduced[0], in_order=True)
+        widths += [(vectors.lanes >> i, 1) for i in range(vectors.lanes.bit_length())]
+        parts = s.partition(part, multiples=[lanes * unroll for lanes, unroll in widths])
+    # Parts that certainly are empty, the last ones, are left out.
+    for loop, (lanes, unroll) in zip(parts, widths, strict=False):
+        (block,) = s.blocks(loop)
+        reduced = [name for name, kind in s.kinds(block).items() if kind == "reduce"]
+        outer, *inner = s.split(loop, (None, unroll, lanes) if unroll > 1 else (None, lanes))
+        s.reorder(outer, *reduced, *inner)
+        for several in inner[:-1]:
+            s.unroll(several)
+        s.vectorize(inner[-1])
+        s.accumulate(block, reduced[0], in_order=True)
 
 
-def _partition_rows(s: Schedule, outer: list[str]) -> None:
-    """Cut the loops over outputs where a condition changes, and share them between threads."""
-    parts = [*outer]
-    count = len(s.blocks())
-    for loop in reversed(outer):
-        points = s.change_points(loop)
-        if points and count * (len(points) + 1) <= MAX_SUBSPACES * count:
-            parts[parts.index(loop) : parts.index(loop) + 1] = s.partition(loop, points)
-    for loop in parts:
+def _share_rows(s: Schedule, outer: list[str]) -> None:
+    """Cut the loops over other outputs where a condition changes, and let threads share all of them."""
+    for loop in [] if outer else [s.loops(block)[0] for block in s.blocks()]:
         s.parallel(loop)
-    if not outer:
-        s.parallel(s.loops(s.blocks()[0])[0])
+    count = 1
+    for loop in outer[::-1]:
+        points = s.change_points(loop)
+        is_cut = bool(points) and count * (len(points) + 1) <= MAX_SUBSPACES
+        count *= len(points) + 1 if is_cut else 1
+        for part in s.partition(loop, points) if is_cut else [loop]:
+            s.parallel(part)
 
 
 @schedule(target="llvm", priority=PRIORITIES["window"])
@@ -196,4 +170,4 @@ def window(kernel: Kernel, context: ScheduleContext, choices: LoopChoices = NO_L
     if isinstance(group, Decline):
         return group
     plan = plan_window(group, choices)
-    return plan if isinstance(plan, Decline) else plan.schedule(kernel.view)
+    return plan if isinstance(plan, Decline) else plan.schedule()

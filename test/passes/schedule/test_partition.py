@@ -47,7 +47,7 @@ def shifted(x: T.Buffer[(ROWS,), T.f32], y: T.Out[(ROWS,), T.f32], z: T.Out[(ROW
 
 
 @mirlo.script
-def dynamic(x: R.Tensor[("rows",), R.f32]):  # noqa: UP037
+def dynamic(x: R.Tensor[("rows",), R.f32]):  # noqa: F821, UP037
     return R.call_tir(shifted, x)
 
 
