@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from mirlo.runtime.errors import MirloError as MirloError
     from mirlo.runtime.executable import Executable as Executable
     from mirlo.runtime.load import load as load
+    from mirlo.tools.quantize.static import quantize as quantize
 
     __version__: str
 
@@ -68,6 +69,7 @@ _LAZY = {
     "onnx_operator": "mirlo.frontends.onnx.custom",
     "parse_script": "mirlo.frontends.script.module",
     "prim_func": "mirlo.frontends.script.parse_prim",
+    "quantize": "mirlo.tools.quantize.static",
     "script": "mirlo.frontends.script.module",
     "script_of": "mirlo.frontends.script.printer",
     "set_default_logger_severity": "mirlo.driver.inference.process",

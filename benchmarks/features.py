@@ -28,7 +28,7 @@ FEATURES = {
     ),
     "cancellation of calls and compilations": "runtime/interrupts.py",
     "weights of few bits": (
-        "targets/llvm/nbits/* frontends/onnx/ops/microsoft_nbits.py tools/quantize.py tools/cli/quantizing.py"
+        "targets/llvm/nbits/* frontends/onnx/ops/microsoft_nbits.py tools/quantize/* tools/cli/quantizing.py"
     ),
     "mixtures of experts": "frontends/onnx/ops/microsoft_moe.py frontends/onnx/ops/microsoft_float_experts.py",
     "linear attention, sparse attention, beams": (

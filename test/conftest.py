@@ -23,7 +23,15 @@ COSTS = TESTS / "costs.txt"
 SECONDS_OF_CASES = 0.5
 """Recorded seconds for which cases of a function are run in `make test`, at least one; `make nightly` runs all."""
 
-UNOPTIMIZED = ("frontends/onnx", "frontends/stablehlo", "generate", "passes/byoc", "passes/graph", "runtime")
+UNOPTIMIZED = (
+    "frontends/onnx",
+    "frontends/stablehlo",
+    "generate",
+    "passes/byoc",
+    "passes/graph",
+    "runtime",
+    "tools/quantize",
+)
 """Folders of tests that compare numbers: `make test` compiles their models without LLVM's optimizations, a third of the
 time; `make nightly` with them. How code is optimized is tested in `targets`."""
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirlo.runtime.errors import MirloError
 from mirlo.runtime.files import require_regular
 from mirlo.runtime.names import terminal
+from mirlo.tools.quantize.errors import QuantizationError
 
 if TYPE_CHECKING:
     import onnx
@@ -27,10 +27,6 @@ _ROWS_BYTES = 1 << 24
 """Bytes of the weights that are quantized at a time."""
 _SHRUNK = np.linspace(0.7, 1.1, 17)
 """Factors of the scale that the method `k_quant` tries."""
-
-
-class QuantizationError(MirloError, ValueError):
-    """Raised for options that describe no quantization, and models without a product to quantize."""
 
 
 @dataclass(frozen=True)
@@ -206,16 +202,21 @@ def _load(source: str | os.PathLike[str]) -> onnx.ModelProto:
 
 def quantize_file(source: str | os.PathLike[str], target: str | os.PathLike[str], how: Quantization) -> int:
     """Quantize the products of an ONNX file and write another; return how many there are."""
-    import onnx
-
     if Path(source).resolve() == Path(target).resolve():
         raise QuantizationError(f"'{target}' is the model itself: name another file")
     model = _load(source)
     count = quantize_model(model, how)
+    save_model(model, target)
+    return count
+
+
+def save_model(model: onnx.ModelProto, target: str | os.PathLike[str]) -> None:
+    """Write a model; one that protobuf cannot hold has its weights in a file beside it."""
+    import onnx
+
     data = Path(f"{os.fspath(target)}.data")
     if model.ByteSize() < EXTERNAL_BYTES:
         onnx.save(model, os.fspath(target))
-        return count
+        return
     data.unlink(missing_ok=True)  # onnx appends to a file that exists
     onnx.save(model, os.fspath(target), save_as_external_data=True, location=data.name)
-    return count

@@ -13,7 +13,8 @@ from onnx_models import F32, make_model, node
 
 import mirlo
 from mirlo.tools.cli import main
-from mirlo.tools.quantize import Quantization, QuantizationError, quantize_model, quantize_weights
+from mirlo.tools.quantize.errors import QuantizationError
+from mirlo.tools.quantize.nbits import Quantization, quantize_model, quantize_weights
 
 
 def dequantized(weights: np.ndarray, how: Quantization) -> np.ndarray:

@@ -1,0 +1,430 @@
+"""Static int8 quantization: data calibrate ranges, measured errors decide what stays in f32."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mirlo.driver.compile import compile as compile_model
+from mirlo.frontends.onnx.graph import NodeDef
+from mirlo.frontends.onnx.model import Source
+from mirlo.runtime.nearest import nearest
+from mirlo.tools.quantize.data import CalibrationData, Feeds, Given, ImageScaling, open_data
+from mirlo.tools.quantize.errors import QuantizationError
+from mirlo.tools.quantize.errors_of_outputs import Difference, Differences
+from mirlo.tools.quantize.nbits import save_model
+from mirlo.tools.quantize.network import Network
+from mirlo.tools.quantize.operators import role_of
+from mirlo.tools.quantize.plan import Plan, Selection, Unit, make_plan
+from mirlo.tools.quantize.prepare import along, equalize, fold
+from mirlo.tools.quantize.ranges import METHODS, Observer, Quantizer, quantizer_of
+from mirlo.tools.quantize.report import NodeError, StaticReport
+from mirlo.tools.quantize.writer import (
+    SWITCHES,
+    UnitNames,
+    Writer,
+    switches_input,
+    write_model,
+    write_probe,
+)
+
+if TYPE_CHECKING:
+    import onnx
+
+    from mirlo.runtime.executable import Executable
+
+PROBE_SAMPLES = 32
+"""Samples on which the error of each node is measured: enough to order nodes, few enough for one run per node."""
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class StaticQuantization:
+    """How a model is quantized with calibration data."""
+
+    ranges: str = "mse"
+    """`minmax`, `percentile`, `entropy` (least divergence) or `mse` (least squared error)."""
+    percentile: float = 99.99
+    """How many percent of the values the method `percentile` does not clip."""
+    correct_bias: bool = True
+    """Whether biases take up the mean error of their channels."""
+    equalize: bool = False
+    """Whether channels between two products are made equally large."""
+    keep: tuple[str, ...] = ()
+    """Nodes, or operators, that stay in f32."""
+    max_error: float | None = None
+    """The largest relative RMS error of an output; the most sensitive nodes stay in f32."""
+    whole: bool = False
+    """Whether all operators that can be are int8 and all of their results are rounded, as accelerators need it."""
+    unsigned: bool = False
+    """Whether data are u8, not i8."""
+    samples: int | None = None
+    """Most samples of the data that are used."""
+    images: ImageScaling = field(default_factory=ImageScaling)
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        if self.ranges not in METHODS:
+            raise QuantizationError(f"ranges: expected {', '.join(METHODS)}, found {self.ranges!r}")
+        if not 50 < self.percentile <= 100:
+            raise QuantizationError(f"percentile: expected a number above 50 and up to 100, found {self.percentile}")
+        if self.max_error is not None and not self.max_error > 0:
+            raise QuantizationError(f"max_error: expected a number above 0, found {self.max_error}")
+        if self.samples is not None and self.samples < 1:
+            raise QuantizationError(f"samples: expected 1 or more, found {self.samples}")
+
+
+@dataclass(frozen=True)
+class QuantizedModel:
+    """A quantized model, and what it was measured to be worth."""
+
+    model: onnx.ModelProto
+    report: StaticReport
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the model as an ONNX file."""
+        save_model(self.model, path)
+
+
+def quantize(
+    model: Source,
+    calibrate: Given,
+    *,
+    progress: Tell | None = None,
+    how: StaticQuantization | None = None,
+    **options: Any,
+) -> QuantizedModel:
+    """Quantize an f32 model of ONNX to int8, with QuantizeLinear and DequantizeLinear (QDQ).
+
+    `calibrate` is typical input data: an .npz file, a folder of images or of .npy files, `FILE.py:function`, an array
+    or a dict of arrays with the samples along the first axis, or what yields the inputs of calls. `options` are the
+    fields of `StaticQuantization`.
+    """
+    if how is None:
+        try:
+            how = StaticQuantization(**options)
+        except TypeError:
+            unknown = sorted(set(options) - set(StaticQuantization.__dataclass_fields__))[0]
+            hint = nearest(unknown, list(StaticQuantization.__dataclass_fields__))
+            raise QuantizationError(f"quantization has no option '{unknown}'{hint}") from None
+    return _Quantizing(Network.of(model), how, progress or (lambda _: None)).run(calibrate)
+
+
+@dataclass
+class _Quantizing:
+    network: Network
+    how: StaticQuantization
+    tell: Tell
+    data: CalibrationData = field(init=False)
+    floats: frozenset[str] = field(init=False)
+    """The f32 values that are inputs, or that nodes with an int8 form read or compute."""
+    count: int = 0
+    """Samples of the data."""
+
+    def run(self, given: Given) -> QuantizedModel:
+        network, how = self.network, self.how
+        fold(network)
+        self._require_names()
+        self.tell("compile the f32 model")
+        watched = self._watched()
+        exact = self._compiled(network.nodes, [*network.outputs, *watched])
+        self.data = open_data(given, exact.inputs, how.samples, how.images)
+        self.floats = frozenset(spec.name for spec in (*exact.inputs, *exact.outputs) if spec.dtype == "f32")
+        observers = self._limits(exact, {})
+        divided = self._equalized(observers)
+        if divided:
+            observers = self._limits(exact, divided)
+        plan = make_plan(network, self.floats, Selection(how.keep, how.whole))
+        if not any(unit.weight is not None for unit in plan.units):
+            raise QuantizationError(
+                f"{network.model.name}: no node to quantize: expected a product (Conv, Gemm, MatMul) of f32 data with "
+                "constant f32 weights, which is not excluded"
+            )
+        quantizers = self._quantizers(exact, plan, observers, divided)
+        units = plan.units
+        probe, pairs = self._probe(plan, quantizers, {}, with_values=True)
+        own, corrections = self._own_errors(probe, pairs)
+        if how.correct_bias:
+            probe, _ = self._probe(plan, quantizers, corrections, with_values=False)
+        few = self._few()
+        effects = self._effects(probe, units, few)
+        kept = self._search(probe, units, effects, few)
+        message, final, differences = self._final(exact, quantizers, corrections, kept, units, effects)
+        report = self._report(final, quantizers, own, effects, differences, units)
+        return QuantizedModel(message, report)
+
+    def _require_names(self) -> None:
+        known = {name for node in self.network.nodes for name in (node.name, node.operator)}
+        for name in self.how.keep:
+            if name not in known:
+                raise QuantizationError(
+                    f"keep: {self.network.model.name} has no node and no operator '{name}'"
+                    f"{nearest(name, sorted(known))}"
+                )
+
+    def _watched(self) -> list[str]:
+        """Return the values that nodes with an int8 form compute or read."""
+        nodes = [node for node in self.network.nodes if role_of(node.operator, node.domain) is not None]
+        known = {value.name for value in self.network.inputs} | set(self.network.constants) | set(self.network.outputs)
+        computed = {name for node in self.network.nodes for name in node.outputs}
+        names = [name for node in nodes for name in (*node.outputs, *node.inputs) if name in computed]
+        return [name for name in dict.fromkeys(names) if name not in known]
+
+    def _compiled(self, nodes: Sequence[NodeDef], outputs: Sequence[str] | None, switches: int = 0) -> Executable:
+        inputs = [switches_input(switches)] if switches else []
+        message = self.network.message(nodes, outputs, inputs)
+        made: Executable = compile_model(message, threads=self.how.threads, cache=False)
+        return made
+
+    def _limits(self, exact: Executable, divided: Mapping[str, np.ndarray]) -> dict[str, Observer]:
+        observers = {name: Observer() for name in self.floats}
+        self.count = 0
+        for feeds in self.data:
+            self.count += self.data.samples(feeds)
+            self.tell(f"ranges of {self.count} samples")
+            for name, array in self._values(exact, feeds, divided):
+                observers[name].see_limits(array, self.how.equalize)
+        if not self.count:
+            raise QuantizationError(f"{self.data.what}: no samples")
+        for name, found in observers.items():
+            if not (np.isfinite(found.low) and np.isfinite(found.high)) and found.high >= found.low:
+                raise QuantizationError(
+                    f"{self.network.model.name}: '{name}' has values that are not finite for {self.data.what}"
+                )
+        return observers
+
+    def _values(
+        self, exact: Executable, feeds: Feeds, divided: Mapping[str, np.ndarray]
+    ) -> Iterable[tuple[str, np.ndarray]]:
+        found = {**exact.run(feeds), **feeds}
+        for name in self.floats:
+            array = found[name]
+            if name in divided:
+                array = _divided(array, divided[name])
+            yield name, array
+
+    def _equalized(self, observers: Mapping[str, Observer]) -> dict[str, np.ndarray]:
+        if not self.how.equalize:
+            return {}
+        largest = {name: found.channels for name, found in observers.items() if found.channels is not None}
+        return equalize(self.network, largest)
+
+    def _quantizers(
+        self,
+        exact: Executable,
+        plan: Plan,
+        observers: Mapping[str, Observer],
+        divided: Mapping[str, np.ndarray],
+    ) -> dict[str, Quantizer]:
+        if self.how.ranges != "minmax":
+            seen = 0
+            for feeds in self.data:
+                seen += self.data.samples(feeds)
+                self.tell(f"histograms of {seen} of {self.count} samples")
+                for name, array in self._values(exact, feeds, divided):
+                    if plan.root(name) == name:
+                        observers[name].count(array)
+        how = self.how
+        return {
+            name: quantizer_of(*found.range(how.ranges, how.percentile), how.unsigned)
+            for name, found in observers.items()
+            if name in self.floats
+        }
+
+    def _probe(
+        self,
+        plan: Plan,
+        quantizers: Mapping[str, Quantizer],
+        corrections: Mapping[str, np.ndarray],
+        with_values: bool,
+    ) -> tuple[Executable, list[UnitNames]]:
+        self.tell("compile the model with switches")
+        nodes, pairs = write_probe(Writer(self.network, plan, quantizers, corrections))
+        values = [name for pair in pairs for name in (pair.exact, pair.quantized)] if with_values else []
+        return self._compiled(nodes, [*self.network.outputs, *values], len(plan.units)), pairs
+
+    def _own_errors(
+        self, probe: Executable, pairs: Sequence[UnitNames]
+    ) -> tuple[dict[int, float], dict[str, np.ndarray]]:
+        """Return the error of each unit on exact data, and by its result the mean error of each channel."""
+        own = [Difference() for _ in pairs]
+        sums: dict[str, np.ndarray] = {}
+        calls: dict[str, int] = {}
+        off = np.zeros(len(pairs), bool)
+        seen = 0
+        for feeds in self.data:
+            seen += self.data.samples(feeds)
+            self.tell(f"errors of nodes on {seen} of {self.count} samples")
+            found = probe.run({**feeds, SWITCHES: off})
+            for difference, pair in zip(own, pairs, strict=True):
+                exact, quantized = found[pair.exact], found[pair.quantized]
+                difference.add(quantized, exact)
+                axis = _result_axis(pair.unit, exact)
+                if axis is None or not exact.size:
+                    continue
+                others = tuple(i for i in range(exact.ndim) if i != axis)
+                mean = (exact.astype(np.float64) - quantized).mean(axis=others)
+                name = pair.unit.output
+                sums[name] = sums.get(name, 0.0) + mean * len(exact)
+                calls[name] = calls.get(name, 0) + len(exact)
+        if not self.how.correct_bias:
+            return {i: each.relative for i, each in enumerate(own)}, {}
+        corrections = {name: (total / calls[name]).astype(np.float32) for name, total in sums.items()}
+        return {i: each.relative for i, each in enumerate(own)}, corrections
+
+    def _few(self) -> list[Feeds]:
+        few: list[Feeds] = []
+        count = 0
+        for feeds in self.data:
+            few.append(feeds)
+            count += self.data.samples(feeds)
+            if count >= PROBE_SAMPLES:
+                break
+        return few
+
+    def _error(self, probe: Executable, switches: np.ndarray, few: Sequence[Feeds]) -> float:
+        differences = Differences()
+        off = np.zeros_like(switches)
+        for number, feeds in enumerate(few):
+            if number not in self._expected:
+                found = probe.run({**feeds, SWITCHES: off})
+                self._expected[number] = {name: found[name] for name in self.network.outputs}
+            differences.add(probe.run({**feeds, SWITCHES: switches}), self._expected[number])
+        return differences.relative
+
+    def _effects(self, probe: Executable, units: Sequence[Unit], few: Sequence[Feeds]) -> list[float]:
+        self._expected: dict[int, dict[str, np.ndarray]] = {}
+        effects = []
+        for i in range(len(units)):
+            self.tell(f"effect of node {i + 1} of {len(units)}")
+            switches = np.zeros(len(units), bool)
+            switches[i] = True
+            effects.append(self._error(probe, switches, few))
+        return effects
+
+    def _search(
+        self, probe: Executable, units: Sequence[Unit], effects: Sequence[float], few: Sequence[Feeds]
+    ) -> list[int]:
+        """Return the units that stay in f32: the most sensitive ones, without those that need not."""
+        budget = self.how.max_error
+        if budget is None:
+            return []
+        order = sorted(range(len(units)), key=lambda i: -effects[i])
+        low, high = 0, len(order)  # as many as `high` suffice: then nothing is int8
+        while low < high:
+            middle = (low + high) // 2
+            self.tell(f"outputs with {middle} of {len(units)} nodes in f32")
+            if self._error(probe, _switches(len(units), order[:middle]), few) <= budget:
+                high = middle
+            else:
+                low = middle + 1
+        kept = order[:high]
+        for i in reversed(kept.copy()):
+            self.tell(f"outputs with node {i + 1} in int8 again")
+            rest = [other for other in kept if other != i]
+            if self._error(probe, _switches(len(units), rest), few) <= budget:
+                kept = rest
+        return kept
+
+    def _final(
+        self,
+        exact: Executable,
+        quantizers: Mapping[str, Quantizer],
+        corrections: Mapping[str, np.ndarray],
+        kept: list[int],
+        units: Sequence[Unit],
+        effects: Sequence[float],
+    ) -> tuple[onnx.ModelProto, Plan, Differences]:
+        """Return the int8 model; more nodes stay in f32 until the error of the model itself is within the budget."""
+        order = sorted(range(len(units)), key=lambda i: -effects[i])
+        while True:
+            names = {node.name for i in kept for node in units[i].nodes}
+            plan = make_plan(self.network, self.floats, Selection((*self.how.keep, *names), self.how.whole))
+            self._searched = names
+            writer = Writer(self.network, plan, quantizers, corrections)
+            message = self.network.message(write_model(writer, self.how.whole))
+            self.tell("compile the int8 model")
+            made = compile_model(message, threads=self.how.threads, cache=False)
+            differences, seen = Differences(), 0
+            for feeds in self.data:
+                seen += self.data.samples(feeds)
+                self.tell(f"error of the int8 model on {seen} of {self.count} samples")
+                found, expected = made.run(feeds), exact.run(feeds)
+                differences.add(found, {name: expected[name] for name in self.network.outputs})
+            if not differences.by_output:
+                raise QuantizationError(f"{self.network.model.name}: no output is f32: no error can be measured")
+            budget = self.how.max_error
+            rest = [i for i in order if i not in kept]
+            if budget is None or differences.relative <= budget or not rest:
+                return message, plan, differences
+            kept = [*kept, rest[0]]
+
+    def _report(
+        self,
+        plan: Plan,
+        quantizers: Mapping[str, Quantizer],
+        own: Mapping[int, float],
+        effects: Sequence[float],
+        differences: Differences,
+        units: Sequence[Unit],
+    ) -> StaticReport:
+        numbers = {id(node): i for i, unit in enumerate(units) for node in unit.nodes}
+        int8 = {id(node) for unit in plan.units for node in unit.nodes} | set(plan.movers)
+        rows = []
+        for node in self.network.nodes:
+            number = numbers.get(id(node))
+            measured = number if number is not None and units[number].node is node else None
+            found = quantizers.get(plan.root(node.outputs[0])) if id(node) in int8 and node.outputs else None
+            why = "max_error" if node.name in self._searched else plan.reasons.get(node.name, "")
+            is_int8 = id(node) in int8
+            rows.append(
+                NodeError(
+                    node.name,
+                    node.operator,
+                    is_int8,
+                    None if measured is None else own[measured],
+                    None if measured is None else effects[measured],
+                    None if found is None else found.range,
+                    "" if is_int8 else why,
+                )
+            )
+        return StaticReport(self.network.model.name, self.count, differences.outputs(), tuple(rows))
+
+
+def _switches(count: int, kept: Iterable[int]) -> np.ndarray:
+    switches = np.ones(count, bool)
+    switches[list(kept)] = False
+    return switches
+
+
+def _divided(array: np.ndarray, factors: np.ndarray) -> np.ndarray:
+    """Divide the channels of a value; flattened ones have several elements each."""
+    count = array.shape[1] // len(factors)
+    return np.asarray(array / along(np.repeat(factors, count), 1, array.ndim), np.float32)
+
+
+def _result_axis(unit: Unit, result: np.ndarray) -> int | None:
+    """Return the axis of a product's result that has a bias for each element; None if there is no bias."""
+    if unit.weight != 1 or unit.axis is None or result.ndim < 2:
+        return None
+    if unit.node.operator == "MatMul" and unit.bias is None:
+        return None
+    if len(unit.node.inputs) > 2 and unit.node.inputs[2] and unit.bias is None:
+        return None
+    return 1 if unit.node.operator in ("Conv", "ConvTranspose") else result.ndim - 1
+
+
+def quantize_static_file(
+    source: str, target: str | Path, data: str, how: StaticQuantization, progress: Tell
+) -> StaticReport:
+    """Quantize an ONNX file and write another; return what was measured."""
+    if Path(source).resolve() == Path(target).resolve():
+        raise QuantizationError(f"'{target}' is the model itself: name another file")
+    found = quantize(source, data, progress=progress, how=how)
+    found.save(target)
+    return found.report
