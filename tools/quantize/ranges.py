@@ -47,7 +47,7 @@ def quantizer_of(low: float, high: float, unsigned: bool = False) -> Quantizer:
 
 
 @dataclass
-class Observer:
+class RangeObserver:
     """What is known of a tensor's values: first their limits, then how often which occur."""
 
     low: float = np.inf

@@ -20,7 +20,7 @@ FULL_BAR = 240
 
 
 @dataclass(frozen=True)
-class NodeError:
+class QuantizedNode:
     """What became of a node."""
 
     node: str
@@ -56,7 +56,7 @@ class StaticReport:
     model: str
     samples: int
     outputs: tuple[OutputError, ...]
-    nodes: tuple[NodeError, ...]
+    nodes: tuple[QuantizedNode, ...]
 
     @property
     def error(self) -> float:
@@ -108,18 +108,18 @@ class StaticReport:
         forms = {".json": self.as_json, ".html": self.as_html}
         Path(path).write_text(forms.get(Path(path).suffix.lower(), self.as_text)(), encoding="utf-8")
 
-    def _sorted(self) -> Sequence[NodeError]:
+    def _sorted(self) -> Sequence[QuantizedNode]:
         return sorted(self.nodes, key=lambda node: -(node.effect or -1.0))
 
 
-def _bar(node: NodeError, top: float) -> str:
+def _bar(node: QuantizedNode, top: float) -> str:
     if node.effect is None:
         return ""
     kind = "bar" if node.is_int8 else "bar f32"
     return f"<div class='{kind}' style='width:{FULL_BAR * node.effect / top:.0f}px'></div>"
 
 
-def _cells(node: NodeError) -> tuple[str, ...]:
+def _cells(node: QuantizedNode) -> tuple[str, ...]:
     return (
         terminal(node.node), terminal(node.operator), "int8" if node.is_int8 else "f32", _number(node.own_error),
         _number(node.effect), "" if node.range is None else f"{node.range[0]:.4g} to {node.range[1]:.4g}", node.why,

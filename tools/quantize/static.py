@@ -22,8 +22,8 @@ from mirlo.tools.quantize.network import Network
 from mirlo.tools.quantize.operators import role_of
 from mirlo.tools.quantize.plan import Plan, Selection, Unit, make_plan
 from mirlo.tools.quantize.prepare import along, equalize, fold
-from mirlo.tools.quantize.ranges import METHODS, Observer, Quantizer, quantizer_of
-from mirlo.tools.quantize.report import NodeError, StaticReport
+from mirlo.tools.quantize.ranges import METHODS, Quantizer, RangeObserver, quantizer_of
+from mirlo.tools.quantize.report import QuantizedNode, StaticReport
 from mirlo.tools.quantize.writer import (
     SWITCHES,
     UnitNames,
@@ -181,8 +181,8 @@ class _Quantizing:
         made: Executable = compile_model(message, threads=self.how.threads, cache=False)
         return made
 
-    def _limits(self, exact: Executable, divided: Mapping[str, np.ndarray]) -> dict[str, Observer]:
-        observers = {name: Observer() for name in self.floats}
+    def _limits(self, exact: Executable, divided: Mapping[str, np.ndarray]) -> dict[str, RangeObserver]:
+        observers = {name: RangeObserver() for name in self.floats}
         self.count = 0
         for feeds in self.data:
             self.count += self.data.samples(feeds)
@@ -208,7 +208,7 @@ class _Quantizing:
                 array = _divided(array, divided[name])
             yield name, array
 
-    def _equalized(self, observers: Mapping[str, Observer]) -> dict[str, np.ndarray]:
+    def _equalized(self, observers: Mapping[str, RangeObserver]) -> dict[str, np.ndarray]:
         if not self.how.equalize:
             return {}
         largest = {name: found.channels for name, found in observers.items() if found.channels is not None}
@@ -218,7 +218,7 @@ class _Quantizing:
         self,
         exact: Executable,
         plan: Plan,
-        observers: Mapping[str, Observer],
+        observers: Mapping[str, RangeObserver],
         divided: Mapping[str, np.ndarray],
     ) -> dict[str, Quantizer]:
         if self.how.ranges != "minmax":
@@ -383,7 +383,7 @@ class _Quantizing:
             why = "max_error" if node.name in self._searched else plan.reasons.get(node.name, "")
             is_int8 = id(node) in int8
             rows.append(
-                NodeError(
+                QuantizedNode(
                     node.name,
                     node.operator,
                     is_int8,

@@ -21,7 +21,7 @@ from mirlo.tools.quantize.errors import QuantizationError
 from mirlo.tools.quantize.network import Network
 from mirlo.tools.quantize.operators import ROLES
 from mirlo.tools.quantize.prepare import equalize, fold
-from mirlo.tools.quantize.ranges import METHODS, Observer, quantizer_of
+from mirlo.tools.quantize.ranges import METHODS, RangeObserver, quantizer_of
 
 
 def weights(*shape: int, seed: int = 0) -> np.ndarray:
@@ -205,7 +205,7 @@ def test_ranges() -> None:
     random = np.random.default_rng(0)
     x = random.standard_normal(20000).astype(np.float32)
     x[0] = 40
-    observer = Observer()
+    observer = RangeObserver()
     observer.see_limits(x, by_channel=False)
     observer.count(x)
     errors = {}
