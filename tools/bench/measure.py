@@ -7,7 +7,7 @@ import re
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
@@ -15,13 +15,16 @@ from typing import TYPE_CHECKING, TypedDict
 import numpy as np
 
 from mirlo.runtime.errors import MirloError
-from mirlo.tools.bench.processes import EngineError, Process, Spinner
+from mirlo.tools.bench.processes import PRESSURE, SPINNER, EngineError, Neighbor, Process
 
 if TYPE_CHECKING:
     from mirlo.tools.bench.kernels import RooflineTable
 
 SLICE_SECONDS = 0.03
 """Approximate duration of consecutive runs of one engine before the next engine runs."""
+NEIGHBOR_SECONDS, NEIGHBOR_FACTOR = 60.0, 20.0
+"""A process beside the engines ends by itself after so many seconds, and so many for each second of measuring, as slow
+models take longer than they are given."""
 CALLS_BETWEEN_GAPS = 4
 """Calls of a turn, at most, where the gaps between them take longer than a turn otherwise does."""
 MIRLO = "mirlo"
@@ -37,6 +40,8 @@ class MeasurementOptions:
     """Milliseconds between calls, each measured for itself."""
     spinner: bool = False
     """Whether another process takes the time of one core meanwhile."""
+    pressure: bool = False
+    """Whether another process streams through the last-level cache and memory meanwhile."""
     seconds: float = 10.0
     """Of measuring, for each model, number of threads and gap."""
     min_rounds: int = 7
@@ -98,6 +103,8 @@ class ModelRow:
     """Milliseconds between calls."""
     spinner: bool = False
     """Whether another process took the time of one core meanwhile."""
+    pressure: bool = False
+    """Whether another process streamed through the last-level cache and memory meanwhile."""
     cpu_time: bool = False
     """Whether times are CPU times."""
     regions: list[dict[str, object]] = field(default_factory=list)
@@ -116,7 +123,7 @@ def measure(model: Path, settings: MeasurementOptions, threads: int, tell: Calla
         rows = []
         for gap in settings.gaps:
             tell(f"{title}: running in turns{f', {gap:g} ms between calls' if gap else ''}")
-            with Spinner() if settings.spinner else nullcontext():
+            with _neighbor(settings):
                 times = _time_alternately(started, settings, gap)
             engines = _rows(started, times, folder)
             engines[0].warm_seconds = warm
@@ -124,7 +131,7 @@ def measure(model: Path, settings: MeasurementOptions, threads: int, tell: Calla
             weights, arena = facts["weights"], facts["arena"]
             row = ModelRow(model_name(model), threads, count, weights, arena, engines, missing, None, gap)
             row.regions = facts["regions"]
-            rows.append(replace(row, spinner=settings.spinner, cpu_time=settings.cpu_time))
+            rows.append(replace(row, spinner=settings.spinner, pressure=settings.pressure, cpu_time=settings.cpu_time))
         if settings.kernels:
             tell(f"{title}: kernels")
             started[MIRLO].process.go_on()
@@ -134,6 +141,12 @@ def measure(model: Path, settings: MeasurementOptions, threads: int, tell: Calla
                 measured["code"] = started[MIRLO].process.ask("code")["kernels"]
             rows[0].kernels = measured
         return rows
+
+
+def _neighbor(settings: MeasurementOptions) -> Neighbor:
+    """Return the processes that run beside the engines."""
+    loads = [*([SPINNER] if settings.spinner else ()), *([PRESSURE] if settings.pressure else ())]
+    return Neighbor(loads, NEIGHBOR_SECONDS + NEIGHBOR_FACTOR * settings.seconds)
 
 
 def model_name(model: Path) -> str:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import types
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -109,15 +110,33 @@ class Process:
         return ENGINES[self.engine].title
 
 
-class Spinner:
-    """A process that takes the time of one core while it is entered."""
+PRESSURE_BYTES = 256 << 20
+"""Bytes of each of two arrays that are copied to each other: more than the last-level cache of any CPU with a preset."""
+SPINNER = "pass"
+PRESSURE = f"a, b = (memoryview(bytearray({PRESSURE_BYTES})) for _ in range(2))\nwhile time.monotonic() < end: a[:] = b"
+"""What neighbors run: arithmetic in the L1 cache, and copies through the last-level cache and memory."""
+
+
+class Neighbor:
+    """Processes that run loads, each on one core, while it is entered; they end by themselves after `seconds`."""
+
+    def __init__(self, loads: Sequence[str], seconds: float) -> None:
+        self._loads, self._seconds = loads, seconds
 
     def __enter__(self) -> None:
-        self._popen = subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"], start_new_session=True)
+        begin = f"import time\nend = time.monotonic() + {self._seconds}\n"
+        self._processes = [
+            subprocess.Popen(
+                [sys.executable, "-S", "-c", f"{begin}{load}\nwhile time.monotonic() < end: pass"],
+                start_new_session=True,
+            )
+            for load in self._loads
+        ]
 
     def __exit__(self, *unused: type[BaseException] | BaseException | types.TracebackType | None) -> None:
-        self._popen.kill()
-        self._popen.wait()
+        for process in self._processes:
+            process.kill()
+            process.wait()
 
 
 class _Tail:

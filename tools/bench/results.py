@@ -37,8 +37,8 @@ class Results:
 
     @property
     def is_spaced(self) -> bool:
-        """Return whether there were gaps between calls, or another process took the time of a core."""
-        return any(row.gap or row.spinner for row in self.rows)
+        """Return whether there were gaps between calls, or another process ran beside the engines."""
+        return any(row.gap or row.spinner or row.pressure for row in self.rows)
 
     def settings(self) -> list[tuple[int, float]]:
         """Return the numbers of threads and the gaps, in order."""
@@ -87,6 +87,8 @@ def text_lines(results: Results, kernels: int = 12) -> Iterator[str]:
     yield ""
     if any(row.spinner for row in results.rows):
         yield "while another process took the time of one core:"
+    if any(row.pressure for row in results.rows):
+        yield "while another process streamed through the last-level cache and memory:"
     if any(row.cpu_time for row in results.rows):
         yield "CPU times:"
     yield from columns(latency_table(results), numbers=set(range(1, 99)))

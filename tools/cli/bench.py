@@ -50,6 +50,7 @@ def run(arguments: Arguments) -> Results:
         threads=arguments.thread_counts,
         gaps=arguments.gaps,
         spinner=arguments.spinner,
+        pressure=arguments.pressure,
         seconds=arguments.seconds,
         shapes=dict(arguments.shape),
         dims=dict(arguments.dim),

@@ -52,6 +52,9 @@ def add_bench(
         "--spinner", action="store_true", help="let another process take the time of one core while models run"
     )
     parser.add_argument(
+        "--pressure", action="store_true", help="let another process stream through caches and memory while models run"
+    )
+    parser.add_argument(
         "--cpu-time", action="store_true", help="measure CPU time: for one thread, on a machine with other work"
     )
     parser.add_argument(
