@@ -478,11 +478,12 @@ class Body(NodeImporter):
         if signature is not None:
             schema.check_inputs(signature, inputs)
 
-        node = Node(operator, version, inputs, outputs, step.attributes, signature, self, domain)
-        if any(isinstance(value, ObjectValue) and value.kind.name == STRING for value in inputs):
-            traits = CONVERTERS.traits(domain, operator)
-            if NodeTrait.MOVES in traits or NodeTrait.MEASURES in traits:
-                return moved(node, traits, lambda places: self._convert(step, places, scope))
+        traits = CONVERTERS.traits(domain, operator)
+        node = Node(operator, version, inputs, outputs, step.attributes, signature, self, domain, traits)
+        if traits & {NodeTrait.MOVES, NodeTrait.MEASURES} and any(
+            isinstance(value, ObjectValue) and value.kind.name == STRING for value in inputs
+        ):
+            return moved(node, traits, lambda places: self._convert(step, places, scope))
 
         candidates = CONVERTERS.find(domain, operator, version)
 

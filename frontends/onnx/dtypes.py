@@ -53,6 +53,7 @@ _TABLE = {
 FIELDS = {code: row.field for code, row in _TABLE.items()}
 """The field for the values of each element type."""
 _CODES = {row.dtype.name: row.code for row in _TABLE.values()}
+_TYPE_NAMES = {row.dtype.name: row.name.lower() for row in _TABLE.values()}
 _WITHOUT_DTYPE = {0: "UNDEFINED", 8: "STRING", 14: "COMPLEX64", 15: "COMPLEX128"}
 
 
@@ -73,4 +74,4 @@ def onnx_code(dtype: DType) -> int:
 
 def onnx_type_name(dtype: DType) -> str:
     """Return the element type as ONNX's schemas write it: `float`, `int64`, `bfloat16`."""
-    return onnx_dtype(onnx_code(dtype), "").name.lower()
+    return _TYPE_NAMES[dtype.name]

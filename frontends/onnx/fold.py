@@ -18,7 +18,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.node import Node, NodeTrait
-from mirlo.frontends.onnx.registry import CONVERTERS, FOLDERS
+from mirlo.frontends.onnx.registry import FOLDERS
 from mirlo.frontends.onnx.values import FoldedDims, as_dim, constant, symbolic
 from mirlo.frontends.sizes import DimFraction, Undecided
 from mirlo.frontends.tensor import Tensor
@@ -55,7 +55,7 @@ def fold(node: Node, compute: Callable[[], Tensor]) -> list[Tensor] | None:
 def partial_of(node: Node) -> tuple[Dim | None, ...] | None:
     """Return which elements of a list are known if it has the numbers of the node's first input, as after a Cast."""
     value = node.inputs[0] if node.inputs else None
-    has_values = NodeTrait.SAME_VALUES in CONVERTERS.traits(node.domain, node.operator)
+    has_values = NodeTrait.SAME_VALUES in node.traits
     return value.partial if has_values and isinstance(value, Tensor) else None
 
 
@@ -67,11 +67,11 @@ def known_elements(node: Node, index: int) -> np.ndarray:
 
 
 def _measures(node: Node) -> bool:
-    return NodeTrait.MEASURES in CONVERTERS.traits(node.domain, node.operator)
+    return NodeTrait.MEASURES in node.traits
 
 
 def _has_known_inputs(node: Node) -> bool:
-    casts = NodeTrait.SAME_VALUES in CONVERTERS.traits(node.domain, node.operator)
+    casts = NodeTrait.SAME_VALUES in node.traits
     inputs = node.inputs[:1] if casts else node.inputs  # of the second input of CastLike, only the type is read
     values = [value for value in inputs if value is not None]
     arrays = [value.known for value in values if isinstance(value, Tensor) and value.known is not None]
@@ -135,7 +135,7 @@ def fold_fractions(node: Node, compute: Callable[[], Tensor]) -> list[Tensor] | 
 
 
 def _elements(node: Node) -> np.ndarray | None:
-    traits = CONVERTERS.traits(node.domain, node.operator)
+    traits = node.traits
     if NodeTrait.SAME_VALUES in traits:
         return _operand(node.value(0))
     if NodeTrait.MOVES in traits:

@@ -291,6 +291,7 @@ class Node:
         signature: Signature | None,
         builder: NodeImporter,
         domain: str = "",
+        traits: frozenset[NodeTrait] = frozenset(),
     ) -> None:
         self.operator = operator
         self.opset = opset
@@ -300,6 +301,8 @@ class Node:
         self.signature = signature
         self.builder = builder
         self.domain = domain
+        self.traits = traits
+        """What the converters of the operator declare of it."""
         self._read: set[int] = set()
 
     def __len__(self) -> int:
@@ -427,8 +430,9 @@ class Node:
         """Return the node on other inputs."""
         attributes = self.attr if attributes is None else attributes
         return Node(
-            self.operator, self.opset, inputs, self.outputs, attributes, self.signature, self.builder, self.domain
-        )
+            self.operator, self.opset, inputs, self.outputs, attributes, self.signature, self.builder, self.domain,
+            self.traits,
+        )  # fmt: skip
 
     def input_name(self, index: int) -> str:
         return self.signature.input_name(index) if self.signature else f"#{index}"
