@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,8 +12,6 @@ from mirlo.serve.errors import ServeError
 from mirlo.serve.http_limits import MAX_HEAD, limited_protocol
 from mirlo.serve.options import ModelSource, ServeOptions
 
-SWITCH_SECONDS = 0.0005
-"""After so long another thread may run: the thread of an engine and that of the network wait for each other."""
 MAX_CONNECTIONS = 2048
 EXTRA_GRACE = 5
 """Seconds after `grace` in which errors are sent to those whose requests were ended."""
@@ -64,14 +61,10 @@ def run_server(
             announcing.cancel()
 
     runner.handle_exit, server.on_failure = handle_exit, fail
-    switch = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_SECONDS)
     try:
         asyncio.run(serve())
     except SystemExit:  # uvicorn, after it has logged that the address cannot be used
         raise ServeError(f"{options.host}:{options.port}: the address cannot be used: is it in use?") from None
-    finally:
-        sys.setswitchinterval(switch)
     if server.state.failure is not None:
         raise server.state.failure
 
