@@ -111,7 +111,7 @@ class Process:
 
 
 PRESSURE_BYTES = 256 << 20
-"""Bytes of each of two arrays that are copied to each other: more than the last-level cache of any CPU with a preset."""
+"""Bytes of each of two arrays that are copied to each other: more than the last-level cache of most CPUs."""
 SPINNER = "pass"
 PRESSURE = f"a, b = (memoryview(bytearray({PRESSURE_BYTES})) for _ in range(2))\nwhile time.monotonic() < end: a[:] = b"
 """What neighbors run: arithmetic in the L1 cache, and copies through the last-level cache and memory."""
