@@ -242,10 +242,15 @@ def dynamic_slice(node: Node) -> Tensor:
         ends = _per_axis(node, ends, count, x.rank, FAR)
         steps = None if steps is None else _per_axis(node, steps, count, x.rank, 1)
     elif axes is not None and not all(each.type.is_static for each in (starts, ends, axes, steps or axes)):
-        raise NodeError(
-            f"input 'axes' is a list of {axes.type.shape[0]} numbers: how many there are must be known; declare it, or "
-            "fix it with shapes="
-        )
+        counts = [each.type.shape[0] for each in (starts, ends, axes, steps or axes) if each.type.is_static]
+        if not counts:
+            raise NodeError(
+                f"input 'axes' is a list of {axes.type.shape[0]} numbers: how many there are must be known; declare "
+                "it, or fix it with shapes="
+            )
+        # The lists have one length; calls check that of those whose length is unknown.
+        starts, ends, axes = (each.reshape((counts[0],)) for each in (starts, ends, axes))
+        steps = None if steps is None else steps.reshape((counts[0],))
     bounds = node.emit("slice_bounds", shape_vector(node, x.shape), starts, ends, axes, steps)
     lengths = bounds.gather(i64_constant(node, 1)).reshape((x.rank,))
     shape = [ranges[axis][1] if axis in ranges else dim for axis, dim in enumerate(x.shape)]
