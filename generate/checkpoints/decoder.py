@@ -67,7 +67,7 @@ def import_decoder(options: DecoderOptions, weights: CheckpointWeights) -> Impor
         builder.taken.update(map(str, (BATCH, LENGTH, PAST, TOTAL)))
         with builder.inside(function.add_entry_block()):
             given = [builder.tensor(argument) for argument in function.entry_block.arguments]
-            results = list(map(builder.full, Decoder(builder, options, weights).results(*given)))
+            results = list(map(builder.full, DecoderGraph(builder, options, weights).results(*given)))
             func.ReturnOp(results)
         kinds = ir.FunctionType.get(function.type.inputs, [value.type for value in results])
         function.attributes["function_type"] = ir.TypeAttr.get(kinds)
@@ -134,7 +134,7 @@ class TokenPlaces:
         return where(seen, zero, zero.like(HIDDEN))
 
 
-class Decoder:
+class DecoderGraph:
     """The graph of a decoder under construction."""
 
     def __init__(self, builder: GraphBuilder, options: DecoderOptions, weights: CheckpointWeights) -> None:

@@ -15,7 +15,7 @@ from mirlo.passes.byoc.outline import COMPOSITE, EXTERNAL, TARGET, GroupOutliner
 from mirlo.passes.byoc.record import Recorder, pattern_record
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.byoc.regions import single_regions
-from mirlo.passes.byoc.select import Choice, Decide, Selector
+from mirlo.passes.byoc.select import Decide, SelectedMatch, Selector
 from mirlo.passes.byoc.tables import PatternEntry, entries_of
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.registry import Pass, PassError, option, register_pass
@@ -112,7 +112,7 @@ def graph_functions(module: ir.Operation, only: tuple[str, ...] = ()) -> list[ir
 
 
 def _outline(
-    choices: list[Choice],
+    choices: list[SelectedMatch],
     graph: BlockGraph,
     module: ir.Operation,
     symbols: ir.SymbolTable,

@@ -16,7 +16,7 @@ from mirlo.passes.rules import Decline
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
+class SelectedMatch:
     """A selected match."""
 
     entry: PatternEntry
@@ -35,7 +35,7 @@ class Selector:
     recorder: Recorder
     decide: Decide | None = None
     """Called last for a match that could be selected; placement by cost rejects matches here."""
-    choices: list[Choice] = field(default_factory=list)
+    choices: list[SelectedMatch] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.owners: list[str | None] = [None] * len(self.graph.nodes)
@@ -43,17 +43,17 @@ class Selector:
         self.any_inner_results = False
         """Whether some match has several outputs: only those can form a cycle with others."""
 
-    def select(self, entries: list[PatternEntry]) -> list[Choice]:
+    def select(self, entries: list[PatternEntry]) -> list[SelectedMatch]:
         """Select matches of the patterns in order of priority; returns those selected."""
-        taken: list[Choice] = []
+        taken: list[SelectedMatch] = []
         for entry in entries:
             taken += self._take(entry)
         self.choices += taken
         return taken
 
-    def _take(self, entry: PatternEntry) -> list[Choice]:
+    def _take(self, entry: PatternEntry) -> list[SelectedMatch]:
         """Select matches of one pattern in program order; a later one may contain an earlier one but not cut it."""
-        own: dict[int, Choice] = {}
+        own: dict[int, SelectedMatch] = {}
         roots = entry.pattern.roots()
         for node in self.graph.nodes:
             if node.is_terminator or not node.results or (roots is not None and node.name not in roots):
@@ -64,7 +64,7 @@ class Selector:
                 continue
             for old in dict.fromkeys(own[n.index] for n in match.nodes if n.index in own):
                 self._drop(old, own)
-            choice = Choice(entry, match)
+            choice = SelectedMatch(entry, match)
             own.update(dict.fromkeys((n.index for n in match.nodes), choice))
             self._join(match)
         taken = sorted(dict.fromkeys(own.values()), key=lambda choice: choice.match.root.index)
@@ -74,7 +74,9 @@ class Selector:
             self.recorder.matched(entry, choice.match)
         return taken
 
-    def _match(self, entry: PatternEntry, node: BlockNode, own: dict[int, Choice]) -> tuple[Match | None, Search]:
+    def _match(
+        self, entry: PatternEntry, node: BlockNode, own: dict[int, SelectedMatch]
+    ) -> tuple[Match | None, Search]:
         search = Search(self.graph, lambda wanted: self.owners[wanted.index])
         states = (state for value in node.results for state in entry.pattern.solve(value, State(), search))
         for state in itertools.islice(states, MAX_MATCHES):
@@ -87,7 +89,7 @@ class Selector:
         return None, search
 
     def _rejection(
-        self, entry: PatternEntry, match: Match, own: dict[int, Choice]
+        self, entry: PatternEntry, match: Match, own: dict[int, SelectedMatch]
     ) -> tuple[Decline | str, str, BlockNode | None] | None:
         """Return why a match cannot be selected: the reason, the predicate, the node concerned."""
         found = unfit(match)
@@ -107,7 +109,7 @@ class Selector:
             said = None if reason is None else (reason, decision.name)
         return None if said is None else (*said, match.root)
 
-    def _path_back(self, match: Match, own: dict[int, Choice]) -> BlockNode | None:
+    def _path_back(self, match: Match, own: dict[int, SelectedMatch]) -> BlockNode | None:
         """Return a node on a path that leaves and re-enters a match; a closed tree has none."""
         if not (self.any_inner_results or match.has_inner_results):
             return None
@@ -123,7 +125,7 @@ class Selector:
         self.quotient.join(match.mask)
         self.any_inner_results = self.any_inner_results or match.has_inner_results
 
-    def _drop(self, old: Choice, own: dict[int, Choice]) -> None:
+    def _drop(self, old: SelectedMatch, own: dict[int, SelectedMatch]) -> None:
         self.quotient.leave(old.match.mask)
         for node in old.match.nodes:
             own.pop(node.index, None)
