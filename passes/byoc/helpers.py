@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from mirlo.dialects.context import graph_operations
 from mirlo.dialects.core.traits import Trait
 from mirlo.passes.byoc.operators import is_const, is_op, maybe, wildcard
-from mirlo.passes.byoc.pattern import Pattern
+from mirlo.passes.byoc.pattern import Pattern, walk
 from mirlo.passes.byoc.search import PatternError
-from mirlo.passes.byoc.structure import walk
 
 
 def activations() -> tuple[str, ...]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from types import EllipsisType
 
 from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.passes.byoc.graph import BlockNode, BlockValue
-from mirlo.passes.byoc.pattern import LeafPattern, MaybeAbsent, Pattern
+from mirlo.passes.byoc.pattern import LeafPattern, MaybeAbsent, Pattern, walk
 from mirlo.passes.byoc.predicates import argument_name, attribute_is, same_shape
 from mirlo.passes.byoc.search import PatternError, Predicate, Search, State
 from mirlo.passes.rules import Decline
+from mirlo.runtime.nearest import nearest
 
 
 class OpPattern(Pattern):
@@ -55,6 +57,30 @@ class OpPattern(Pattern):
     def unordered(self) -> OpPattern:
         """Match the operands in any order, such as the inputs of a concat."""
         return self._with(in_any_order=True)
+
+    def check_names(self) -> None:
+        from mirlo.dialects import relax
+        from mirlo.dialects.context import EXTRA_DIALECTS
+
+        known = {name: op for dialect in (relax.DIALECT, *EXTRA_DIALECTS) for name, op in dialect.operations.items()}
+        namespaces = {name.partition(".")[0] for name in known}
+        for name in self.names:
+            if name not in known:
+                if name.partition(".")[0] in namespaces:
+                    raise PatternError(f"a pattern names '{name}', which is not an operator{nearest(name, known)}")
+                continue
+            operands = [field.name for field in known[name]._operand_layout.fields]
+            for kind, asked, has in (
+                ("operand", self.by_name, operands),
+                ("attribute", self.attributes, list(known[name]._attributes)),
+            ):
+                for word in asked:
+                    if word not in has:
+                        near = difflib.get_close_matches(word, has, n=1)
+                        hint = f"did you mean '{near[0]}'?" if near else f"it has: {', '.join(has) or 'none'}"
+                        raise PatternError(
+                            f"a pattern asks for the {kind} '{word}' of '{name}', which has none such; {hint}"
+                        )
 
     @property
     def expected(self) -> str:
@@ -204,3 +230,8 @@ def maybe(operand: Pattern) -> Pattern:
 def same_shape_as(*labels: str) -> Predicate:
     """Return a check that these parts have one shape."""
     return Predicate(f"same_shape_as({', '.join(labels)})", same_shape(labels))
+
+
+def operators(pattern: Pattern) -> set[str]:
+    """Return the operators that the pattern can match somewhere."""
+    return {name for part in walk(pattern) if isinstance(part, OpPattern) for name in part.names}

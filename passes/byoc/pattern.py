@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeGuard, TypeVar
@@ -20,7 +21,7 @@ from typing import Protocol, TypeGuard, TypeVar
 from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.graph import BlockGraph, BlockValue
 from mirlo.passes.byoc.predicates import value_has_dtype, value_has_rank, value_has_shape
-from mirlo.passes.byoc.search import MAX_MATCHES, Match, Predicate, Search, State
+from mirlo.passes.byoc.search import MAX_MATCHES, Match, PatternError, Predicate, Search, State
 from mirlo.passes.rules import Decline, NoMatch, RuleFunction
 
 P = TypeVar("P", bound="Pattern")
@@ -171,6 +172,7 @@ class Pattern:
 
         The first match wins for which the replacement does not decline.
         """
+        check_pattern(self)
         has_outputs = self.has_outputs
 
         @functools.wraps(replacement)
@@ -212,6 +214,9 @@ class Pattern:
     def parts(self) -> list[Pattern]:
         """Return the patterns inside this one."""
         return []
+
+    def check_names(self) -> None:
+        """Raise `PatternError` for a name that no operator has."""
 
     def with_parts(self, parts: Sequence[Pattern]) -> Pattern:
         """Return the same pattern with other parts."""
@@ -386,3 +391,61 @@ MatchCheck = Callable[[Match], bool | Decline]
 """Returns True, or a reason to reject a match of a whole pattern."""
 PatternTuple = tuple[str, Pattern] | tuple[str, Pattern, MatchCheck]
 """The name of a composite, its pattern, and a check."""
+
+
+def check_pattern(pattern: Pattern) -> None:
+    """Raise `PatternError` for a pattern that could never match or is ambiguous."""
+    for part in walk(pattern):
+        part.check_names()
+    by_id = {id(part): part for part in walk(pattern)}
+    for identity, count in _occurrences(pattern, frozenset(), {})[0].items():
+        if count > 1:
+            raise PatternError(
+                f"the same pattern object stands in {count} places of a pattern: {by_id[identity]}; call "
+                ".named('x') on it if all must be the same value, use .dup() if they may differ"
+            )
+
+
+def walk(pattern: Pattern) -> Iterator[Pattern]:
+    """Yield the pattern and all its parts, each once."""
+    seen: set[int] = set()
+    pending = [pattern]
+    while pending:
+        part = pending.pop()
+        if id(part) not in seen:
+            seen.add(id(part))
+            yield part
+            pending += part.parts()
+
+
+SeenLabels = frozenset[str]
+Counted = tuple[Counter[int], SeenLabels]
+
+
+def _occurrences(pattern: Pattern, seen: SeenLabels, known: dict[tuple[int, SeenLabels], Counted]) -> Counted:
+    """Count how often each unlabelled object must be matched at most, and return the labels seen.
+
+    Of several alternatives one counts; a labelled part is matched once.
+    """
+    key = id(pattern), seen
+    if key not in known:
+        known[key] = _count(pattern, seen, known)
+    return known[key]
+
+
+def _count(pattern: Pattern, seen: SeenLabels, known: dict[tuple[int, SeenLabels], Counted]) -> Counted:
+    if pattern.label is not None:
+        if pattern.label in seen:
+            return Counter(), seen
+        seen |= {pattern.label}
+    counts: Counter[int] = Counter() if pattern.label is not None else Counter([id(pattern)])
+    if isinstance(pattern, (Alternatives, Both)):
+        counted = [_occurrences(part, seen, known) for part in pattern.parts()]
+        inside: Counter[int] = Counter()
+        for count, _ in counted:
+            inside |= count
+        return counts + inside, seen.union(*(labels for _, labels in counted))
+    for part in pattern.parts():
+        count, seen = _occurrences(part, seen, known)
+        counts += count
+    return counts, seen

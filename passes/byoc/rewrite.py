@@ -21,9 +21,8 @@ from mirlo.dialects.relax.calls import CallTir
 from mirlo.dialects.tir.template import PrimTemplate
 from mirlo.passes.byoc.graph import BlockGraph, BlockValue
 from mirlo.passes.byoc.outline import GroupOutliner
-from mirlo.passes.byoc.pattern import Pattern
+from mirlo.passes.byoc.pattern import Pattern, check_pattern
 from mirlo.passes.byoc.search import Match, PatternError
-from mirlo.passes.byoc.structure import check_pattern
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.graph.rewrite import Operand, Rewriter, Rewritten, kind_of, plain_value, rewrite_by
 from mirlo.passes.legalize.builder import PrimFunctions

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mirlo.passes.byoc.pattern import Pattern
+from mirlo.passes.byoc.operators import operators
+from mirlo.passes.byoc.pattern import Pattern, check_pattern
 from mirlo.passes.byoc.search import Match, PatternError, Predicate
-from mirlo.passes.byoc.structure import check_pattern, operators
 from mirlo.passes.rules import Decline
 from mirlo.passes.targets import find_target, forget_partial, register_partial, target_names
 from mirlo.runtime.nearest import nearest

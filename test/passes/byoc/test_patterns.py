@@ -12,12 +12,12 @@ from mirlo.dialects.context import make_context
 from mirlo.extend import decline, is_const, is_op, repeat, rewrite, rewriter, several, wildcard
 from mirlo.passes.byoc.hoist_layouts import LayoutRecord
 from mirlo.passes.byoc.partition import Partitioner
+from mirlo.passes.byoc.pattern import check_pattern
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.byoc.search import PatternError
-from mirlo.passes.byoc.structure import check_pattern
 from mirlo.passes.byoc.tables import entry_of
 from mirlo.passes.pipeline import Pipeline
-from mirlo.passes.rules import RuleError
+from mirlo.passes.rules import RuleError, combine, recognize, simplify
 from mirlo.passes.session import Session
 
 KIND = "tensor<4xf32>"
@@ -230,3 +230,11 @@ def test_regions_of_symbolic_shapes_take_no_hidden_arguments() -> None:
         call = next(op for op in module.body.operations[0].entry_block if op.operation.name == "relax.call_external")
         assert len(call.operation.operands) == 1
     assert placement.regions[0].flops is None
+
+
+@pytest.mark.parametrize("register", [recognize, simplify, combine])
+def test_a_rule_for_a_pattern_is_checked_when_it_is_registered(register) -> None:
+    with pytest.raises(PatternError, match="names 'relax.tanhh', which is not an operator; did you mean 'relax.tanh'?"):
+        register(is_op("relax.multiply")(wildcard(), is_op("relax.tanhh")(wildcard())))(lambda match, b: match["x"])
+    with pytest.raises(PatternError, match="asks for the attribute 'minimum' of 'relax.clip', which has none such"):
+        register(is_op("relax.clip")(wildcard()).has_attr(minimum=0))(lambda match, b: match["x"])
