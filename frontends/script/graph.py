@@ -14,7 +14,7 @@ from mirlo.frontends.script.graph_calls import GraphCalls, Unnamed
 from mirlo.frontends.script.graph_values import Callee, GraphTensor, ScriptFunctions
 from mirlo.frontends.script.loops import is_docstring
 from mirlo.frontends.script.source import Located, ScriptSource
-from mirlo.frontends.script.syntax import dims_declared
+from mirlo.frontends.script.syntax import called, dims_declared
 from mirlo.frontends.script.words import Word
 
 _BINARY = {
@@ -104,7 +104,11 @@ class GraphInterpreter(GraphCalls):
             raise self.error(node, f"statement '{describe(node)}' has no meaning in a graph")
 
     def _declared(self, value: object, note: ast.expr) -> object:
-        """Return a tensor, which must be of the type that is declared for its name."""
+        """Return a value that has the declared type: a tensor's, or a tuple's, `R.Tuple(R.Tensor[...], ...)`."""
+        if called(note) == "R.Tuple" and isinstance(note, ast.Call):
+            if not isinstance(value, (tuple, list)) or len(value) != len(note.args):
+                raise self.error(note, f"declared a tuple of {len(note.args)}, but the value is {kind_of(value)}")
+            return tuple(self._declared(each, declared) for each, declared in zip(value, note.args, strict=True))
         declared = self.annotation(note)[0]
         if not isinstance(value, GraphTensor) or value.type != declared:
             found = value.type if isinstance(value, GraphTensor) else kind_of(value)

@@ -143,8 +143,9 @@ class _Translator(ast.NodeTransformer):
             dtype = [k.value for k in node.keywords if k.arg == "dtype"]
             elements = ast.copy_location(ast.Tuple([*node.args, *dtype], ast.Load()), node)
             return ast.copy_location(ast.Subscript(node.func, elements, ast.Load()), node)
-        if word == "R.call_tir" and len(node.args) == 2 and isinstance(node.args[1], (ast.Tuple, ast.List)):
-            node.args[1:] = node.args[1].elts
+        if word == "R.call_tir":
+            if len(node.args) == 2 and isinstance(node.args[1], (ast.Tuple, ast.List)):
+                node.args[1:] = node.args[1].elts
             for keyword in node.keywords:
                 keyword.arg = "out" if keyword.arg in ("out_sinfo", "out_ty") else keyword.arg
             node.keywords = [keyword for keyword in node.keywords if keyword.arg != "tir_vars"]
@@ -255,6 +256,18 @@ def _bound_loop(node: ast.Call) -> ast.expr:
     if len(node.args) == 3 and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0:
         del node.args[0]
     return node
+
+
+def _tuple(node: ast.Call) -> ast.expr:
+    """Return `(a, b)` for `R.tuple(a, b)`."""
+    return node if node.keywords else ast.copy_location(ast.Tuple(node.args, ast.Load()), node)
+
+
+def _element(node: ast.Call) -> ast.expr:
+    """Return `x[0]` for `R.TupleGetItem(x, 0)`."""
+    if len(node.args) != 2 or node.keywords:
+        return node
+    return ast.copy_location(ast.Subscript(node.args[0], node.args[1], ast.Load()), node)
 
 
 def _reduced(node: ast.Call) -> ast.expr:
@@ -368,7 +381,7 @@ def _targets(node: ast.expr) -> list[ast.expr]:
 CALLS: dict[str, Callable[[ast.Call], ast.expr]] = {
     "R.call_packed": _packed, "R.call_dps_packed": _packed, "R.cast": _graph_cast,
     "T.Cast": _cast, "T.cast": _cast, "T.max_value": _limit, "T.min_value": _limit, "T.alloc_buffer": _allocated,
-    "T.call_extern": _external, "T.thread_binding": _bound_loop,
+    "R.tuple": _tuple, "R.TupleGetItem": _element, "T.call_extern": _external, "T.thread_binding": _bound_loop,
     **EXPRESSIONS, **dict.fromkeys(ARITHMETIC, _quotient), **dict.fromkeys(REDUCTIONS.values(), _reduced),
 }  # fmt: skip
 """What rewrites the calls of a word."""

@@ -136,6 +136,61 @@ def test_a_declared_type_is_checked(tmp_path: Path) -> None:
         mirlo.compile(tmp_path / "model.py", cache=False)
 
 
+TUPLES = """
+@I.ir_module
+class Module:
+    @T.prim_func
+    def hypot(x: T.Buffer((4, 8), "float32"), y: T.Buffer((4, 8), "float32")):
+        for i, j in T.grid(4, 8):
+            with T.block("y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                y[vi, vj] = T.hypot(x[vi, vj], T.rint(x[vi, vj]))
+
+    @R.function
+    def both(x: R.Tensor((4, 8), "float32")) -> R.Tuple(R.Tensor((4, 8), "float32"), R.Tensor((4, 8), "float32")):
+        with R.dataflow():
+            a = R.call_tir(Module.hypot, x, out_sinfo=R.Tensor((4, 8), "float32"))
+            gv = R.tuple(a, R.negative(x))
+            R.output(gv)
+        return gv
+
+    @R.function
+    def main(x: R.Tensor((4, 8), "float32")) -> R.Tensor((4, 8), "float32"):
+        cls = Module
+        with R.dataflow():
+            lv: R.Tuple(R.Tensor((4, 8), "float32"), R.Tensor((4, 8), "float32")) = cls.both(x)
+            gv = R.multiply(R.TupleGetItem(lv, 0), lv[1])
+            R.output(gv)
+        return gv
+"""
+
+
+def test_tuples(tmp_path: Path) -> None:
+    """A helper returns a tuple, whose type is declared; the operand of `call_tir` is not in a tuple."""
+    (tmp_path / "model.py").write_text(TUPLES)
+    x = np.random.default_rng(0).standard_normal((4, 8), np.float32)
+    found = mirlo.compile(tmp_path / "model.py", cache=False)(x)
+    np.testing.assert_allclose(found, np.hypot(x, np.rint(x)) * -x, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "declared, message",
+    [
+        ('R.Tuple(R.Tensor((4, 8), "float32"))', "declared a tuple of 1, but the value is a tuple of 2"),
+        (
+            'R.Tuple(R.Tensor((4, 8), "float32"), R.Tensor((4, 9), "float32"))',
+            r"declared f32\[4, 9\], but the value is f32\[4, 8\]",
+        ),
+    ],
+)
+def test_a_declared_tuple_is_checked(declared: str, message: str, tmp_path: Path) -> None:
+    right = 'lv: R.Tuple(R.Tensor((4, 8), "float32"), R.Tensor((4, 8), "float32"))'
+    assert right in TUPLES
+    (tmp_path / "model.py").write_text(TUPLES.replace(right, f"lv: {declared}"))
+    with pytest.raises(mirlo.MirloError, match=f"model.py:23:.*{message}"):
+        mirlo.compile(tmp_path / "model.py", cache=False)
+
+
 def stored(statement: str) -> str:
     """Return a function of TVM's scripts that computes each element of B from A."""
     return f"""
