@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.records import Placement, RegionRecord
 from mirlo.passes.byoc.target_list import Chosen, Targets
-from mirlo.passes.targets import find_target
+from mirlo.passes.targets import find_target, loader_of
 from mirlo.runtime.external import ExternalArtifact
 from mirlo.runtime.regions import MAIN, RegionDescription
 
@@ -22,8 +22,12 @@ def describe_regions(
 ) -> tuple[RegionDescription, ...]:
     """Return who computes what, the largest share first, then what no code generator took.
 
-    `operators` are those of the model where nothing was placed. Without artifacts, a loader is not known.
+    `operators` are those of the model where nothing was placed. Without artifacts, loaders are those that the
+    targets declare.
     """
+    host = targets.or_host().host
+    assert host is not None
+    loader = loader or loader_of(host.name)
     placements = [note for note in notes if isinstance(note, Placement)]
     kept = [region for placement in placements for region in placement.regions if region.kept]
     whole = _sum(node.flops for node in placements[0].nodes) if placements else None
@@ -33,8 +37,6 @@ def describe_regions(
         _region(record, chosen.get(record.target, Chosen(record.target)), formats, loader, whole) for record in kept
     ]
     described.sort(key=lambda region: -(region.share or 0.0))
-    host = targets.or_host().host
-    assert host is not None
     if placements:
         operators = len(placements[0].nodes) - sum(len(region.nodes) for region in placements[0].regions if region.kept)
     taken = _sum(region.flops for region in kept)
@@ -62,7 +64,8 @@ def _region(
     generator = target.generator
     share = None if whole is None or record.flops is None else _share(record.flops, whole)
     # A generator without artifacts leaves its code to the host's loader, and names the one of the library it calls.
-    loader = formats.get(record.target, generator.driver or host_loader)
+    declared = generator.format if generator.makes_artifacts else generator.driver or host_loader
+    loader = formats.get(record.target, declared)
     needs = tuple(generator.requirements())
     return RegionDescription(record.function, str(target), loader, len(record.nodes), share, needs)
 

@@ -142,6 +142,9 @@ class Target:
     """Whether `emit` makes the source of a whole model in C with the option `form="source"`; None is as before."""
     has_device: Callable[[], bool] | None = None
     """Returns whether this machine has the device that runs its code; None is for the machine's own processor."""
+    loader: str = ""
+    """The loader of its code, which reports name before there is code; empty is for the answer of a parent with
+    the same `emit`."""
     requirements: Callable[[str], Sequence[str]] | None = None
     """Returns what a machine needs to run its code, for the options in braces: instructions, libraries, drivers; as
     reports print them."""
@@ -326,6 +329,11 @@ def makes_source(name: str) -> bool:
     """Return whether a target writes whole models as C: as it declares, or a parent with whose `emit` it emits."""
     answers = (member.makes_source for member in _members(name) if member.emit is find_target(name).emit)
     return next((answer for answer in answers if answer is not None), False)
+
+
+def loader_of(name: str) -> str:
+    """Return the loader of a target's code: as it declares, or a parent with whose `emit` it emits; or ''."""
+    return next((m.loader for m in _members(name) if m.loader and m.emit is find_target(name).emit), "")
 
 
 def thread_limits(name: str) -> ThreadLimits | None:

@@ -66,6 +66,9 @@ class CodeGenerator:
     """The layouts that operators prefer: `{"relax.conv": ("N*C", "O*I")}`."""
     driver: ClassVar[str] = ""
     """For a generator that leaves code to Mirlo: the loader that defines the functions this code calls."""
+    format: ClassVar[str] = ""
+    """For a generator that compiles: the loader of its artifacts, which reports of placements name before there is
+    code; empty if only the artifact says it."""
     copies: ClassVar[bool] = False
     """Whether calling a region copies tensors to a separate memory and back; shown in reports."""
     figures: ClassVar[Figures | None] = None

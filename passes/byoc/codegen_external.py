@@ -65,6 +65,12 @@ class CodegenExternal(Pass):
         calls = _calls_into(module, nested)
         _rename_clashes(module, nested, calls, target)
         artifact, constants = run_generator(generator, nested, self.options, session, self.bundles)
+        if generator.format and artifact.format != generator.format:
+            raise PassError(
+                f"code generator '{target}': expected an artifact of its format '{generator.format}', found "
+                f"'{artifact.format}': declare that one, or none",
+                nested.location,
+            )
         _require_parameters(artifact, constants, session)
         attach_artifact(module, artifact)
         workspaces = native_code(artifact).workspaces if is_native(artifact) else {}

@@ -45,6 +45,7 @@ TARGET = Target(
     rule_modules=("mirlo.targets.c.intrinsics", "mirlo.targets.c.schedule"),
     pipeline=_pipeline,
     emit=_emit,
+    loader="llvm",
     codegen="mirlo.targets.c.generator:CGenerator",
     takes_options=True,
     forms=(CodeForm("c", ".c", "//", "C99"),),

@@ -18,7 +18,7 @@ from mirlo.passes.legalize.legalize import operator_names
 from mirlo.passes.memory.symbols import FunctionSymbols
 from mirlo.passes.registry import PassError
 from mirlo.passes.rules import Decline, decline
-from mirlo.runtime.native import NativeCode
+from mirlo.runtime.native import FORMAT, NativeCode
 from mirlo.targets.c.loader import ERRORS
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ class CGenerator(CodeGenerator):
     """C source for readers, compiled with the system's compiler."""
 
     name = "c"
+    format = FORMAT
     guarded = False
     figures = Figures(gflops=2.0, gbytes=5.0, call_us=0.2, scales=False)
     compiler: str = option("", "the compiler (default: $CC, or the first of cc, gcc, clang)")

@@ -84,6 +84,7 @@ TARGET = Target(
     ),
     pipeline=_pipeline,
     emit=_emit,
+    loader="llvm",
     prepare=_prepare,
     takes_options=True,
     chooses_at_load=True,

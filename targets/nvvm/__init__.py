@@ -101,6 +101,7 @@ TARGET = Target(
     ),
     pipeline=_pipeline,
     emit=_emit,
+    loader="cuda",
     forms=(
         CodeForm("nvvm-dialect", ".mlir", "//", "MLIR's LLVM and NVVM dialects"),
         CodeForm("llvm-ir", ".ll", ";", "LLVM IR, optimized"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule, option
 from mirlo.passes.byoc.view import ExternalFunction, ExternalValue, Step
@@ -44,8 +44,6 @@ class NvidiaLibraryCalls(CodeGenerator):
     """Base of the code generators: regions become a plan, which the loader hands to the library."""
 
     guarded = False
-    format: ClassVar[str] = ""
-    """The artifact's format, which chooses its loader."""
     tf32: bool = option(False, "round factors of f32 to 10 bits of fraction, for the matrix units")
 
     def figures_beside(self, host: str, options: str) -> Figures | None:

@@ -31,6 +31,7 @@ class OneDnn(CodeGenerator):
     """Convolutions, matrix products, pooling, normalizations, what is done to their results, and views between them."""
 
     name = "onednn"
+    format = FORMAT
     guarded = False
     figures = Figures(gflops=100.0, gbytes=10.0, call_us=2.0)
     fpmath: str = option("strict", "how contractions may round their operands: strict, tf32, bf16, f16, any")

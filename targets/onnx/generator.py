@@ -28,6 +28,7 @@ class OnnxGenerator(CodeGenerator):
     """Regions as ONNX models, run by an execution provider of ONNX Runtime."""
 
     name = "onnx"
+    format = "onnx"
     guarded = False
     figures = Figures(gflops=90.0, gbytes=10.0, call_us=30.0)
     """Figures of the CPU provider; each call goes through Python."""
@@ -65,7 +66,7 @@ class OnnxGenerator(CodeGenerator):
         metadata = {
             "models": models, "weights": weights, "provider": provider, "provider_options": dict(self._options),
         }  # fmt: skip
-        return Artifact("onnx", module.names, bytes(data), tuple(params), metadata)
+        return Artifact(self.format, module.names, bytes(data), tuple(params), metadata)
 
     def files(self, artifact: Artifact, params: Mapping[str, np.ndarray]) -> Mapping[str, bytes]:
         """Return a model per region, complete with its weights."""

@@ -53,6 +53,7 @@ TARGET = Target(
     rule_modules=("mirlo.targets.spirv.intrinsics",),
     pipeline=_pipeline,
     emit=_emit,
+    loader="vulkan",
     requirements=_requirements,
     forms=(
         CodeForm("spirv-dialect", ".mlir", "//", "MLIR's SPIR-V dialect"),

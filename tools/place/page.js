@@ -114,22 +114,30 @@ function card(node, open) {
     (node.tried.length ? `<h2>patterns tried</h2><ul class="tried">${node.tried.map(attempt).join("")}</ul>` : "") + `</details>`;
 }
 
+function regionFacts(row) {
+  // A list: six columns do not fit beside the graph.
+  const facts = data.described.titles.slice(1).map((title, i) => `<dt>${escaped(title)}</dt><dd>${escaped(row[i + 1])}</dd>`).join("");
+  return `<div class="region"><code>${escaped(row[0])}</code><dl>${facts}</dl></div>`;
+}
+
 function detail(nodes) {
   const aside = $("detail"), first = data.nodes[nodes[0]];
   const title = nodes.length > 1 ? `<h2>${nodes.length} operators on ${escaped(first.target)}</h2>` : `<h2>operator</h2>`;
   const region = data.regions.find((r) => r.name === first.region);
   const about = region ? `<p class="soft">${escaped(region.name)}: ${counted(region.operators, "operator")}, ${counted(region.composites, "composite")}</p>` : "";
-  aside.innerHTML = title + about + nodes.slice(0, 200).map((i) => card(data.nodes[i], nodes.length <= 6)).join("") +
+  const described = data.described.rows.find((row) => row[0] === (first.region || "main"));
+  aside.innerHTML = title + about + (described ? regionFacts(described) : "") + nodes.slice(0, 200).map((i) => card(data.nodes[i], nodes.length <= 6)).join("") +
     (nodes.length > 200 ? `<p class="soft">and ${nodes.length - 200} more: choose composites or operators above</p>` : "");
   aside.scrollTop = 0;
 }
 
 function overview() {
-  const rows = data.regions.map((r) => `<tr><td>${escaped(r.name)}</td><td>${r.operators}</td><td>${r.needs.map(escaped).join("<br>")}</td><td>${r.kept ? "" : escaped(r.reason)}</td></tr>`).join("");
+  const described = data.described.rows.map(regionFacts).join("");
+  const returned = data.regions.filter((r) => !r.kept).map((r) => `<p><code>${escaped(r.name)}</code>, ${counted(r.operators, "operator")}: ${escaped(r.reason)}</p>`).join("");
   const apart = data.not_merged.map((m) => `<p><code>${escaped(m.producer)}</code> and <code>${escaped(m.consumer)}</code> are not one region: ${escaped(m.reason)}</p>`).join("");
   const costs = data.costs ? `<h2>${escaped(data.costs.title)}</h2><table><tr>${data.costs.titles.map((t) => `<th>${escaped(t)}</th>`).join("")}</tr>${data.costs.rows.map((row) => `<tr>${row.map((c) => `<td>${escaped(c)}</td>`).join("")}</tr>`).join("")}</table>` : "";
   $("detail").innerHTML = `<p class="soft">Click a box to see what was tried on it, and why it went where it did.</p>${costs}` +
-    (rows ? `<h2>regions</h2><table><tr><th>name</th><th>operators</th><th>needs</th><th></th></tr>${rows}</table>` : "") + (apart ? `<h2>neighbours that are not one region</h2>${apart}` : "");
+    `<h2>regions</h2>${described}` + (returned ? `<h2>regions that were not kept</h2>${returned}` : "") + (apart ? `<h2>neighbours that are not one region</h2>${apart}` : "");
 }
 
 function search() {

@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
+from mirlo.driver.describe_regions import describe_regions
 from mirlo.driver.place.decision import Decision
 from mirlo.driver.place.survey import Survey
 from mirlo.runtime.names import html, html_json
+from mirlo.runtime.regions import MAIN, region_rows
 from mirlo.tools.place.as_json import NodeReport, as_json, label
 from mirlo.tools.place.as_text import TITLES, amount, cells
 from mirlo.tools.place.decision_text import TITLES as decision_titles
@@ -41,14 +43,14 @@ def page(survey: Survey, title: str) -> str:
     report = as_json(survey)
     rows = [[name or "nobody", *cells(share, survey.total)] for name, share in survey.shares.items()]
     levels = {name: _level(survey, name) for name in LEVELS}
-    needs = {chosen.name: list(chosen.generator.requirements()) for chosen in survey.targets.generators}
     data = {
         "title": title,
         "targets": list(survey.shares),
         "totals": {"titles": TITLES, "rows": rows},
         "shares": [s.flops for s in survey.shares.values()],
         "nodes": [_displayed_node(node) for node in report["nodes"]],
-        "regions": [{**region, "needs": needs.get(str(region["target"]), [])} for region in report["regions"]],
+        "regions": report["regions"],
+        "described": _described_regions(survey),
         "not_merged": report["not_merged"],
         "levels": levels,
         "first": _first(levels),
@@ -57,6 +59,15 @@ def page(survey: Survey, title: str) -> str:
     parts = {"title": html(title), "style": _own("page.css"), "data": html_json(data), "script": _own("page.js")}
     # In one go: what is put in may hold braces, too.
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found.group(1)], _own("page.html"))
+
+
+def _described_regions(survey: Survey) -> dict[str, object]:
+    """Return the table that other commands print of a compiled model: who computes what, on which loader."""
+    described = describe_regions(survey.targets, [survey.placement], len(survey.placement.nodes))
+    # Without a host, nothing compiles what no code generator took.
+    regions = [region for region in described if region.name != MAIN or survey.rest]
+    titles, *rows = region_rows(regions)
+    return {"titles": ["name", *titles[1:]], "rows": [[cell.strip() for cell in row] for row in rows]}
 
 
 def _costs(decision: Decision | None) -> dict[str, object] | None:

@@ -62,6 +62,14 @@ def test_a_function_that_raises_is_named(model: Path, generators: Any, monkeypat
         executable(np.zeros((2, 3), np.float32))
 
 
+def test_a_declared_format_is_checked(model: Path, generators: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generators.Toy, "format", "toys")
+    with pytest.raises(
+        mirlo.MirloError, match="generator 'toy': expected an artifact of its format 'toys', found 'toy'"
+    ):
+        mirlo.compile(model, pipeline=Pipeline.named("llvm").prepend("codegen-external"), cache=False)
+
+
 def test_bad_options_name_the_target(model: Path, generators: Any) -> None:
     with pytest.raises(mirlo.MirloError, match="target 'toy' has no option 'scales'; did you mean 'scale'"):
         mirlo.compile(model, pipeline=Pipeline("codegen-external{target=toy options={scales=2}}"))

@@ -47,9 +47,13 @@ def test_its_data(text: str) -> None:
     titles = {name: [box[5] for box in level["boxes"]] for name, level in data["levels"].items()}
     assert titles["composites"] == ["conv + relu", "conv", "relu", "log", "silu", "negative"]
     assert titles["regions"] == ["unit_region_0", "conv", "far_region_0", "log", "unit_region_1", "negative"]
-    needs = {region["name"]: region["needs"] for region in data["regions"]}
-    assert needs["unit_region_0"] == needs["unit_region_1"] == ["firmware <2> of the unit"]
-    assert needs["far_region_0"] == []
+    assert data["described"]["titles"] == ["name", "target", "operators", "share", "loader", "needs"]
+    described = {row[0]: row[1:] for row in data["described"]["rows"]}
+    assert described["unit_region_0"][3:] == ["unit-loader", "firmware <2> of the unit"]
+    assert described["unit_region_1"][3:] == described["unit_region_0"][3:]
+    assert described["far_region_0"][3:] == ["llvm", "-"]  # it leaves its code to the host
+    assert described["main"][:2] == ["llvm", "3"] and described["main"][3] == "llvm"
+    assert list(described)[-1] == "main"
     assert len(titles["operators"]) == len(data["nodes"]) == 7
     for level in data["levels"].values():
         assert sorted(node for box in level["boxes"] for node in box[7]) == list(range(7))

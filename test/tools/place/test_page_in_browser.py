@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 from browser import measured, needs_browser
 from commands import mirlo, output_of
 from onnx import TensorProto, helper
+
+from mirlo.runtime.names import html_json
 
 pytestmark = needs_browser
 
@@ -38,6 +41,14 @@ SHOWN = """
            boxes: document.querySelectorAll(".box").length, seconds: performance.now() / 1000,
            wide: $("detail").scrollWidth - $("detail").clientWidth };
 """
+REGIONS = """
+  const rows = (e) => [...e.querySelectorAll(".region")].map((r) =>
+    [r.querySelector("code").textContent, ...[...r.querySelectorAll("dd")].map((d) => d.textContent)]);
+  const overview = rows($("detail")), first = data.nodes.findIndex((n) => n.region);
+  pick(state.boxOf[first], false);
+  return { overview, picked: rows($("detail")), region: data.nodes[first].region, images: document.images.length,
+           wide: $("detail").scrollWidth - $("detail").clientWidth };
+"""
 CONTRAST = """
   const numbers = (text) => { const n = text.match(/[\\d.]+/g).map(Number); return n.length < 4 ? [...n, 1] : n; };
   const over = (top, below) => [0, 1, 2].map((i) => top[i] * top[3] + below[i] * (1 - top[3])).concat(1);
@@ -51,7 +62,7 @@ CONTRAST = """
   const ratio = (a, b) => (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05);
   pick(state.boxOf[0], false);
   const found = [];
-  for (const e of document.querySelectorAll("h1,h2,th,td,button,.soft,summary,code,.why,.tried li,.types,p")) {
+  for (const e of document.querySelectorAll("h1,h2,th,td,button,.soft,summary,code,.why,.tried li,.types,p,dt,dd")) {
     if (!e.textContent.trim() || !e.getClientRects().length) continue;
     found.push([ratio(numbers(getComputedStyle(e).color), ground(e)), e.outerHTML.slice(0, 80)]);
   }
@@ -96,6 +107,21 @@ def test_names_are_text_and_the_page_is_there_soon(text: str, tmp_path: Path) ->
         assert all(word[:200] in shown for word in words), name[:80]
     assert found["boxes"] >= NODES // 2
     assert found["seconds"] < MAX_SECONDS
+
+
+@pytest.mark.parametrize("width", [360, 1200])
+@pytest.mark.sample(2)
+def test_regions_name_loaders_and_needs(text: str, width: int, tmp_path: Path) -> None:
+    hostile = '<img src=x onerror="window.taken=1">' + "need" * 500
+    data = json.loads(text.partition('id="data">')[2].partition("</script>")[0])
+    data["described"]["rows"][0][5] = hostile
+    before, _, rest = text.partition('id="data">')
+    changed = f'{before}id="data">{html_json(data)}</script>{rest.partition("</script>")[2]}'
+    found = measured(changed, REGIONS, tmp_path, width)
+    assert found["overview"] == data["described"]["rows"] and found["overview"][0][5] == hostile
+    assert found["overview"][-1][:2] == ["main", "llvm"] and found["overview"][-1][4] == "llvm"
+    assert [row[0] for row in found["picked"]] == [found["region"]]
+    assert (found["images"], found["wide"]) == (0, 0)
 
 
 @pytest.mark.parametrize("dark", [False, True])

@@ -20,10 +20,15 @@ class Unit(CodeGenerator):
     """Small convolutions, channels last."""
 
     name = "unit"
+    format = "unit-loader"
     layouts = {"relax.conv": ("N*C", "O*I")}
 
     def requirements(self) -> Sequence[str]:
         return ["firmware <2> of the unit"]
+
+    def codegen(self, module: Any) -> Any:
+        """Refuse: placements make no code."""
+        raise NotImplementedError
 
     def patterns(self) -> Sequence[Any]:
         return [
