@@ -131,15 +131,18 @@ class MatchBuilder(Rewriter):
     def block_graph(self) -> BlockGraph:
         return self._graphs.of(self.op.block)
 
+    def forget_block_graph(self) -> None:
+        self._graphs.graph = None
+
     def gather(self, match: Match) -> None:
         if match.has_inner_results and match.outputs & ~(1 << match.root.index):
             body = _module_of(match.root.op).regions[0].blocks[0]
             GroupOutliner(match.graph, body, None).prepare([match.mask])
             self.at = ir.InsertionPoint.after(match.nodes[-1].op)
-            self._graphs.graph = None
+            self.forget_block_graph()
 
     def _emit(self, operator: type[DialectOp], values: Iterable[Operand], attributes: dict[str, Any]) -> list[ir.Value]:
-        self._graphs.graph = None
+        self.forget_block_graph()
         return super()._emit(operator, values, attributes)
 
     def call_prim_func(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -79,6 +80,9 @@ class Rewriter:
     def block_graph(self) -> BlockGraph:
         """Return the block of the operator as a graph, for patterns of several outputs."""
         return BlockGraph(self.op.operation.block, self.session)
+
+    def forget_block_graph(self) -> None:
+        """Drop a stored graph of the block, which has changed; nothing is stored by default."""
 
     def gather(self, match: Match) -> None:
         """Prepare the replacement of several outputs of a match: their readers come behind all of its operators."""
@@ -194,7 +198,8 @@ def rewrite_by(
 ) -> Rewritten:
     """Apply rules to the operators of a function, which they are given by name, to a fixed point within bounds.
 
-    An operator that a rule emits is visited in the next round.
+    An operator that a rule emits is visited in the next round. An operator with effects is erased if a rule replaced
+    all of its results, and stays if it only lost its users.
     """
     known_rules = cache(rules_of)
     done = Rewritten(converged=False)
@@ -203,11 +208,11 @@ def rewrite_by(
         done.declined.clear()
         before = done.count
         for block in reversed(blocks(function)):
-            for op in [op.operation for op in block.operations if known_rules(op.operation.name)]:
-                if limit is not None and done.count == limit:
-                    break
-                if not is_dead(op):
-                    done.count += _rewrite_op(op, known_rules(op.name), builder, done)
+            pending = deque(op.operation for op in block.operations if known_rules(op.operation.name))
+            while pending and (limit is None or done.count < limit):
+                op = pending.popleft()
+                if len(op.results) and not (is_dead(op) and is_pure_relax(op)):
+                    done.count += _rewrite_op(op, known_rules(op.name), builder, done, pending)
             erase_dead(block, is_pure_relax)
         if done.count == before:
             done.converged = True
@@ -233,7 +238,9 @@ def _rewrite_op(
     rules: Sequence[Rule],
     builder: Callable[[ir.Operation, ir.InsertionPoint], Rewriter],
     done: Rewritten,
+    pending: deque[ir.Operation],
 ) -> bool:
+    """Apply rules to an operator; erase those, also pending ones, whose results they all replace."""
     rewriter = builder(op, ir.InsertionPoint.after(op))
     applied = _apply(op, rules, rewriter)
     done.declined += [
@@ -241,11 +248,28 @@ def _rewrite_op(
     ]
     if isinstance(applied, NoRule):
         return False
-    for old, new in (*zip(op.results, applied.values, strict=True), *applied.others):
+    replaced = [*zip(op.results, applied.values, strict=True), *applied.others]
+    for old, new in replaced:
         old.replace_all_uses_except(new, rewriter.emitted)
-    if is_dead(op):
-        erase_op(op)
+    rewriter.forget_block_graph()
+    for owner in _owners([old for old, _ in replaced]):
+        if is_dead(owner):
+            if owner in pending:
+                pending.remove(owner)
+            erase_op(owner)
     return True
+
+
+def _owners(values: Sequence[ir.Value]) -> list[ir.Operation]:
+    """Return the operations all of whose results are among these values."""
+    owners: list[ir.Operation] = []
+    for value in values:
+        if not isinstance(value, ir.OpResult):
+            continue
+        owner = value.owner.operation
+        if owner not in owners and all(result in values for result in owner.results):
+            owners.append(owner)
+    return owners
 
 
 def _apply(op: ir.Operation, rules: Sequence[Rule], rewriter: Rewriter) -> AppliedRule | NoRule:

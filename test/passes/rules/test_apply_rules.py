@@ -9,10 +9,12 @@ import pytest
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.dialects.relax import OPS
+from mirlo.dialects.relax.calls import CallPacked
 from mirlo.extend import is_op, rewriter, several, wildcard
 from mirlo.extend import rewrite as rewrite_matches
 from mirlo.passes.apply_rules import AppliedRule, NoRule, RuleCall, apply_rules
-from mirlo.passes.graph.rewrite import rewrite
+from mirlo.passes.graph.rewrite import kind_of, rewrite
 from mirlo.passes.legalize.conversion import Conversion
 from mirlo.passes.lower.intrinsics import Lowering
 from mirlo.passes.registry import PassError
@@ -160,3 +162,84 @@ def test_a_rule_has_one_pattern_with_a_known_root() -> None:
         module = ir.Module.parse(TEXT.replace("return %0", f"{result}\n  {total}\n  return %2"))
         with pytest.raises(RuleError, match="patterns of several outputs are rewritten by the pass 'rewrite'"):
             rewrite(module.body.operations[0], book, Session())
+
+
+SEGMENTS = f"operandSegmentSizes = array<i32: 1{', 0' * 15}>, resultSegmentSizes = array<i32: {{}}, 0, 0, 0>"
+CALLS = f"""
+func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {{
+  %0 = "relax.call_packed"(%x) {{function = "one", {SEGMENTS.format(1)}}} : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = "relax.call_packed"(%x) {{function = "two", {SEGMENTS.format(1)}}} : (tensor<4xf32>) -> tensor<4xf32>
+  %2 = "relax.exp"(%1) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0, %2 : tensor<4xf32>, tensor<4xf32>
+}}
+"""
+TWO_RESULTS = f"""
+func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {{
+  %0 = "relax.exp"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  %1:2 = "relax.call_packed"(%x) {{function = "one", {SEGMENTS.format(2)}}} :
+    (tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>)
+  return %0, %1#0 : tensor<4xf32>, tensor<4xf32>
+}}
+"""
+CALL = is_op("relax.call_packed")
+
+
+def _functions_called(rule: Any, text: str = CALLS) -> list[str]:
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        function = module.body.operations[0]
+        if isinstance(rule, RuleBook):
+            rewrite(function, rule, Session())
+        else:
+            assert rewrite_matches(rule, function).converged
+        module.operation.verify()
+        operations = [op.operation for op in function.regions[0].blocks[0].operations]
+        return [op.attributes["function"].value for op in operations if op.name == "relax.call_packed"]
+
+
+def test_operators_with_effects_are_erased_where_rules_replace_them() -> None:
+    book = RuleBook("test")
+    book.add("relax.call_packed", "default", lambda op, b: b.emit(OPS["relu"], op.operation.operands[0]))
+    x = wildcard().named("x")
+    pattern = rewriter(CALL(x))(lambda match, b: b.emit(OPS["relu"], match["x"]))
+    assert _functions_called(book) == _functions_called(pattern) == []
+
+
+def test_operators_with_effects_stay_if_they_only_lose_their_users() -> None:
+    book = RuleBook("test")
+    book.add("relax.exp", "default", lambda op, b: op.operation.operands[0].owner.operands[0])
+    x = wildcard().named("x")
+    pattern = rewriter(is_op("relax.exp")(CALL(x)))(lambda match, b: match["x"])
+    assert _functions_called(book) == _functions_called(pattern) == ["one", "two"]
+
+
+def test_operators_with_effects_are_rewritten_without_users() -> None:
+    book = RuleBook("test")
+    x = wildcard().named("x")
+
+    def other(value: Any, function: str, b: Any) -> object:
+        if function != "one":
+            return decline("it has this name")
+        with b.at, b.op.location:
+            return b.emit_all(CallPacked, [value], result_types=[kind_of(b.op.results[0])], function="new")
+
+    book.add("relax.call_packed", "default", lambda op, b: other(op.operation.operands[0], op.function, b))
+    pattern = rewriter(CALL(x))(lambda match, b: other(match["x"], match.root.op.opview.function, b))
+    text = CALLS.replace("return %0, %2", "return %x, %2")
+    assert _functions_called(book, text) == _functions_called(pattern, text) == ["new", "two"]
+
+
+def test_outputs_with_effects_are_erased_where_a_rule_replaces_all_of_them() -> None:
+    x = wildcard().named("x")
+    both = several(CALL(x).named("left"), is_op("relax.exp")(CALL(x).named("right")).named("root"))
+    pattern = rewriter(both)(lambda match, b: {"left": match["x"], "root": match["x"]})
+    assert _functions_called(pattern) == ["two"]
+    pattern = rewriter(both)(lambda match, b: {"left": match["x"], "right": match["x"], "root": match["x"]})
+    assert _functions_called(pattern) == []
+
+
+def test_an_output_with_effects_stays_if_a_rule_replaces_some_of_its_results() -> None:
+    x = wildcard().named("x")
+    both = several(is_op("relax.exp")(x).named("root"), CALL(x).named("left"))
+    pattern = rewriter(both)(lambda match, b: {"left": match["x"], "root": match["x"]})
+    assert _functions_called(pattern, TWO_RESULTS) == ["one"]
