@@ -147,3 +147,14 @@ def test_operators_on_real_tensors_have_a_converter_of_these() -> None:
     load_converters()
     only = ("_fft_", "aten.complex.", "aten.imag.", "aten.polar.", "aten.view_as_")
     assert [name for name in COMPLEX if name not in CONVERTERS and not any(part in name for part in only)] == []
+
+
+def test_operators_that_are_computed_by_parts_have_converters() -> None:
+    from mirlo.frontends.torch.declared_names import load_converters
+    from mirlo.frontends.torch.registry import CONVERTERS
+
+    load_converters()
+    from mirlo.frontends.torch.ops.complex_parts import DATA
+
+    converters = set(CONVERTERS.values())
+    assert [f"{function.__module__}.{function.__name__}" for function in DATA if function not in converters] == []
