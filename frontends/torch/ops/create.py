@@ -110,7 +110,8 @@ def _range(op: AtenOperation, start: Dim, step: float) -> Tensor:
     (size,) = tensor_type.shape
     number = start if isinstance(start, (int, float)) and isinstance(step, (int, float)) else None
     if isinstance(size, int) and size <= MAX_TABLE and number is not None:
-        array = number + np.arange(size) * step
+        kind = float if tensor_type.dtype.is_float else int
+        array = kind(number) + np.arange(size) * kind(step)
         return op.constant(array, tensor_type.dtype, tensor_type.shape)
     wide = "f64" if tensor_type.dtype.is_float else "i64"
     at = op.positions(TensorType.of((size,), "i64"), 0)
