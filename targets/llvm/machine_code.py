@@ -16,30 +16,17 @@ from mirlo.dialects.bindings import ir
 from mirlo.passes.registry import PassError
 from mirlo.targets.host.llvm_ir import llvmlite, to_llvm_ir
 from mirlo.targets.llvm.cpus import X86
-from mirlo.targets.llvm.loop_shapes import needs_whole_pipeline
 from mirlo.targets.llvm.processor import Processor
 from mirlo.targets.llvm.scalar_bits import hide_scalar_bits
 from mirlo.targets.llvm.single_lanes import NARROW_STORE, stores_of_single_lanes
 
 if TYPE_CHECKING:
     from llvmlite.binding import ModuleRef, TargetMachine
-    from llvmlite.binding.newpassmanagers import ModulePassManager
 
 OBJECT, ASSEMBLY, LLVM_IR, DIALECT = FORMS = ("obj", "asm", "llvm-ir", "llvm-dialect")
 """The forms of code."""
 SUFFIXES = {OBJECT: ".o", ASSEMBLY: ".s", LLVM_IR: ".ll", DIALECT: ".mlir"}
 """The ends of files' names."""
-
-DEFAULT_LEVEL = 2
-"""LLVM's level of optimization that is chosen for kernels; others are LLVM's own pipelines."""
-SCHEDULED_CODE_PASSES = (
-    "sroa", "simplify_cfg", "instruction_combine", "loop_rotate", "instruction_combine", "simplify_cfg", "loop_unroll",
-    "instruction_combine", "new_gvn", "loop_simplify", "dead_code_elimination",
-)  # fmt: skip
-"""LLVM's passes for code whose loops are vectorized and unrolled already, as schedules emit it.
-
-They take a third of the time of LLVM's pipeline for the default level, and the kernels are as fast.
-"""
 
 
 @dataclass(frozen=True)
@@ -47,7 +34,7 @@ class CodeSettings:
     """What code is made for."""
 
     processor: Processor
-    opt_level: int = DEFAULT_LEVEL
+    opt_level: int = 2
     form: str = OBJECT
 
 
@@ -68,20 +55,12 @@ def optimized(text: str, settings: CodeSettings) -> ModuleRef:
     module = _parsed(text, processor, machine)
     options = binding.create_pipeline_tuning_options(speed_level=opt_level)
     builder = binding.create_pass_builder(machine, options)
-    is_scheduled = opt_level == DEFAULT_LEVEL and not needs_whole_pipeline(text)
-    (_scheduled_code_passes() if is_scheduled else builder.getModulePassManager()).run(module, builder)
+    builder.getModulePassManager().run(module, builder)
     if processor.arch == X86 and "bfloat" in text:
         module = _rewritten(module, hide_scalar_bits, settings)
     if any(NARROW_STORE.match(function.name) for function in module.functions):
         module = _rewritten(module, stores_of_single_lanes, settings)
     return module
-
-
-def _scheduled_code_passes() -> ModulePassManager:
-    manager = llvmlite().create_new_module_pass_manager()
-    for name in SCHEDULED_CODE_PASSES:
-        getattr(manager, f"add_{name}_pass")()
-    return manager
 
 
 def _rewritten(module: ModuleRef, rewrite: Callable[[str], str | None], settings: CodeSettings) -> ModuleRef:
