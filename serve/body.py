@@ -22,7 +22,7 @@ MAX_DEPTH = 64
 
 
 class Disconnected(Exception):
-    """Raised where the client has gone, so that nobody reads an answer."""
+    """Raised where the client has disconnected: no answer can be sent."""
 
 
 class Deadline:
