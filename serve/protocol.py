@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -159,11 +159,8 @@ def _read_inputs(backend: TensorBackend, fields: BodyFields, rest: memoryview) -
     at = 0
     for i, each in enumerate(fields.list("inputs", MAX_TENSORS)):
         tensor = fields_of(each, f"inputs[{i}]")
-        name = tensor.text("name")
-        port = backend.inputs.get(name)
-        if port is None:
-            hint = nearest(name[:80], backend.inputs)
-            raise refused(tensor.name("name"), f"the model has no input {name[:80]!a}{hint}")
+        port = _port(tensor, "input", backend.inputs)
+        name = port.name
         if name in arrays:
             raise refused(tensor.name("name"), f"input '{name}' is given twice")
         datatype = tensor.text("datatype")
@@ -190,6 +187,14 @@ def _read_inputs(backend: TensorBackend, fields: BodyFields, rest: memoryview) -
     return arrays
 
 
+def _port(tensor: BodyFields, kind: str, ports: Mapping[str, TensorPort]) -> TensorPort:
+    """Return the input or output that a tensor of the request names."""
+    name = tensor.text("name")
+    if name not in ports:
+        raise refused(tensor.name("name"), f"the model has no {kind} {name[:80]!a}{nearest(name[:80], ports)}")
+    return ports[name]
+
+
 def _parameters(tensor: BodyFields) -> BodyFields:
     return tensor.inner("parameters") if tensor.has("parameters") else BodyFields({})
 
@@ -205,15 +210,11 @@ def _read_outputs(backend: TensorBackend, fields: BodyFields) -> list[WantedOutp
     wanted: dict[str, WantedOutput] = {}
     for i, each in enumerate(fields.list("outputs", MAX_TENSORS)):
         output = fields_of(each, f"outputs[{i}]")
-        name = output.text("name")
-        port = backend.outputs.get(name)
-        if port is None:
-            hint = nearest(name[:80], backend.outputs)
-            raise refused(output.name("name"), f"the model has no output {name[:80]!a}{hint}")
+        port = _port(output, "output", backend.outputs)
         parameters = _parameters(output)
         if parameters.count("classification", 0, 1 << 30, 0):
             raise refused(output.name("parameters"), "classification is not supported: request the scores")
-        wanted[name] = WantedOutput(port, parameters.flag("binary_data", is_binary))
+        wanted[port.name] = WantedOutput(port, parameters.flag("binary_data", is_binary))
     return list(wanted.values())
 
 
