@@ -10,7 +10,8 @@ rewrite(subtract, function)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from mirlo.dialects.bindings import ir
@@ -27,7 +28,7 @@ from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.graph.rewrite import Operand, Rewriter, Rewritten, kind_of, plain_value, rewrite_by
 from mirlo.passes.legalize.builder import PrimFunctions
 from mirlo.passes.registry import ROOT_ANCHOR, Pass, PassError, option, register_pass
-from mirlo.passes.rules import DEFAULT, Rule, same_place
+from mirlo.passes.rules import DEFAULT, Rule, RuleFunction, same_place
 from mirlo.passes.session import Session
 from mirlo.runtime.nearest import nearest
 
@@ -47,6 +48,11 @@ class Rewrite:
     pattern: Pattern
     replacement: Replacement
     name: str = ""
+
+    @cached_property
+    def function(self) -> RuleFunction:
+        """Return the rule of an operator that this is; an error for a pattern that could never match."""
+        return self.pattern.rule(self.replacement)
 
     def __or__(self, other: Rewrite | Sequence[Rewrite]) -> list[Rewrite]:
         return [self, *([other] if isinstance(other, Rewrite) else other)]
@@ -89,12 +95,11 @@ def rewrite(
     """
     session = session if session is not None else Session()
     rewrites = [rules] if isinstance(rules, Rewrite) else list(rules)
-    functions = [each.pattern.rule(each.replacement) for each in rewrites]
 
     def rules_of(name: str) -> list[Rule]:
         return [
-            Rule("rewrite", name, DEFAULT, function, name=each.name)
-            for each, function in zip(rewrites, functions, strict=True)
+            Rule("rewrite", name, DEFAULT, each.function, name=each.name)
+            for each in rewrites
             if (roots := each.pattern.roots()) is None or name in roots
         ]
 
@@ -197,5 +202,5 @@ class RewriteByPattern(Pass):
         for name in self.rules:
             if name not in REWRITES:
                 raise PassError(f"there is no rewrite '{name}'{nearest(name, REWRITES)}")
-            rewrites.append(replace(REWRITES[name]))
+            rewrites.append(REWRITES[name])
         rewrite(rewrites, op, session, self.limit)
