@@ -29,8 +29,7 @@ def bind_strategies(
         return None
     if strategies == "measure":
         strategies = Measured()
-    if isinstance(strategies, str):
-        raise ValueError(f"strategies: expected names by operator, or 'measure', found '{strategies}'")
+    assert not isinstance(strategies, str)  # the request is checked
     if not isinstance(strategies, Measured):
         return strategies
 

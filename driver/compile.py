@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from mirlo.driver.build import build
 from mirlo.driver.garbage import FewerCollections
-from mirlo.driver.options import DEFAULT_TARGET, CompileArguments, takes_fields_of
+from mirlo.driver.options import DEFAULT_TARGET, CompileArguments, CompileOptionError, takes_fields_of
 from mirlo.driver.request import CompileRequest
 from mirlo.frontends.foreign import CompiledModel, ConvertedModel, ExampleInputs, frontend_of
 
@@ -39,7 +39,7 @@ def compile(arguments: CompileArguments) -> Any:
     several = alternatives(request.single_target)
     if several:
         if request.specialize is not None:
-            raise ValueError("specialize: a model has builds for sizes or for processors, found both")
+            raise CompileOptionError("specialize: a model has builds for sizes or for processors, found both")
         from mirlo.driver.fat import compile_fat
 
         return wrap(compile_fat(request, several, _tune_and_build))
@@ -68,7 +68,7 @@ def _converted(
     frontend = None if isinstance(model, (str, os.PathLike, bytes)) else frontend_of(model)
     if frontend is None:
         if example.given:
-            raise ValueError(
+            raise CompileOptionError(
                 f"args, kwargs and dynamic_shapes are for models of other frameworks, found a {type(model).__name__}"
             )
         return model, params, lambda executable: executable

@@ -13,7 +13,7 @@ from mirlo.driver.describe_regions import count_operators, describe_regions
 from mirlo.driver.fat import require_one_build
 from mirlo.driver.given import check_used, give, node_watch
 from mirlo.driver.models import OpenedModel, open_model, require_sizes
-from mirlo.driver.options import Strategies
+from mirlo.driver.options import CompileOptionError, Strategies
 from mirlo.driver.programs.detect import needs_program
 from mirlo.driver.request import CompileFunction, CompileRequest
 from mirlo.driver.save_code import save_code
@@ -203,14 +203,14 @@ class Compiler:
             for name in request.placement:
                 if name not in generators:
                     listed = ", ".join(generators) or "none"
-                    raise ValueError(
+                    raise CompileOptionError(
                         f"placement: '{name}' is no code generator of target '{targets}'{nearest(name, generators)}: "
                         f"those are {listed}"
                     )
         if request.placement == "priority" or not targets.generators:
             return ""
         if targets.of_loops:
-            raise ValueError(
+            raise CompileOptionError(
                 f"placement: '{targets.of_loops[0].name}' matches prim functions, which are placed in the order of the "
                 "targets: expected 'priority'"
             )
@@ -256,7 +256,9 @@ def _host_of(request: CompileRequest, targets: Targets) -> tuple[Target, Compile
 def _require_in_place(target: Target, options: CompileOptions) -> None:
     """Refuse rings for a target whose calls write all caches anew."""
     if target.pipeline is None or "plan-memory{aliases=true}" not in target.pipeline(options):
-        raise ValueError(f"ring_caches: target '{target.name}' does not update caches in place: use target 'llvm'")
+        raise CompileOptionError(
+            f"ring_caches: target '{target.name}' does not update caches in place: use target 'llvm'"
+        )
 
 
 def precision_passes(dtype: str | None, recorded: str | None) -> str:
@@ -286,7 +288,7 @@ def _row_passes(output: str | None, recorded: str | None) -> str:
 def _require_first(option: str, recorded: str | None) -> None:
     """Refuse an option whose passes come first for IR that records the passes which are left."""
     if recorded:
-        raise ValueError(f"{option}: the IR of a stage in between is past that: compile what it was made from")
+        raise CompileOptionError(f"{option}: the IR of a stage in between is past that: compile what it was made from")
 
 
 def _memory_plan(session: Session) -> dict[str, dict[str, object]]:

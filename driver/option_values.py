@@ -4,24 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from mirlo.runtime.options import parse_integer
+
 MEASURE = ("measure", "")
 """The strategy that measures all of an operator."""
-
-
-def positive(text: str) -> int:
-    """Parse a number from 1."""
-    return _number(text, 1)
-
-
-def natural(text: str) -> int:
-    """Parse a number from 0."""
-    return _number(text, 0)
-
-
-def _number(text: str, least: int) -> int:
-    if not text.isdecimal() or int(text) < least:
-        raise ValueError(f"expected a number from {least}, found '{text}'")
-    return int(text)
 
 
 def size_of_dim(text: str) -> tuple[str, int]:
@@ -29,7 +15,7 @@ def size_of_dim(text: str) -> tuple[str, int]:
     name, equals, size = text.rpartition("=")
     if not equals or not name:
         raise ValueError(f"expected NAME=N, found '{text}'")
-    return name, natural(size)
+    return name, parse_integer(size, 0)
 
 
 def shape_of_input(text: str) -> tuple[str, tuple[int | str, ...]]:

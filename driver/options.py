@@ -13,12 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import wraps
 from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeAlias, TypeVar, Union
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, Union
 
 from mirlo.driver.option_values import (
     kernel_and_schedule,
     operator_and_rule,
-    positive,
     shape_of_input,
     size_of_dim,
     sizes_of_dims,
@@ -27,7 +26,30 @@ from mirlo.driver.option_values import (
 from mirlo.passes.graph.activations import ACTIVATIONS
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.names import CACHE_DTYPES
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.options import (
+    ANYTHING,
+    BOOLEAN,
+    FUNCTION,
+    PATH,
+    TEXT,
+    OptionDeclaration,
+    OptionFlag,
+    ValueKind,
+    check_options,
+    declare,
+    declared_options,
+    either,
+    instance_of,
+    integer,
+    is_list,
+    is_text,
+    mapping,
+    number,
+    one_of,
+    optional,
+    refuse_unknown,
+    values_that,
+)
 
 if TYPE_CHECKING:
     import os
@@ -60,12 +82,9 @@ DEFAULT_TARGET = "llvm"
 """The target of compilations that name none: this machine's CPU."""
 PRECISIONS = ("bf16", "f16")
 """Element types that products may be computed from instead of f32."""
+LANGUAGE_MODELS, FRAMEWORKS = "language models", "models of other frameworks"
 PLACEMENTS = ("priority", "estimated", "measured")
 """How several targets share a model."""
-
-
-class UnknownOption(MirloError, TypeError):
-    """An argument of a compilation that is no option."""
 
 
 class CompileOptionError(MirloError, ValueError):
@@ -73,33 +92,9 @@ class CompileOptionError(MirloError, ValueError):
 
 
 @dataclass(frozen=True)
-class OptionFlag:
-    """A flag of the command line that sets an option."""
+class CompileOption(OptionDeclaration):
+    """What is declared of an option of a compilation."""
 
-    name: str
-    metavar: str | None = None
-    parse: Callable[[str], object] = str
-    """Return the value of a text, or raise `ValueError` with what was expected."""
-    form: Literal["value", "append", "pairs", "constant"] = "value"
-    """Whether the flag takes one value, values, or pairs with names, or stands for `constant`."""
-    constant: object = True
-    help: str = ""
-    """What `--help` says; empty for the first sentence of the option's."""
-    aliases: tuple[str, ...] = ()
-    convert: Callable[[Any], object] | None = None
-    """Return the value of the option from what the flag collected; None for the same."""
-    dest: str = ""
-    """The name in the parsed arguments, where another than the option's."""
-
-
-@dataclass(frozen=True)
-class OptionDeclaration:
-    """What is declared of an option beside its type and default."""
-
-    help: str
-    flags: tuple[OptionFlag, ...] = ()
-    choices: tuple[str, ...] = ()
-    """The texts that it takes; empty for any."""
     key: Callable[[Any], object] | None = lambda value: value
     """Return what stands for a value in cache keys, an `object` for what no key can hold; None where results are the
     same for all values."""
@@ -107,14 +102,13 @@ class OptionDeclaration:
     """The pass that does what the option asks for: pipelines of the caller name it themselves."""
     of_model: bool = False
     """Whether values name parts of one model, and cannot stand for many models."""
-    since: str = "0.1"
-    """The version that has it first."""
+    only_for: str = ""
+    """The models that have the option, `LANGUAGE_MODELS` or `FRAMEWORKS`; empty for all."""
 
 
-def option(default: object, help: str, *flags: OptionFlag, **details: Any) -> Any:
-    """Declare a field of `CompileArguments`; `details` are those of `OptionDeclaration`."""
-    metadata = {"option": OptionDeclaration(help, flags, **details)}
-    return dataclasses.field(default=default, metadata=metadata, repr=details.get("key", True) is not None)
+def option(default: object, help: str, *flags: OptionFlag, kind: ValueKind, **details: Any) -> Any:
+    """Declare a field of `CompileArguments`; `details` are those of `CompileOption`."""
+    return declare(default, CompileOption(help, flags, kind, **details), is_shown=details.get("key", True) is not None)
 
 
 def unkeyed(value: object) -> object:
@@ -122,19 +116,50 @@ def unkeyed(value: object) -> object:
     return value and object()
 
 
+def _refuse_schedules(value: object) -> str | None:
+    if not isinstance(value, Mapping):
+        return "a dictionary of schedules by the name of a prim function"
+    if not all(isinstance(name, str) for name in value):
+        return "the names of prim functions"
+    missing = [name for name, schedule in value.items() if schedule is None]
+    return f"a Schedule, its trace, a file of one, or a function for '{missing[0]}'" if missing else None
+
+
+def _is_rules(value: object) -> bool:
+    return is_list(value, callable) or callable(value)
+
+
+RULES = mapping("functions, or lists of functions, by name", _is_rules)
+TARGETS = values_that(
+    "the name of a target, or a list of names",
+    # Data in this place are those of an estimator.
+    lambda value: isinstance(value, str) or hasattr(value, "shape") or is_list(value, is_text),
+)
+SHAPES = mapping("shapes by the names of inputs, such as {'x': [1, 3, 224, 224]}", lambda v: v is None or is_list(v))
+SIZES = mapping("sizes by the names of dims, such as {'batch': 8}")
+STRATEGIES = values_that(
+    "names by operator, or 'measure'",
+    lambda value: (
+        value == "measure"
+        or callable(value)
+        or hasattr(value, "chooser")
+        or (isinstance(value, Mapping) and all(isinstance(each, str) or callable(each) for each in value.values()))
+    ),
+)
+NODES = mapping("numbers of nodes by code generator", is_list)
+
+
 @dataclass(frozen=True)
 class CompileArguments:
     """The arguments of `mirlo.compile`."""
 
-    model: object = dataclasses.field(
-        metadata={
-            "option": OptionDeclaration(
-                "An ONNX or IR file, its bytes, an `onnx.ModelProto`, an MLIR module (which is not changed), or a "
-                "model of PyTorch, JAX or scikit-learn.",
-                key=None,
-                of_model=True,
-            )
-        }
+    model: object = option(
+        dataclasses.MISSING,
+        "An ONNX or IR file, its bytes, an `onnx.ModelProto`, an MLIR module (which is not changed), or a model of "
+        "PyTorch, JAX or scikit-learn.",
+        kind=ANYTHING,
+        key=None,
+        of_model=True,
     )
     target: str | Sequence[str] = option(
         DEFAULT_TARGET,
@@ -148,12 +173,14 @@ class CompileArguments:
             "generators take what they can, the last one compiles the rest: 'onednn,llvm'. Options of one: "
             "'c{compiler=clang},llvm'",
         ),
+        kind=TARGETS,
     )
     _: KW_ONLY
     threads: int = option(
         1,
         "Threads of a call.",
-        OptionFlag("--threads", "N", positive, help="threads that a run uses (default: 1)"),
+        OptionFlag("--threads", "N", help="threads that a run uses (default: 1)"),
+        kind=integer(1),
     )
     shapes: Shapes | None = option(
         None,
@@ -169,6 +196,7 @@ class CompileArguments:
             dest="shape",
         ),
         of_model=True,
+        kind=optional(SHAPES),
     )
     dims: Mapping[str, int] | None = option(
         None,
@@ -184,19 +212,22 @@ class CompileArguments:
         ),
         key=None,  # shapes that follow from it are in the key
         of_model=True,
+        kind=optional(SIZES),
     )
     pipeline: Pipeline | str | None = option(
         None,
         "Passes in the place of the target's.",
         OptionFlag("--pipeline", "TEXT", help="passes to run instead of the target's"),
+        kind=optional(either(TEXT, instance_of("mirlo.passes.pipeline", "Pipeline", "a Pipeline"))),
     )
     legalize: Mapping[str, RuleFunction] | None = option(
         None,
         'Rules that come before all registered ones, by operator (`"relax.softmax"`) or by the name of a node in the '
         'model (`"node:/encoder/softmax"`).',
+        kind=optional(RULES),
     )
     intrinsics: Mapping[str, RuleFunction] | None = option(
-        None, 'Rules of intrinsics (`"exp"`) that come before all registered ones.'
+        None, 'Rules of intrinsics (`"exp"`) that come before all registered ones.', kind=optional(RULES)
     )
     strategies: Strategies | Measured | str | None = option(
         None,
@@ -211,6 +242,7 @@ class CompileArguments:
             "all",
             convert=strategies_of,
         ),
+        kind=optional(STRATEGIES),
     )
     schedules: Mapping[str, GivenSchedule] | None = option(
         None,
@@ -226,34 +258,46 @@ class CompileArguments:
         ),
         key=unkeyed,  # a saved schedule is in a file of its own
         of_model=True,
+        kind=ValueKind(lambda value: None if value is None else _refuse_schedules(value)),
     )
-    opt_level: int = option(2, "The level of optimization of LLVM, or of the C compiler, 0 to 3.")
+    opt_level: int = option(2, "The level of optimization of LLVM, or of the C compiler, 0 to 3.", kind=integer(0, 3))
     save_ir: str | Path | None = option(
         None,
         "A folder for the IR of every stage; each file can be continued with `mirlo-opt --run-reproducer FILE`, or "
         "compiled.",
         OptionFlag("--save-ir", "DIR", help="write the IR after each pass to this folder"),
         key=unkeyed,
+        kind=optional(PATH),
     )
-    progress: Progress | None = option(None, "A function that is called with the name of each step.", key=None)
-    params: ParameterStore | None = option(None, "The arrays that a module names.", of_model=True)
+    progress: Progress | None = option(
+        None, "A function that is called with the name of each step.", key=None, kind=optional(FUNCTION)
+    )
+    params: ParameterStore | None = option(
+        None,
+        "The arrays that a module names.",
+        of_model=True,
+        kind=optional(instance_of("mirlo.runtime.params", "ParameterStore", "a ParameterStore")),
+    )
     cache: Cache | bool | str | os.PathLike[str] = option(
         True,
         "Whether to use the cache on disk, or its folder.",
         OptionFlag("--cache-dir", "DIR", help="the folder of the cache (default: see 'mirlo cache path')"),
         OptionFlag("--no-cache", form="constant", constant=False, help="compile everything, and keep nothing"),
         key=None,
+        kind=either(BOOLEAN, instance_of("mirlo.runtime.cache", "Cache", "a Cache"), PATH),
     )
     jobs: int | None = option(
         None,
         "The most processes that compile at once.",
-        OptionFlag("--jobs", "N", positive, help="processes that compile (default: one a core)"),
+        OptionFlag("--jobs", "N", help="processes that compile (default: one a core)"),
         key=None,
+        kind=optional(integer(1)),
     )
     tune: Database | bool | float | str | os.PathLike[str] = option(
         True,
         "The database of `mirlo tune` to use: True for the usual file if it exists, False for none. A number searches "
         "for so many seconds before.",
+        kind=either(BOOLEAN, number(0), instance_of("mirlo.driver.tune.database", "Database", "a Database"), PATH),
     )
     precision: str | None = option(
         None,
@@ -263,8 +307,8 @@ class CompileArguments:
             "--precision",
             help="store weights as such numbers and compute products from them, summed in f32 (default: as they are)",
         ),
-        choices=PRECISIONS,
         own_pass="to-mixed-precision",
+        kind=optional(one_of(*PRECISIONS)),
     )
     activations: str | None = option(
         None,
@@ -274,7 +318,7 @@ class CompileArguments:
             "--activations",
             help="how rows are represented in products with weights of 2, 4 or 8 bits (default: as the model permits)",
         ),
-        choices=ACTIVATIONS,
+        kind=optional(one_of(*ACTIVATIONS)),
     )
     kv_cache_dtype: str | None = option(
         None,
@@ -286,8 +330,9 @@ class CompileArguments:
             help="store the f32 caches of a language model in half of the memory, i8 in a quarter (default: as they "
             "are)",
         ),
-        choices=CACHE_DTYPES,
         own_pass="narrow-caches",
+        kind=optional(one_of(*CACHE_DTYPES)),
+        only_for=LANGUAGE_MODELS,
     )
     last_rows: str | None = option(
         None,
@@ -296,6 +341,8 @@ class CompileArguments:
         "model without this output, or with a fixed number of rows in it, gets no such input.",
         own_pass="keep-last-rows",
         of_model=True,
+        kind=optional(TEXT),
+        only_for=LANGUAGE_MODELS,
     )
     ring_caches: bool = option(
         False,
@@ -303,6 +350,8 @@ class CompileArguments:
         "only, beside those of a call's new tokens: `Executable.windows` lists them, and the row of a token is its "
         "position modulo the rows. `Executable.state` and `pool` make them. Targets that update caches in place.",
         of_model=True,
+        kind=BOOLEAN,
+        only_for=LANGUAGE_MODELS,
     )
     placement: str | Mapping[str, Sequence[int]] = option(
         "priority",
@@ -314,8 +363,8 @@ class CompileArguments:
             help="how several targets share the model: by their order, priority (default), by the figures that they "
             "declare, or by what is measured here, which is kept with the cache",
         ),
-        choices=PLACEMENTS,
         own_pass="partition",
+        kind=either(one_of(*PLACEMENTS), NODES),
     )
     specialize: Sequence[Mapping[str, int]] | None = option(
         None,
@@ -330,6 +379,11 @@ class CompileArguments:
         ),
         key=None,  # each build has a key of its own
         of_model=True,
+        kind=optional(
+            values_that(
+                "a list such as [{'batch': 1}]", lambda value: is_list(value, lambda each: isinstance(each, Mapping))
+            )
+        ),
     )
     trust_file: bool = option(
         False,
@@ -339,6 +393,7 @@ class CompileArguments:
             form="constant",
             help="let IR name passes that reach outside of the module, and hold code that code generators made",
         ),
+        kind=BOOLEAN,
     )
     args: tuple[object, ...] | None = option(
         None,
@@ -346,58 +401,34 @@ class CompileArguments:
         "which may also be in the place of `target`: `mirlo.compile(estimator, X[:1])`.",
         key=None,
         of_model=True,
+        kind=optional(values_that("a tuple of arguments", is_list)),
+        only_for=FRAMEWORKS,
     )
     kwargs: Mapping[str, object] | None = option(
-        None, "Example keyword arguments of `forward`.", key=None, of_model=True
+        None,
+        "Example keyword arguments of `forward`.",
+        key=None,
+        of_model=True,
+        only_for=FRAMEWORKS,
+        kind=optional(mapping("arguments by name")),
     )
-    dynamic_shapes: object = option(None, "The dynamic shapes of `torch.export`.", key=None, of_model=True)
+    dynamic_shapes: object = option(
+        None, "The dynamic shapes of `torch.export`.", key=None, of_model=True, only_for=FRAMEWORKS, kind=ANYTHING
+    )
 
     def __post_init__(self) -> None:
-        for name, declared in OPTIONS.items():
-            _check(name, declared, getattr(self, name), self.pipeline)
-        if self.schedules is not None:
-            _check_schedules(self.schedules)
+        check_options(self, CompileOptionError)
+        for name, declared in OPTIONS.items() if self.pipeline is not None else ():
+            if declared.own_pass and getattr(self, name) != DEFAULTS[name]:
+                raise CompileOptionError(
+                    f"{name}: a pipeline of your own says so itself, with the pass {declared.own_pass}"
+                )
 
 
-def _check(name: str, declared: OptionDeclaration, value: object, pipeline: object) -> None:
-    """Reject a value that is none of the choices, and what a pipeline of the caller does itself."""
-    default = DEFAULTS[name]
-    is_choice = bool(declared.choices) and value != default and (default is None or isinstance(value, str))
-    if is_choice and value not in declared.choices:
-        expected = f"{', '.join(declared.choices)}{' or None' if default is None else ''}"
-        raise CompileOptionError(f"{name}: expected {expected}, found {value!r}")
-    if declared.own_pass and pipeline is not None and value != default:
-        raise CompileOptionError(f"{name}: a pipeline of your own says so itself, with the pass {declared.own_pass}")
-
-
-def _check_schedules(found: object) -> None:
-    """Reject what is no schedule by the name of a prim function; what the schedules say is read with the function."""
-    if not isinstance(found, Mapping):
-        raise CompileOptionError(
-            f"schedules: expected a dictionary of schedules by the name of a prim function, found {found!r}"
-        )
-    for name, given in found.items():
-        if not isinstance(name, str):
-            raise CompileOptionError(f"schedules: expected the name of a prim function, found {name!r}")
-        if given is None:
-            raise CompileOptionError(
-                f"schedules: expected a Schedule, its trace, a file of one, or a function for '{name}', found None"
-            )
-
-
-OPTIONS: dict[str, OptionDeclaration] = {
-    each.name: each.metadata["option"] for each in dataclasses.fields(CompileArguments)
-}
+OPTIONS: dict[str, CompileOption] = declared_options(CompileArguments)
 """All options by name."""
 DEFAULTS: dict[str, object] = {each.name: each.default for each in dataclasses.fields(CompileArguments)}
 """The defaults of all options; that of the model is `dataclasses.MISSING`."""
-
-
-def refuse_unknown(caller: str, names: Sequence[str], known: Sequence[str]) -> None:
-    """Raise `UnknownOption` for the first name that is not known."""
-    for name in names:
-        if name not in known:
-            raise UnknownOption(f"{caller} has no option '{name}'; options: {', '.join(known)}{nearest(name, known)}")
 
 
 def takes_fields_of(declared: Callable[P, A]) -> Callable[[Callable[[A], R]], Callable[P, R]]:

@@ -9,13 +9,15 @@ import dataclasses
 import sys
 from collections.abc import Iterator
 
-from mirlo.driver.options import CompileArguments, OptionDeclaration, OptionFlag
+from mirlo.driver.options import CompileArguments, CompileOption
+from mirlo.runtime.options import OptionFlag
 
 HEAD = """# Options of a compilation
 
 Written by `python -m mirlo.driver.reference`; do not edit.
 
-These are the arguments of `mirlo.compile`, and of `mirlo.generate.load`. The flags set them for `mirlo compile`,
+These are the arguments of `mirlo.compile`; `mirlo.generate.load` takes all that are not for models of other frameworks.
+The flags set them for `mirlo compile`,
 `mirlo run` and other commands (`mirlo COMMAND --help`). `torch.compile(model, backend="mirlo", options={...})` takes
 those that name no parts of one model ([how](frameworks.md)).
 
@@ -35,7 +37,7 @@ def reference() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _row(field: dataclasses.Field[object], option: OptionDeclaration) -> str:
+def _row(field: dataclasses.Field[object], option: CompileOption) -> str:
     kind = str(field.type).replace("|", "\\|")
     default = "" if field.default is dataclasses.MISSING else f"`{field.default!r}`"
     flags = ", ".join(f"`{_usage(flag)}`" for flag in option.flags)
@@ -48,11 +50,13 @@ def _usage(flag: OptionFlag) -> str:
     return f"{flag.name} {flag.metavar}" if flag.metavar else flag.name
 
 
-def _section(name: str, option: OptionDeclaration) -> Iterator[str]:
+def _section(name: str, option: CompileOption) -> Iterator[str]:
     """Yield what is said of an option."""
     yield f"\n## {name}\n\n{option.help}"
     if option.choices:
         yield f"\nOne of {', '.join(f'`{choice}`' for choice in option.choices)}."
+    if option.only_for:
+        yield f"\nFor {option.only_for}."
     if option.own_pass:
         yield f"\nA pipeline of your own has the pass `{option.own_pass}` in its place ([passes](passes.md))."
 

@@ -39,10 +39,6 @@ class CompileRequest(CompileArguments):
     kernel: str = ""
     """The kernel whose code is wanted, with a form of code; empty for all."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.options("")  # checks the numbers
-
     @classmethod
     def of(cls, arguments: CompileArguments, **changes: Any) -> CompileRequest:
         """Return the request of these arguments, with changes."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from mirlo.dialects.core import dims as D
+from mirlo.driver.options import CompileOptionError
 from mirlo.driver.request import CompiledResult, CompileFunction, CompileRequest
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.executable import Executable
@@ -39,10 +40,8 @@ def specialized(
     general: CompiledResult, wanted: Sequence[Mapping[str, int]], build: Callable[[Shapes, int], CompiledResult]
 ) -> Specialized:
     """Return the model `general` with a build for each set of sizes; `build(shapes, number)` makes one."""
-    if isinstance(wanted, Mapping) or not all(isinstance(sizes, Mapping) for sizes in wanted):
-        raise ValueError(f"specialize: expected a list such as [{{'batch': 1}}], found {wanted!r}")
     if not isinstance(general, Executable):
-        raise ValueError(
+        raise CompileOptionError(
             "specialize: expected a model of tensors for this machine; programs have parts of their own, and what is "
             "for other machines is not loaded: compile such a model for each size with shapes="
         )
@@ -63,16 +62,16 @@ def shapes_for(inputs: Sequence[TensorSpec], sizes: Mapping[str, int]) -> Shapes
         if name not in symbols:
             hint = nearest(name, symbols)
             known = f"those of the inputs are {', '.join(symbols)}" if symbols else "the inputs have none"
-            raise ValueError(f"specialize: '{name}' is not a symbolic dim of the model: {known}{hint}")
+            raise CompileOptionError(f"specialize: '{name}' is not a symbolic dim of the model: {known}{hint}")
         if not isinstance(size, int) or isinstance(size, bool) or size < 0:
-            raise ValueError(f"specialize: the size of '{name}' must be a number, found {size!r}")
+            raise CompileOptionError(f"specialize: the size of '{name}' must be a number, found {size!r}")
     shapes: Shapes = {}
     for spec in inputs:
         row: list[int | str] = []
         for dim in spec.shape:
             found = D.substitute(dims[dim], sizes) if isinstance(dim, str) else dim
             if isinstance(found, int) and found < 0:
-                raise ValueError(f"specialize: with {dict(sizes)} the dim '{dim}' of input {spec} is {found}")
+                raise CompileOptionError(f"specialize: with {dict(sizes)} the dim '{dim}' of input {spec} is {found}")
             row.append(found if isinstance(found, int) else str(found))
         shapes[spec.name] = row
     return shapes

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.driver.compile import compile as compile_model
 from mirlo.driver.optional_inputs import default_inputs, page_dims
+from mirlo.driver.options import FRAMEWORKS, OPTIONS
 from mirlo.generate.adapters import AdapterFiles
 from mirlo.generate.chat import ChatTemplate, Message, gguf_template, read_template
 from mirlo.generate.checkpoints.safetensors import checkpoint_files
@@ -28,6 +29,7 @@ from mirlo.generate.search import with_options
 from mirlo.generate.tokenizer import FILE, ModelTokenizer, read_tokenizer
 from mirlo.runtime.cache import digest_of_file
 from mirlo.runtime.executable import Executable
+from mirlo.runtime.options import refuse_unknown
 from mirlo.runtime.sources import compiler_digest
 
 if TYPE_CHECKING:
@@ -139,6 +141,11 @@ class LanguageModel:
         return FILE if self.config.gguf is None else "tokenizer"
 
 
+OWN_OPTIONS = ("adapters", "mapped", "prefix_bytes", "pages")
+FORWARDED = tuple(name for name, declared in OPTIONS.items() if name != "model" and declared.only_for != FRAMEWORKS)
+"""Options of `mirlo.compile` that `load` takes."""
+
+
 def load(
     folder: str | os.PathLike[str],
     *,
@@ -165,6 +172,7 @@ def load(
     `adapters` are files of LoRA adapters by names that generators choose them by: `.onnx_adapter`, or `.safetensors`.
     Their tensors are inputs of the model, so all adapters share its code and its weights.
     """
+    refuse_unknown("mirlo.generate.load", list(options), [*OWN_OPTIONS, *FORWARDED])
     config = read_config(os.fspath(folder))
     files = None
     is_checkpoint = config.is_checkpoint

@@ -59,14 +59,6 @@ class CompileOptions:
     prepared: Preparation | None = None
     """What `Target.prepare` returned, for the emitter."""
 
-    def __post_init__(self) -> None:
-        if self.jobs is not None and self.jobs < 1:
-            raise ValueError(f"jobs: expected 1 or more, found {self.jobs}")
-        if self.threads < 1:
-            raise ValueError(f"threads: expected 1 or more, found {self.threads}")
-        if not 0 <= self.opt_level <= 3:
-            raise ValueError(f"opt_level: expected 0 to 3, found {self.opt_level}")
-
 
 @dataclass(frozen=True)
 class ThreadLimits:

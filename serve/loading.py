@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 from typing import Any
 
 from mirlo.driver.compile import compile as compile_model
+from mirlo.driver.options import LANGUAGE_MODELS, OPTIONS
 from mirlo.generate import load as load_language_model
 from mirlo.generate.gguf.container import is_gguf
 from mirlo.runtime.artifact import MODEL_FILE
@@ -20,9 +21,6 @@ from mirlo.serve.language import LanguageBackend
 from mirlo.serve.metrics import ServerMetrics
 from mirlo.serve.options import ModelSource, ServeOptions
 from mirlo.serve.tensor_backend import TensorBackend
-
-OF_LANGUAGE_MODELS = ("kv_cache_dtype",)
-"""Options of a compilation that other models do not have."""
 
 
 class Loading:
@@ -43,7 +41,9 @@ class Loading:
         if has_magic(path, MODEL_FILE):
             compiled: object = load_compiled(path)
         else:
-            given = {key: value for key, value in self._compile_options.items() if key not in OF_LANGUAGE_MODELS}
+            given = {
+                key: value for key, value in self._compile_options.items() if OPTIONS[key].only_for != LANGUAGE_MODELS
+            }
             compiled = compile_model(str(path), **given)
         if not isinstance(compiled, (Executable, Program)):
             raise ServeError(f"{path}: the model was compiled for another machine")

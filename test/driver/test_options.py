@@ -5,13 +5,19 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import mirlo
-from mirlo.driver.options import DEFAULTS, OPTIONS, CompileArguments, CompileOptionError, UnknownOption
+from mirlo import generate
+from mirlo.driver.options import DEFAULTS, OPTIONS, CompileArguments, CompileOptionError
 from mirlo.driver.reference import reference
 from mirlo.driver.request import CompileRequest
 from mirlo.driver.torch_backend.options import BackendOptionError, BackendOptions
+from mirlo.generate.errors import ModelFolderError
+from mirlo.generate.model import OWN_OPTIONS
+from mirlo.runtime.options import ANYTHING, UnknownOption
+from mirlo.runtime.params import ParameterStore
 from mirlo.tools.cli.arguments import Arguments, make_parser
 from mirlo.tools.cli.options import given_options
 
@@ -34,9 +40,25 @@ VALUES: dict[str, Any] = {
     "threads": 3, "shapes": {"x": [1]}, "pipeline": "cse", "legalize": {"relax.exp": print},
     "intrinsics": {"exp": print},
     "strategies": {"relax.conv": "im2col"}, "schedules": {"kernel": print}, "opt_level": 1, "save_ir": "folder",
-    "target": "llvm{cpu=x86-64-v3}", "params": object(), "last_rows": "logits", "ring_caches": True, "trust_file": True,
+    "target": "llvm{cpu=x86-64-v3}", "params": ParameterStore(), "last_rows": "logits", "ring_caches": True,
+    "trust_file": True,
 }  # fmt: skip
 """A value of each option that is in cache keys and has no choices, other than the default."""
+
+
+WRONG: dict[str, tuple[Any, ...]] = {
+    "target": (None, [3]), "threads": ("4", 0, -1, 1.5, True, None, 1 << 70),
+    "shapes": ("x=1x4", [("x", (1, 4))], {"x": 4}, {3: (1,)}, {"x": "1x4"}), "dims": ([1], {1: 2}),
+    "pipeline": (["cse"], int), "legalize": ([print], {"relax.exp": 3}, {"relax.exp": [3]}, {3: print}),
+    "intrinsics": ({"exp": 3},), "strategies": ("mesure", {"relax.conv": 3}, ["a"]),
+    "schedules": ([print], {3: print}, {"kernel": None}), "opt_level": ("2", 4, -1, None, True, 1.5),
+    "save_ir": (True, [], ""), "progress": ("x",), "params": ({},), "cache": (None, 1, []), "jobs": (0, True, "2"),
+    "tune": (None, -1, float("nan"), float("inf"), 10**400, []), "precision": ("F16",), "activations": ("i9",),
+    "kv_cache_dtype": ("i4", ["i8"]), "last_rows": (3,), "ring_caches": (None, 1, "no"),
+    "placement": (None, ["llvm"], {"onednn": 3}), "specialize": ({"n": 1}, [3], "n=1"), "trust_file": (1, "no", None),
+    "args": (3, "x"), "kwargs": ([1], {1: 2}),
+}  # fmt: skip
+"""Values that options do not take, beside those of a class that none takes."""
 
 
 def _words(name: str, flag: Any) -> tuple[list[str], Any]:
@@ -85,6 +107,31 @@ def test_a_value_that_is_no_choice_is_an_error(name: str) -> None:
         mirlo.compile("model.onnx", **{name: "no such"})
 
 
+@pytest.mark.parametrize("name", [name for name, option in OPTIONS.items() if option.kind is not ANYTHING])
+def test_a_value_of_another_kind_is_an_error(name: str) -> None:
+    for value in (*WRONG[name], object(), b"bytes"):
+        with pytest.raises(CompileOptionError, match=rf"^{name}: expected .+, found \S"):
+            mirlo.compile("model.onnx", **{name: value})
+
+
+def test_what_a_value_should_have_been_is_said() -> None:
+    for options, message in (
+        ({"threads": "4"}, "threads: expected an integer, 1 or more, found '4'"),
+        ({"threads": 0}, "threads: expected 1 or more, found 0"),
+        ({"opt_level": 7}, "opt_level: expected 0 to 3, found 7"),
+        ({"legalize": {"relax.exp": 3}}, "legalize: expected functions, or lists of functions, by name, found"),
+        ({"tune": None}, "tune: expected True or False, or a number, or a Database, or a path, found None"),
+        ({"schedules": {"k": None}}, "schedules: expected a Schedule, its trace, a file of one, or a function for 'k'"),
+    ):
+        with pytest.raises(CompileOptionError) as error:
+            mirlo.compile("model.onnx", **options)  # type: ignore[arg-type]
+        assert str(error.value).startswith(message)
+
+
+def test_integers_may_be_those_of_numpy() -> None:
+    assert CompileRequest("model.onnx", threads=np.int64(2), opt_level=np.uint8(1)).threads == 2  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("name", [name for name, option in OPTIONS.items() if option.own_pass])
 def test_options_that_are_passes_are_refused_beside_a_pipeline(name: str) -> None:
     value = OPTIONS[name].choices[-1] if OPTIONS[name].choices else "logits"
@@ -95,6 +142,18 @@ def test_options_that_are_passes_are_refused_beside_a_pipeline(name: str) -> Non
 def test_an_unknown_option_names_the_nearest() -> None:
     with pytest.raises(UnknownOption, match=r"mirlo.compile has no option 'thread'; .*; did you mean 'threads'\?"):
         mirlo.compile("model.onnx", thread=2)  # type: ignore[call-arg]
+
+
+def test_language_models_take_the_options_of_compilations(tmp_path: Path) -> None:
+    """Names are checked before the folder is read; options for models of other frameworks are none."""
+    for name in OPTIONS:
+        is_option = name not in ("model", "args", "kwargs", "dynamic_shapes")
+        with pytest.raises(ModelFolderError if is_option else UnknownOption):
+            generate.load(tmp_path, **{name: None})
+    with pytest.raises(UnknownOption, match=r"mirlo.generate.load has no option 'prefix_byte'.*mean 'prefix_bytes'\?"):
+        generate.load(tmp_path, prefix_byte=0)
+    own = [name for name, each in inspect.signature(generate.load).parameters.items() if each.kind is each.KEYWORD_ONLY]
+    assert list(OWN_OPTIONS) == own
 
 
 @pytest.mark.parametrize("name", list(OPTIONS))

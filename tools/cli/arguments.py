@@ -10,7 +10,7 @@ from typing import Any
 from mirlo.runtime.nearest import nearest
 from mirlo.tools.cli.generate_arguments import add_generate
 from mirlo.tools.cli.measuring import add_bench, add_cache
-from mirlo.tools.cli.options import OptionsParser, add_all_options, add_options, given_options
+from mirlo.tools.cli.options import OptionsParser, add_options, given_options
 from mirlo.tools.cli.quantize_arguments import add_static_quantization
 from mirlo.tools.cli.search_arguments import add_searches
 from mirlo.tools.cli.serve_arguments import add_serve
@@ -199,7 +199,7 @@ def _add_compile(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "--kernel", metavar="NAME", help="with a form of code: that of this kernel only, to the file -o"
     )
     _add_library(parser, "of a library (default: that of the file)")
-    add_all_options(parser)
+    add_options(parser, group=parser.add_argument_group("compilation"))
     parser.add_argument("--timing", action="store_true", help="print how long each step took")
     parser.add_argument(
         "--report", action="store_true", help="print memory beside what is needed at least, kernels, and the steps"
@@ -253,7 +253,7 @@ def _add_run(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--repeat", metavar="N", type=positive, default=10, help="timed runs (default: 10)")
     parser.add_argument("--seed", metavar="S", type=natural, default=0, help="of the random inputs (default: 0)")
     parser.add_argument("--profile", action="store_true", help="print the time of each kernel")
-    add_all_options(parser)
+    add_options(parser, group=parser.add_argument_group("compilation"))
 
 
 def _add_explain(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -1,4 +1,4 @@
-"""The flags of compilation options, from their declarations in `driver/options.py`."""
+"""The flags of options, from the dataclasses that declare them: those of `mirlo.compile` by default."""
 
 from __future__ import annotations
 
@@ -7,9 +7,19 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from mirlo.driver.options import OptionFlag
+    from mirlo.runtime.options import OptionDeclaration, OptionFlag
 
 T = TypeVar("T")
+FlagGroup = argparse._ActionsContainer
+OptionsType = Callable[[], type]
+"""Returns a dataclass of options; it is called, and imports, when arguments are parsed."""
+
+
+def compile_options() -> type:
+    """Return the options of `mirlo.compile`."""
+    from mirlo.driver.options import CompileArguments
+
+    return CompileArguments
 
 
 class AppendNamed(argparse.Action):
@@ -62,74 +72,79 @@ class OptionsParser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
 
-def add_options(parser: argparse.ArgumentParser, *names: str, required: bool = False, purpose: str = "") -> None:
-    """Add the flags of these options; an option that is not given is None.
+def add_options(
+    parser: argparse.ArgumentParser,
+    *names: str,
+    of: OptionsType = compile_options,
+    group: FlagGroup | None = None,
+    required: bool = False,
+    purpose: str = "",
+) -> None:
+    """Add the flags of these options, or of all; an option that is not given is None.
 
     `purpose` is what `--help` says where the option means something else to a command.
     """
 
     def add() -> None:
-        from mirlo.driver.options import OPTIONS
+        from dataclasses import fields
 
-        for name in names:
-            for flag in OPTIONS[name].flags:
-                add_flag(parser, name, flag, purpose or flag.help, required)
+        from mirlo.runtime.options import declared_options
 
-    assert isinstance(parser, OptionsParser)
-    parser.pending.append(add)
-
-
-def add_all_options(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of all options, as a group."""
-
-    def add() -> None:
-        from mirlo.driver.options import OPTIONS
-
-        group = parser.add_argument_group("compilation")
-        for name, option in OPTIONS.items():
-            for flag in option.flags:
-                add_flag(group, name, flag, flag.help, False)
+        kind = of()
+        declared = declared_options(kind)
+        defaults = {each.name: each.default for each in fields(kind)}
+        for name in names or declared:
+            for flag in declared[name].flags:
+                help_text = purpose or flag.help or _help_text(declared[name], defaults[name])
+                _add_flag(group or parser, name, flag, declared[name], help_text, required)
 
     assert isinstance(parser, OptionsParser)
     parser.pending.append(add)
 
 
-def add_flag(group: argparse._ActionsContainer, name: str, flag: OptionFlag, purpose: str, required: bool) -> None:
-    """Add a flag of an option."""
-    from mirlo.driver.options import OPTIONS
+def _help_text(declared: OptionDeclaration, default: object) -> str:
+    """Return the first sentence about an option, as `--help` says it, with the default."""
+    sentence = declared.help.partition(". ")[0].rstrip(".")
+    is_plain = isinstance(default, (int, float, str)) and not isinstance(default, bool)
+    shown = f" (default: {default:g})" if isinstance(default, float) else f" (default: {default})"
+    return f"{sentence[:1].lower()}{sentence[1:]}{shown if is_plain else ''}"
 
+
+def _add_flag(
+    group: FlagGroup, name: str, flag: OptionFlag, declared: OptionDeclaration, help_text: str, required: bool
+) -> None:
     names, dest = (flag.name, *flag.aliases), flag.dest or name
+    parse = argument_type(flag.parse or declared.kind.parse)
     if flag.form == "constant":
-        group.add_argument(*names, dest=dest, action="store_const", const=flag.constant, help=purpose)
+        group.add_argument(*names, dest=dest, action="store_const", const=flag.constant, help=help_text)
         return
     if flag.form == "pairs":
         group.add_argument(
-            *names, dest=dest, metavar=flag.metavar, type=argument_type(flag.parse), action=AppendNamed, default=[],
-            help=purpose,
-        )  # fmt: skip
+            *names, dest=dest, metavar=flag.metavar, type=parse, action=AppendNamed, default=[], help=help_text
+        )
         return
     group.add_argument(
-        *names, dest=dest, metavar=flag.metavar, type=argument_type(flag.parse), help=purpose, required=required,
-        action="append" if flag.form == "append" else "store", choices=OPTIONS[name].choices or None,
+        *names, dest=dest, metavar=flag.metavar, type=parse, help=help_text, required=required,
+        action="append" if flag.form == "append" else "store", choices=declared.choices or None,
     )  # fmt: skip
 
 
-def given_options(arguments: argparse.Namespace) -> dict[str, object]:
-    """Return the options that the command line gives, as `mirlo.compile` takes them."""
-    return {name: value for name, (_, value) in given_flags(arguments).items()}
+def given_options(arguments: argparse.Namespace, of: type | None = None) -> dict[str, Any]:
+    """Return the options that the command line gives by name: those of `mirlo.compile`, or of another dataclass."""
+    return {name: value for name, (_, value) in given_flags(arguments, of).items()}
 
 
-def given_flags(arguments: argparse.Namespace) -> dict[str, tuple[str, object]]:
+def given_flags(arguments: argparse.Namespace, of: type | None = None) -> dict[str, tuple[str, Any]]:
     """Return the flag and the value of each option that the command line gives, by the name of the option."""
-    from mirlo.driver.options import OPTIONS
+    from mirlo.runtime.options import declared_options
 
-    given: dict[str, tuple[str, object]] = {}
-    for name, option in OPTIONS.items():
-        for flag in option.flags:
+    given: dict[str, tuple[str, Any]] = {}
+    for name, declared in declared_options(of or compile_options()).items():
+        for flag in declared.flags:
             value = getattr(arguments, flag.dest or name, None)
             if value is None or value == []:
                 continue
-            if any(other.form == "constant" and value is other.constant for other in option.flags if other != flag):
+            if any(other.form == "constant" and value is other.constant for other in declared.flags if other != flag):
                 continue  # the value is that of another flag
             if flag.form == "constant" and value is not flag.constant:
                 continue

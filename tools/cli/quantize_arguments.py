@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from mirlo.driver.option_values import positive
+from mirlo.tools.cli.values import positive
 
 
 def add_static_quantization(parser: argparse.ArgumentParser) -> None:

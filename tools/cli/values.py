@@ -6,7 +6,6 @@ import argparse
 from argparse import ArgumentParser, _SubParsersAction
 from collections.abc import Callable
 
-from mirlo.driver import option_values
 from mirlo.tools.cli.options import AppendNamed, argument_type
 
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
@@ -60,7 +59,17 @@ def byte_size(text: str) -> int:
     return value
 
 
-positive = argument_type(option_values.positive)
-"""Parse a number from 1."""
-natural = argument_type(option_values.natural)
-"""Parse a number from 0."""
+def positive(text: str) -> int:
+    """Parse a number from 1."""
+    return _integer(text, 1)
+
+
+def natural(text: str) -> int:
+    """Parse a number from 0."""
+    return _integer(text, 0)
+
+
+def _integer(text: str, least: int) -> int:
+    from mirlo.runtime.options import parse_integer  # 10 ms, which `mirlo --help` does not need
+
+    return argument_type(lambda text: parse_integer(text, least))(text)
