@@ -10,13 +10,13 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.errors import OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx import model as models
-from mirlo.frontends.onnx.body import Observer
 from mirlo.frontends.onnx.choices import Choices
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import OnnxImportError, by_domain, domain_name, what_is_supported
 from mirlo.frontends.onnx.graph import ModelDef, NodeDef
 from mirlo.frontends.onnx.importer import build_main, find_choices, new_module
 from mirlo.frontends.onnx.inputs import Shapes
+from mirlo.frontends.onnx.node import Observer
 from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
 from mirlo.frontends.onnx.support import unsupported_nodes
 from mirlo.frontends.onnx.validity import inferred_values

@@ -13,7 +13,7 @@ from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import is_object, object_type
 from mirlo.frontends.onnx import model as models
-from mirlo.frontends.onnx.body import Body, Observer, Skipped
+from mirlo.frontends.onnx.body import Body
 from mirlo.frontends.onnx.choices import BranchSearch, Choices
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.equations import Solutions, Solved, with_solutions
@@ -23,6 +23,7 @@ from mirlo.frontends.onnx.graph import STRING_CODE, ValueDef
 from mirlo.frontends.onnx.inputs import Shapes, graph_inputs, input_types
 from mirlo.frontends.onnx.kinds import join, kind_of
 from mirlo.frontends.onnx.model import LoadedModel
+from mirlo.frontends.onnx.node import Observer, Skipped
 from mirlo.frontends.onnx.pages import DOMAIN, find_paged_inputs
 from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
 from mirlo.frontends.onnx.support import unsupported_nodes

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mirlo.frontends.onnx import model as models
-from mirlo.frontends.onnx.body import Observer
 from mirlo.frontends.onnx.graph import NodeDef
 from mirlo.frontends.onnx.importer import import_model
 from mirlo.frontends.onnx.inputs import Shapes
+from mirlo.frontends.onnx.node import Observer
 from mirlo.frontends.onnx.values import Scope
 
 COMPUTED = "the import computed it, or it changes nothing"

@@ -16,12 +16,13 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import UNKNOWN, Dim
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import OPS
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import GraphDef, ValueDef
 from mirlo.frontends.onnx.kinds import join, kind_of, tensor_kind, tensor_type, without_shapes
-from mirlo.frontends.onnx.node import LoopIteration, NodeImporter, relax_op
+from mirlo.frontends.onnx.node import NodeImporter
 from mirlo.frontends.onnx.objects import object_of
-from mirlo.frontends.onnx.values import AnyValue, ObjectValue, constant
+from mirlo.frontends.onnx.values import AnyValue, LoopIteration, ObjectValue, constant
 from mirlo.frontends.tensor import Tensor, concat, where
 from mirlo.runtime.kinds import ELEMENT_TYPES, Kind
 
@@ -216,7 +217,7 @@ def _goes_on(arguments: list[ir.Value], most: ir.Value | None) -> ir.Value:
     count, going, *_ = arguments
     if most is None:
         return going
-    result: ir.Value = relax_op("logical_and").make(relax_op("less").make(count, most), going)
+    result: ir.Value = OPS["logical_and"].make(OPS["less"].make(count, most), going)
     return result
 
 
@@ -261,7 +262,7 @@ def _as_declared(found: TensorType, declared: ValueDef | None) -> TensorType:
 
 
 def _rows(room: Dim, row: TensorType) -> ir.Value:
-    result: ir.Value = relax_op("full").make(shape=(room, *row.shape), value=0, dtype=row.dtype)
+    result: ir.Value = OPS["full"].make(shape=(room, *row.shape), value=0, dtype=row.dtype)
     return result
 
 
@@ -357,7 +358,7 @@ def _conformed(body: NodeImporter, value: AnyValue, kind: Kind) -> AnyValue:
     checked = where(actual.equals(body.emit("dims_tensor", dims=wanted.shape)), actual, -1)
     names = [body.new_symbol(value.name or "carried") for _ in wanted.shape]
     what = f"what the loop carries as {wanted} is {value.type} after an iteration"
-    relax_op("bind_dims").build(
+    OPS["bind_dims"].build(
         body.full(checked), symbols=names, bounds=[UNKNOWN] * wanted.rank, what=what, result_types=[]
     )
     conformed = value.part([0] * wanted.rank, wanted.shape)
@@ -408,7 +409,7 @@ def of_kind(body: NodeImporter, value: AnyValue, kind: Kind) -> ir.Value:
     if wanted is None:
         return object_of(value, body)
     axes = [axis for axis, dim in enumerate(wanted.shape) if dim is UNKNOWN]
-    return relax_op("erase_dims").make(body.ssa(value), axes=axes) if axes else body.ssa(value)
+    return OPS["erase_dims"].make(body.ssa(value), axes=axes) if axes else body.ssa(value)
 
 
 def scalar_of(body: NodeImporter, value: Tensor, name: str) -> ir.Value:
@@ -425,7 +426,7 @@ def value_of(body: NodeImporter, made: ir.Value, kind: Kind, name: str = "carrie
         return ObjectValue("", kind, made)
     if UNKNOWN in found.shape:
         symbols = [body.bound_symbol(name) for dim in found.shape if dim is UNKNOWN]
-        made = relax_op("match_dims").make(made, symbols=symbols)
+        made = OPS["match_dims"].make(made, symbols=symbols)
     return body.tensor(made)
 
 

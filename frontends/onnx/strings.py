@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 
 import numpy as np
@@ -16,7 +16,7 @@ from mirlo.dialects.relax.constant import Constant
 from mirlo.dialects.relax.index import Gather
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.kinds import tensor_kind
-from mirlo.frontends.onnx.node import Node, NodeImporter, NodeTrait, type_of
+from mirlo.frontends.onnx.node import Node, NodeImporter, NodeTrait
 from mirlo.frontends.onnx.objects import call_host
 from mirlo.frontends.onnx.values import AnyValue, constant
 from mirlo.frontends.tensor import Tensor
@@ -28,7 +28,7 @@ Shape = tuple[int | str, ...]
 Convert = Callable[[list["AnyValue | None"]], Sequence["AnyValue | None"]]
 
 
-def moved(node: Node, traits: Collection[NodeTrait], convert: Convert) -> list[AnyValue | None]:
+def moved(node: Node, convert: Convert) -> list[AnyValue | None]:
     """Return the outputs of a node that moves or measures strings; `convert` makes those of the node on indices."""
     inputs, body = node.inputs, node.builder
     reduction = node.attr.str("reduction", "none")
@@ -38,7 +38,7 @@ def moved(node: Node, traits: Collection[NodeTrait], convert: Convert) -> list[A
     indices = _string_indices(texts, body)
     given = iter(indices)
     results = convert([next(given) if value in texts else value for value in inputs])
-    if NodeTrait.MEASURES in traits:
+    if NodeTrait.MEASURES in node.traits:
         return list(results)
     if len(texts) == len(results) == 1 and (selected := _selected(texts[0], indices[0], results[0], body)) is not None:
         return [selected]
@@ -96,7 +96,7 @@ def _calls(found: TensorType, path: Sequence[ir.OpView]) -> list[tuple[str, dict
     """Return the host functions that move strings of this type as operators on their indices do, with their options."""
     calls: list[tuple[str, dict[str, object], Shape]] = []
     for op in path:
-        result = type_of(op.operation.results[0])
+        result = _type_of(op.operation.results[0])
         shape = tensor_kind(result).shape
         template = _template(result)
         if template is None or shape is None:
@@ -113,6 +113,13 @@ def _calls(found: TensorType, path: Sequence[ir.OpView]) -> list[tuple[str, dict
             calls.append((GATHER, {"axis": axis, "indices": indices, "shape": template}, shape))
         found = result
     return calls
+
+
+def _type_of(value: ir.Value) -> TensorType:
+    """Return the type of an SSA value."""
+    result = TensorType.from_mlir(value.type)
+    assert result is not None
+    return result
 
 
 def _template(found: TensorType) -> list[int] | None:
@@ -133,7 +140,7 @@ def _positions(op: ir.OpView, found: TensorType) -> list[int] | None:
     attribute = value.owner.opview.value
     if attribute is None:
         return None
-    positions = read_dense(attribute, type_of(value)).reshape(-1)
+    positions = read_dense(attribute, _type_of(value)).reshape(-1)
     if positions.size == 0 or (positions < -size).any() or (positions >= size).any():
         return None
     return [int(position) for position in positions % size]

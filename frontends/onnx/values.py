@@ -17,7 +17,7 @@ from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.dtypes import DType, dtype_of_numpy
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.dtypes import onnx_type_name
-from mirlo.frontends.onnx.graph import NodeDef
+from mirlo.frontends.onnx.graph import GraphDef, NodeDef, ValueDef
 from mirlo.frontends.onnx.kinds import onnx_type_of
 from mirlo.frontends.tensor import Tensor, TensorBuilder
 from mirlo.runtime.kinds import STRING, Kind, optional_of, sequence_of
@@ -95,6 +95,23 @@ DECLINED: Converted = NotImplemented
 
 
 @dataclass(frozen=True)
+class LoopIteration:
+    """One iteration of a loop."""
+
+    make: Callable[[Tensor, Tensor, list[AnyValue]], tuple[AnyValue, list[AnyValue], list[AnyValue]]]
+    """Map the iteration number, whether it is wanted, and the carried values to whether to continue, the next
+    carried values, and the scan outputs."""
+    carried: Sequence[ValueDef] = ()
+    """Declared types of the carried values, if any."""
+    collected: Sequence[ValueDef] = ()
+    """Declared types of the scan outputs, if any."""
+    backwards: Sequence[bool] = ()
+    """For each scan output, whether its rows are in reverse order of iterations."""
+    graph: GraphDef | None = None
+    """The body of ONNX's Loop, which may change the sizes of carried tensors; None for other loops."""
+
+
+@dataclass(frozen=True)
 class FoldedDims:
     """What a folder returns for dims of another element type than that of its operands."""
 
@@ -120,6 +137,11 @@ def symbolic(
 def as_dim(element: Dim | np.generic) -> Dim:
     """Return an element of a known value as a dim."""
     return element if isinstance(element, SymbolicDim) else int(element)
+
+
+def is_exact(number: float) -> bool:
+    """Return whether an f64 represents this number exactly, as Float attributes require."""
+    return isinstance(number, (bool, float)) or int(float(number)) == number
 
 
 def dtype_of_array(array: np.ndarray) -> DType:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mirlo.dialects.core import dims as D
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, is_exact
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.onnx.values import Converted, is_exact
 from mirlo.frontends.tensor import Tensor
 
 

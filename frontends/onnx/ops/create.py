@@ -13,10 +13,10 @@ from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import STRING_CODE
-from mirlo.frontends.onnx.node import Node, is_exact
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import dynamic_range, positions, scalar
-from mirlo.frontends.onnx.values import Converted, constant, dtype_of_array, strings
+from mirlo.frontends.onnx.values import Converted, constant, dtype_of_array, is_exact, strings
 from mirlo.frontends.tensor import Tensor, where
 
 

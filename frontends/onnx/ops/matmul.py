@@ -8,12 +8,15 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.matmul import einsum_terms
 from mirlo.frontends.onnx.broadcasts import broadcast_dim
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, simple
-from mirlo.frontends.onnx.registry import CONVERTERS, converter
+from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.tensor import Tensor
 
-CONVERTERS.add("", "MatMul", 1, simple("matmul", 2))
+
+@converter("MatMul")
+def product(node: Node) -> Converted:
+    return node[0] @ node[1]
 
 
 @converter("Gemm")

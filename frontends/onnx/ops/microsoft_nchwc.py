@@ -42,7 +42,7 @@ _SIZES: WeakKeyDictionary[GraphDef, int] = WeakKeyDictionary()
 
 def block_size(node: Node) -> int:
     """Return the channels of a block in the file of a node: what its kernels and channels show, or this machine's."""
-    graph = node.builder.graph_of_model
+    graph = node.builder.model.content.graph
     size = _SIZES.get(graph)
     if size is None:
         shapes = list(_shapes(graph))
@@ -52,7 +52,7 @@ def block_size(node: Node) -> int:
         size = sizes[0] if len(sizes) == 1 else _host_block()
         if len(sizes) > 1:
             warnings.warn(
-                f"mirlo: {node.builder.name_of_model}: kernels are stored in blocks of 8 or 16 channels, and the file "
+                f"mirlo: {node.builder.model.name}: kernels are stored in blocks of 8 or 16 channels, and the file "
                 f"does not show which: {size} is taken, as ONNX Runtime writes on this machine; if another machine "
                 f"wrote the file, {REMEDY}",
                 stacklevel=2,

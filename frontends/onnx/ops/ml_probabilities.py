@@ -11,8 +11,8 @@ from itertools import combinations
 
 import numpy as np
 
-from mirlo.frontends.onnx.node import LoopIteration, Node
-from mirlo.frontends.onnx.values import AnyValue, constant
+from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.values import AnyValue, LoopIteration, constant
 from mirlo.frontends.tensor import Tensor, concat, where
 
 _MAX_ITERATIONS = 100

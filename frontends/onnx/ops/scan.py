@@ -12,11 +12,11 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer import require_equal_dims
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import GraphDef
-from mirlo.frontends.onnx.node import LoopIteration, Node
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.control import stacked
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, vector
-from mirlo.frontends.onnx.values import AnyValue, Converted
+from mirlo.frontends.onnx.values import AnyValue, Converted, LoopIteration
 from mirlo.frontends.tensor import Tensor, minimum, stack
 
 MAX_UNROLLED_SLICES = 16

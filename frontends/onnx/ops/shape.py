@@ -30,7 +30,7 @@ from mirlo.frontends.onnx.declared import (
 from mirlo.frontends.onnx.equations import divisible
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.fold import FOLD_ELEMENTS
-from mirlo.frontends.onnx.node import Node, NodeTrait, is_exact
+from mirlo.frontends.onnx.node import Node, NodeTrait
 from mirlo.frontends.onnx.ops.dynamic_axes import dynamic_squeeze, dynamic_unsqueeze
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import (
@@ -45,7 +45,7 @@ from mirlo.frontends.onnx.runtime_sizes import (
     shape_vector,
     vector,
 )
-from mirlo.frontends.onnx.values import Converted, as_dim
+from mirlo.frontends.onnx.values import Converted, as_dim, is_exact
 from mirlo.frontends.sizes import quotient
 from mirlo.frontends.tensor import Tensor, concat, maximum, minimum, where
 

@@ -14,14 +14,17 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.infer import shape_text
 from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, simple
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.windows import kernel_shape, per_dim
-from mirlo.frontends.onnx.registry import CONVERTERS, converter
+from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, i64_constant, shape_vector, unless, vector
 from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.tensor import Tensor, concat, maximum, stack, where
 
-CONVERTERS.add("", "Det", 1, simple("det"))
+
+@converter("Det")
+def determinant(node: Node) -> Converted:
+    return node.emit("det", node[0])
 
 
 @converter("Col2Im", since=18)

@@ -12,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
 from mirlo.frontends.onnx import checkpoints, import_model
-from mirlo.frontends.onnx.body import Observer
 from mirlo.frontends.onnx.graph import NodeDef
+from mirlo.frontends.onnx.node import Observer
 from mirlo.frontends.onnx.values import Scope
 
 HIDDEN = 4
@@ -83,7 +83,7 @@ def test_resumed_imports_are_those_from_the_start(monkeypatch: pytest.MonkeyPatc
     """Whether checkpoints are before every node, before some, or nowhere."""
     model, found = experts(5), set()
     for interval in (1, 3, 1 << 30):
-        monkeypatch.setattr("mirlo.frontends.onnx.body.INTERVAL", interval)
+        monkeypatch.setattr("mirlo.frontends.onnx.node.INTERVAL", interval)
         module, store = import_model(model)
         found.add((str(module), store.names(), tuple(store.get(name).tobytes() for name in store.names())))
     assert len(found) == 1

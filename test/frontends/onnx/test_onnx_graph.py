@@ -267,7 +267,7 @@ def test_only_the_reader_knows_messages() -> None:
 def test_model_seldom_returns_to_a_file_that_it_left() -> None:
     import_path.trace(import_path.softmax())  # fills caches
     found = import_path.trace(import_path.softmax())
-    assert {"frontends/onnx/reading.py", "frontends/onnx/body.py"} <= found.files.keys()
+    assert {"frontends/onnx/reading.py", "frontends/onnx/node.py"} <= found.files.keys()
     assert found.files["frontends/onnx/reading.py"] == 2, "a graph is read, then checked against schemas"
     assert found.returns <= MOST_RETURNS
 
