@@ -7,13 +7,34 @@ for text in model.generator(max_new_tokens=100).stream("Once upon a time"):
     print(text, end="", flush=True)
 """
 
-from mirlo.generate.config import ModelConfig, read_config
-from mirlo.generate.engine import ServingEngine
-from mirlo.generate.errors import GenerationError, ModelFolderError
-from mirlo.generate.generator import Generator, Timing
-from mirlo.generate.model import LanguageModel, load
-from mirlo.generate.request import Request
-from mirlo.generate.search import SearchOptions
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mirlo.generate.config import ModelConfig, read_config
+    from mirlo.generate.engine import ServingEngine
+    from mirlo.generate.errors import GenerationError, ModelFolderError
+    from mirlo.generate.generator import Generator, Timing
+    from mirlo.generate.model import LanguageModel, load
+    from mirlo.generate.request import Request
+    from mirlo.generate.search import SearchOptions
+
+_LAZY = {
+    "ModelConfig": "mirlo.generate.config",
+    "read_config": "mirlo.generate.config",
+    "ServingEngine": "mirlo.generate.engine",
+    "GenerationError": "mirlo.generate.errors",
+    "ModelFolderError": "mirlo.generate.errors",
+    "Generator": "mirlo.generate.generator",
+    "Timing": "mirlo.generate.generator",
+    "LanguageModel": "mirlo.generate.model",
+    "load": "mirlo.generate.model",
+    "Request": "mirlo.generate.request",
+    "SearchOptions": "mirlo.generate.search",
+}
+"""By name, the module that has it: `mirlo generate --help` reads the options of a search only."""
 
 __all__ = [
     "ServingEngine",
@@ -28,3 +49,14 @@ __all__ = [
     "load",
     "read_config",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'mirlo.generate' has no attribute '{name}'")
+    value = globals()[name] = getattr(import_module(_LAZY[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

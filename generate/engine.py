@@ -13,12 +13,11 @@ from mirlo.generate.guidance import Grammar
 from mirlo.generate.json_file import is_count
 from mirlo.generate.prompt import Prompt, encode_prompt, require_length, require_texts, stop_texts
 from mirlo.generate.request import Request
-from mirlo.generate.search import SearchOptions, with_options
+from mirlo.generate.search import MAX_SLOTS, SearchOptions, with_options
 from mirlo.generate.sequences import FIRST_CAPACITY
 from mirlo.generate.slots import EngineCounts, EngineSlots
 from mirlo.generate.text import TokenTexts
 
-MAX_SLOTS = 4096
 MAX_LOGPROBS = 64
 """Alternatives of a token with their probabilities: APIs have up to 20."""
 

@@ -72,6 +72,26 @@ def parse_integer(text: str, least: int | None = None, most: int | None = None) 
     return value
 
 
+_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+
+
+def parse_bytes(text: str) -> int:
+    """Return the number of bytes that a text is, with a unit or without."""
+    digits, factor = text, 1
+    for unit, size in _UNITS.items():
+        if text.lower().endswith((unit.lower(), unit[0].lower())):
+            cut = len(unit) if text.lower().endswith(unit.lower()) else 1
+            digits, factor = text[:-cut].strip(), size
+            break
+    try:
+        value = int(float(digits) * factor)
+    except (ValueError, OverflowError):
+        value = -1
+    if value < 0:
+        raise ValueError(f"expected a size such as 500MiB or 8GiB, found '{text}'")
+    return value
+
+
 def number(least: float | None = None, most: float | None = None, above: float | None = None) -> ValueKind:
     """Return the kind of numbers of a range, of which `above` is no part."""
     bounds = _range_text(least, most) if above is None else f"more than {above:g}"

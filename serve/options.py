@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
-from mirlo.generate.engine import MAX_SLOTS
 from mirlo.generate.json_file import read_bytes
+from mirlo.generate.search import MAX_SLOTS
+from mirlo.runtime.options import (
+    BOOLEAN,
+    TEXT,
+    OptionFlag,
+    check_options,
+    integer,
+    is_list,
+    is_text,
+    number,
+    option,
+    parse_bytes,
+    values_that,
+)
 from mirlo.serve.errors import ServeError
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -18,62 +31,98 @@ MAX_KEYS_BYTES = 1 << 20
 class ServeOptions:
     """The limits of a server, and how it batches."""
 
-    host: str = "127.0.0.1"
-    port: int = 8000
-    """0 takes a free one."""
-    slots: int = 8
-    """Sequences of a language model that are computed together."""
-    queue: int = 64
-    """Requests of a model that may wait; further ones get status 429."""
-    max_tokens: int = 4096
-    """Most tokens of an answer."""
-    max_prompt_tokens: int = 32768
-    """Most tokens of a prompt."""
-    max_choices: int = 8
-    """Most answers to a request: `n` times its prompts."""
-    max_body: int = 16 << 20
-    """Bytes of the largest body of a request."""
-    batch: int = 16
-    """Most rows of requests that are computed together, where the first dim of a model is dynamic; 1 for none."""
-    batch_delay: float = 0.0
-    """Milliseconds that a request may wait for others. With 0 only those share a call that come while another runs."""
-    workers: int = 2
-    """Calls of a model that is no language model at a time."""
-    memory: int = 0
-    """Bytes of all loaded models; 0 for no limit."""
-    body_seconds: float = 30.0
-    """Time in which a body must have come."""
-    send_seconds: float = 60.0
-    """Time in which a client must read what is sent."""
-    grace: float = 30.0
-    """Seconds that running requests have when the server ends."""
-    keys: tuple[str, ...] = ()
-    """API keys; without any, none is needed."""
-    is_open: bool = False
-    """Whether a server without keys may listen on an address that other machines reach."""
+    host: str = option(
+        "127.0.0.1",
+        "The address.",
+        OptionFlag("--host", "ADDRESS", help="the address (default: this machine)"),
+        kind=TEXT,
+    )
+    port: int = option(8000, "The port; 0 takes a free one.", OptionFlag("--port", "N"), kind=integer(0, 65535))
+    slots: int = option(
+        8,
+        "Sequences of a language model that are computed together.",
+        OptionFlag("--slots", "N"),
+        kind=integer(1, MAX_SLOTS),
+    )
+    queue: int = option(
+        64,
+        "Requests of a model that may wait; further ones get status 429.",
+        OptionFlag("--queue", "N"),
+        kind=integer(0, 1 << 16),
+    )
+    max_tokens: int = option(
+        4096, "Most tokens of an answer.", OptionFlag("--max-tokens", "N"), kind=integer(1, 1 << 24)
+    )
+    max_prompt_tokens: int = option(
+        32768, "Most tokens of a prompt.", OptionFlag("--max-prompt-tokens", "N"), kind=integer(1, 1 << 24)
+    )
+    max_choices: int = option(
+        8,
+        "Most answers to a request: `n` times its prompts.",
+        OptionFlag("--max-choices", "N", help="most answers to a request (default: 8)"),
+        kind=integer(1, 1024),
+    )
+    max_body: int = option(
+        16 << 20, "Bytes of the largest body of a request.", OptionFlag("--max-body", "N"), kind=integer(1024, 1 << 32)
+    )
+    batch: int = option(
+        16,
+        "Most rows of requests to a model with a dynamic first dim that share a call. With 1 no requests do.",
+        OptionFlag("--batch", "N"),
+        kind=integer(1, 1 << 16),
+    )
+    batch_delay: float = option(
+        0.0,
+        "Milliseconds that a request may wait for others to share its call. With 0 only those do that come while "
+        "another call runs.",
+        OptionFlag("--batch-delay", "N"),
+        kind=number(0, 10_000),
+    )
+    workers: int = option(
+        2,
+        "Calls at a time of a model that is no language model.",
+        OptionFlag("--workers", "N"),
+        kind=integer(1, 1024),
+    )
+    grace: float = option(
+        30.0,
+        "Seconds that running requests have after a signal to end.",
+        OptionFlag("--grace", "N"),
+        kind=number(0, 3600),
+    )
+    memory: int = option(
+        0,
+        "Bytes of all loaded models; 0 for no limit.",
+        OptionFlag(
+            "--memory",
+            "SIZE",
+            parse_bytes,
+            help="of all loaded models, such as 8G: those that were not used for longest make room (default: no limit)",
+        ),
+        kind=integer(0, 1 << 50),
+    )
+    keys: tuple[str, ...] = option(
+        (),
+        "API keys; without any, none is needed.",
+        OptionFlag(
+            "--api-keys",
+            "FILE",
+            help="a file with API keys, one a line; requests need one of them",
+            convert=lambda path: read_keys(path),
+        ),
+        kind=values_that("a list of API keys", lambda value: is_list(value, is_text)),
+    )
+    is_open: bool = option(
+        False,
+        "Whether a server without keys may listen on an address that other machines reach.",
+        OptionFlag("--without-keys", form="constant", help="let other machines use the server without an API key"),
+        kind=BOOLEAN,
+    )
+    body_seconds: float = option(30.0, "Time in which a body must have come.", kind=number(0.1, 3600))
+    send_seconds: float = option(60.0, "Time in which a client must read what is sent.", kind=number(0.1, 3600))
 
     def __post_init__(self) -> None:
-        limits = {
-            "port": (0, 65535),
-            "slots": (1, MAX_SLOTS),
-            "queue": (0, 1 << 16),
-            "max_tokens": (1, 1 << 24),
-            "max_prompt_tokens": (1, 1 << 24),
-            "max_choices": (1, 1024),
-            "max_body": (1024, 1 << 32),
-            "batch": (1, 1 << 16),
-            "batch_delay": (0, 10_000),
-            "workers": (1, 1024),
-            "memory": (0, 1 << 50),
-            "body_seconds": (0.1, 3600),
-            "send_seconds": (0.1, 3600),
-            "grace": (0, 3600),
-        }
-        for field in fields(self):
-            least, most = limits.get(field.name, (None, None))
-            value = getattr(self, field.name)
-            if least is not None and (isinstance(value, bool) or not least <= value <= most):
-                raise ServeError(f"{field.name}: expected {least} to {most}, found {value!r:.40}")
+        check_options(self, ServeError)
         for key in self.keys:
             if len(key) < MIN_KEY or not key.isascii() or not key.isprintable() or " " in key:
                 raise ServeError(f"an API key has at least {MIN_KEY} printable characters of ASCII and no spaces")

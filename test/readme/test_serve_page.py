@@ -17,7 +17,7 @@ from served import serving, write_tensor_model  # noqa: E402
 
 from mirlo.serve.metrics import ServerMetrics  # noqa: E402
 from mirlo.serve.options import ServeOptions  # noqa: E402
-from mirlo.tools.cli.serve_arguments import NUMBERS  # noqa: E402
+from mirlo.tools.cli.serve_arguments import LIMITS  # noqa: E402
 
 TEXT = (ROOT / "docs" / "serve.md").read_text(encoding="utf-8")
 
@@ -44,13 +44,9 @@ def test_commands(tmp_path: Path) -> None:
 def test_tables_are_complete() -> None:
     section = TEXT.partition("## Limits")[2].partition("\n##")[0]
     listed = dict(re.findall(r"^\| `--([\w-]+)` \| (\S+) \|", section, re.MULTILINE))
-    defaults = {name: default for name, _, default, _ in NUMBERS}
-    others = {"port", "batch", "batch-delay"}
-    assert listed == {name: value for name, value in defaults.items() if name not in others} | {"memory": "none"}
-    options = ServeOptions()
-    for name, default in defaults.items():
-        assert getattr(options, name.replace("-", "_")) == float(default)
-        assert name in others - {"port"} and f"`--{name}`" in TEXT or name in listed or name == "port"
+    defaults = {name.replace("_", "-"): f"{getattr(ServeOptions(), name):.12g}" for name in LIMITS} | {"memory": "none"}
+    assert listed == {name: value for name, value in defaults.items() if name not in ("port", "batch", "batch-delay")}
+    assert all(f"`--{name}`" in TEXT for name in defaults if name != "port")
     for line in ServerMetrics().text().splitlines():
         if line.startswith("# TYPE"):
             assert f"`{line.split()[2]}`" in TEXT

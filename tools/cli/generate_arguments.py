@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import argparse
 from argparse import _SubParsersAction
-from collections.abc import Callable
 
 from mirlo.tools.cli.options import add_options
-from mirlo.tools.cli.values import AddCommand, natural, positive
+from mirlo.tools.cli.values import AddCommand, positive
 
-_SEARCH: tuple[tuple[str, Callable[[str], float], str], ...] = (
-    ("max-new-tokens", positive, "end an answer after so many tokens (default: the search options of the folder)"),
-    ("temperature", float, "draw tokens at random; more than 1 is more random, 0 takes the most probable ones"),
-    ("top-k", natural, "draw from so many most probable tokens"),
-    ("top-p", float, "draw from the fewest tokens whose probabilities add up to this"),
-    ("min-p", float, "draw from tokens with this share of the largest probability"),
-    ("repetition-penalty", float, "make tokens that occurred less probable; 1 is no penalty"),
-    ("frequency-penalty", float, "subtracted from the logit of a token for each time that it was generated"),
-    ("presence-penalty", float, "subtracted from the logits of tokens that were generated"),
-    ("no-repeat-ngram-size", natural, "let no so many tokens occur twice in a row"),
-    ("num-beams", positive, "search for the most probable answer among so many, and print it at its end"),
-    ("seed", natural, "of the random tokens"),
-    ("lookup", natural, "guess so many tokens a step from what came before; right guesses cost no step of their own"),
-)
-SEARCH_NAMES = tuple(name.replace("-", "_") for name, _, _ in _SEARCH)
-"""Fields of `SearchOptions` that have a flag."""
+
+def search_options() -> type:
+    """Return the options of a search."""
+    from mirlo.generate.search import SearchOptions
+
+    return SearchOptions
 
 
 def add_generate(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> None:
@@ -63,8 +52,8 @@ def _add_folder(parser: argparse.ArgumentParser) -> None:
 
 def _add_generation(parser: argparse.ArgumentParser) -> None:
     search = parser.add_argument_group("choice of tokens")
-    for name, kind, text in _SEARCH:
-        search.add_argument(f"--{name}", metavar="N", type=kind, help=text)
+    # The folder of the model says what is done without a flag.
+    add_options(parser, of=search_options, group=search, shows_defaults=False)
     search.add_argument("--adapter", metavar="FILE", help="use a LoRA adapter: a file .onnx_adapter or .safetensors")
     search.add_argument("--stop", metavar="TEXT", action="append", default=[], help="end where this text would begin")
     add_options(parser, "target", "threads", "activations", "kv_cache_dtype", "cache", "jobs")

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mirlo.tools.cli.arguments import Arguments
-from mirlo.tools.cli.generate_arguments import SEARCH_NAMES
+from mirlo.tools.cli.generate_arguments import search_options
+from mirlo.tools.cli.options import given_options
 from mirlo.tools.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -54,8 +55,7 @@ def _check_prompt(arguments: Arguments) -> None:
 
 def _given(arguments: Arguments) -> dict[str, object]:
     """Return the search options that flags give."""
-    given = {name: getattr(arguments, name) for name in SEARCH_NAMES}
-    return {name: value for name, value in given.items() if value is not None}
+    return given_options(arguments, search_options())
 
 
 def _changes(given: Mapping[str, object]) -> dict[str, object]:

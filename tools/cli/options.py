@@ -79,6 +79,7 @@ def add_options(
     group: FlagGroup | None = None,
     required: bool = False,
     purpose: str = "",
+    shows_defaults: bool = True,
 ) -> None:
     """Add the flags of these options, or of all; an option that is not given is None.
 
@@ -95,7 +96,9 @@ def add_options(
         defaults = {each.name: each.default for each in fields(kind)}
         for name in names or declared:
             for flag in declared[name].flags:
-                help_text = purpose or flag.help or _help_text(declared[name], defaults[name])
+                help_text = (
+                    purpose or flag.help or _help_text(declared[name], defaults[name] if shows_defaults else None)
+                )
                 _add_flag(group or parser, name, flag, declared[name], help_text, required)
 
     assert isinstance(parser, OptionsParser)

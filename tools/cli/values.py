@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from mirlo.tools.cli.options import AppendNamed, argument_type
 
-_UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 Shapes = dict[str, tuple[int | str, ...]]
 
 AddCommand = Callable[["_SubParsersAction[ArgumentParser]", str, str], ArgumentParser]
@@ -44,19 +43,9 @@ def _assignment(text: str) -> tuple[str, str]:
 
 def byte_size(text: str) -> int:
     """Parse a number of bytes, with a unit or without."""
-    number, factor = text, 1
-    for unit, bytes_ in _UNITS.items():
-        if text.lower().endswith((unit.lower(), unit[0].lower())):
-            cut = len(unit) if text.lower().endswith(unit.lower()) else 1
-            number, factor = text[:-cut].strip(), bytes_
-            break
-    try:
-        value = int(float(number) * factor)
-    except (ValueError, OverflowError):
-        value = -1
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"expected a size such as 500MiB or 8GiB, found '{text}'")
-    return value
+    from mirlo.runtime.options import parse_bytes
+
+    return argument_type(parse_bytes)(text)
 
 
 def positive(text: str) -> int:
