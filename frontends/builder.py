@@ -6,8 +6,9 @@ their converters' view of an operation from `OperationView`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -17,9 +18,11 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dense import dense_attribute
 from mirlo.dialects.core.dims import UNKNOWN, Dim
 from mirlo.dialects.core.dtypes import DTYPES, DType
+from mirlo.dialects.core.errors import BroadcastDiffers
 from mirlo.dialects.core.op import DialectOp, OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
+from mirlo.frontends.sizes import MULTIPLE, broadcast_dim, broadcast_of
 from mirlo.frontends.tensor import Tensor, where
 from mirlo.runtime.params import ParameterStore
 
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 """What a branch makes: a tensor, or a value of a front end."""
+Value = TypeVar("Value")
+"""An input of an operation: a tensor, or a value of a front end."""
 INLINE_ELEMENTS = 16
 """Larger constants are kept in the parameter store."""
 OF_BOOLS = {
@@ -174,8 +179,43 @@ class GraphBuilder:
         return list(map(self.tensor, self.operation(OPS[name], operands, attributes).operation.results))
 
     def operation(self, operator: type[DialectOp], operands: Sequence[Any], attributes: Mapping[str, Any]) -> ir.OpView:
-        """Make an operation; operands are tensors or SSA values, or lists of them, or None."""
-        return operator.build(*map(self.operand, operands), **attributes)
+        """Make an operation; operands are tensors or SSA values, or lists of them, or None.
+
+        Operands that may broadcast in a call are expanded.
+        """
+        operands = list(map(self.operand, operands))
+        while True:
+            try:
+                return operator.build(*operands, **attributes)
+            except BroadcastDiffers as error:
+                expanded = self._expanded_operands(operands, error)
+                if expanded is None:
+                    raise
+                operands = expanded
+
+    def _expanded_operands(self, operands: Sequence[Any], error: BroadcastDiffers) -> list[Any] | None:
+        """Return the operands with broadcast axes expanded; None if they cannot be."""
+        sides = (error.left, error.right)
+        if any(side is UNKNOWN for side in sides) or all(isinstance(side, int) for side in sides):
+            return None
+        size = self._broadcast_of(error) if error.target is None else error.target
+        made = [_expanded(operand, error, size) for operand in operands]
+        return None if all(new is old for new, old in zip(made, operands, strict=True)) else made
+
+    def _broadcast_of(self, error: BroadcastDiffers) -> Dim:
+        """Return what all operands broadcast to along the axis, of which the error names two; numbers come first."""
+        dims = [shape[error.axis] for shape in error.shapes if -error.axis <= len(shape)]
+        dims.sort(key=lambda dim: not isinstance(dim, int))
+        return reduce(self.broadcast_dim, (dim for dim in dims if dim is not UNKNOWN))
+
+    def broadcast_dim(self, left: Dim, right: Dim) -> Dim:
+        """Return the dim that two dims broadcast to, each of which may be 1, or equal to the other."""
+        found = broadcast_dim(left, right)
+        return self.broadcast_size((left, right)) if found is None else found
+
+    def broadcast_size(self, dims: Collection[Dim]) -> Dim:
+        """Return what dims broadcast to if only the call tells whether they are 1."""
+        return broadcast_of(dims)
 
     def operand(self, item: Any) -> Any:
         """Return the SSA value of a tensor, or those of a list; everything else as it is."""
@@ -427,6 +467,46 @@ class OperationView:
 
 def _elements(array: np.ndarray, dtype: DType) -> np.ndarray:
     return np.asarray(array).astype(dtype.to_numpy(), copy=False)
+
+
+def _expanded(operand: Any, error: BroadcastDiffers, size: Dim) -> Any:
+    """Return an operand that broadcasts along the axis of an error as one of this size there."""
+    tensor_type = TensorType.from_mlir(operand.type) if hasattr(operand, "type") else None
+    if tensor_type is None or tensor_type.shape not in error.shapes or -error.axis > tensor_type.rank:
+        return operand
+    shape = list(tensor_type.shape)
+    if shape[error.axis] in (1, size):
+        return operand
+    shape[error.axis] = size
+    return OPS["expand"].make(operand, shape=tuple(shape))
+
+
+def assume_equal(left: Dim, right: Dim, inputs: Sequence[Value], what: str) -> list[Value | Tensor] | None:
+    """Return the inputs of an operation with one of two dims replaced by the other, each as a view.
+
+    The call checks that the dims are equal: element counts are also equal where another dim is 0. An error contains
+    `what`. Return None if no input has such a dim.
+    """
+    if left is UNKNOWN or right is UNKNOWN or isinstance(left - right, int):
+        return None
+    if any(name.endswith(MULTIPLE) for dim in (left, right) for name in D.symbols_of(dim)):
+        return None
+    for old, new in ((left, right), (right, left)):
+        affected = [isinstance(value, Tensor) and value.known is None and old in value.type.shape for value in inputs]
+        if not isinstance(old, int) and any(affected):
+            OPS["require_dims"].build(dims=(old, new), bounds=(new, old), what=what, result_types=[])
+            return [
+                _with_dim(value, old, new) if f and isinstance(value, Tensor) else value
+                for value, f in zip(inputs, affected, strict=True)
+            ]
+    return None
+
+
+def _with_dim(value: Tensor, old: Dim, new: Dim) -> Tensor:
+    shape = tuple(new if dim == old else dim for dim in value.shape)
+    result = value.reshape(shape)
+    result.name, result.region = value.name, value.region
+    return result
 
 
 def broadcast_shape(shapes: Sequence[tuple[Dim, ...]]) -> tuple[Dim, ...]:

@@ -1,13 +1,21 @@
-"""Arithmetic on sizes while importing: what programs compute from the dims of their inputs.
+"""Arithmetic on sizes while importing: what programs compute from the dims of their inputs, and require of them.
 
 It is exact, or not done: a result that depends on the values of symbols raises `Undecided`, and the call computes it.
+
+A program may name two dims differently that can only be equal, or leave a dim dynamic that can only be one number.
+When an operator finds that, the equation is solved for one of the inputs' symbols, and the import restarts with the
+solution. Inputs then have dims such as `past + 1`, which are checked against the arguments of a call. Data-dependent
+sizes are solved for too, and checked when they are known: the import resumes before the node that made the symbol. If
+no symbol can be solved for, the dims are assumed equal, with the same check.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from zlib import crc32
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
@@ -167,3 +175,283 @@ class DimFraction:
         common = math.lcm(self.denominator, other.denominator)
         left, right = (each.numerator * (common // each.denominator) for each in (self, other))
         return apply(left, right), common
+
+
+def broadcast_dim(left: Dim, right: Dim) -> Dim | None:
+    """Return the dim that two dims broadcast to, each of which may be 1, or equal to the other; None if undecided."""
+    if left == 1 or left == right or (isinstance(left, int) and isinstance(right, int) and right != 1):
+        return right
+    if right == 1:
+        return left
+    for one, other in ((left, right), (right, left)):
+        if isinstance(one, int):
+            return one
+        if D.is_nonnegative(1 - one):  # 0 or 1
+            return one * other
+        if other == D.maximum(one, 0):  # a dim of an array is not negative
+            return one
+    for one, other in ((left, right), (right, left)):
+        if _is_equal_unless_empty(one, other):
+            return one
+    largest = D.maximum(left, right)
+    result = largest * D.minimum(1, left) * D.minimum(1, right)
+    return result if result in (left, right) else None
+
+
+def _is_equal_unless_empty(one: Dim, other: Dim) -> bool:
+    """Return whether a dim is 0 where some symbol is, and equal to the other dim where none is."""
+    names = D.symbols_of(one)
+    if not names or D.symbols_of(other) != names:
+        return False
+    positive = {name: D.symbol(name) + 1 for name in names}
+    return D.substitute(one, positive) == D.substitute(other, positive) and all(
+        D.substitute(one, {name: 0}) == 0 for name in names
+    )
+
+
+def broadcast_of(dims: Collection[Dim]) -> Dim:
+    """Return what dims broadcast to, each of which may be 1 in a call: the largest, or 0 if one is."""
+    ordered = sorted(dims, key=str)
+    return reduce(D.maximum, ordered) * D.product([D.minimum(1, dim) for dim in ordered])
+
+
+MULTIPLE = "_times"
+"""The end of the name of a symbol that stands for a quotient."""
+
+
+def divisor_of(dim: Dim) -> int | None:
+    """Return the number of which a dim must be a multiple, if it is that number of times a quotient's symbol."""
+    terms = D.terms_of(dim)
+    if len(terms) != 1 or len(terms[0][0]) != 1 or not terms[0][0][0].endswith(f"_per_{terms[0][1]}{MULTIPLE}"):
+        return None
+    return terms[0][1]
+
+
+MAX_EQUATIONS = 64
+"""Most times that the nodes of a model are imported again for equations."""
+
+
+class Solved(Exception):
+    """Raised when a symbol of the inputs, or of a data-dependent size, must equal this dim."""
+
+    def __init__(self, name: str, dim: Dim, of_data: bool = False) -> None:
+        super().__init__(name)
+        self.name = name
+        self.dim = dim
+        self.of_data = of_data
+
+
+@dataclass
+class Solutions:
+    """What was found so far for symbols, by name."""
+
+    dims: dict[str, Dim] = field(default_factory=dict)
+    restarts: int = 0
+    """Imports that began with the first node again."""
+    _of_data: set[str] = field(default_factory=set)
+    _repeated: int = 0
+    """Nodes that were imported again from a checkpoint."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether further equations may be solved."""
+        return self.restarts < MAX_EQUATIONS
+
+    def add(self, found: Solved) -> None:
+        """Add what one symbol must be."""
+        self._substitute({found.name: found.dim})
+        if found.of_data:
+            self._of_data.add(found.name)
+
+    def restart(self, found: Solved) -> None:
+        """Add what one symbol must be before the import begins with the first node again."""
+        self.restarts += 1
+        self.add(found)
+        if not found.of_data:  # symbols of data-dependent sizes may be named differently now, and are solved again
+            self.dims = {name: dim for name, dim in self.dims.items() if name not in self._of_data}
+            self._of_data.clear()
+
+    def restart_with(self, sizes: Mapping[str, Dim]) -> None:
+        """Add data-dependent sizes before the import begins with the first node again."""
+        self.restarts += 1
+        self._substitute({name: D.substitute(dim, self.dims) for name, dim in sizes.items()})
+        self._of_data.update(sizes)
+
+    def add_repeated(self, nodes: int, imported: int) -> bool:
+        """Count nodes that are imported again; return whether they are not too many for an import of this size."""
+        self._repeated += nodes
+        return self._repeated <= MAX_EQUATIONS * imported
+
+    def _substitute(self, found: Mapping[str, Dim]) -> None:
+        self.dims = {name: D.substitute(dim, found) for name, dim in self.dims.items()} | dict(found)
+
+
+def solve(left: Dim, right: Dim, symbols: Collection[str], of_data: Mapping[str, int] | None = None) -> Solved | None:
+    """Return what one of these symbols must be for two dims to be equal, if that follows.
+
+    Of symbols for data-dependent sizes, solve for the one that was created last.
+    """
+    if left is D.UNKNOWN or right is D.UNKNOWN:
+        return None
+    difference = left - right
+    if isinstance(difference, int):
+        return None
+    names = D.symbols_of(difference)
+    positions = of_data or {}
+    data_names = sorted((name for name in names if name in positions), key=positions.__getitem__)
+    if any(name not in symbols and name not in data_names and not name.endswith(MULTIPLE) for name in names):
+        return None
+    candidates = data_names[-1:] or symbols
+    solutions = []
+    for atoms, factor in difference.terms:
+        rest = difference - D.SymbolicDim(((atoms, factor),))
+        if len(atoms) != 1 or atoms[0] not in candidates or atoms[0] in D.symbols_of(rest):
+            continue
+        dim = quotient(rest * -1, factor)
+        if dim is not None and not (isinstance(dim, int) and dim < 0):
+            solutions.append(Solved(atoms[0], dim, bool(data_names)))
+    return min(solutions, key=_preference) if solutions else None
+
+
+def _preference(found: Solved) -> tuple[bool, bool, int]:
+    """Rank solutions: a number says more than a symbol; a difference may be negative, which only the call can tell."""
+    dim = found.dim
+    return not isinstance(dim, int), not D.is_certain(lambda: dim >= 0), len(str(dim))
+
+
+def multiple_of(dim: Dim, number: int) -> Dim:
+    """Return a dim that must be a multiple of a number in a form that shows it."""
+    name = "".join(part if part.isalnum() or part in "._" else "_" for part in str(dim))
+    return D.symbol(f"{'_' * name[0].isdigit()}{name}_per_{number}{MULTIPLE}") * number
+
+
+def divisible(dim: Dim, number: int) -> tuple[Dim, Dim]:
+    """Return two dims that are equal if this number divides the dim: `3*n` is a multiple of 6 if `n` is one of 2."""
+    common = math.gcd(*(factor for _, factor in D.terms_of(dim)))
+    part = dim // max(common, 1)
+    return part, multiple_of(part, number // math.gcd(number, common))
+
+
+@dataclass(frozen=True)
+class SymbolMark:
+    """How many symbols of each kind there were at a point of an import."""
+
+    count: int
+    of_data: int
+    bound: int
+    broadcasts: int
+
+
+class Symbols:
+    """The symbols of a function that is being built.
+
+    Those of its inputs may be solved for, if there are `solutions` to add to. Others stand for sizes that data
+    determine, and for what dims broadcast to. The latter remain symbols until the import ends, because operators may
+    require one of the dims.
+    """
+
+    def __init__(self, taken: set[str], solutions: Solutions | None = None) -> None:
+        self.taken = taken
+        """Names of dims of the inputs."""
+        self.solutions = solutions
+        """The solutions of symbols; None if none are searched for."""
+        self.bound: dict[str, None] = {}
+        """Symbols that are bound to run-time values, in order of creation."""
+        self._of_data: dict[str, int] = {}
+        """Symbols for data-dependent sizes, with their position in the order of creation."""
+        self._count = 0
+        """Number of symbols made for data-dependent sizes."""
+        self._sizes: dict[frozenset[Dim], Dim] = {}
+        """What dims broadcast to."""
+        self._parts: dict[Dim, frozenset[Dim]] = {}
+        """The dims of each size that is none of them."""
+        self._names: dict[frozenset[Dim], str] = {}
+        """The symbol that was made for each."""
+
+    def new(self, base: str) -> str:
+        """Return a name that no symbol has; `base` is an identifier."""
+        self._count += 1
+        name = f"{base}.s{self._count}"
+        return self.new(base) if name in self.taken else name
+
+    def bind(self, base: str) -> str:
+        """Return such a name that is bound to a run-time value."""
+        name = self.new(base)
+        self.bound[name] = None
+        return name
+
+    def of_data(self, base: str) -> tuple[str, Dim]:
+        """Return such a name for a data-dependent size, and the dim it must equal: its symbol if any will do."""
+        name = self.bind(base)
+        if self.solutions is None:
+            return name, D.symbol(name)
+        return name, self._required(name)
+
+    def _required(self, name: str) -> Dim:
+        """Return the dim that a new symbol must equal."""
+        assert self.solutions is not None
+        self._of_data[name] = len(self._of_data)
+        return self.solutions.dims.get(name, D.symbol(name))
+
+    def solve(self, left: Dim, right: Dim, with_inputs: bool) -> Solved | None:
+        """Return what follows for a symbol, of inputs or of data, if two dims must be equal."""
+        inputs = self.taken if with_inputs and self.solutions is not None else ()
+        return solve(left, right, inputs, self._of_data)
+
+    def broadcast(self, key: str, base: str, dims: Collection[Dim]) -> Dim:
+        """Return the dim that dims broadcast to; `key` identifies the place across imports."""
+        parts = self._flat(dims)
+        if parts not in self._sizes:
+            if self.solutions is None:
+                size = broadcast_of(parts)
+            else:
+                name = f"{base}.at_{crc32(key.encode()):x}"
+                while name in self._of_data or name in self.taken:
+                    name += "_"
+                size = self._required(name)
+                self._names[parts] = name
+            self._sizes[parts] = size
+            if size not in parts:
+                self._parts[size] = parts
+        return self._sizes[parts]
+
+    def broadcast_requirement(self, dims: Collection[Dim]) -> tuple[Dim, Dim] | None:
+        """Return the size that operators require of the broadcast of dims, and the broadcast; None if one is the other.
+
+        Dims that are all 1 broadcast to any size, but their broadcast is 1.
+        """
+        parts = self._flat(dims)
+        size, name = self._sizes[parts], self._names.get(parts)
+        if name is None or size in parts or size == D.symbol(name) or size == (broadcast := broadcast_of(parts)):
+            return None
+        return size, broadcast
+
+    def _flat(self, dims: Collection[Dim]) -> frozenset[Dim]:
+        """Return dims with the dims of each broadcast in its place."""
+        return frozenset().union(*(self._parts.get(dim, frozenset([dim])) for dim in dims))
+
+    def undecided(self) -> dict[str, Dim]:
+        """Return what dims broadcast to, by symbol, if no operator required more."""
+        return {
+            name: broadcast_of(parts) for parts, name in self._names.items() if self._sizes[parts] == D.symbol(name)
+        }
+
+    def mark(self) -> SymbolMark:
+        """Return a point to which `restore` returns."""
+        return SymbolMark(self._count, len(self._of_data), len(self.bound), len(self._sizes))
+
+    def is_made_after(self, name: str, mark: SymbolMark) -> bool:
+        """Return whether a symbol for a size of data was made after a point."""
+        return self._of_data.get(name, -1) >= mark.of_data
+
+    def restore(self, mark: SymbolMark) -> None:
+        """Forget the symbols that were made after a point."""
+        self._count = mark.count
+        while len(self._of_data) > mark.of_data:
+            self._of_data.popitem()
+        while len(self.bound) > mark.bound:
+            self.bound.popitem()
+        while len(self._sizes) > mark.broadcasts:
+            parts, size = self._sizes.popitem()
+            self._parts.pop(size, None)
+            self._names.pop(parts, None)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.frontends.onnx.broadcasts import Broadcasts
 from mirlo.frontends.onnx.functions import Expansion
 from mirlo.frontends.onnx.graph import GraphDef, NodeDef
 from mirlo.frontends.onnx.values import ObjectValue, Scope
+from mirlo.frontends.sizes import SymbolMark, Symbols
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import Kind
 from mirlo.runtime.params import ParameterStore
@@ -26,10 +26,7 @@ class ResumableImport(Protocol):
 
     imported: int
     """Nodes imported so far, those of functions and subgraphs among them."""
-    symbol_count: int
-    of_data: dict[str, int]
-    bound: dict[str, None]
-    broadcasts: Broadcasts
+    symbols: Symbols
     placed: list[Tensor]
     """The tensors with an SSA value that was made for what is known of them, in order."""
     texts: list[ObjectValue]
@@ -53,10 +50,7 @@ class Checkpoint:
     imported: int
     """Nodes that were imported before."""
     operations: int
-    symbols: int
-    of_data: int
-    bound: int
-    sizes: int
+    symbols: SymbolMark
     placed: int
     texts: int
     parameters: int
@@ -75,10 +69,7 @@ class Checkpoint:
             step,
             body.imported,
             len(ir.InsertionPoint.current.block.operations),
-            body.symbol_count,
-            len(body.of_data),
-            len(body.bound),
-            len(body.broadcasts),
+            body.symbols.mark(),
             len(body.placed),
             len(body.texts),
             len(body.parameters),
@@ -102,14 +93,10 @@ class Checkpoint:
             body.store.discard(name)
         del body.placed[self.placed :], body.texts[self.texts :]
         del body.problems[self.problems :], body.steps[self.steps :]
-        body.broadcasts.truncate(self.sizes)
-        for entries, count in (
-            (body.bound, self.bound),
-            (body.of_data, self.of_data),
-            (body.parameters, self.parameters),
-        ):
-            _truncate(entries, count)
-        body.imported, body.symbol_count = self.imported, self.symbols
+        while len(body.parameters) > self.parameters:
+            body.parameters.popitem()
+        body.symbols.restore(self.symbols)
+        body.imported = self.imported
         body.close_regions()
         expansion = body.expansion
         expansion.nodes, expansion.unrolling = self.expanded, self.unrolling
@@ -117,9 +104,3 @@ class Checkpoint:
         expansion.declined |= self.declined
         expansion.carried.clear()
         expansion.carried.update(self.carried)
-
-
-def _truncate(entries: dict[Any, Any], count: int) -> None:
-    """Remove all but the first entries."""
-    while len(entries) > count:
-        entries.popitem()

@@ -16,7 +16,6 @@ from mirlo.frontends.onnx import model as models
 from mirlo.frontends.onnx.body import Body
 from mirlo.frontends.onnx.choices import BranchSearch, Choices
 from mirlo.frontends.onnx.dtypes import onnx_dtype
-from mirlo.frontends.onnx.equations import Solutions, Solved, with_solutions
 from mirlo.frontends.onnx.errors import OnnxImportError, UnsupportedOperatorError, plural, unsupported_report
 from mirlo.frontends.onnx.functions import require_expandable
 from mirlo.frontends.onnx.graph import STRING_CODE, ValueDef
@@ -29,6 +28,7 @@ from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
 from mirlo.frontends.onnx.support import unsupported_nodes
 from mirlo.frontends.onnx.values import AnyValue, ObjectValue, Scope
 from mirlo.frontends.onnx.windows import find_windows, with_rings
+from mirlo.frontends.sizes import Solutions, Solved, Symbols
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import Kind
 from mirlo.runtime.params import ParameterStore
@@ -139,14 +139,12 @@ def build_main(
     function = func.FuncOp("main", (arguments, []))
     block = function.add_entry_block()
     with ir.InsertionPoint(block):
-        body = Body(model, store, trusts_declared=as_declared, observer=observer)
+        dims = [dim for t in types.values() if isinstance(t, TensorType) for dim in t.shape]
+        taken = set[str]().union(*map(D.symbols_of, dims))
+        symbols = Symbols(taken, solutions if solutions is not None and solutions.is_open else None)
+        body = Body(model, store, symbols, trusts_declared=as_declared, observer=observer)
         body.blocks.append(block)
         body.rings, body.choices = windows, choices
-        dims = [dim for t in types.values() if isinstance(t, TensorType) for dim in t.shape]
-        body.taken = set().union(*map(D.symbols_of, dims))
-        if solutions is not None and solutions.is_open:
-            body.solvable = body.taken
-            body.solutions = solutions
         outputs = _outputs_of(body, model, _scope_of(body, model, types, block))
         if as_declared:
             for value, declared in zip(outputs, model.content.graph.outputs, strict=True):
@@ -156,7 +154,7 @@ def build_main(
     names = [value.name for value in model.content.graph.outputs]
     pages = find_paged_inputs(model.content.graph) if DOMAIN in model.content.opsets else {}
     _describe(function, types, names, outputs, results, windows, pages)
-    return body.broadcasts.undecided()
+    return body.symbols.undecided()
 
 
 def _types_of_inputs(
@@ -170,7 +168,19 @@ def _types_of_inputs(
     _refuse_duplicates([value.name for value in inputs], "input", model.name)
     _refuse_duplicates([tensor.name for tensor in graph.initializers], "initializer", model.name)
     types = input_types(inputs, shapes, model.name)
-    return with_solutions(types, solutions) if solutions else types
+    return _with_solutions(types, solutions) if solutions else types
+
+
+def _with_solutions(
+    types: Mapping[str, TensorType | Kind], solutions: Mapping[str, Dim]
+) -> dict[str, TensorType | Kind]:
+    """Return the input types with solutions substituted for their symbols."""
+    return {
+        name: found.with_shape([D.substitute(dim, solutions) for dim in found.shape])
+        if isinstance(found, TensorType)
+        else found
+        for name, found in types.items()
+    }
 
 
 def _scope_of(body: Body, model: LoadedModel, types: Mapping[str, TensorType | Kind], block: ir.Block) -> Scope:

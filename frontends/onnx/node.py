@@ -18,20 +18,18 @@ import numpy as np
 import numpy.typing as npt
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dims import Dim, symbol
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType, dtype
-from mirlo.dialects.core.errors import BroadcastDiffers, DimsDiffer, OpMistake, describe_raised
+from mirlo.dialects.core.errors import DimsDiffer, OpMistake, describe_raised
 from mirlo.dialects.core.op import DialectOp, OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import DIALECT
 from mirlo.dialects.relax.dynamic import RequireDims
-from mirlo.frontends.builder import OF_BOOLS, GraphBuilder
+from mirlo.frontends.builder import OF_BOOLS, GraphBuilder, assume_equal
 from mirlo.frontends.onnx import functions, schema
 from mirlo.frontends.onnx import graph as G
-from mirlo.frontends.onnx.broadcasts import Broadcasts, expanded_operands
 from mirlo.frontends.onnx.checkpoints import INTERVAL, Checkpoint
 from mirlo.frontends.onnx.choices import Choices, Ended, Frame, RanksDiffer, frames_after
-from mirlo.frontends.onnx.equations import Solutions, Solved, assume_equal, solve
 from mirlo.frontends.onnx.errors import ConverterError, NodeError, OnnxImportError, nearest
 from mirlo.frontends.onnx.functions import Expansion, TooManyIterations
 from mirlo.frontends.onnx.graph import (
@@ -62,6 +60,7 @@ from mirlo.frontends.onnx.values import (
     as_dim,
     constant,
 )
+from mirlo.frontends.sizes import Solved, Symbols
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.kinds import SEQUENCE, STRING, Kind
@@ -226,10 +225,13 @@ class NodeImporter(ObjectBuilder, ABC):
         self,
         model: LoadedModel,
         store: ParameterStore,
+        symbols: Symbols,
         trusts_declared: bool = True,
         observer: Observer | None = None,
     ) -> None:
         super().__init__(model.name, store, model.path)
+        self.taken = symbols.taken
+        self.symbols = symbols
         self.model = model
         self.texts: list[ObjectValue] = []
         """The strings with an SSA value that was made for them, in order."""
@@ -242,12 +244,6 @@ class NodeImporter(ObjectBuilder, ABC):
         """The nodes being imported, each inside of the previous one."""
         self.frames: list[Frame] = []
         """The lists of nodes being imported, each inside of the previous one."""
-        self.solvable: set[str] = set()
-        """Input symbols that may be replaced by what operators require."""
-        self.solutions: Solutions | None = None
-        """The solutions of symbols; None if no more are searched for."""
-        self.of_data: dict[str, int] = {}
-        """Symbols for data-dependent sizes, with their position in the order of creation."""
         self.imported = 0
         """Nodes imported so far, those of functions and subgraphs among them."""
         self._checked_at = -INTERVAL
@@ -257,15 +253,10 @@ class NodeImporter(ObjectBuilder, ABC):
         """The nodes of graphs in topological order."""
         self._declared: dict[GraphDef, Mapping[str, tuple[int, ...]]] = {}
         """The declared shapes of values of graphs."""
-        self.bound: dict[str, None] = {}
-        """Symbols that are bound to run-time values, in order of creation."""
         self.rings: Mapping[str, int] = {}
         """The inputs that are rings of rows, with the tokens of their windows."""
-        self.broadcasts = Broadcasts()
         self.choices: Choices | None = None
         """The branches of Ifs that are imported alone; None if none may be."""
-        self.symbol_count = 0
-        """Number of symbols made for data-dependent sizes."""
 
     # Values
 
@@ -286,18 +277,6 @@ class NodeImporter(ObjectBuilder, ABC):
     def parameter_of(self, tensor: TensorDef, name: str) -> str:
         """Return the name of a tensor of the file in the parameter store; "" if another tensor has the name."""
         return name if self.model.content.parameters.get(name) is tensor else ""
-
-    def operation(self, operator: type[DialectOp], operands: Sequence[Any], attributes: Mapping[str, Any]) -> ir.OpView:
-        """Make an operation; operands that may broadcast at run time are expanded."""
-        operands = list(map(self.operand, operands))
-        while True:
-            try:
-                return super().operation(operator, operands, attributes)
-            except BroadcastDiffers as error:
-                expanded = expanded_operands(self, operands, error)
-                if expanded is None:
-                    raise
-                operands = expanded
 
     def elementwise(self, name: str, operands: Sequence[Tensor], attributes: Mapping[str, object]) -> Tensor:
         """Make an elementwise operator on tensors that broadcast, as relax infers its shape."""
@@ -341,38 +320,27 @@ class NodeImporter(ObjectBuilder, ABC):
         return self.model.weights.strings(tensor)
 
     def new_symbol(self, base: str) -> str:
-        self.symbol_count += 1
-        name = f"{identifier(base[-SYMBOL_LENGTH:])}.s{self.symbol_count}"
-        return self.new_symbol(base) if name in self.taken else name
+        return self.symbols.new(identifier(base[-SYMBOL_LENGTH:]))
 
     def bound_symbol(self, base: str) -> str:
         """Return a unique symbol that is bound to a run-time value."""
-        name = self.new_symbol(base)
-        self.bound[name] = None
-        return name
+        return self.symbols.bind(identifier(base[-SYMBOL_LENGTH:]))
 
     def symbol_of_data(self, base: str) -> tuple[str, Dim]:
         """Return such a name for a data-dependent size, and the dim it must equal: its symbol if any will do."""
-        name = self.bound_symbol(base)
-        if self.solutions is None:
-            return name, symbol(name)
-        self.of_data[name] = len(self.of_data)
-        return name, self.solutions.dims.get(name, symbol(name))
+        return self.symbols.of_data(identifier(base[-SYMBOL_LENGTH:]))
 
-    def is_solvable(self, left: Dim, right: Dim) -> bool:
-        """Return whether a symbol can be solved for if these dims must be equal."""
-        return self._solution(left, right) is not None
-
-    def _solution(self, left: Dim, right: Dim) -> Solved | None:
+    def solution(self, left: Dim, right: Dim) -> Solved | None:
         """Return what follows for a symbol if two dims must be equal; a branch requires nothing of the inputs."""
-        return solve(left, right, () if self.is_in_branch else self.solvable, self.of_data)
+        return self.symbols.solve(left, right, with_inputs=not self.is_in_branch)
 
     def broadcast_size(self, dims: Collection[Dim]) -> Dim:
-        """Return what these dims broadcast to if only the call tells whether they are 1: a required dim or a symbol."""
+        """Return what dims broadcast to if only the call tells whether they are 1: a required dim or a symbol."""
         step, scope = self.steps[-1]
         base = next(filter(None, step.outputs), "")
-        size = self.broadcasts.size(f"{scope.prefix}{step.name} {base}", base[-SYMBOL_LENGTH:], dims, self)
-        if (required := self.broadcasts.requirement(dims)) is not None:
+        key = f"{scope.prefix}{step.name} {base}"
+        size = self.symbols.broadcast(key, identifier(base[-SYMBOL_LENGTH:]), dims)
+        if (required := self.symbols.broadcast_requirement(dims)) is not None:
             listed = " and ".join(map(str, dims))
             node = f"{scope.prefix}{step.name} ({step.operator})"
             what = f"{node}: dims {listed} must broadcast to {size}, which other nodes need, not to {required[1]}"
@@ -517,7 +485,7 @@ class NodeImporter(ObjectBuilder, ABC):
             frame.index = i
             if self.choices and self.choices.get(self._place(order[i], scope), True) is None:
                 return self._forked(frame)
-            if self.solutions is not None and not self.depth and self.imported >= self._checked_at + INTERVAL:
+            if self.symbols.solutions is not None and not self.depth and self.imported >= self._checked_at + INTERVAL:
                 checkpoints.append(Checkpoint.of(self, i))
                 self._checked_at = self.imported
             try:
@@ -535,14 +503,15 @@ class NodeImporter(ObjectBuilder, ABC):
 
         Raise what was found if the symbol is older, or if that would be done too often.
         """
-        while checkpoints and checkpoints[-1].of_data > self.of_data.get(found.name, -1):
+        solutions = self.symbols.solutions
+        while checkpoints and not self.symbols.is_made_after(found.name, checkpoints[-1].symbols):
             checkpoints.pop()
-        if not checkpoints or self.solutions is None:
+        if not checkpoints or solutions is None:
             raise found
         last = checkpoints[-1]
-        if not self.solutions.add_repeated(self.imported - last.imported, self.imported):
+        if not solutions.add_repeated(self.imported - last.imported, self.imported):
             raise found
-        self.solutions.add(found)
+        solutions.add(found)
         last.restore(self)
         self._checked_at = last.imported
         return last.step
@@ -647,8 +616,8 @@ class NodeImporter(ObjectBuilder, ABC):
             try:
                 return self._convert(step, inputs, scope)
             except DimsDiffer as error:
-                if solutions := self._solution(error.left, error.right):
-                    raise solutions from None
+                if solved := self.solution(error.left, error.right):
+                    raise solved from None
                 what = f"{scope.prefix}{step.name} ({step.operator}): {error}"
                 if (agreed := assume_equal(error.left, error.right, inputs, what)) is None:
                     raise

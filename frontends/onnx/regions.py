@@ -229,7 +229,7 @@ def _collected_types(
     body: NodeImporter, round_: LoopIteration, inits: Sequence[ir.Value], kinds: list[Kind]
 ) -> tuple[list[Kind], list[TensorType]]:
     """Return the kinds to carry, and the types of the scan outputs: import the body once and discard it."""
-    known, found, carried = set(body.bound), list[TensorType](), list[Kind]()
+    known, found, carried = set(body.symbols.bound), list[TensorType](), list[Kind]()
 
     def probe(arguments: list[ir.Value]) -> None:
         _, results, collected = _imported(body, round_, arguments, kinds)
@@ -242,7 +242,7 @@ def _collected_types(
 
     body.loop_while(inits, partial(_goes_on, most=None), probe)
     for i, row in enumerate(found):
-        if any(D.symbols_of(dim) & (body.bound.keys() - known) for dim in row.shape):
+        if any(D.symbols_of(dim) & (body.symbols.bound.keys() - known) for dim in row.shape):
             declared = _at(round_.collected, i)
             name = "" if declared is None else declared.name
             raise NodeError(

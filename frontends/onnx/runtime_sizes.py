@@ -16,12 +16,10 @@ from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.dynamic import BindDims, RequireDims
-from mirlo.frontends.onnx.broadcasts import broadcast_dim
-from mirlo.frontends.onnx.equations import divisible, divisor_of
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.values import as_dim
-from mirlo.frontends.sizes import quotient
+from mirlo.frontends.sizes import divisible, divisor_of, quotient
 from mirlo.frontends.tensor import Tensor, concat, maximum, where
 
 WRONG = -1
@@ -218,7 +216,7 @@ def expand_dims(node: Node, x: TensorType, wanted: Tensor) -> tuple[Dim, ...]:
     bound = bind(node, checked, f"input 'shape' does not broadcast with the input {x}")
     return (
         *own[: rank - count],
-        *map(partial(broadcast_dim, node.builder), tail, bound),
+        *map(node.builder.broadcast_dim, tail, bound),
     )
 
 

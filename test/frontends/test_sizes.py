@@ -10,7 +10,16 @@ import pytest
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.frontends.sizes import SizeArithmetic, Undecided, quotient
+from mirlo.frontends.sizes import (
+    SizeArithmetic,
+    Solutions,
+    Solved,
+    Symbols,
+    Undecided,
+    broadcast_dim,
+    broadcast_of,
+    quotient,
+)
 
 N, M = D.symbol("n"), D.symbol("m")
 DIMS: list[Dim] = [-3, 0, 1, 4, N, N + 1, N - 1, N * 2, N * 2 + 3, N * M, N + M, M * -1, 3 - N]
@@ -63,3 +72,57 @@ def test_quotients_are_exact() -> None:
     assert quotient(N * M, N) == M
     assert quotient(N * 6 + 1, 3) is None
     assert quotient(N, 0) is None
+
+
+def _value(dim: Dim, n: int, m: int) -> int:
+    found = D.substitute(dim, {"n": n, "m": m})
+    assert isinstance(found, int)
+    return found
+
+
+def _broadcasts(left: int, right: int) -> int | None:
+    """Return what two numbers broadcast to; None if they do not, or are no sizes."""
+    if min(left, right) < 0 or (left != right and 1 not in (left, right)):
+        return None
+    return right if left == 1 else left
+
+
+@pytest.mark.parametrize("left", [*DIMS, D.minimum(N, 1), N * M + N], ids=str)
+def test_broadcast_dims_hold_for_all_values(left: Dim) -> None:
+    for right in [*DIMS, D.minimum(N, 1), D.maximum(N, 0)]:
+        found, whole = broadcast_dim(left, right), broadcast_of([left, right])
+        for n, m in itertools.product(range(5), repeat=2):
+            expected = _broadcasts(_value(left, n, m), _value(right, n, m))
+            if expected is not None:
+                assert _value(whole, n, m) == expected
+                assert found is None or _value(found, n, m) == expected
+
+
+def test_symbols_return_to_a_mark() -> None:
+    """What was made since then is made again under the same names."""
+    symbols = Symbols({"n", "x.s2"}, Solutions({"x.s1": 4}))
+    assert symbols.of_data("x") == ("x.s1", 4)
+    mark = symbols.mark()
+
+    def more() -> list[object]:
+        name, dim = symbols.of_data("x")
+        broadcast = symbols.broadcast("node y", "y", [N, dim])
+        return [name, dim, broadcast, symbols.bind("z"), dict(symbols.bound), symbols.undecided()]
+
+    first = more()
+    assert first[0] == "x.s3", "a dim of an input has the name of the second"
+    assert symbols.is_made_after("x.s3", mark) and not symbols.is_made_after("x.s1", mark)
+    symbols.restore(mark)
+    assert list(symbols.bound) == ["x.s1"] and symbols.undecided() == {}
+    assert more() == first
+
+
+def test_symbols_are_solved_for_the_last_of_data_first() -> None:
+    symbols = Symbols({"n"}, Solutions())
+    name, size = symbols.of_data("x")
+    found = symbols.solve(size, N + 1, with_inputs=True)
+    assert isinstance(found, Solved) and (found.name, found.dim, found.of_data) == (name, N + 1, True)
+    found = symbols.solve(N, 3, with_inputs=True)
+    assert isinstance(found, Solved) and (found.name, found.dim) == ("n", 3)
+    assert symbols.solve(N, 3, with_inputs=False) is None, "a branch requires nothing of the inputs"
+    assert Symbols({"n"}).solve(N, 3, with_inputs=True) is None, "nothing is searched for"

@@ -5,12 +5,11 @@ from __future__ import annotations
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.frontends.library.attention import join_heads, split_heads
-from mirlo.frontends.onnx.equations import divisible
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import DECLINED, Converted
-from mirlo.frontends.sizes import quotient
+from mirlo.frontends.sizes import divisible, quotient
 from mirlo.frontends.tensor import Tensor, concat
 
 PAST_KEY, PAST_VALUE, NONPAD_LENGTHS = 4, 5, 6

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.matmul import einsum_terms
-from mirlo.frontends.onnx.broadcasts import broadcast_dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
@@ -47,7 +46,7 @@ def einsum(node: Node) -> Converted:
     sizes: dict[str, Dim] = {}
     for x, labels in zip(xs, terms, strict=True):
         for label, dim in zip(labels, x.type.shape, strict=True):
-            sizes[label] = broadcast_dim(node.builder, sizes.get(label, 1), dim)
+            sizes[label] = node.builder.broadcast_dim(sizes.get(label, 1), dim)
     return node.emit(
         "einsum", [_spread(x, labels, sizes) for x, labels in zip(xs, terms, strict=True)], equation=equation
     )

@@ -15,7 +15,6 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.values import OPERAND_RUNS
 from mirlo.dialects.relax.dynamic import RequireDims
 from mirlo.dialects.relax.infer import shape_text
-from mirlo.frontends.onnx.broadcasts import broadcast_dim
 from mirlo.frontends.onnx.declared import (
     axes_set,
     candidate_axes,
@@ -27,7 +26,6 @@ from mirlo.frontends.onnx.declared import (
     required,
     required_all,
 )
-from mirlo.frontends.onnx.equations import divisible
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.fold import FOLD_ELEMENTS
 from mirlo.frontends.onnx.node import Node, NodeTrait
@@ -46,7 +44,7 @@ from mirlo.frontends.onnx.runtime_sizes import (
     vector,
 )
 from mirlo.frontends.onnx.values import Converted, as_dim, is_exact
-from mirlo.frontends.sizes import quotient
+from mirlo.frontends.sizes import divisible, quotient
 from mirlo.frontends.tensor import Tensor, concat, maximum, minimum, where
 
 
@@ -76,7 +74,7 @@ def reshape(node: Node) -> Converted:
     try:
         dims = reshaped(x, node.dims(1), node.attr.bool("allowzero", 0))
     except Undivided as error:
-        if error.equation is not None and node.builder.is_solvable(*error.equation):
+        if error.equation is not None and node.builder.solution(*error.equation):
             raise DimsDiffer(str(error), *error.equation) from None
         dims = infer_remaining_dim(node, x, error.shape)
     return node[0].reshape(dims)
@@ -172,7 +170,7 @@ def expand(node: Node) -> Tensor:
     rank = max(x.rank, len(wanted))
     padded = [*[1] * (rank - len(wanted)), *wanted]
     own = [*[1] * (rank - x.rank), *x.shape]
-    shape = [broadcast_dim(node.builder, old, new) for old, new in zip(own, padded, strict=True)]
+    shape = [node.builder.broadcast_dim(old, new) for old, new in zip(own, padded, strict=True)]
     _require_broadcast(node, padded, shape)
     return node.emit("expand", node[0], shape=tuple(shape))
 
