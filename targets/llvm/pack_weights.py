@@ -189,8 +189,9 @@ def _panels(plan: RegisterTilePlan, view: PrimView) -> Panels | None:
     order = [contraction.sources.get(axis.id) for axis in plan.order]
     if None in order:
         return None
-    inner = [dims[axis] for axis in order if axis is not None]
-    inner += [d for axis, d in dims.items() if axis in contraction.block.reduce and d not in inner]
+    summed = [dims[axis] for axis in order if axis is not None]
+    # Axes of extent 1, such as those of a 1x1 window, are none of the plan's: groups are of the last axis that is.
+    inner = [d for axis, d in dims.items() if axis in contraction.block.reduce and d not in summed] + summed
     columns = dims[lane]
     outer = tuple(d for d in range(len(dims)) if d != columns and d not in inner)
     argument = view.arguments.index(operand.value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -46,13 +48,13 @@ def compile_with(text: str, arrays: dict[str, np.ndarray], without: str = "") ->
         return mirlo.compile(ir.Module.parse(text), params=store, pipeline=pipeline)
 
 
-def packed_text(text: str, arrays: dict[str, np.ndarray]) -> str:
+def packed_text(text: str, arrays: dict[str, np.ndarray], machine: str = "avx512") -> str:
     session = Session()
     for name, array in arrays.items():
         session.params.add(name, array)
     with make_context(), ir.Location.unknown():
         module = ir.Module.parse(text)
-        Pipeline("legalize,pack-weights{machine=avx512}").run(module, session)
+        Pipeline(f"legalize,pack-weights{{machine={machine}}}").run(module, session)
         return str(module)
 
 
@@ -115,3 +117,18 @@ def test_few_channels(out: int) -> None:
     w, x = rng(3, 3, 24, out), rng(1, 9, 9, 24)
     packed, plain = (compile_with(LAST.format(c=24, o=out), {"w": w}, without=n) for n in ("", "pack-weights"))
     np.testing.assert_allclose(packed(x), plain(x), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("window", [1, 3])
+def test_groups_of_int8_are_stored(window: int) -> None:
+    """Axes of extent 1, those of a 1x1 window, do not keep groups along K from being stored."""
+    w = np.ones((window, window, 16, 64), np.int8)
+    text = f"""
+    func.func @main(%x: tensor<1x9x9x16xui8>) -> tensor<1x9x9x64xi32> {{
+      %w = "relax.constant"() {{param = "w"}} : () -> tensor<{window}x{window}x16x64xi8>
+      %0 = "relax.conv"(%x, %w) {{data_layout = "N*C", kernel_layout = "*IO", out_dtype = i32,
+        padding = array<i64: {window // 2}, {window // 2}, {window // 2}, {window // 2}>}}
+        : (tensor<1x9x9x16xui8>, tensor<{window}x{window}x16x64xi8>) -> tensor<1x9x9x64xi32>
+      return %0 : tensor<1x9x9x64xi32>
+    }}"""
+    assert re.search(rf"tensor<\d+x{window}x{window}x4x\d+x4xi8>", packed_text(text, {"w": w}, "avx512vnni"))
