@@ -12,6 +12,8 @@ from mirlo.targets.llvm.machine import MAX_ACCUMULATORS
 
 PACKED = "tir.packed"
 """Attribute of a prim function: the panels of a constant operand were packed before."""
+SMALL_PAIRS = "tir.small_pairs"
+"""Attribute of a prim function: two adjacent products with the constant operand fit 16 bits, whatever the other is."""
 _SQUARES = (2, 4, 8, 16, 32, 64)
 
 
@@ -52,6 +54,8 @@ class ContractionChoices:
     ] = None
     is_packed: bool = False
     """Whether the panels of columns were packed before, which no caller chooses."""
+    has_small_pairs: bool = False
+    """Whether two adjacent products fit 16 bits, which the constant columns prove; no caller chooses it."""
 
     def __post_init__(self) -> None:
         if self.tile is not None and self.tile[0] * self.tile[1] > MAX_ACCUMULATORS:
@@ -125,9 +129,28 @@ def of_loop(values: tuple[int, ...], loop: int | None) -> int | None:
 def contraction_choices(function: ir.OpView | ir.Operation) -> ContractionChoices:
     """Return what was chosen for the contraction of a prim function, for passes before `schedule`."""
     choices: ContractionChoices = bind_choices(ContractionChoices, tuned_values(function))
-    return with_panels(choices, PACKED in function.operation.attributes)
+    return with_panels(choices, panels_of(function))
 
 
-def with_panels(choices: ContractionChoices, is_packed: bool) -> ContractionChoices:
+@dataclass(frozen=True)
+class StoredPanels:
+    """What `pack-weights` has done with the constant columns of a prim function."""
+
+    is_packed: bool = False
+    has_small_pairs: bool = False
+
+
+NO_PANELS = StoredPanels()
+
+
+def panels_of(function: ir.OpView | ir.Operation) -> StoredPanels:
+    """Return what `pack-weights` has noted of a prim function."""
+    attributes = function.operation.attributes
+    return StoredPanels(PACKED in attributes, SMALL_PAIRS in attributes)
+
+
+def with_panels(choices: ContractionChoices, panels: StoredPanels) -> ContractionChoices:
     """Return the choices for a prim function whose panels `pack-weights` may have packed already."""
-    return replace(choices, pack=None, is_packed=True) if is_packed else choices
+    if not panels.is_packed:
+        return choices
+    return replace(choices, pack=None, is_packed=True, has_small_pairs=panels.has_small_pairs)

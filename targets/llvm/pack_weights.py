@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import OperandView, PrimView, is_tensor_form, prim_functions
-from mirlo.passes.graph.constants import is_available
+from mirlo.passes.graph.constants import constant_reader, is_available
 from mirlo.passes.memory.weights import ConstantReleaser
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rule_choices import ChoiceError
@@ -17,8 +18,10 @@ from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.schedule import adopt_choices
 from mirlo.passes.schedule.stored import Stored, calls_of, retype, store
 from mirlo.runtime.container import empty_aligned
-from mirlo.targets.llvm.choices import PACKED, contraction_choices
+from mirlo.targets.llvm.choices import PACKED, SMALL_PAIRS, ContractionChoices, contraction_choices
+from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import find_machine
+from mirlo.targets.llvm.schedule.contraction.groups import are_small_pairs
 from mirlo.targets.llvm.schedule.contraction.plan import plan_of
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 
@@ -74,11 +77,41 @@ class PackWeights(Pass):
             # A constant whose array is not loaded (IR without its parameter files) cannot be packed.
             if not all(is_available(site.operands[panels.argument], session) for site in sites):
                 continue
+            if plan.group is not None and plan.group.instruction == "vpmaddwd":
+                small = _small_pairs(view, machine, constants, choices, sites, session)
+                if small is not None:
+                    panels = small
+                    function.operation.attributes[SMALL_PAIRS] = ir.UnitAttr.get()
             stored = panels.stored
             for site in sites:
                 release.unused(store(site, stored, session, packed))
             retype(view, stored)
             function.operation.attributes[PACKED] = ir.UnitAttr.get()
+
+
+def _small_pairs(
+    view: PrimView,
+    machine: Machine,
+    constants: Sequence[ir.Value],
+    choices: ContractionChoices,
+    sites: Sequence[ir.Operation],
+    session: Session,
+) -> Panels | None:
+    """Return panels for products of int8 that are added in pairs of 16 bits; None if a call's may not fit."""
+    plan = plan_of(view.blocks, view.returned, machine, constants, replace(choices, has_small_pairs=True))
+    panels = None if isinstance(plan, Decline) else _panels(plan, view)
+    if panels is None:
+        return None
+    axis, is_unsigned = panels.order.inner[-1], isinstance(plan, RegisterTilePlan) and _has_unsigned_columns(plan)
+    for site in sites:
+        array = constant_reader(site.operands[panels.argument], session)()
+        if not are_small_pairs(array.view(np.uint8 if is_unsigned else np.int8), axis):
+            return None
+    return panels
+
+
+def _has_unsigned_columns(plan: RegisterTilePlan) -> bool:
+    return plan.group is not None and plan.group.unsigned_columns
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,15 @@ from mirlo.passes.schedule.nest import emit_block
 from mirlo.passes.schedule.words.group_plan import WordsPlan
 from mirlo.passes.schedule.words.rule_parts import WORDS_RULE, LoopWords, find_blocks
 from mirlo.runtime.names import unique_names
-from mirlo.targets.llvm.choices import PACKED, ContractionChoices, ElementwiseChoices, LoopChoices, with_panels
+from mirlo.targets.llvm.choices import (
+    NO_PANELS,
+    ContractionChoices,
+    ElementwiseChoices,
+    LoopChoices,
+    StoredPanels,
+    panels_of,
+    with_panels,
+)
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan, plan_contraction
 from mirlo.targets.llvm.schedule.elementwise import ElementwisePlan, plan_elementwise
@@ -69,17 +77,19 @@ RULES: dict[str, tuple[Callable[..., ChosenStage | Decline], type]] = {
 
 
 def plan_stages(
-    group: BlockGroup[Machine], chosen: ChoiceValues = NOTHING_CHOSEN, is_packed: bool = False
+    group: BlockGroup[Machine], chosen: ChoiceValues = NOTHING_CHOSEN, panels: StoredPanels = NO_PANELS
 ) -> list[RuleStage]:
     """Plan the blocks in order, as many at a time as one plan accepts, with what is chosen for all of them."""
-    return plan_in_stages(group, partial(_plan, chosen=chosen, is_packed=is_packed), Scalar)
+    return plan_in_stages(group, partial(_plan, chosen=chosen, panels=panels), Scalar)
 
 
-def _plan_by(rule: str, group: BlockGroup[Machine], chosen: ChoiceValues, is_packed: bool) -> ChosenStage | Decline:
+def _plan_by(
+    rule: str, group: BlockGroup[Machine], chosen: ChoiceValues, panels: StoredPanels
+) -> ChosenStage | Decline:
     """Plan blocks by a rule, with its own of the choices."""
     planner, kind = RULES[rule]
     choices = bind_choices(kind, chosen)
-    return planner(group, with_panels(choices, is_packed) if kind is ContractionChoices else choices)
+    return planner(group, with_panels(choices, panels) if kind is ContractionChoices else choices)
 
 
 def plan_parts(
@@ -103,7 +113,7 @@ def plan_parts(
             listed = ", ".join((*RULES, SCALAR))
             raise ChoiceError(f"rule '{part.rule}' does not schedule parts of a function; these do: {listed}")
         check_choices(part.rule, choices_of_type(RULES[part.rule][1]), part.choices)
-        plan = _plan_by(part.rule, inside, part.choices, is_packed=PACKED in kernel.view.op.attributes)
+        plan = _plan_by(part.rule, inside, part.choices, panels=panels_of(kernel.view.op))
         if isinstance(plan, Decline):
             return decline(f"'{part.rule}' declines blocks {', '.join(part.blocks)}: {plan}")
         check_used(part.rule, part.choices, plan.choices())
@@ -133,14 +143,14 @@ def _count(stage: RuleStage) -> int:
     return len(stage.group.blocks)
 
 
-def _plan(part: BlockGroup[Machine], chosen: ChoiceValues, is_packed: bool) -> RuleStage | None:
-    plan_of_product = _plan_by("contraction", part, chosen, is_packed)
+def _plan(part: BlockGroup[Machine], chosen: ChoiceValues, panels: StoredPanels) -> RuleStage | None:
+    plan_of_product = _plan_by("contraction", part, chosen, panels)
     if not isinstance(plan_of_product, Decline):
         return plan_of_product
     if len(part.blocks) > 1 and any(is_product(block) for block in part.blocks):
         return None  # the contraction gets a register tile of its own
     for rule in ("elementwise", "rows", "window"):
-        plan = _plan_by(rule, part, chosen, is_packed)
+        plan = _plan_by(rule, part, chosen, panels)
         if not isinstance(plan, Decline):
             return plan
     return None
@@ -182,7 +192,7 @@ def stages(kernel: Kernel, context: ScheduleContext, **chosen: ChoiceValue) -> D
             return planned
         planned_stages, parts = planned
     else:
-        whole = plan_stages(group, chosen, is_packed=PACKED in kernel.view.op.attributes)
+        whole = plan_stages(group, chosen, panels=panels_of(kernel.view.op))
         if all(isinstance(stage, Scalar) for stage in whole):
             return decline("no plan takes any of the blocks", blocks=len(whole))
         planned_stages, parts = [*whole], _parts_of(whole, unique_names([block.name for block in group.blocks]))

@@ -10,7 +10,7 @@ from mirlo.passes.rules import Decline, schedule
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
-from mirlo.targets.llvm.choices import NO_CONTRACTION_CHOICES, PACKED, ContractionChoices, with_panels
+from mirlo.targets.llvm.choices import NO_CONTRACTION_CHOICES, ContractionChoices, panels_of, with_panels
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.kernel import ContractionEmitter, summary
 from mirlo.targets.llvm.schedule.contraction.plan import plan_of
@@ -51,5 +51,5 @@ def contraction(
     kernel: Kernel, context: ScheduleContext, choices: ContractionChoices = NO_CONTRACTION_CHOICES
 ) -> ir.OpView | Decline:
     """Schedule a contraction and its epilogue in register tiles."""
-    choices = with_panels(choices, PACKED in kernel.view.op.attributes)
+    choices = with_panels(choices, panels_of(kernel.view.op))
     return schedule_group(kernel, context, "contraction", lambda group: plan_contraction(group, choices))

@@ -91,6 +91,10 @@ class GroupedTiles(Tiles):
     def _dot(self, total: ir.Value, row: ir.Value, columns: ir.Value) -> ir.Value:
         # The unsigned operand comes first, if the instruction distinguishes them.
         first, second = (columns, row) if self.group.unsigned_columns else (row, columns)
+        if self.group.instruction == "vpmaddubsw":
+            pairs = call_dot("vpmaddubsw", total, first, second)
+            one = ir.IntegerAttr.get(pairs.type.element_type, 1)
+            return call_dot("vpmaddwd", total, pairs, self.code.splat_constant(pairs.type.shape[0], one))
         call = call_arm_dot if self.group.instruction in DOTS else call_dot
         return call(self.group.instruction, total, first, second)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd, ProductInput
@@ -22,7 +24,7 @@ class DotGroup:
 
     size: int
     instruction: str
-    """`vpdpbusd`, `vpmaddwd` or `vdpbf16ps`; a name of `DOTS` or `MATRICES` on AArch64."""
+    """`vpdpbusd`, `vpmaddubsw`, `vpmaddwd` or `vdpbf16ps`; a name of `DOTS` or `MATRICES` on AArch64."""
     unsigned_columns: bool = False
     """Whether the columns are unsigned; `vpdpbusd` takes one unsigned and one signed operand."""
     unsigned_rows: bool = False
@@ -48,16 +50,30 @@ class DotGroup:
 
     @property
     def temporaries(self) -> int:
-        """Return the registers of products before they are added: `vpmaddwd` has no accumulator."""
-        return 1 if self.instruction == "vpmaddwd" else 0
+        """Return the registers of products before they are added, and of what they are multiplied by meanwhile.
+
+        `vpmaddwd` and `vpmaddubsw` have no accumulator; pairs of the latter are multiplied by ones, which adds them.
+        """
+        return {"vpmaddwd": 1, "vpmaddubsw": 2}.get(self.instruction, 0)
+
+    @property
+    def multiplications(self) -> int:
+        """Return the instructions that multiply for a group of a vector."""
+        return 2 if self.instruction == "vpmaddubsw" else 1
 
 
 def kind_of_group(
-    product: MultiplyAdd, rows: ProductInput, columns: ProductInput, machine: Machine, is_tall: bool = False
+    product: MultiplyAdd,
+    rows: ProductInput,
+    columns: ProductInput,
+    machine: Machine,
+    is_tall: bool = False,
+    has_small_pairs: bool = False,
 ) -> DotGroup | None:
     """Select the instruction for products of these operands, if the machine has one.
 
-    `is_tall` tells whether columns are multiplied by several rows.
+    `is_tall` tells whether columns are multiplied by several rows, `has_small_pairs` whether two adjacent products fit
+    16 bits.
     """
     if isinstance(product.accumulate_type, ir.F32Type):
         is_bf16 = all(_widened_by(factor, ("arith.extf",)) is not None for factor in (rows, columns)) and all(
@@ -83,7 +99,24 @@ def kind_of_group(
         return DotGroup(4, instruction, unsigned[1], unsigned[0], flips=is_mixed)
     if "u8xi8" in machine.dots:
         return DotGroup(4, "vpdpbusd", unsigned[1], unsigned[0], flips=not is_mixed)
-    return DotGroup(2, "vpmaddwd", unsigned[1], unsigned[0], widens=True) if "i16" in machine.dots else None
+    if "i16" not in machine.dots:
+        return None
+    if has_small_pairs:
+        return DotGroup(4, "vpmaddubsw", unsigned[1], unsigned[0], flips=not is_mixed)
+    return DotGroup(2, "vpmaddwd", unsigned[1], unsigned[0], widens=True)
+
+
+def are_small_pairs(columns: np.ndarray, axis: int) -> bool:
+    """Return whether adjacent products with these columns fit 16 bits for any rows, as `vpmaddubsw` adds them.
+
+    Signed columns are multiplied by values from 0 to 255, unsigned ones by values from -128 to 127.
+    """
+    pairs = np.moveaxis(columns, axis, -1).astype(np.int16)
+    sums = pairs[..., 0::2] + pairs[..., 1::2]
+    if columns.dtype == np.uint8:
+        return not sums.size or int(sums.max()) * 128 <= 1 << 15
+    # Values of one sign add up; of two with different signs the larger magnitude counts, which fits by itself.
+    return not sums.size or int(np.abs(sums).max()) * 255 < 1 << 15
 
 
 def _widened_by(factor: ProductInput, casts: Sequence[str]) -> str | None:

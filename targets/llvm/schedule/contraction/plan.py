@@ -258,14 +258,19 @@ class _Planner:
         contiguous = contiguous_sum(rows, columns, order) if can_turn else None
         dot = self.choices.dot
         along = contiguous if (reuse < DOT_BELOW_ROWS if dot is None else dot) else None
-        group = kind_of_group(self.contraction.product, rows.factor, columns.factor, self.machine, reuse > 1)
+        group = kind_of_group(
+            self.contraction.product, rows.factor, columns.factor, self.machine, reuse > 1, self.choices.has_small_pairs
+        )
         if group is not None and problem.shared_rows and problem.shared_columns and self._is_fixed:
             least = 0 if columns.access.value in self.constants else NEVER if along is not None else MIN_ROWS_TO_PACK
             grouped = grouped_sum(group, rows, columns, order, lane_axis, self.alone, reuse >= least)
             if grouped is not None:
                 depth = max(1, problem.depth // grouped.group.size)
                 kind = grouped.group
-                problem = replace(problem, depth=depth, row_pairs=kind.is_matrix, temporaries=kind.temporaries)
+                problem = replace(
+                    problem, depth=depth, row_pairs=kind.is_matrix, temporaries=kind.temporaries,
+                    multiplications=kind.multiplications, is_added=kind.temporaries > 0,
+                )  # fmt: skip
                 machine = self.machine if self.choices.tile is not None else reserve_registers(kind, self.machine)
                 return _SumChoice(order, problem, machine, contiguous is not None, grouped=grouped)
         if along is not None:

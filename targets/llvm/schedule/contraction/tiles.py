@@ -70,6 +70,10 @@ class TileProblem:
     """Whether an instruction multiplies two rows at once."""
     temporaries: int = 0
     """Registers for products that an instruction of their own adds to the accumulators."""
+    multiplications: int = 1
+    """Instructions that multiply for each accumulator, in a k-step."""
+    is_added: bool = False
+    """Whether an instruction of its own adds to the accumulator."""
 
 
 def spans(extent: int, size: int) -> list[Span]:
@@ -132,7 +136,7 @@ def step_cycles(rows: int, vectors: int, problem: TileProblem, machine: Machine)
     row_loads = rows if problem.shared_rows else sums / 2
     column_loads = 0 if not problem.shared_columns and problem.depth <= machine.vector_registers else vectors
     bounds = [
-        sums / machine.fma_per_cycle,
+        sums * problem.multiplications / machine.fma_per_cycle,
         (row_loads + column_loads) / machine.loads_per_cycle,
         machine.fma_latency * LATENCY_SLACK,
     ]

@@ -97,6 +97,33 @@ def test_products_of_bytes_without_vnni(left: str, right: str, tmp_path: Path, m
             np.testing.assert_array_equal(made(x, given), x.astype(np.int32) @ w.astype(np.int32))
 
 
+LIMITS = {"i8": [(64, 64), (-64, -64), (127, -128), (1, 127), (-128, 0)], "u8": [(128, 128), (255, 1), (0, 255)]}
+"""Adjacent weights whose products with any int8 of the other sign fit 16 bits, just so."""
+
+
+@pytest.mark.skipif("i16" not in host_machine().dots, reason="the machine has no products of 16-bit integers")
+@pytest.mark.parametrize(("left", "right"), [("u8", "i8"), ("i8", "i8"), ("i8", "u8"), ("u8", "u8")])
+def test_pairs_that_fit_16_bits(left: str, right: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Constant weights prove that `vpmaddubsw` does not saturate; a larger pair in one column is enough for another."""
+    without = replace(host_machine(), dots=("i16",))
+    monkeypatch.setattr("mirlo.targets.llvm.options.host_machine", lambda: without)
+    m, k, n = 40, 72, 50
+    info = np.iinfo({"u8": np.uint8, "i8": np.int8}[left])
+    x = np.random.default_rng(1).choice(np.asarray([info.min, info.max], info.dtype), (m, k))
+    x[0], x[1] = info.min, info.max
+    pairs = np.asarray(LIMITS[right], {"u8": np.uint8, "i8": np.int8}[right])
+    w = pairs[np.random.default_rng(2).integers(0, len(pairs), (n, k // 2))].reshape(n, k)
+    w[: len(pairs)] = np.tile(pairs, (1, k // 2))
+    for instruction in ("vpmaddubsw", "vpmaddwd"):
+        folder = tmp_path / instruction
+        folder.mkdir()
+        transposed = np.ascontiguousarray(w.T)
+        made, schedule = _compiled(_matmul(m, k, n, left, right, "i32", False, True), folder, w=transposed)
+        np.testing.assert_array_equal(made(x), x.astype(np.int32) @ transposed.astype(np.int32))
+        assert f'instruction = "{instruction}"' in schedule
+        w[-1, 6:8] = (65, 64) if right == "i8" else (129, 128)
+
+
 @pytest.mark.parametrize("is_constant", [False, True])
 def test_products_of_bf16(is_constant: bool, tmp_path: Path) -> None:
     for i, (m, k, n) in enumerate(SHAPES):
