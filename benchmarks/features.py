@@ -19,10 +19,10 @@ FEATURES = {
         "passes/graph/last_rows.py passes/graph/narrow_caches.py passes/graph/scaled_caches.py "
         "passes/graph/cache_updates.py runtime/*_pool.py "
         "runtime/huge_pages.py runtime/recurrent.py runtime/state.py runtime/update.py "
-        "runtime/cache_arrays.py frontends/onnx/windows.py frontends/onnx/ops/microsoft_window.py "
+        "runtime/cache_arrays.py frontends/onnx/caches.py frontends/onnx/ops/microsoft_window.py "
         "frontends/onnx/ops/microsoft_kv_cache.py frontends/onnx/ops/microsoft_paged.py"
     ),
-    "caches in pages": ("runtime/page_*.py runtime/paged_*.py frontends/onnx/pages.py targets/llvm/schedule/page*.py"),
+    "caches in pages": ("runtime/page_*.py runtime/paged_*.py targets/llvm/schedule/page*.py"),
     "complex numbers, Fourier transforms and solvers of frameworks": (
         "frontends/library/complex_numbers.py frontends/library/fourier.py frontends/library/linear_algebra.py"
     ),

@@ -53,7 +53,7 @@ def _nodes_of_model(model: object, shapes: Mapping[str, Sequence[int | str] | No
     """Return the nodes of a model's file, also those that the import makes no operator of."""
     if isinstance(model, (ir.Module, ImportedModule)) or (isinstance(model, (str, os.PathLike)) and is_ir_file(model)):
         return {}
-    from mirlo.frontends.onnx.node_names import model_nodes
+    from mirlo.frontends.onnx.importer import model_nodes
 
     return model_nodes(model, shapes)
 

@@ -96,7 +96,7 @@ def fix_dims(
         except ValueError as error:
             raise ModelError(str(error)) from None
         return {**asked, **(shapes or {})}
-    from mirlo.frontends.onnx.dims import shapes_with_dims
+    from mirlo.frontends.onnx.inputs import shapes_with_dims
 
     return shapes_with_dims(model, shapes, dims)
 

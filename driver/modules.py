@@ -12,7 +12,7 @@ from mirlo.passes.files import FileError, listed_params, open_params, save_param
 from mirlo.passes.session import Session
 from mirlo.runtime.files import read_regular
 
-PARAM_READERS = {".onnx": "mirlo.frontends.onnx.params"}
+PARAM_READERS = {".onnx": "mirlo.frontends.onnx.model"}
 """Modules that register a reader for parameter files of a kind; imported when one is listed, because they are large."""
 
 

@@ -27,7 +27,7 @@ def default_inputs(model: str | Path) -> dict[str, np.ndarray | None]:
 def page_dims(model: str | Path) -> list[str]:
     """Return the dynamic dims that are the rows of a page, of caches in pages: compiled code is faster for a number."""
     from mirlo.frontends.onnx import model as models
-    from mirlo.frontends.onnx.pages import find_paged_inputs
+    from mirlo.frontends.onnx.caches import find_paged_inputs
 
     graph = models.load(model).content.graph
     caches = {name for name, role in find_paged_inputs(graph).items() if role == "cache"}

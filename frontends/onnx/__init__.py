@@ -2,7 +2,7 @@
 
 from mirlo.frontends.onnx.errors import OnnxImportError
 from mirlo.frontends.onnx.importer import import_model
-from mirlo.frontends.onnx.params import read_parameters
+from mirlo.frontends.onnx.model import read_parameters
 from mirlo.frontends.onnx.registry import converter
 from mirlo.runtime.params import register_reader
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx import regions
-from mirlo.frontends.onnx.declared import declared_shapes
 from mirlo.frontends.onnx.fold import fold, fold_fractions, fractions_of, partial_of
 from mirlo.frontends.onnx.graph import GraphDef
 from mirlo.frontends.onnx.node import Node, NodeImporter, NodeTrait
@@ -26,9 +25,6 @@ class Body(NodeImporter):
 
     def converters_of(self, domain: str, operator: str, version: int) -> Sequence[Callable[[Node], Converted]]:
         return CONVERTERS.find(domain, operator, version)
-
-    def declared_shapes(self, graph: GraphDef) -> Mapping[str, tuple[int, ...]]:
-        return declared_shapes(graph, self.model.content.functions)
 
     def folded(self, node: Node, compute: Callable[[], Tensor]) -> Sequence[Tensor] | None:
         return fold(node, compute) or fold_fractions(node, compute)

@@ -15,12 +15,12 @@ from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import OnnxImportError, by_domain, domain_name, what_is_supported
 from mirlo.frontends.onnx.graph import ModelDef, NodeDef
 from mirlo.frontends.onnx.importer import build_main, find_choices, new_module
-from mirlo.frontends.onnx.inputs import Shapes
+from mirlo.frontends.onnx.inputs import Shapes, model_inputs
 from mirlo.frontends.onnx.node import Observer
 from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
 from mirlo.frontends.onnx.support import unsupported_nodes
-from mirlo.frontends.onnx.validity import inferred_values
 from mirlo.frontends.onnx.values import AnyValue, Scope
+from mirlo.frontends.onnx.writing import inferred_values
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.params import ParameterStore
 
@@ -92,7 +92,7 @@ def _checked(loaded: models.LoadedModel, shapes: Shapes | None, choices: Choices
     module, params, problem = new_module(loaded), ParameterStore(), None
     with module.context, ir.Location.file(loaded.name, 0, 0), ir.InsertionPoint(module.body):
         try:
-            build_main(loaded, shapes, params, watch, choices=choices)
+            build_main(loaded, model_inputs(loaded, shapes), params, watch, choices=choices)
         except OnnxImportError as error:
             # The problems of nodes are reported with them.
             problem = None if watch.failed_nodes() else str(error)

@@ -5,7 +5,7 @@ The declared shape is compiled; a check at run time ensures that the values matc
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -13,22 +13,8 @@ import numpy as np
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallDpsPacked
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.graph import GraphDef
-from mirlo.frontends.onnx.node import Node, NodeTrait
-from mirlo.frontends.onnx.registry import CONVERTERS
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.tensor import Tensor, where
-
-
-def declared_shapes(graph: GraphDef, functions: Container[tuple[str, str, str]]) -> Mapping[str, tuple[int, ...]]:
-    """Return the declared static shapes of values, and those that follow from them in a model with these functions."""
-    result = graph.static_shapes()
-    for node in reversed(graph.nodes):
-        if not node.inputs or not node.outputs or node.outputs[0] not in result:
-            continue
-        is_function = (node.domain, node.operator, node.overload) in functions
-        if not is_function and NodeTrait.SAME_SHAPE in CONVERTERS.traits(node.domain, node.operator):
-            result.setdefault(node.inputs[0], result[node.outputs[0]])
-    return result
 
 
 def declared_shape(node: Node, index: int, output: int = 0) -> tuple[int, ...] | None:

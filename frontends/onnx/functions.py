@@ -12,8 +12,7 @@ from mirlo.frontends.onnx.composed import COMPOSED
 from mirlo.frontends.onnx.errors import NodeError, OnnxImportError
 from mirlo.frontends.onnx.graph import FLOATS, AttributeDef, FunctionDef, GraphDef, NodeDef
 from mirlo.frontends.onnx.model import LoadedModel
-from mirlo.frontends.onnx.reading import read_attributes, read_function
-from mirlo.frontends.onnx.schema import problem_of
+from mirlo.frontends.onnx.reading import problem_of, read_attributes, read_function
 from mirlo.frontends.onnx.values import AnyValue
 from mirlo.frontends.onnx.writing import node_message, type_message
 from mirlo.runtime.kinds import Kind

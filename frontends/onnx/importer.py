@@ -14,26 +14,27 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import is_object, object_type
 from mirlo.frontends.onnx import model as models
 from mirlo.frontends.onnx.body import Body
+from mirlo.frontends.onnx.caches import DOMAIN, find_paged_inputs, find_windows, with_rings
 from mirlo.frontends.onnx.choices import BranchSearch, Choices
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import OnnxImportError, UnsupportedOperatorError, plural, unsupported_report
 from mirlo.frontends.onnx.functions import require_expandable
-from mirlo.frontends.onnx.graph import STRING_CODE, ValueDef
-from mirlo.frontends.onnx.inputs import Shapes, graph_inputs, input_types
+from mirlo.frontends.onnx.graph import STRING_CODE, NodeDef, ValueDef
+from mirlo.frontends.onnx.inputs import InputTypes, Shapes, model_inputs
 from mirlo.frontends.onnx.kinds import join, kind_of
 from mirlo.frontends.onnx.model import LoadedModel
 from mirlo.frontends.onnx.node import Observer, Skipped
-from mirlo.frontends.onnx.pages import DOMAIN, find_paged_inputs
 from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
 from mirlo.frontends.onnx.support import unsupported_nodes
 from mirlo.frontends.onnx.values import AnyValue, ObjectValue, Scope
-from mirlo.frontends.onnx.windows import find_windows, with_rings
 from mirlo.frontends.sizes import Solutions, Solved, Symbols
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import Kind
 from mirlo.runtime.params import ParameterStore
 
 SHOWN_PROBLEMS = 20
+COMPUTED = "the import computed it, or it changes nothing"
+UNNEEDED = "no output of the model needs it"
 
 
 def import_model(
@@ -52,9 +53,10 @@ def import_model(
     file. Raises `OnnxImportError`, which lists everything that is wrong.
     """
     loaded = _supported(model)
+    inputs = model_inputs(loaded, shapes)
 
     def attempt(choices: Choices) -> tuple[ir.Module, ParameterStore]:
-        return _solved(loaded, shapes, context, observer, rings, choices)
+        return _solved(loaded, inputs, context, observer, rings, choices)
 
     (module, store), _ = BranchSearch().run(attempt, {})
     store.files.update(loaded.weights.files)
@@ -65,7 +67,7 @@ def find_choices(loaded: LoadedModel, shapes: Shapes | None) -> Choices | None:
     """Return the branches of Ifs of different ranks with which a model can be imported; None if it cannot."""
 
     def attempt(choices: Choices) -> None:
-        _solved(loaded, shapes, None, None, False, choices)
+        _solved(loaded, model_inputs(loaded, shapes), None, None, False, choices)
 
     try:
         return BranchSearch().run(attempt, {})[1]
@@ -75,7 +77,7 @@ def find_choices(loaded: LoadedModel, shapes: Shapes | None) -> Choices | None:
 
 def _solved(
     loaded: LoadedModel,
-    shapes: Shapes | None,
+    inputs: InputTypes,
     context: ir.Context | None,
     observer: Observer | None,
     rings: bool,
@@ -87,7 +89,7 @@ def _solved(
         module, store = new_module(loaded, context), ParameterStore()
         try:
             with module.context, ir.Location.file(loaded.name, 0, 0), ir.InsertionPoint(module.body):
-                undecided = build_main(loaded, shapes, store, observer, solutions, rings, choices)
+                undecided = build_main(loaded, inputs, store, observer, solutions, rings, choices)
             if not undecided:
                 return module, store
             solutions.restart_with(undecided)
@@ -115,7 +117,7 @@ def new_module(model: LoadedModel, context: ir.Context | None = None) -> ir.Modu
 
 def build_main(
     model: LoadedModel,
-    shapes: Shapes | None,
+    inputs: InputTypes,
     store: ParameterStore,
     observer: Observer | None = None,
     solutions: Solutions | None = None,
@@ -128,9 +130,7 @@ def build_main(
     ones. `choices` are those of branches that differ in rank; without them, such branches are an error. Return the
     symbols for broadcast dims with their values.
     """
-    known = None if solutions is None else solutions.dims
-    types = _types_of_inputs(model, shapes, known)
-    has_own_shapes = not shapes or types == _types_of_inputs(model, dict.fromkeys(shapes), known)
+    types, has_own_shapes = inputs.solved({} if solutions is None else solutions.dims)
     as_declared = model.trusts_declared and has_own_shapes
     windows: dict[str, int] = {}
     if rings:
@@ -157,32 +157,6 @@ def build_main(
     return body.symbols.undecided()
 
 
-def _types_of_inputs(
-    model: LoadedModel, shapes: Shapes | None, solutions: Mapping[str, Dim] | None
-) -> dict[str, TensorType | Kind]:
-    """Return the types of the inputs that are not constants; a shape of None is the one that the model declares."""
-    graph = model.content.graph
-    if graph.has_sparse_initializers:
-        raise OnnxImportError(f"{model.name}: sparse initializers are not supported; store these tensors dense")
-    inputs = graph_inputs(graph, shapes)
-    _refuse_duplicates([value.name for value in inputs], "input", model.name)
-    _refuse_duplicates([tensor.name for tensor in graph.initializers], "initializer", model.name)
-    types = input_types(inputs, shapes, model.name)
-    return _with_solutions(types, solutions) if solutions else types
-
-
-def _with_solutions(
-    types: Mapping[str, TensorType | Kind], solutions: Mapping[str, Dim]
-) -> dict[str, TensorType | Kind]:
-    """Return the input types with solutions substituted for their symbols."""
-    return {
-        name: found.with_shape([D.substitute(dim, solutions) for dim in found.shape])
-        if isinstance(found, TensorType)
-        else found
-        for name, found in types.items()
-    }
-
-
 def _scope_of(body: Body, model: LoadedModel, types: Mapping[str, TensorType | Kind], block: ir.Block) -> Scope:
     """Return the scope of the graph, in which the inputs are the arguments of `@main`."""
     scope = Scope(model.content.opsets)
@@ -205,6 +179,28 @@ def _outputs_of(body: Body, model: LoadedModel, scope: Scope) -> list[AnyValue]:
     if body.problems:  # an observer replaced values that could not be made
         raise OnnxImportError(_problem_report(body.problems))
     return outputs
+
+
+class _NodeNames(Observer):
+    """Collects the nodes of each scope that is imported."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, str] = {}
+        self._scopes: list[Sequence[object]] = []
+
+    def imported(self, step: NodeDef, scope: Scope) -> None:
+        if not any(nodes is scope.nodes for nodes in self._scopes[-1:]):
+            self._scopes.append(scope.nodes)
+            for node in scope.nodes:
+                self.found.setdefault(f"{scope.prefix}{node.name}", UNNEEDED)
+        self.found[f"{scope.prefix}{step.name}"] = COMPUTED
+
+
+def model_nodes(model: models.Source, shapes: Shapes | None = None) -> dict[str, str]:
+    """Return the nodes of a model that can be imported, with why no operator comes from one, where none does."""
+    names = _NodeNames()
+    import_model(model, shapes=shapes, observer=names)
+    return names.found
 
 
 def _describe(
@@ -248,18 +244,6 @@ def _named(name: str, kind: Kind | None, window: int | None = None, role: str | 
     if kind is not None:
         facts["relax.kind"] = ir.StringAttr.get(str(kind))
     return ir.DictAttr.get(facts)
-
-
-def _refuse_duplicates(names: list[str], what: str, model: str) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if not name:
-            raise OnnxImportError(f"{model}: an {what} of the graph has no name")
-        if name in seen:
-            raise OnnxImportError(
-                f"{model}: the name '{name}' is defined twice: the graph has two {what}s of this name"
-            )
-        seen.add(name)
 
 
 def _check_output(value: AnyValue, declared: ValueDef, model: str) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.input_sizes import sized_shapes
 from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.onnx import model as models
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import OnnxImportError, nearest
 from mirlo.frontends.onnx.graph import STRING_CODE, GraphDef, ValueDef
@@ -29,6 +32,55 @@ def graph_inputs(graph: GraphDef, shapes: Shapes | None = None) -> list[ValueDef
     """
     constants = {tensor.name for tensor in graph.initializers} - set(shapes or ())
     return [value for value in graph.inputs if value.name not in constants]
+
+
+@dataclass(frozen=True)
+class InputTypes:
+    """The types of the inputs of a model that are no constants."""
+
+    given: Mapping[str, TensorType | Kind]
+    """With the shapes that the caller gives."""
+    declared: Mapping[str, TensorType | Kind]
+    """As the model declares them."""
+
+    def solved(self, solutions: Mapping[str, Dim]) -> tuple[dict[str, TensorType | Kind], bool]:
+        """Return the types with solutions for their symbols, and whether they are those that the model declares."""
+        types = _substituted(self.given, solutions)
+        return types, self.given is self.declared or types == _substituted(self.declared, solutions)
+
+
+def model_inputs(model: models.LoadedModel, shapes: Shapes | None) -> InputTypes:
+    """Return the types of a model's inputs; a shape of None is the one that the model declares."""
+    graph = model.content.graph
+    if graph.has_sparse_initializers:
+        raise OnnxImportError(f"{model.name}: sparse initializers are not supported; store these tensors dense")
+    inputs = graph_inputs(graph, shapes)
+    _refuse_duplicates([value.name for value in inputs], "input", model.name)
+    _refuse_duplicates([tensor.name for tensor in graph.initializers], "initializer", model.name)
+    given = input_types(inputs, shapes, model.name)
+    return InputTypes(given, input_types(inputs, dict.fromkeys(shapes), model.name) if shapes else given)
+
+
+def _substituted(types: Mapping[str, TensorType | Kind], solutions: Mapping[str, Dim]) -> dict[str, TensorType | Kind]:
+    """Return the input types with solutions substituted for their symbols."""
+    return {
+        name: found.with_shape([D.substitute(dim, solutions) for dim in found.shape])
+        if isinstance(found, TensorType)
+        else found
+        for name, found in types.items()
+    }
+
+
+def _refuse_duplicates(names: list[str], what: str, model: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if not name:
+            raise OnnxImportError(f"{model}: an {what} of the graph has no name")
+        if name in seen:
+            raise OnnxImportError(
+                f"{model}: the name '{name}' is defined twice: the graph has two {what}s of this name"
+            )
+        seen.add(name)
 
 
 def input_types(inputs: Sequence[ValueDef], shapes: Shapes | None, model: str) -> dict[str, TensorType | Kind]:
@@ -200,3 +252,21 @@ def _bind(old: Dim, new: Dim, bound: dict[str, Dim], what: str) -> None:
     name = next(iter(names))
     if bound.setdefault(name, new) != new:
         raise OnnxImportError(f"{what} is {new}, but the symbol '{name}' is given as {bound[name]} already")
+
+
+def shapes_with_dims(
+    model: models.Source, shapes: Shapes | None, dims: Mapping[str, int]
+) -> dict[str, Sequence[int | str]]:
+    """Return input shapes in which these dims have these sizes, in addition to `shapes`."""
+    loaded = models.load(model)
+    inputs = graph_inputs(loaded.content.graph, shapes)
+    declared = _only_tensors(input_types(inputs, None, loaded.name))
+    given = _only_tensors(input_types(inputs, shapes, loaded.name))
+    try:
+        return sized_shapes(loaded.name, declared, given, dims, {text: identifier(text) for text in dims})
+    except ValueError as error:
+        raise OnnxImportError(str(error)) from None
+
+
+def _only_tensors(types: Mapping[str, object]) -> dict[str, TensorType]:
+    return {name: kind for name, kind in types.items() if isinstance(kind, TensorType)}

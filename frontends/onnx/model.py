@@ -6,29 +6,76 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from mirlo.frontends.onnx.errors import DamagedModelError, OnnxImportError
-from mirlo.frontends.onnx.file_kinds import SIGNATURE_BYTES, kind_by_content, kind_by_name
 from mirlo.frontends.onnx.graph import ModelDef
-from mirlo.frontends.onnx.old import modernized
-from mirlo.frontends.onnx.reading import read_model
+from mirlo.frontends.onnx.reading import is_old, read_model
 from mirlo.frontends.onnx.weights import Weights, map_file
 from mirlo.frontends.onnx.wire import slim
+from mirlo.runtime.errors import ParameterError
 from mirlo.runtime.names import terminal
+from mirlo.runtime.params import ParameterStore
 
 if TYPE_CHECKING:
     import onnx
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto | LoadedModel"
 """What can be opened: a path, the bytes of a file, or a model in memory."""
-
-OLDEST_OPSET, NEWEST_OPSET = 7, 28
-"""Versions of the default opset that the converters support."""
+PICKLE = (
+    "a Python pickle, which may run any code and is not opened: load it where you trust it, "
+    "and compile the object in Python: mirlo.compile(model, ...)"
+)
+CHECKPOINT = (
+    "a PyTorch checkpoint, which has weights and no graph: load it into its module in Python, "
+    "and compile that: mirlo.compile(module, args=(example,))"
+)
+KERAS = (
+    "a Keras model: load it in Python with KERAS_BACKEND=jax and compile it there: "
+    "mirlo.compile(model); or convert it with tf2onnx"
+)
+TFLITE = "a TensorFlow Lite model: convert it with 'python -m tf2onnx.convert --tflite FILE --output model.onnx'"
+GGUF = "a GGUF file of a language model, which 'mirlo generate' runs: mirlo generate FILE PROMPT"
+SAFETENSORS = (
+    "a safetensors file, which has weights and no graph: run the folder of a language model with 'mirlo generate "
+    "FOLDER'; load other weights into a module of PyTorch, and compile that: mirlo.compile(module, args=(example,))"
+)
+SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
+    (0, b"version https://git-lfs", "a Git LFS pointer: run 'git lfs pull' to get the model itself"),
+    (0, b"\x89HDF", KERAS),
+    (0, b"\x93NUMPY", "a NumPy array"),
+    (0, b"<!DOCTYPE", "a web page: the download went wrong"),
+    (0, b"<html", "a web page: the download went wrong"),
+    (0, b"\x93MIRLO", "a file that Mirlo wrote: a compiled model is run, not imported"),
+    (0, b"ML\xefR", "MLIR bytecode"),
+    (0, b"GGUF", GGUF),
+    (4, b"TFL3", TFLITE),
+    (8, b'{"', SAFETENSORS),
+    *((0, b"\x80" + bytes([protocol]), PICKLE) for protocol in range(2, 6)),
+)
+"""Where a signature is, its bytes, and what has it."""
+SIGNATURE_BYTES = 32
+"""Bytes of a file that these need."""
+ARCHIVE = b"PK\x03\x04"
+SUFFIXES = {
+    ".pt2": "an exported PyTorch program: load and compile it in Python: mirlo.compile(torch.export.load('FILE'))",
+    ".pt": CHECKPOINT, ".pth": CHECKPOINT, ".ckpt": CHECKPOINT, ".bin": CHECKPOINT,
+    ".keras": KERAS, ".h5": KERAS, ".hdf5": KERAS,
+    ".pkl": PICKLE, ".pickle": PICKLE, ".joblib": PICKLE,
+    ".tflite": TFLITE,
+    ".gguf": GGUF, ".safetensors": SAFETENSORS,
+    ".pb": "a TensorFlow graph: convert its folder, python -m tf2onnx.convert --saved-model FOLDER --output model.onnx",
+    ".mlmodel": "a Core ML model: export the model it was converted from as ONNX",
+    ".xml": "perhaps an OpenVINO model: export the model it was converted from as ONNX",
+    ".ort": "a model in ONNX Runtime's own format: use the ONNX file that it was converted from",
+    ".json": "a JSON file; a model of XGBoost is loaded in Python, and compiled there: mirlo.compile(model)",
+    ".txt": "a text; a model of LightGBM is loaded in Python, and compiled there: mirlo.compile(model)",
+    ".npz": "an archive of NumPy arrays: the arrays of inputs are given with --input NAME=FILE.npy",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -61,7 +108,7 @@ def load(model: Source) -> LoadedModel:
         return model
     if isinstance(model, onnx.ModelProto):
         name = _graph_name(model.graph.name)
-        return LoadedModel(_read(model, {}, name), Weights(name, None), name, None)
+        return LoadedModel(read_model(model, {}, name), Weights(name, None), name, None)
     if isinstance(model, (str, os.PathLike)):
         path = Path(model)
         return _parse(map_file(path, "the model is expected in"), str(path), path)
@@ -78,6 +125,19 @@ def load(model: Source) -> LoadedModel:
         "a model is a path, bytes, an onnx.ModelProto, an MLIR module or a model of PyTorch, JAX or scikit-learn, "
         f"got {type(model).__name__}"
     )
+
+
+def read_parameters(path: Path, store: ParameterStore) -> None:
+    """Add the tensors of a model's main graph to the store of IR that was saved without its weights, as views."""
+    try:
+        model = load(path)
+        for name, tensor in model.content.parameters.items():
+            if name and name not in store:
+                packed = model.weights.packed(tensor)
+                array = model.weights.array(tensor, name) if packed is None else packed[0]
+                store.add(name, array, source=path)
+    except OnnxImportError as error:
+        raise ParameterError(str(error)) from None
 
 
 def load_shared(proto: onnx.ModelProto, arrays: Mapping[str, np.ndarray]) -> LoadedModel:
@@ -97,7 +157,7 @@ def load_shared(proto: onnx.ModelProto, arrays: Mapping[str, np.ndarray]) -> Loa
     for held in data.values():
         digest.update(held)
     name = _graph_name(proto.graph.name)
-    return LoadedModel(_read(proto, data, name), Weights(name, None), name, None, digest.hexdigest())
+    return LoadedModel(read_model(proto, data, name), Weights(name, None), name, None, digest.hexdigest())
 
 
 def _parse(buffer: memoryview, what: str, path: Path | None) -> LoadedModel:
@@ -120,37 +180,28 @@ def _parse(buffer: memoryview, what: str, path: Path | None) -> LoadedModel:
         if isinstance(error, DamagedModelError):
             raise
         raise DamagedModelError(f"{what}: not an ONNX model, or a damaged one: {error}") from None
-    if _version(proto) < OLDEST_OPSET:
+    if is_old(proto):
         # The version converter needs the data too; models of that age are small.
         proto.ParseFromString(bytes(buffer))
         slimmed.data.clear()
-    content = _read(proto, slimmed.data, what)
+    content = read_model(proto, slimmed.data, what)
     name = what if path is not None else _graph_name(content.graph.name)
     return LoadedModel(content, Weights(name, path and path.parent), name, path)
 
 
+def kind_by_content(start: bytes, path: PurePath | None) -> str | None:
+    """Return what a file is by its first bytes, and what to do with it; None for what may be an ONNX model."""
+    if start.startswith(ARCHIVE):
+        return (
+            kind_by_name(path) or "a zip archive, perhaps a PyTorch checkpoint: export the model with torch.onnx.export"
+        )
+    return next((text for at, signature, text in SIGNATURES if start[at:].startswith(signature)), None)
+
+
+def kind_by_name(path: PurePath | None) -> str | None:
+    """Return what a file is by its name; the caller knows that it is no ONNX model."""
+    return None if path is None else SUFFIXES.get(path.suffix.lower(), "").replace("FILE", path.name) or None
+
+
 def _graph_name(name: str | bytes) -> str:
     return f"model '{terminal(name)}'" if name and isinstance(name, str) else "the model"
-
-
-def _read(proto: onnx.ModelProto, data: Mapping[bytes, memoryview], what: str) -> ModelDef:
-    """Return the graph of a model, converted to the oldest supported opset if it is older."""
-    if not proto.HasField("graph"):
-        raise DamagedModelError(f"{what}: not an ONNX model: it has no graph")
-    if not proto.opset_import:
-        raise DamagedModelError(f"{what}: not an ONNX model, or a truncated one: it imports no operator set")
-    version = _version(proto)
-    if version < OLDEST_OPSET:
-        return read_model(modernized(proto, OLDEST_OPSET, what), data, what)
-    if version > NEWEST_OPSET:
-        raise OnnxImportError(
-            f"{what}: the model uses operator set {version}; supported are those up to {NEWEST_OPSET}: "
-            "export it with an older one"
-        )
-    return read_model(proto, data, what)
-
-
-def _version(proto: onnx.ModelProto) -> int:
-    """Return the version of the default operator set; the oldest supported one for models without it."""
-    versions = [entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")]
-    return versions[-1] if versions else OLDEST_OPSET

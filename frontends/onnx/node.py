@@ -46,8 +46,7 @@ from mirlo.frontends.onnx.inputs import identifier
 from mirlo.frontends.onnx.model import LoadedModel
 from mirlo.frontends.onnx.objects import ObjectBuilder, call_host, object_of
 from mirlo.frontends.onnx.order import steps
-from mirlo.frontends.onnx.signature import Signature
-from mirlo.frontends.onnx.validity import inference_error
+from mirlo.frontends.onnx.schema_table import Signature
 from mirlo.frontends.onnx.values import (
     AnyValue,
     Converted,
@@ -60,6 +59,7 @@ from mirlo.frontends.onnx.values import (
     as_dim,
     constant,
 )
+from mirlo.frontends.onnx.writing import inference_error
 from mirlo.frontends.sizes import Solved, Symbols
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.errors import MirloError
@@ -394,10 +394,6 @@ class NodeImporter(ObjectBuilder, ABC):
         """Return the converters of an operator in a version, in the order in which they are tried."""
 
     @abstractmethod
-    def declared_shapes(self, graph: GraphDef) -> Mapping[str, tuple[int, ...]]:
-        """Return the static shapes that a graph declares, and those that follow from them."""
-
-    @abstractmethod
     def folded(self, node: Node, compute: Callable[[], Tensor]) -> Sequence[Tensor] | None:
         """Return the outputs of a node if its inputs tell their elements; `compute` makes its operation."""
 
@@ -451,9 +447,20 @@ class NodeImporter(ObjectBuilder, ABC):
             scope.define(value)
         if self.trusts_declared:
             if graph not in self._declared:
-                self._declared[graph] = self.declared_shapes(graph)
+                self._declared[graph] = self._declared_shapes(graph)
             scope.declared.update(self._declared[graph])
         return self._nodes(graph.nodes, [value.name for value in graph.outputs], scope, graph)
+
+    def _declared_shapes(self, graph: GraphDef) -> Mapping[str, tuple[int, ...]]:
+        """Return the declared static shapes of values, and those that follow from them."""
+        result = graph.static_shapes()
+        for node in reversed(graph.nodes):
+            if not node.inputs or not node.outputs or node.outputs[0] not in result:
+                continue
+            is_function = (node.domain, node.operator, node.overload) in self.model.content.functions
+            if not is_function and NodeTrait.SAME_SHAPE in self.traits_of(node.domain, node.operator):
+                result.setdefault(node.inputs[0], result[node.outputs[0]])
+        return result
 
     def _nodes(
         self, nodes: Sequence[NodeDef], wanted: Sequence[str], scope: Scope, graph: GraphDef | None = None

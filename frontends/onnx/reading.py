@@ -1,7 +1,7 @@
 """The first stride of the import: from the messages of a model to its typed graph, checked on the way.
 
-Only this file and four others know the messages: `model.py` parses them, `old.py` converts models of older opsets, and
-`writing.py` and `validity.py` ask the `onnx` package. What is checked here: names are text and distinguishable,
+Only this file and three others know the messages: `model.py` parses them, `old.py` converts models of older opsets, and
+`writing.py` asks the `onnx` package. What is checked here: names are text and distinguishable,
 operator sets are named, graphs and types are not nested without end; nodes have the attributes and as many inputs and
 outputs as their schemas say. What only the types of values tell is checked when nodes are converted.
 """
@@ -9,13 +9,14 @@ outputs as their schemas say. What only the types of values tell is checked when
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mirlo.frontends.onnx import graph as G
 from mirlo.frontends.onnx.dtypes import FIELDS
-from mirlo.frontends.onnx.errors import DamagedModelError, OnnxImportError
+from mirlo.frontends.onnx.errors import DamagedModelError, OnnxImportError, nearest, plural
 from mirlo.frontends.onnx.graph import (
     AttributeDef,
     AttributeValue,
@@ -26,13 +27,18 @@ from mirlo.frontends.onnx.graph import (
     TensorDef,
     TypeDef,
     ValueDef,
+    wrong_kind,
 )
-from mirlo.frontends.onnx.schema import checked
+from mirlo.frontends.onnx.old import modernized
+from mirlo.frontends.onnx.schema import signature
+from mirlo.frontends.onnx.schema_table import Signature
 from mirlo.runtime.names import is_printable, terminal
 
 if TYPE_CHECKING:
     import onnx
 
+OLDEST_OPSET, NEWEST_OPSET = 7, 28
+"""Versions of the default opset that the converters support."""
 DEPTH = 64
 """Deepest nesting of graphs, and of types in sequences and optionals (protobuf itself stops files at 100 messages)."""
 
@@ -54,6 +60,7 @@ def read_model(proto: onnx.ModelProto, data: Mapping[bytes, memoryview], what: s
     here, once, and the model goes by these names from then on. Refuse a model in which a name is not text, or in which
     two names would become one.
     """
+    proto = _supported(proto, what)
     reader = _Reader(data, what)
     opsets = reader.versions = reader.opsets(proto.opset_import)
     functions = [reader.function(function) for function in proto.functions]
@@ -67,6 +74,32 @@ def read_model(proto: onnx.ModelProto, data: Mapping[bytes, memoryview], what: s
     reader.name(proto.domain)
     reader.refuse_ambiguous_names()
     return model
+
+
+def _supported(proto: onnx.ModelProto, what: str) -> onnx.ModelProto:
+    """Return a model, converted to the oldest supported opset if it is older."""
+    if not proto.HasField("graph"):
+        raise DamagedModelError(f"{what}: not an ONNX model: it has no graph")
+    if not proto.opset_import:
+        raise DamagedModelError(f"{what}: not an ONNX model, or a truncated one: it imports no operator set")
+    version = _version(proto)
+    if version > NEWEST_OPSET:
+        raise OnnxImportError(
+            f"{what}: the model uses operator set {version}; supported are those up to {NEWEST_OPSET}: "
+            "export it with an older one"
+        )
+    return modernized(proto, OLDEST_OPSET, what) if version < OLDEST_OPSET else proto
+
+
+def is_old(proto: onnx.ModelProto) -> bool:
+    """Return whether the opset of a model is older than those that the converters support."""
+    return _version(proto) < OLDEST_OPSET
+
+
+def _version(proto: onnx.ModelProto) -> int:
+    """Return the version of the default operator set; the oldest supported one for models without it."""
+    versions = [entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")]
+    return versions[-1] if versions else OLDEST_OPSET
 
 
 def read_function(message: onnx.FunctionProto | bytes) -> FunctionDef:
@@ -158,7 +191,7 @@ class _Reader:
             raise DamagedModelError(f"{self.what}: not an ONNX model: {what} are nested more than {DEPTH} deep")
 
     def nodes(self, protos: Iterable[onnx.NodeProto]) -> tuple[NodeDef, ...]:
-        return checked([self.node(proto, index) for index, proto in enumerate(protos)], self.versions)
+        return _checked([self.node(proto, index) for index, proto in enumerate(protos)], self.versions)
 
     def node(self, proto: onnx.NodeProto, index: int) -> NodeDef:
         operator = self.name(proto.op_type)
@@ -263,3 +296,43 @@ def _numbers(values: Sequence[float], dtype: type[np.generic]) -> np.ndarray:
     result = np.fromiter(values, dtype, len(values))
     result.flags.writeable = False
     return result
+
+
+def _checked(nodes: Sequence[NodeDef], versions: Mapping[str, int]) -> tuple[NodeDef, ...]:
+    """Return nodes with what is wrong with them; `versions` are those of operators by domain."""
+    problems = [problem_of(node, versions) for node in nodes]
+    return tuple(replace(node, problem=text) if text else node for node, text in zip(nodes, problems, strict=True))
+
+
+def problem_of(node: NodeDef, versions: Mapping[str, int]) -> str:
+    """Return what is wrong with a node whatever its inputs are; '' if nothing is."""
+    version = versions.get(node.domain)
+    sig = None if version is None else signature(node.domain, node.operator, version)
+    names = [attribute.name for attribute in node.attributes]
+    for name in names:
+        if names.count(name) > 1:
+            return f"attribute '{name}' is given twice"
+    return "" if sig is None else _problem_of_counts(sig, node) or _problem_of_attributes(sig, node)
+
+
+def _problem_of_counts(sig: Signature, node: NodeDef) -> str:
+    inputs, outputs = len(node.inputs), len(node.outputs)
+    if inputs > sig.max_inputs:
+        return f"{sig.operator} takes at most {plural(sig.max_inputs, 'input')}, got {inputs}"
+    if outputs > sig.max_outputs:
+        return f"{sig.operator} has at most {plural(sig.max_outputs, 'output')}, got {outputs}"
+    if inputs < sig.min_inputs:
+        return f"{sig.operator} needs at least {plural(sig.min_inputs, 'input')}, got {inputs}"
+    return ""
+
+
+def _problem_of_attributes(sig: Signature, node: NodeDef) -> str:
+    for attribute in node.attributes:
+        name, kind = attribute.name, sig.attributes.get(attribute.name)
+        if kind is None:
+            return f"{sig.operator} has no attribute '{name}': {nearest(name, sig.attributes)}"
+        if attribute.kind != kind and not (attribute.reference and attribute.kind == G.UNDEFINED):
+            return wrong_kind(attribute, kind)
+    given = {attribute.name for attribute in node.attributes}
+    missing = sorted(sig.required_attributes - given)
+    return f"{sig.operator} needs the attribute '{missing[0]}'" if missing else ""

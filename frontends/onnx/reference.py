@@ -12,7 +12,7 @@ from pathlib import Path
 
 from mirlo.frontends.onnx import functions, schema
 from mirlo.frontends.onnx.errors import domain_name
-from mirlo.frontends.onnx.model import NEWEST_OPSET, OLDEST_OPSET
+from mirlo.frontends.onnx.reading import NEWEST_OPSET, OLDEST_OPSET
 from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
 
 KNOWN_FAILURES = Path(__file__).parents[2] / "test" / "conformance" / "onnx_known_failures.txt"

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import numpy as np
 
+from mirlo.dialects.context import graph_operations
+from mirlo.dialects.core import attributes as A
+from mirlo.dialects.core.attributes import REQUIRED
 from mirlo.dialects.core.installed import import_modules
+from mirlo.dialects.core.op import DialectOp
+from mirlo.dialects.core.traits import OnnxName, Trait
 from mirlo.dialects.relax.base import RelaxOp
-from mirlo.frontends.onnx.declared_names import DeclaredNames
 from mirlo.frontends.onnx.node import Node, NodeTrait
 from mirlo.frontends.onnx.values import Converted, FoldedDims
+from mirlo.frontends.tensor import Tensor
 
 Converter = Callable[[Node], Converted]
 """Takes a `Node` and returns its output value, a tuple of values, or NotImplemented to expand the operator's
 function body."""
 Folder = Callable[[Node], np.ndarray | list[np.ndarray] | FoldedDims]
 """Takes a `Node` of known inputs and returns the elements of its outputs."""
+_READERS: tuple[tuple[type, str], ...] = (
+    (A.Bool, "bool"), (A.Int, "int"), (A.Ints, "ints"), (A.Floats, "floats"), (A.Float, "float"),
+    (A.ElementType, "type"), (A.Strs, "strs"), (A.Str, "str"),
+)  # fmt: skip
 F = TypeVar("F", Converter, Folder)
 C = TypeVar("C", bound=Converter)
 
@@ -86,6 +95,41 @@ class Registry(Generic[F]):
         return sorted(self._table)
 
 
+class DeclaredNames:
+    """The operators that classes name as ONNX does, and their converters; follows classes that are added."""
+
+    def __init__(self) -> None:
+        self._classes: Mapping[str, type[DialectOp]] = {}
+        self._table: dict[tuple[str, str], type[DialectOp]] = {}
+
+    def table(self) -> Mapping[tuple[str, str], type[DialectOp]]:
+        """Return the classes by domain and operator."""
+        classes = graph_operations()
+        if classes is not self._classes:
+            self._classes = classes
+            named = [cls for cls in classes.values() if cls.ONNX is not None and cls.ONNX.imported]
+            self._table = {(_onnx_name(cls).domain, _onnx_name(cls).operator): cls for cls in named}
+        return self._table
+
+    def find(self, domain: str, operator: str, version: int) -> Callable[[Node], Converted] | None:
+        """Return the converter of an operator in a version, or None."""
+        cls = self.table().get((domain, operator))
+        if cls is None or version < _onnx_name(cls).since:
+            return None
+        return lambda node: _converted(node, cls)
+
+    def since(self, domain: str, operator: str) -> tuple[int, ...]:
+        cls = self.table().get((domain, operator))
+        return () if cls is None else (_onnx_name(cls).since,)
+
+    def traits(self, domain: str, operator: str) -> frozenset[NodeTrait]:
+        cls = self.table().get((domain, operator))
+        if cls is None or Trait.ELEMENTWISE not in cls.TRAITS:
+            return frozenset()
+        kinds = [operand.kind for operand in cls._operand_layout.fields]
+        return frozenset({NodeTrait.SAME_SHAPE} if kinds == ["single"] else ())
+
+
 class Converters:
     """Mirlo's converters, preceded by those of users and followed by those that classes of operators declare."""
 
@@ -127,6 +171,36 @@ FOLDERS = Registry[Folder]()
 """Operators that can be folded on known values; their functions return numpy arrays."""
 
 _BUILT_IN = f"{__package__}.ops."
+
+
+def _onnx_name(cls: type[DialectOp]) -> OnnxName:
+    assert cls.ONNX is not None
+    return cls.ONNX
+
+
+def _converted(node: Node, cls: type[DialectOp]) -> Converted:
+    """Convert a node to the operator of a class: its inputs in order, its attributes by name."""
+    operands: list[Tensor | Sequence[Tensor] | None] = []
+    for i, operand in enumerate(cls._operand_layout.fields):
+        if operand.kind == "variadic":
+            operands.append(node.all(i))
+            break
+        operands.append(node[i] if operand.kind == "single" else node.optional(i))
+    names = dict(_onnx_name(cls).attributes)
+    given = {name: _read(node, names.get(name, name), declared) for name, declared in cls._attributes.items()}
+    return node.emit(cls, *operands, **given)
+
+
+def _read(node: Node, name: str, declared: A.Attribute) -> object:
+    """Return an attribute; a default is rounded to f32, as all floats of ONNX."""
+    default = () if declared.default is REQUIRED else (declared.default,)
+    if isinstance(declared, A.Str) and declared.choices:
+        first = default[0] if default else ""
+        return node.attr.choice(name, first if first is None else str(first), tuple(map(str, declared.choices)))
+    reader = next((reader for kind, reader in _READERS if isinstance(declared, kind)), "")
+    if reader:
+        return getattr(node.attr, reader)(name, *default)
+    return node.attr.plain(name) if name in node.attr else declared.default
 
 
 def converter(

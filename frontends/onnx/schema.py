@@ -1,16 +1,13 @@
-"""Checks of a node against its operator's schema: attributes when it is read, inputs when it is converted."""
+"""Signatures of ONNX's operators by version, and the check of a node's inputs against them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from mirlo.frontends.onnx.errors import NodeError, nearest, plural
-from mirlo.frontends.onnx.graph import UNDEFINED, NodeDef, wrong_kind
-from mirlo.frontends.onnx.schema_table import table
-from mirlo.frontends.onnx.signature import Formal, Signature
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.schema_table import Formal, Signature, table
 from mirlo.frontends.onnx.values import AnyValue, onnx_type
 
 if TYPE_CHECKING:
@@ -66,46 +63,6 @@ def _formal(parameter: onnx.defs.OpSchema.FormalParameter) -> Formal:
         parameter.type_str,
         frozenset(parameter.types),
     )
-
-
-def checked(nodes: Sequence[NodeDef], versions: Mapping[str, int]) -> tuple[NodeDef, ...]:
-    """Return nodes with what is wrong with them; `versions` are those of operators by domain."""
-    problems = [problem_of(node, versions) for node in nodes]
-    return tuple(replace(node, problem=text) if text else node for node, text in zip(nodes, problems, strict=True))
-
-
-def problem_of(node: NodeDef, versions: Mapping[str, int]) -> str:
-    """Return what is wrong with a node whatever its inputs are; '' if nothing is."""
-    version = versions.get(node.domain)
-    sig = None if version is None else signature(node.domain, node.operator, version)
-    names = [attribute.name for attribute in node.attributes]
-    for name in names:
-        if names.count(name) > 1:
-            return f"attribute '{name}' is given twice"
-    return "" if sig is None else _problem_of_counts(sig, node) or _problem_of_attributes(sig, node)
-
-
-def _problem_of_counts(sig: Signature, node: NodeDef) -> str:
-    inputs, outputs = len(node.inputs), len(node.outputs)
-    if inputs > sig.max_inputs:
-        return f"{sig.operator} takes at most {plural(sig.max_inputs, 'input')}, got {inputs}"
-    if outputs > sig.max_outputs:
-        return f"{sig.operator} has at most {plural(sig.max_outputs, 'output')}, got {outputs}"
-    if inputs < sig.min_inputs:
-        return f"{sig.operator} needs at least {plural(sig.min_inputs, 'input')}, got {inputs}"
-    return ""
-
-
-def _problem_of_attributes(sig: Signature, node: NodeDef) -> str:
-    for attribute in node.attributes:
-        name, kind = attribute.name, sig.attributes.get(attribute.name)
-        if kind is None:
-            return f"{sig.operator} has no attribute '{name}': {nearest(name, sig.attributes)}"
-        if attribute.kind != kind and not (attribute.reference and attribute.kind == UNDEFINED):
-            return wrong_kind(attribute, kind)
-    given = {attribute.name for attribute in node.attributes}
-    missing = sorted(sig.required_attributes - given)
-    return f"{sig.operator} needs the attribute '{missing[0]}'" if missing else ""
 
 
 def check_inputs(sig: Signature, inputs: Sequence[AnyValue | None]) -> None:

@@ -8,12 +8,11 @@ Sets of types come first, then a line per operator and version; fields end with 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from mirlo.frontends.onnx.signature import Formal, Signature
 
 if TYPE_CHECKING:
     import onnx
@@ -23,6 +22,41 @@ _KINDS = {"Single": "1", "Optional": "?", "Variadic": "*"}
 _MIXED = "-"
 """Marks variadic formals whose values may have different types."""
 _REQUIRED = "!"
+
+
+@dataclass(frozen=True)
+class Formal:
+    """A declared input or output."""
+
+    name: str
+    required: bool
+    variadic: bool
+    homogeneous: bool
+    type_name: str
+    """Name of the type constraint that several formals share, such as `T`."""
+    allowed: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The declaration of an operator in one version."""
+
+    operator: str
+    since: int
+    inputs: tuple[Formal, ...]
+    outputs: tuple[Formal, ...]
+    min_inputs: int
+    max_inputs: int
+    max_outputs: int
+    attributes: Mapping[str, int]
+    """The kinds of its attributes, AttributeProto.AttributeType."""
+    required_attributes: frozenset[str]
+
+    def input_name(self, index: int) -> str:
+        if not self.inputs:
+            return f"#{index}"
+        formal = self.inputs[min(index, len(self.inputs) - 1)]
+        return f"{formal.name}[{index - len(self.inputs) + 1}]" if formal.variadic else formal.name
 
 
 class SchemaTable:

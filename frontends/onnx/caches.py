@@ -1,4 +1,8 @@
-"""Caches of layers with a sliding window that become rings: inputs that hold the rows of the window only."""
+"""Inputs that are caches of attentions.
+
+Those of layers with a sliding window may become rings, which hold the rows of the window only. `PagedAttention` reads
+caches in pages, and what says where the rows of each sequence are.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +15,19 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.graph import GraphDef, NodeDef
 from mirlo.runtime.kinds import Kind
+from mirlo.runtime.names import PAGE_ROLES
 
-OPERATOR, DOMAIN = "GroupQueryAttention", "com.microsoft"
+WINDOWED, DOMAIN = "GroupQueryAttention", "com.microsoft"
 PAST, PRESENT = (3, 4), (1, 2)
 """Inputs and outputs that are caches of keys and of values."""
 BIAS, SCORES = 10, 3
 """Input and output with an element for each token of the sequence: they need a cache of all."""
 AXIS, RANK = 2, 4
+PAGED = "PagedAttention"
+OPERANDS = dict(zip((3, 4, 5, 6, 7, 10, 16), ("cache", "cache", *PAGE_ROLES[1:]), strict=True))
+"""What an operand is, by its number."""
+_VIEWS = ("Cast", "Identity")
+"""Operators whose result says what their operand says."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +91,7 @@ def with_rings(
 
 def _window_of(node: NodeDef) -> int | None:
     """Return the tokens of the window of an attention; None if it has none."""
-    if node.operator != OPERATOR or node.domain != DOMAIN:
+    if node.operator != WINDOWED or node.domain != DOMAIN:
         return None
     values = {attribute.name: attribute.value for attribute in node.attributes if not attribute.reference}
     window = values.get("local_window_size")
@@ -95,3 +105,25 @@ def _used(graph: GraphDef) -> Iterator[str]:
         for inner in node.graphs:
             yield from _used(inner)
             yield from (value.name for value in inner.outputs)
+
+
+def find_paged_inputs(graph: GraphDef) -> dict[str, str]:
+    """Return what inputs of the graph are to attentions with caches in pages, by their names: one of `PAGE_ROLES`.
+
+    An input that is two of these is left out.
+    """
+    inputs = {value.name for value in graph.inputs}
+    sources = {node.outputs[0]: node.inputs[0] for node in graph.nodes if node.operator in _VIEWS and node.inputs}
+    roles: dict[str, set[str]] = {}
+    for node in graph.nodes:
+        if node.operator != PAGED or node.domain != DOMAIN:
+            continue
+        for place, role in OPERANDS.items():
+            name = node.inputs[place] if place < len(node.inputs) else ""
+            passed = set[str]()  # the nodes of a hostile file may form a cycle
+            while name in sources and name not in inputs | passed:
+                passed.add(name)
+                name = sources[name]
+            if name in inputs:
+                roles.setdefault(name, set()).add(role)
+    return {name: its.pop() for name, its in roles.items() if len(its) == 1}
