@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dims import Dim, estimate_dim
 from mirlo.dialects.tir.buffers import buffer_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import convert_accumulator, count_operations
@@ -12,7 +12,7 @@ from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span
-from mirlo.targets.llvm.schedule.cost import MIN_K_TO_PREFETCH, ROLLED_FROM
+from mirlo.targets.llvm.schedule.cost import MIN_DEEP, MIN_K_TO_PREFETCH, ROLLED_FROM, ROLLED_FROM_IF_DEEP
 
 
 class Epilogue:
@@ -23,11 +23,12 @@ class Epilogue:
         self.plan = plan
         self.buffers = buffers
         self.operations = count_operations([stage.block for stage in plan.contraction.stages])
+        self.rolled_from = ROLLED_FROM_IF_DEEP if estimate_dim(plan.depth) >= MIN_DEEP else ROLLED_FROM
 
     def finish(self, places: TileCursors, rows: int, cut: list[ColumnVector], sums: list[ir.Value]) -> None:
         """Emit the epilogue of a tile whose accumulators are in registers, row by row."""
         axis = self.plan.row_axis
-        if axis is None or rows == 1 or self.operations * len(sums) <= ROLLED_FROM:
+        if axis is None or rows == 1 or self.operations * len(sums) <= self.rolled_from:
             seen: dict[tuple[ir.Value, ir.Value | None, Dim, int], ir.Value] = {}
             for r in range(rows):
                 here = places if axis is None else places.advance(axis, r)

@@ -96,3 +96,19 @@ func.func @main(%x: tensor<4x3x20xf32>, %w: tensor<20x32xf32>) -> tensor<4x3x32x
   %1 = "relax.relu"(%0) : (tensor<4x3x32xf32>) -> tensor<4x3x32xf32>
   return %1 : tensor<4x3x32xf32>
 }
+
+// -----
+
+// An epilogue of many operations is a loop over the rows of the tile: the accumulators go through memory.
+// CHECK-LABEL: func.func private @fused_matmul_silu(
+// CHECK:       memref.alloca() {alignment = 64 : i64} : memref<448xf32>
+// CHECK:       scf.for {{.*}} iter_args(
+// CHECK-COUNT-28: vector.store {{.*}}, %alloca[
+// CHECK:       scf.for
+// CHECK-COUNT-2: tir.sigmoid
+// CHECK-NOT:   tir.sigmoid
+func.func @main(%x: tensor<14x64xf32>, %w: tensor<64x32xf32>) -> tensor<14x32xf32> {
+  %0 = "relax.matmul"(%x, %w) : (tensor<14x64xf32>, tensor<64x32xf32>) -> tensor<14x32xf32>
+  %1 = "relax.silu"(%0) : (tensor<14x32xf32>) -> tensor<14x32xf32>
+  return %1 : tensor<14x32xf32>
+}
