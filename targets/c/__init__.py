@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _pipeline(options: CompileOptions | None = None) -> str:
-    from mirlo.targets.c.pipeline import compile_pipeline
+    from mirlo.targets.c.whole import compile_pipeline
 
     return compile_pipeline(options)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.codegen import generator_of
 from mirlo.passes.code_forms import KernelText
@@ -11,10 +13,14 @@ from mirlo.runtime.interrupts import POLLS
 from mirlo.runtime.loaders import llvm_host
 from mirlo.targets.c.compiler import compile_object, find_compiler
 from mirlo.targets.c.model import ENTRY, HEAD, print_model
+from mirlo.targets.c.products import kernel_memory
+from mirlo.targets.c.whole import processor_of
 from mirlo.targets.planned import add_polls, add_ticks, cpu_facts, find_main, kernel_rows, signature_of
 
 SOURCE = "source"
 """The form of code, and the loader, of C source."""
+PROCESSOR = "processor"
+"""The key of metadata about the processor without an operating system that source is for."""
 LOADED_ENTRY = "mirlo_loaded_entry"
 
 
@@ -29,13 +35,19 @@ def emit(module: ir.Module, options: CompileOptions) -> Artifact:
     if options.form != SOURCE:
         polls = add_polls(module)
         add_ticks(main, module, len(kernels))
-    text = print_model(module).text
+    processor = processor_of(options)
+    prelude = f"{processor.prelude}\n" if processor is not None else ""
+    memory = kernel_memory(main, module, kernels) if processor is not None and options.form == SOURCE else []
+    text = prelude + print_model(module, processor=processor).text
+    metadata: dict[str, Any]
     if options.form == SOURCE:
         code, metadata = text.encode(), {"triple": "any", "features": []}
+        if processor is not None:
+            metadata |= {PROCESSOR: {"name": processor.name, "flags": list(processor.flags), "kernels": memory}}
     else:
         from mirlo.targets.c.generator import CGenerator
 
-        chosen = generator_of("c", options.target_options)
+        chosen = generator_of("c", options.target_options if options.target == "c" else "")
         assert isinstance(chosen, CGenerator)
         exported = f"void {LOADED_ENTRY}(void **tensors, void **params, void *arena, uint64_t *profile) {{"
         whole = f"{HEAD}\n{text}\n{exported}\n  {ENTRY}(tensors, params, arena, profile);\n}}\n"
@@ -54,4 +66,5 @@ def kernel_code(module: ir.Module, options: CompileOptions) -> list[KernelText]:
 
     The module is consumed.
     """
-    return [kernel for kernel in print_model(module).kernels if options.kernel in ("", kernel.function)]
+    kernels = print_model(module, processor=processor_of(options)).kernels
+    return [kernel for kernel in kernels if options.kernel in ("", kernel.function)]

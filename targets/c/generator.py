@@ -40,6 +40,9 @@ class CGenerator(CodeGenerator):
     figures = Figures(gflops=2.0, gbytes=5.0, call_us=0.2, scales=False)
     compiler: str = option("", "the compiler (default: $CC, or the first of cc, gcc, clang)")
     flags: tuple[str, ...] = option((), "further flags for the compiler")
+    cpu: str = option(
+        "", "the processor without an operating system that a whole model is for, of an installed package"
+    )
     source_only: bool = option(False, "write the source, compile nothing")
 
     def patterns(self) -> Sequence[PatternTuple]:

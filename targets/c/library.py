@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.dtypes import ELEMENT_TYPES
 from mirlo.runtime.names import c_comment
 from mirlo.runtime.params import ParameterStore
+from mirlo.targets.c.bare import LARGEST, bare_files
 from mirlo.targets.c.model import HEAD
+from mirlo.targets.c.weights import weights_text
 from mirlo.targets.llvm.library.build import WEIGHTS
 from mirlo.targets.llvm.library.description import (
     Description,
     LibraryError,
     describe,
     object_members,
-    padded,
     type_code,
 )
 from mirlo.targets.llvm.library.descriptor import ABI
@@ -26,7 +27,6 @@ from mirlo.targets.llvm.library.sources import model_header, run_time_files
 
 EMBED_BYTES = 1 << 20
 """Most bytes of weights that go into the source where nothing else is asked for: each takes four characters."""
-BYTES_PER_LINE = 32
 NO_POOL = b"#define MIRLO_NO_POOL 1 /* models in C run on their caller's thread */\n"
 
 
@@ -39,7 +39,11 @@ def write_source(
     """
     if weights not in WEIGHTS:
         raise LibraryError(f"weights: expected {', '.join(WEIGHTS)}, found '{weights}'")
-    description = describe(artifact, store, name, weights, EMBED_BYTES)
+    processor = artifact.metadata.get("processor")
+    most = EMBED_BYTES if processor is None else LARGEST
+    description = describe(artifact, store, name, weights, most)
+    if processor is not None:
+        return _written(folder, bare_files(description, processor, weights))
     name = description.name
     native = native_files(description)
     run_time = run_time_files()
@@ -51,14 +55,20 @@ def write_source(
         **native,
         "CMakeLists.txt": _cmake(name, [file for file in native if file.endswith((".c", ".o"))]).encode(),
     }
+    written = _written(folder, files)
+    if description.weights_bytes and not description.embedded:
+        written.append(folder / description.weights_file)
+        write_weights_file(written[-1], description)
+    return written
+
+
+def _written(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
+    """Write files to a folder; return their paths."""
     written = []
     for file, content in files.items():
         written.append(folder / file)
         written[-1].parent.mkdir(parents=True, exist_ok=True)
         written[-1].write_bytes(content)
-    if description.weights_bytes and not description.embedded:
-        written.append(folder / description.weights_file)
-        write_weights_file(written[-1], description)
     return written
 
 
@@ -81,22 +91,8 @@ def model_source(description: Description) -> str:
     comment = "/* " + "\n * ".join(c_comment(line) for line in lines) + " */\n"
     texts = [comment + HEAD, description.artifact.code.decode()]
     if description.embedded:
-        texts.append(_weights(description))
+        texts.append(weights_text(description))
     return "\n".join([*texts, _descriptor(description)])
-
-
-def _weights(description: Description) -> str:
-    content = b"".join(bytes(part) for part in padded(description.weights, description.weights_bytes))
-    rows = [content[i : i + BYTES_PER_LINE] for i in range(0, len(content), BYTES_PER_LINE)]
-    listed = ",\n".join(",".join(map(str, row)) for row in rows)
-    return f"""/* The weights; the union aligns them. */
-static const union {{
-  unsigned char bytes[{len(content)}];
-  uint64_t words;
-  double numbers;
-}} model_weights = {{{{
-{listed}}}}};
-"""
 
 
 def _descriptor(description: Description) -> str:

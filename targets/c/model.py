@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, passmanager
 from mirlo.dialects.core.dense import read_dense
@@ -27,10 +28,19 @@ from mirlo.targets.c.printer import Printer, uses
 from mirlo.targets.c.scalars import ScalarError, c_scalar, constant_value
 from mirlo.targets.planned import find_main
 
+if TYPE_CHECKING:
+    from mirlo.targets.c.processor import CProcessor
+
 ENTRY = "mirlo_entry"
 TIDYING = "builtin.module(func.func(lower-affine,canonicalize,cse))"
 INCLUDES = ("math.h", "stdbool.h", "stddef.h", "stdint.h", "string.h")
-HEAD = "".join(f"#include <{name}>\n" for name in INCLUDES) + '\n#include "mirlo.h"\n'
+BIG_ENDIAN = """#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__ || defined(__BIG_ENDIAN__)
+#error "this model is for little-endian processors: its weights and its kernels have that order of bytes"
+#endif
+"""
+STANDARD = BIG_ENDIAN + "".join(f"#include <{name}>\n" for name in INCLUDES)
+"""The start of each file: the headers of C that kernels need, none of which reads or writes files."""
+HEAD = STANDARD + '\n#include "mirlo.h"\n'
 NUMBERS_PER_LINE = 12
 SIZES_COMMENT = (
     "/* Checks the dims of the inputs in the call record, and computes the sizes that follow from them. */\n"
@@ -64,16 +74,18 @@ def join_texts(texts: Sequence[str]) -> str:
     return "\n".join(filter(None, [helpers_of(text), text]))
 
 
-def print_model(module: ir.Module, prefix: str = "", places: Mapping[str, int] | None = None) -> ModelText:
+def print_model(
+    module: ir.Module, prefix: str = "", places: Mapping[str, int] | None = None, processor: CProcessor | None = None
+) -> ModelText:
     """Print a planned module, which is consumed.
 
     `prefix` starts the names of functions; `places` are the places of parameters in the table of weights, which are
-    otherwise in the order of the module.
+    otherwise in the order of the module. `processor` is the one without an operating system that runs the code.
     """
     nodes = kernel_nodes(module)
     passmanager.PassManager.parse(TIDYING).run(module.operation)
     try:
-        return _ModelPrinter(module, nodes, prefix, places).run()
+        return _ModelPrinter(module, nodes, prefix, places, processor).run()
     except ScalarError as error:
         raise PassError(f"the model has no C text: {error}") from None
 
@@ -84,6 +96,7 @@ class _ModelPrinter:
     nodes: Mapping[str, Sequence[str]]
     prefix: str
     places: Mapping[str, int] | None
+    processor: CProcessor | None
 
     def run(self) -> ModelText:
         main = find_main(self.module)
@@ -130,6 +143,8 @@ class _ModelPrinter:
                 stored="y",
                 read="x",
                 scratch="int8_t *",
+                index="int32_t" if self.processor is not None else "int64_t",
+                included=self.processor.functions if self.processor is not None else (),
                 expressions=HELPED,
                 wrapping=HELPED_WRAPPING,
             ).run(op, functions[name], 0)

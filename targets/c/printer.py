@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -36,6 +36,10 @@ class Printer:
     """The expressions of operations on indices that may overflow."""
     pure: set[str] = field(default_factory=set)
     """Variables whose definitions have no effect, and go where nothing reads them."""
+    index: str = "int64_t"
+    """The C type of indices."""
+    included: Collection[str] = ()
+    """The functions that the file's headers declare, other than those of math.h."""
     depth: int = 1
     count: int = 0
     loops: int = 0
@@ -59,6 +63,10 @@ class Printer:
         }
 
     # ------------------------------------------------------------------------------------------------- statements
+
+    def scalar(self, kind: ir.Type) -> str:
+        """Return the C type of a scalar."""
+        return self.index if isinstance(kind, ir.IndexType) else c_scalar(kind)
 
     def line(self, text: str) -> None:
         self.lines.append("  " * self.depth + text)
@@ -89,7 +97,7 @@ class Printer:
             raise ScalarError(f"it has the operation '{op.name}'")
         if not uses(op.results[0]):
             return
-        if op.name == "arith.index_cast" and c_scalar(op.operands[0].type) == c_scalar(op.results[0].type):
+        if op.name == "arith.index_cast" and self.scalar(op.operands[0].type) == self.scalar(op.results[0].type):
             self.names[op.results[0]] = self.names[op.operands[0]]
             if op.operands[0] in self.bounded:
                 self.bounded.add(op.results[0])
@@ -129,7 +137,7 @@ class Printer:
         if pure:
             self.pure.add(name)
         self.names[value] = name
-        self.line(f"const {c_scalar(value.type)} {name} = {text};")
+        self.line(f"const {self.scalar(value.type)} {name} = {text};")
 
     def declare(self, values: Sequence[ir.Value], start: Sequence[str] = ()) -> list[str]:
         """Declare variables that are assigned later."""
@@ -137,7 +145,7 @@ class Printer:
         for i, value in enumerate(values):
             name = self.fresh()
             result.append(name)
-            self.line(f"{c_scalar(value.type)} {name}{f' = {start[i]}' if start else ''};")
+            self.line(f"{self.scalar(value.type)} {name}{f' = {start[i]}' if start else ''};")
         return result
 
     def _assign(self, variables: Sequence[str], values: Sequence[ir.Value]) -> None:
@@ -146,7 +154,7 @@ class Printer:
         for i, (value, text) in enumerate(zip(values, texts, strict=True)):
             if text in variables and text != variables[i]:
                 texts[i] = self.fresh()
-                self.line(f"const {c_scalar(value.type)} {texts[i]} = {text};")
+                self.line(f"const {self.scalar(value.type)} {texts[i]} = {text};")
         for name, text in zip(variables, texts, strict=True):
             if name != text:
                 self.line(f"{name} = {text};")
@@ -164,7 +172,7 @@ class Printer:
         self.names[block.arguments[0]] = at
         self.bounded.add(block.arguments[0])
         self.names.update(zip(list(block.arguments)[1:], carried, strict=True))
-        self.line(f"for (int64_t {at} = {low}; {at} < {high}; {at} += {step}) {{")
+        self.line(f"for ({self.index} {at} = {low}; {at} < {high}; {at} += {step}) {{")
         last = self.nested(block)
         self.depth += 1
         self._assign(carried, last.operands)
@@ -214,7 +222,7 @@ class Printer:
             raise ScalarError(f"it has a parameter of type {kind}")
         if isinstance(kind.element_type, ir.VectorType) or not _is_contiguous(kind):
             raise ScalarError(f"it has a buffer of type {kind}: schedule it for scalars in rows")
-        return c_scalar(kind.element_type)
+        return self.scalar(kind.element_type)
 
     def _place(self, buffer: ir.Value, indices: Sequence[ir.Value]) -> str:
         """Return the expression of an element."""
@@ -247,7 +255,7 @@ class Printer:
         kind, name = self.element(op.results[0].type), self.fresh()
         self.names[op.results[0]] = name
         source, offset = (self.names[value] for value in op.operands)
-        start = source if c_scalar(op.operands[0].type.element_type) == "int8_t" else f"(char *){source}"
+        start = source if self.scalar(op.operands[0].type.element_type) == "int8_t" else f"(char *){source}"
         place = start if offset == "0" else f"({start} + {bare(offset)})"
         self.line(f"{kind} *{name} = ({kind} *){place};")
 
@@ -279,9 +287,9 @@ class Printer:
         callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
         name = MATH.get(callee) or self.functions.get(callee, callee)
         text = f"{name}({', '.join(self.argument(value) for value in op.operands)})"
-        returned = c_scalar(op.results[0].type) if len(op.results) else "void"
-        if callee not in MATH and callee not in self.functions:
-            kinds = ("void *" if isinstance(v.type, ir.MemRefType) else c_scalar(v.type) for v in op.operands)
+        returned = self.scalar(op.results[0].type) if len(op.results) else "void"
+        if callee not in MATH and callee not in self.functions and callee not in self.included:
+            kinds = ("void *" if isinstance(v.type, ir.MemRefType) else self.scalar(v.type) for v in op.operands)
             listed = ", ".join(kinds) or "void"
             self.externs[name] = f"extern {returned} {name}({listed});"
         if len(op.results) and uses(op.results[0]):

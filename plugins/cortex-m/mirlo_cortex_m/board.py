@@ -1,0 +1,150 @@
+"""Running of models on the boards that QEMU emulates, with the compiler `arm-none-eabi-gcc`.
+
+The emulator counts instructions, not cycles: a count is exact and the same in each run, and says nothing of the waits
+of a memory. `missing_tools` says what is to be installed.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mirlo_cortex_m import FLAGS
+
+COMPILER, EMULATOR, SIZE = "arm-none-eabi-gcc", "qemu-system-arm", "arm-none-eabi-size"
+PACKAGES = {COMPILER: "gcc-arm-none-eabi", SIZE: "gcc-arm-none-eabi", EMULATOR: "qemu-system-arm"}
+"""The packages of Debian that tools are in; the headers and the C library are in libnewlib-arm-none-eabi."""
+FILES = Path(__file__).parent / "board"
+WARM_UP = 1000
+SPINS = 1_000_000
+"""Rounds of a loop of two instructions, which tell how many instructions a tick of the clock is."""
+
+
+class BoardError(Exception):
+    """A program that cannot be built, or does not end as it should."""
+
+
+@dataclass(frozen=True)
+class Board:
+    """A machine of QEMU."""
+
+    machine: str
+    flash: int
+    ram: int
+    flash_bytes: int = 4 << 20
+    ram_bytes: int = 2 << 20
+
+
+BOARDS = {
+    "cortex-m0plus": Board("mps2-an385", 0, 0x20000000),
+    "cortex-m4": Board("mps2-an386", 0, 0x20000000),
+    "cortex-m7": Board("mps2-an500", 0, 0x20000000),
+    "cortex-m33": Board("mps2-an505", 0x10000000, 0x38000000),
+    "cortex-m55": Board("mps3-an547", 0x10000000, 0x30000000, 512 << 10, 512 << 10),
+}
+"""The board of each processor. No board with an M0+ has memory for these models: its code runs on a Cortex-M3, which
+has all of its instructions."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A call of a model on a board."""
+
+    outputs: tuple[np.ndarray, ...]
+    instructions: int
+    stack: int
+    """Bytes of stack that the call used."""
+    flash: int
+    """Bytes of the model's object file that are in flash: code and constants."""
+    ram: int
+    """Bytes of static memory: the arena."""
+
+
+def missing_tools() -> list[str]:
+    """Return the packages of Debian that are to be installed."""
+    return sorted({package for tool, package in PACKAGES.items() if shutil.which(tool) is None})
+
+
+def run_on_board(
+    folder: Path, name: str, processor: str, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]
+) -> Run:
+    """Build a model that `mirlo compile --emit source` wrote, call it once with inputs, and return what it computed.
+
+    `outputs` are arrays of the types and shapes of the results.
+    """
+    board, flags = BOARDS[processor], ["-std=c99", "-O2", "-ffunction-sections", *FLAGS[processor]]
+    program, scripts = folder / "main.c", folder / "link.ld"
+    program.write_text(_main(name, inputs, outputs))
+    script = (FILES / "link.ld.in").read_text()
+    for word in ("flash", "ram", "flash_bytes", "ram_bytes"):
+        script = script.replace(f"@{word.upper()}@", str(getattr(board, word)))
+    scripts.write_text(script)
+    model, elf = folder / f"{name}.o", folder / f"{name}.elf"
+    _call(COMPILER, *flags, "-Wall", "-Wextra", "-Werror", "-c", folder / f"{name}.c", "-o", model)
+    _call(
+        COMPILER, *flags, f"-I{FILES}", f"-I{folder}", program, FILES / "start.c", model, "-nostartfiles", "-T",
+        scripts, "-Wl,--gc-sections", "-o", elf, "-lm", "--specs=nosys.specs", "-Wl,--no-warn-rwx-segments",
+    )  # fmt: skip
+    text, data, bss = map(int, _call(SIZE, model).splitlines()[1].split()[:3])
+    printed = _call(
+        EMULATOR, "-M", board.machine, "-nographic", "-monitor", "none", "-serial", "none", "-semihosting-config",
+        "enable=on,target=native", "-icount", "shift=0", "-kernel", elf,
+    )  # fmt: skip
+    found = dict(re.findall(r"^(\w+)=(\w*)$", printed, re.MULTILINE))
+    if "stack" not in found:
+        raise BoardError(f"{name} did not end on {board.machine}: {printed[-400:]!r}")
+    per_tick = 2 * SPINS / int(found["spin"])
+    results = tuple(
+        np.frombuffer(bytes.fromhex(found[f"output{i}"]), each.dtype).reshape(each.shape)
+        for i, each in enumerate(outputs)
+    )
+    return Run(results, round(int(found["ticks"]) * per_tick), int(found["stack"]), text, data + bss)
+
+
+def _call(*command: object) -> str:
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=600, check=False)
+    if done.returncode:
+        raise BoardError(
+            f"'{command[0]}' failed with code {done.returncode}:\n{done.stderr[-2000:]}{done.stdout[-400:]}"
+        )
+    return done.stdout + done.stderr  # semihosting writes to either
+
+
+def _main(name: str, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> str:
+    """Return a program that calls a model once; arrays are words, so that they are aligned to any element."""
+    lines = ['#include "board.h"', f'#include "{name}.h"', ""]
+    for i, array in enumerate(inputs):
+        words = np.frombuffer(array.tobytes() + bytes(-array.nbytes % 8), np.uint64)
+        listed = ", ".join(f"{word}ull" for word in words)
+        lines.append(f"static const uint64_t input{i}[] = {{{listed}}};")
+    lines += [f"static uint64_t output{i}[{-(-array.nbytes // 8)}];" for i, array in enumerate(outputs)]
+    arguments = [f"(const void *)input{i}" for i in range(len(inputs))]
+    arguments += [f"(void *)output{i}" for i in range(len(outputs))]
+    lines += [
+        "int main(void) {",
+        "  uint64_t before, after, spun;",
+        "  uint32_t stack;",
+        "  board_start_clock();",
+        f"  board_spin({WARM_UP});",
+        "  before = board_clock();",
+        f"  board_spin({SPINS});",
+        "  spun = board_clock() - before;",
+        "  board_paint_stack();",
+        "  before = board_clock();",
+        f"  {name}_run({', '.join(arguments)});",
+        "  after = board_clock();",
+        "  stack = board_stack_used();",
+        '  board_write_number("spin=", spun);',
+        '  board_write_number("ticks=", after - before);',
+        *(f'  board_write_bytes("output{i}=", output{i}, {array.nbytes});' for i, array in enumerate(outputs)),
+        '  board_write_number("stack=", stack);',
+        "  return 0;",
+        "}",
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,86 @@
+"""Processors without an operating system, for which target `c` writes models that need no run time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirlo.passes.code_forms import CodeForm, KernelText
+from mirlo.passes.targets import CompileOptions, Target, TargetError, declared_target, find_target, target_names
+from mirlo.runtime.nearest import nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from mirlo.dialects.bindings import ir
+    from mirlo.runtime.artifact import Artifact
+
+
+def _pipeline(options: CompileOptions) -> str:
+    pipeline = declared_target("c").pipeline
+    assert pipeline is not None
+    return pipeline(options)
+
+
+def _emit(module: ir.Module, options: CompileOptions) -> Artifact:
+    emit = declared_target("c").emit
+    assert emit is not None
+    return emit(module, options)
+
+
+def _code(module: ir.Module, options: CompileOptions) -> Sequence[KernelText]:
+    code = declared_target("c").code
+    assert code is not None
+    return code(module, options)
+
+
+@dataclass(frozen=True)
+class CProcessor(Target):
+    """A target with the rules of one processor, `c{cpu=NAME}`, and what C files for it contain.
+
+    Its parent is `c`, or a target that derives from it. `--emit source` writes a model that has no heap, no descriptor
+    and no run time; in Python the same kernels run on this machine, by what `prelude` defines there.
+    """
+
+    parent: str | None = "c"
+    pipeline: Callable[[CompileOptions], str] | None = _pipeline
+    emit: Callable[[ir.Module, CompileOptions], Artifact] | None = _emit
+    forms: tuple[CodeForm, ...] = (CodeForm("c", ".c", "//", "C99"),)
+    code: Callable[[ir.Module, CompileOptions], Sequence[KernelText]] | None = _code
+    loader: str = "llvm"
+    has_vectors: bool = False
+    makes_source: bool | None = True
+    symbolic_dims: bool | None = False
+    prelude: str = ""
+    """C text at the start of each file: headers of the processor, and inline functions that the rules' kernels call."""
+    functions: tuple[str, ...] = ()
+    """The functions that the prelude defines or includes: kernels call them without a prototype."""
+    passes: tuple[str, ...] = ()
+    """Passes of its own between fusion and scheduling, such as one that stores weights in another order."""
+    flags: tuple[str, ...] = ()
+    """Flags that the processor's compiler takes, which the header of a model names."""
+
+
+def find_processor(name: str) -> CProcessor:
+    """Return a processor by name, with its rules registered."""
+    known = processor_names()
+    if name not in known:
+        raise TargetError(
+            f"target 'c' has no processor '{name}'{nearest(name, known)}; installed: {', '.join(known) or 'none'}. "
+            "Processors are targets of packages, such as 'pip install mirlo-cortex-m'"
+        )
+    found = find_target(name)
+    assert isinstance(found, CProcessor)
+    return found
+
+
+def processor_names() -> list[str]:
+    """Return the names of the installed processors."""
+
+    def is_processor(name: str) -> bool:
+        try:
+            return isinstance(declared_target(name), CProcessor)
+        except TargetError:
+            return False  # a broken target is an error where it is used
+
+    return [name for name in target_names() if is_processor(name)]
