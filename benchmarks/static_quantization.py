@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import mirlo
-from mirlo.tools.quantize.static import StaticQuantization
+from mirlo.tools.quantize.options import StaticQuantization
 
 CALIBRATED = 256
 """Samples of the training data that calibrate."""

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Iterator
 
 from mirlo.driver.options import CompileArguments, CompileOption
-from mirlo.runtime.options import OptionFlag
+from mirlo.driver.torch_backend.options import BackendOptions
+from mirlo.runtime.options import OptionFlag, declared_options
 
 HEAD = """# Options of a compilation
 
@@ -26,6 +27,11 @@ all values.
 
 | option | type | default | flag | key | `torch.compile` | since |
 | --- | --- | --- | --- | --- | --- | --- |"""
+TORCH = """
+## Options of `torch.compile` alone
+
+| option | default | meaning |
+| --- | --- | --- |"""
 
 
 def reference() -> str:
@@ -34,6 +40,9 @@ def reference() -> str:
     lines = [HEAD, *(_row(field, option) for field, option in entries)]
     for field, option in entries:
         lines += _section(field.name, option)
+    lines.append(TORCH)
+    for name, option in declared_options(BackendOptions).items():
+        lines.append(f"| `{name}` | `{getattr(BackendOptions, name)!r}` | {option.help} |")
     return "\n".join(lines) + "\n"
 
 

@@ -17,8 +17,9 @@ import math
 import operator
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, Literal, SupportsIndex, TypeGuard
 
 from mirlo.runtime.errors import MirloError
@@ -173,7 +174,9 @@ FUNCTION = values_that("a function", callable)
 
 def is_number(value: object) -> TypeGuard[int | float]:
     """Return whether a value is a finite number; integers have at most 64 bits."""
-    return is_integer(value) or (isinstance(value, float) and math.isfinite(value))
+    if isinstance(value, (bool, Integral)) or not isinstance(value, Real):
+        return is_integer(value)
+    return math.isfinite(value)
 
 
 def is_list(value: object, accepts: Callable[[Any], bool] = lambda each: True) -> bool:
@@ -250,14 +253,22 @@ def declared_options(kind: type) -> dict[str, Any]:
 def check_options(options: object, error: type[Exception]) -> None:
     """Raise an error for the first option whose value is not of its kind."""
     for name, declared in declared_options(type(options)).items():
-        value = getattr(options, name)
-        expected = declared.kind.refuse(value)
-        if expected is not None:
-            raise error(f"{name}: expected {expected}, found {value!r:.60}")
+        check_value(name, declared, getattr(options, name), error)
 
 
-def refuse_unknown(caller: str, names: Sequence[str], known: Sequence[str]) -> None:
-    """Raise `UnknownOption` for the first name that is not known."""
+def check_value(name: str, declared: OptionDeclaration, value: object, error: type[Exception]) -> None:
+    """Raise an error for a value of another kind than an option's."""
+    expected = declared.kind.refuse(value)
+    if expected is not None:
+        raise error(f"{name}: expected {expected}, found {value!r:.60}")
+
+
+def refuse_unknown(
+    caller: str, names: Iterable[str], known: Iterable[str], error: type[Exception] = UnknownOption
+) -> None:
+    """Raise an error for the first name that is not known."""
+    options = list(known)
     for name in names:
-        if name not in known:
-            raise UnknownOption(f"{caller} has no option '{name}'; options: {', '.join(known)}{nearest(name, known)}")
+        if name not in options:
+            hint = nearest(str(name), options)
+            raise error(f"{caller} has no option '{name}'; options: {', '.join(options)}{hint}")

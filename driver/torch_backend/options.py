@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.driver.options import OPTIONS
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.nearest import nearest
+from mirlo.runtime.options import BOOLEAN, check_options, check_value, declared_options, option, refuse_unknown
 
 
 class BackendOptionError(MirloError, ValueError):
@@ -21,25 +21,33 @@ class BackendOptions:
 
     compilation: Mapping[str, Any] = field(default_factory=dict)
     """Options of `mirlo.compile`; without `threads`, calls use `torch.get_num_threads()`."""
-    strict: bool = False
-    """Whether a graph that cannot be compiled is an error; otherwise it runs eagerly, with a warning."""
-    frozen: bool = False
-    """Whether weights never change: calls do not check them."""
-    checks: bool = True
-    """Whether calls check what PyTorch refuses of data: positions outside of an axis, integers divided by zero."""
+    strict: bool = option(
+        False,
+        "Whether a graph that cannot be compiled is an error; otherwise it runs eagerly, with a warning.",
+        kind=BOOLEAN,
+    )
+    frozen: bool = option(False, "Whether weights never change: calls do not check them.", kind=BOOLEAN)
+    checks: bool = option(
+        True,
+        "Whether calls check what PyTorch refuses of data: positions outside of an axis, integers divided by zero.",
+        kind=BOOLEAN,
+    )
+
+    def __post_init__(self) -> None:
+        check_options(self, BackendOptionError)
+        for name, value in self.compilation.items():  # an error of the call of torch.compile, and not of the first one
+            if name != "threads" or value is not None:
+                check_value(name, OPTIONS[name], value, BackendOptionError)
 
     @staticmethod
     def parse(options: Mapping[str, Any] | None, mode: str | None) -> BackendOptions:
         """Return the options of a call of `torch.compile`."""
         if mode not in (None, "default"):
             raise BackendOptionError(f"mode={mode!r} is for Inductor; backend 'mirlo' takes options={{...}}")
-        own = [entry.name for entry in fields(BackendOptions) if entry.name != "compilation"]
+        own = list(declared_options(BackendOptions))
         known = [*own, *(name for name, declared in OPTIONS.items() if not declared.of_model)]
         given = dict(options or {})
-        for name in given:
-            if name not in known:
-                hint = nearest(str(name), known)
-                raise BackendOptionError(f"backend 'mirlo' has no option '{name}'; options: {', '.join(known)}{hint}")
+        refuse_unknown("backend 'mirlo'", given, known, BackendOptionError)
         compilation = {name: value for name, value in given.items() if name not in own}
         return BackendOptions(compilation, **{name: given[name] for name in own if name in given})
 

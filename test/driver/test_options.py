@@ -158,12 +158,23 @@ def test_language_models_take_the_options_of_compilations(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", list(OPTIONS))
 def test_torch_takes_what_names_no_parts_of_a_model(name: str) -> None:
-    value = VALUES.get(name, 1)
+    value = OPTIONS[name].choices[-1] if OPTIONS[name].choices else VALUES.get(name, DEFAULTS[name])
     if OPTIONS[name].of_model:
         with pytest.raises(BackendOptionError, match=f"has no option '{name}'"):
             BackendOptions.parse({name: value}, None)
         return
     assert BackendOptions.parse({name: value, "strict": True}, None).compilation == {name: value}
+    if OPTIONS[name].kind is not ANYTHING:
+        with pytest.raises(BackendOptionError, match=f"^{name}: expected .*, found <object"):
+            BackendOptions.parse({name: object()}, None)
+
+
+def test_options_of_the_backend_itself() -> None:
+    assert BackendOptions.parse({"checks": False}, "default") == BackendOptions(checks=False)
+    with pytest.raises(BackendOptionError, match="strict: expected True or False, found 1"):
+        BackendOptions.parse({"strict": 1}, None)
+    with pytest.raises(BackendOptionError, match=r"backend 'mirlo' has no option 'check'; .*did you mean 'checks'\?"):
+        BackendOptions.parse({"check": False}, None)
 
 
 def test_the_page_is_up_to_date() -> None:

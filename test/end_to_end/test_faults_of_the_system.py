@@ -26,7 +26,8 @@ from mirlo.runtime.errors import ArtifactError, MirloError
 from mirlo.runtime.files import open_regular
 from mirlo.targets.nvvm.libraries import open_library
 from mirlo.tools.cli.files import read_array
-from mirlo.tools.quantize.nbits import Quantization, quantize_file
+from mirlo.tools.quantize.nbits import quantize_file
+from mirlo.tools.quantize.options import Quantization
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes with names and no limits")
 

@@ -11,7 +11,7 @@ from mirlo.runtime.nearest import nearest
 from mirlo.tools.cli.generate_arguments import add_generate
 from mirlo.tools.cli.measuring import add_bench, add_cache
 from mirlo.tools.cli.options import OptionsParser, add_options, given_options
-from mirlo.tools.cli.quantize_arguments import add_static_quantization
+from mirlo.tools.cli.quantize_arguments import add_quantization
 from mirlo.tools.cli.search_arguments import add_searches
 from mirlo.tools.cli.serve_arguments import add_serve
 from mirlo.tools.cli.values import Shapes, add_input, add_model, natural, positive
@@ -229,20 +229,7 @@ def _add_quantize(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="the file to write (default: MODEL.uBITS.onnx or MODEL.int8.onnx, here)"
     )
-    parser.add_argument("--bits", type=int, choices=(2, 4, 8), help="bits of a weight (default: 4)")
-    parser.add_argument("--block", metavar="N", type=positive, help="weights that share a scale (default: 32)")
-    parser.add_argument(
-        "--method",
-        choices=("rtn", "k_quant"),
-        help="round to the nearest, or search for the scales of least error (default: rtn)",
-    )
-    parser.add_argument("--symmetric", action="store_true", help="store no zero points")
-    parser.add_argument(
-        "--activations",
-        choices=("exact", "bf16", "i8"),
-        help="how products may represent the other operand (default: i8)",
-    )
-    add_static_quantization(parser)
+    add_quantization(parser)
 
 
 def _add_run(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -7,20 +7,8 @@ from pathlib import Path
 
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
+from mirlo.tools.cli.options import given_flags, given_options
 from mirlo.tools.cli.progress import Progress
-
-STATIC_FLAGS = {
-    "--calibrate": "calibrate", "--ranges": "ranges", "--percentile": "percentile", "--keep": "keep",
-    "--max-error": "max_error", "--whole": "whole", "--unsigned": "unsigned", "--equalize": "equalize",
-    "--no-bias-correction": "no_bias_correction", "--samples": "samples", "--report": "report", "--mean": "mean",
-    "--std": "std",
-}  # fmt: skip
-"""The flags that `--int8` takes, by their names in the arguments."""
-WEIGHT_FLAGS = {
-    "--bits": "bits", "--block": "block", "--method": "method", "--symmetric": "symmetric",
-    "--activations": "activations",
-}  # fmt: skip
-"""The flags of weights of a few bits."""
 
 
 def execute(arguments: Arguments) -> None:
@@ -28,15 +16,14 @@ def execute(arguments: Arguments) -> None:
     if arguments.int8:
         _quantize_to_int8(arguments)
         return
-    given = [flag for flag, name in STATIC_FLAGS.items() if getattr(arguments, name)]
-    if given:
-        raise CommandError(f"{given[0]} is for '--int8 --calibrate DATA'")
-    from mirlo.tools.quantize.nbits import Quantization, quantize_file
+    from mirlo.tools.quantize.nbits import quantize_file
+    from mirlo.tools.quantize.options import ImageScaling, Quantization, StaticQuantization
 
-    how = Quantization(
-        arguments.bits or 4, arguments.block or 32, arguments.method or "rtn", arguments.symmetric,
-        arguments.activations or "i8",
-    )  # fmt: skip
+    others = {**given_flags(arguments, StaticQuantization), **given_flags(arguments, ImageScaling)}
+    flags = [name for name in ("calibrate", "report") if getattr(arguments, name)]
+    for flag in [*(f"--{name}" for name in flags), *(flag for flag, _ in others.values())]:
+        raise CommandError(f"{flag} is for '--int8 --calibrate DATA'")
+    how = Quantization(**given_options(arguments, Quantization))
     source = Path(arguments.model)
     target = Path(arguments.output or f"{source.stem}.u{how.bits}.onnx")
     with Progress(f"quantizing {os.path.basename(source)}", arguments.verbose):
@@ -45,27 +32,15 @@ def execute(arguments: Arguments) -> None:
 
 
 def _quantize_to_int8(arguments: Arguments) -> None:
-    from mirlo.tools.quantize.data import ImageScaling
-    from mirlo.tools.quantize.static import StaticQuantization, quantize_static_file
+    from mirlo.tools.quantize.options import ImageScaling, Quantization, StaticQuantization
+    from mirlo.tools.quantize.static import quantize_static_file
 
-    given = [flag for flag, name in WEIGHT_FLAGS.items() if getattr(arguments, name)]
-    if given:
-        raise CommandError(f"{given[0]} is for weights of a few bits, not for --int8")
+    for flag, _ in given_flags(arguments, Quantization).values():
+        raise CommandError(f"{flag} is for weights of a few bits, not for --int8")
     if arguments.calibrate is None:
         raise CommandError("--int8 needs data: --calibrate FILE.npz, a folder, or FILE.py:function")
-    chosen = {
-        "ranges": arguments.ranges, "percentile": arguments.percentile, "max_error": arguments.max_error,
-        "samples": arguments.samples,
-    }  # fmt: skip
-    how = StaticQuantization(
-        keep=tuple(arguments.keep),
-        whole=arguments.whole,
-        unsigned=arguments.unsigned,
-        equalize=arguments.equalize,
-        correct_bias=not arguments.no_bias_correction,
-        images=ImageScaling(arguments.mean or (0.0,), arguments.std or (1.0,)),
-        **{name: value for name, value in chosen.items() if value is not None},
-    )
+    images = ImageScaling(**given_options(arguments, ImageScaling))
+    how = StaticQuantization(**given_options(arguments, StaticQuantization), images=images)
     source = Path(arguments.model)
     target = Path(arguments.output or f"{source.stem}.int8.onnx")
     with Progress(f"quantizing {source.name}", arguments.verbose) as progress:

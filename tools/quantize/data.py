@@ -15,6 +15,7 @@ from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.files import open_regular
 from mirlo.runtime.names import terminal
 from mirlo.tools.quantize.errors import QuantizationError
+from mirlo.tools.quantize.options import ImageScaling
 
 if TYPE_CHECKING:
     from mirlo.runtime.artifact import TensorSpec
@@ -29,21 +30,6 @@ BATCH = 16
 """Samples of a call where the model leaves their number open: enough to fill the tiles of a product."""
 IMAGES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff"})
 _HINT = "expected an .npz file, a folder of images or .npy files, or FILE.py:function"
-
-
-@dataclass(frozen=True)
-class ImageScaling:
-    """How the bytes of an image become the values of an input: `(byte / 255 - mean) / std`."""
-
-    mean: tuple[float, ...] = (0.0,)
-    std: tuple[float, ...] = (1.0,)
-
-    def __post_init__(self) -> None:
-        for name, values in (("mean", self.mean), ("std", self.std)):
-            if len(values) not in (1, 3) or not np.isfinite(values).all():
-                raise QuantizationError(f"{name}: expected one finite number, or three, found {list(values)}")
-        if min(self.std) <= 0:
-            raise QuantizationError(f"std: expected numbers above 0, found {list(self.std)}")
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,11 @@ import numpy as np
 from mirlo.runtime.files import require_regular
 from mirlo.runtime.names import terminal
 from mirlo.tools.quantize.errors import QuantizationError
+from mirlo.tools.quantize.options import LEVELS, Quantization
 
 if TYPE_CHECKING:
     import onnx
 
-METHODS = ("rtn", "k_quant")
-LEVELS = {"exact": 1, "bf16": 3, "i8": 4}
-"""The `accuracy_level` that permits a representation of activations."""
 DOMAIN = "com.microsoft"
 EXTERNAL_BYTES = 1 << 26
 """Bytes of a model from which its weights are stored in a file beside it: protobuf ends at 2 GiB."""
@@ -27,28 +25,6 @@ _ROWS_BYTES = 1 << 24
 """Bytes of the weights that are quantized at a time."""
 _SHRUNK = np.linspace(0.7, 1.1, 17)
 """Factors of the scale that the method `k_quant` tries."""
-
-
-@dataclass(frozen=True)
-class Quantization:
-    """How weights are quantized."""
-
-    bits: int = 4
-    block: int = 32
-    method: str = "rtn"
-    """`rtn` rounds to the nearest of the range of a block, `k_quant` searches for the scale of least weighted error."""
-    symmetric: bool = False
-    activations: str = "i8"
-
-    def __post_init__(self) -> None:
-        if self.bits not in (2, 4, 8):
-            raise QuantizationError(f"bits: expected 2, 4 or 8, found {self.bits}")
-        if self.block < 16 or self.block & (self.block - 1):
-            raise QuantizationError(f"block: expected a power of two from 16, found {self.block}")
-        if self.method not in METHODS:
-            raise QuantizationError(f"method: expected {' or '.join(METHODS)}, found {self.method!r}")
-        if self.activations not in LEVELS:
-            raise QuantizationError(f"activations: expected {', '.join(LEVELS)}, found {self.activations!r}")
 
 
 @dataclass(frozen=True)

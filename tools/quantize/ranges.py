@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-METHODS = ("minmax", "percentile", "entropy", "mse")
 BINS = 2048
 """Bins of a histogram: eight for each of the values that int8 has, when nothing is clipped."""
 LEVELS = 256

@@ -14,15 +14,17 @@ from mirlo.driver.compile import compile as compile_model
 from mirlo.frontends.onnx.graph import NodeDef
 from mirlo.frontends.onnx.model import Source
 from mirlo.runtime.nearest import nearest
-from mirlo.tools.quantize.data import CalibrationData, Feeds, Given, ImageScaling, open_data
+from mirlo.runtime.options import declared_options, refuse_unknown
+from mirlo.tools.quantize.data import CalibrationData, Feeds, Given, open_data
 from mirlo.tools.quantize.errors import QuantizationError
 from mirlo.tools.quantize.errors_of_outputs import Difference, Differences
 from mirlo.tools.quantize.nbits import save_model
 from mirlo.tools.quantize.network import Network
 from mirlo.tools.quantize.operators import role_of
+from mirlo.tools.quantize.options import StaticQuantization
 from mirlo.tools.quantize.plan import Plan, Selection, Unit, make_plan
 from mirlo.tools.quantize.prepare import along, equalize, fold
-from mirlo.tools.quantize.ranges import METHODS, Quantizer, RangeObserver, quantizer_of
+from mirlo.tools.quantize.ranges import Quantizer, RangeObserver, quantizer_of
 from mirlo.tools.quantize.report import QuantizedNode, StaticReport
 from mirlo.tools.quantize.writer import (
     SWITCHES,
@@ -41,42 +43,6 @@ if TYPE_CHECKING:
 PROBE_SAMPLES = 32
 """Samples on which the error of each node is measured: enough to order nodes, few enough for one run per node."""
 Tell = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class StaticQuantization:
-    """How a model is quantized with calibration data."""
-
-    ranges: str = "mse"
-    """`minmax`, `percentile`, `entropy` (least divergence) or `mse` (least squared error)."""
-    percentile: float = 99.99
-    """How many percent of the values the method `percentile` does not clip."""
-    correct_bias: bool = True
-    """Whether biases take up the mean error of their channels."""
-    equalize: bool = False
-    """Whether channels between two products are made equally large."""
-    keep: tuple[str, ...] = ()
-    """Nodes, or operators, that stay in f32."""
-    max_error: float | None = None
-    """The largest relative RMS error of an output; the most sensitive nodes stay in f32."""
-    whole: bool = False
-    """Whether all operators that can be are int8 and all of their results are rounded, as accelerators need it."""
-    unsigned: bool = False
-    """Whether data are u8, not i8."""
-    samples: int | None = None
-    """Most samples of the data that are used."""
-    images: ImageScaling = field(default_factory=ImageScaling)
-    threads: int = 1
-
-    def __post_init__(self) -> None:
-        if self.ranges not in METHODS:
-            raise QuantizationError(f"ranges: expected {', '.join(METHODS)}, found {self.ranges!r}")
-        if not 50 < self.percentile <= 100:
-            raise QuantizationError(f"percentile: expected a number above 50 and up to 100, found {self.percentile}")
-        if self.max_error is not None and not self.max_error > 0:
-            raise QuantizationError(f"max_error: expected a number above 0, found {self.max_error}")
-        if self.samples is not None and self.samples < 1:
-            raise QuantizationError(f"samples: expected 1 or more, found {self.samples}")
 
 
 @dataclass(frozen=True)
@@ -106,12 +72,8 @@ def quantize(
     fields of `StaticQuantization`.
     """
     if how is None:
-        try:
-            how = StaticQuantization(**options)
-        except TypeError:
-            unknown = sorted(set(options) - set(StaticQuantization.__dataclass_fields__))[0]
-            hint = nearest(unknown, list(StaticQuantization.__dataclass_fields__))
-            raise QuantizationError(f"quantization has no option '{unknown}'{hint}") from None
+        refuse_unknown("quantization", options, declared_options(StaticQuantization), QuantizationError)
+        how = StaticQuantization(**options)
     return _Quantizing(Network.of(model), how, progress or (lambda _: None)).run(calibrate)
 
 

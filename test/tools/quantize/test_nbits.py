@@ -14,7 +14,8 @@ from onnx_models import F32, make_model, node
 import mirlo
 from mirlo.tools.cli import main
 from mirlo.tools.quantize.errors import QuantizationError
-from mirlo.tools.quantize.nbits import Quantization, quantize_model, quantize_weights
+from mirlo.tools.quantize.nbits import quantize_model, quantize_weights
+from mirlo.tools.quantize.options import Quantization
 
 
 def dequantized(weights: np.ndarray, how: Quantization) -> np.ndarray:

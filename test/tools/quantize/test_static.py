@@ -19,12 +19,13 @@ from mirlo.driver.models import open_model
 from mirlo.passes.pipeline import Pipeline
 from mirlo.runtime.artifact import TensorSpec
 from mirlo.tools.cli import main
-from mirlo.tools.quantize.data import ImageScaling, open_data
+from mirlo.tools.quantize.data import open_data
 from mirlo.tools.quantize.errors import QuantizationError
 from mirlo.tools.quantize.network import Network
 from mirlo.tools.quantize.operators import ROLES
+from mirlo.tools.quantize.options import RANGES, ImageScaling
 from mirlo.tools.quantize.prepare import equalize, fold
-from mirlo.tools.quantize.ranges import METHODS, RangeObserver, quantizer_of
+from mirlo.tools.quantize.ranges import RangeObserver, quantizer_of
 
 
 def weights(*shape: int, seed: int = 0) -> np.ndarray:
@@ -213,7 +214,7 @@ def test_ranges() -> None:
     observer.see_limits(x, by_channel=False)
     observer.count(x)
     errors = {}
-    for method in METHODS:
+    for method in RANGES:
         low, high = observer.range(method, 99.9)
         found = quantizer_of(low, high)
         back = (found.stored(x).astype(np.float32) - found.zero) * found.scale
