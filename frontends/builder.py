@@ -17,12 +17,12 @@ from mirlo.dialects.bindings import ir, scf, tensor
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dense import dense_attribute
 from mirlo.dialects.core.dims import UNKNOWN, Dim
-from mirlo.dialects.core.dtypes import DTYPES, DType
+from mirlo.dialects.core.dtypes import DTYPES, DType, dtype_of_numpy
 from mirlo.dialects.core.errors import BroadcastDiffers
 from mirlo.dialects.core.op import DialectOp, OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
-from mirlo.frontends.sizes import MULTIPLE, broadcast_dim, broadcast_of
+from mirlo.frontends.sizes import MULTIPLE, broadcast_dim, broadcast_of, divisor_of
 from mirlo.frontends.tensor import Tensor, where
 from mirlo.runtime.params import ParameterStore
 
@@ -35,6 +35,10 @@ Result = TypeVar("Result")
 """What a branch makes: a tensor, or a value of a front end."""
 Value = TypeVar("Value")
 """An input of an operation: a tensor, or a value of a front end."""
+WRONG = -1
+"""A size that signals an error: the one check of `relax.bind_dims` reports it."""
+MAX_SIZE = float(1 << 62)
+"""Sizes from here on are invalid: sums of a few of them would overflow i64."""
 INLINE_ELEMENTS = 16
 """Larger constants are kept in the parameter store."""
 OF_BOOLS = {
@@ -245,20 +249,83 @@ class GraphBuilder:
         self.taken.add(f"{base}_{number}")
         return f"{base}_{number}"
 
+    def symbol_of_data(self, base: str) -> tuple[str, Dim]:
+        """Return a name that no dim has for a data-dependent size, and the dim that it must equal."""
+        name = self.new_symbol(base)
+        return name, D.symbol(name)
+
     def bind(
-        self, tensor: Tensor, what: str, names: Sequence[str] | None = None, bounds: Sequence[Dim] | None = None
+        self,
+        tensor: Tensor,
+        base: str,
+        text: str = "",
+        names: Sequence[str] | None = None,
+        bounds: Sequence[Dim] | None = None,
     ) -> tuple[Dim, ...]:
-        """Bind symbols to the elements of a tensor that holds sizes known at run time, of at most `bounds`."""
-        if not isinstance(tensor.type.elements, int):
-            raise UnsupportedOperation("the number of dims must be known")
+        """Bind symbols to the elements of a tensor that holds sizes known at run time, of at most `bounds`.
+
+        The symbols have these names, or such that resemble `base`. The text describes the sizes in errors of calls; one
+        that must equal another dim, or be a multiple of a number, is tested in the call.
+        """
         count = tensor.type.elements
-        values = OPS["cast"].make(self.full(tensor), dtype="i64")
-        values = OPS["reshape"].make(values, shape=(count,))
-        names = [self.new_symbol(what) for _ in range(count)] if names is None else names
-        OPS["bind_dims"].build(
-            values, symbols=names, bounds=bounds or [UNKNOWN] * count, what=f"a size of '{what}'", result_types=[]
-        )
-        return tuple(D.symbol(name) for name in names)
+        if not isinstance(count, int):
+            raise UnsupportedOperation("the number of dims must be known")
+        if not count:
+            return ()
+        text = text or f"a size of '{base}'"
+        values = tensor.cast("i64").reshape((count,))
+        pairs: list[tuple[str, Dim]] = [(name, D.symbol(name)) for name in names or ()]
+        pairs = pairs or [self.symbol_of_data(base) for _ in range(count)]
+        symbols, dims = [name for name, _ in pairs], [dim for _, dim in pairs]
+        divisors = [divisor_of(dim) for dim in dims]
+        if any(divisor is not None for divisor in divisors):
+            symbols, values = self._quotients(values, pairs, divisors)
+            numbers = " x ".join("1" if divisor is None else str(divisor) for divisor in divisors)
+            text += f", or its size is no multiple of {numbers}, which other nodes need"
+        solved = [
+            divisor is None and dim != D.symbol(name)
+            for name, dim, divisor in zip(symbols, dims, divisors, strict=True)
+        ]
+        if any(solved):
+            expected = self.size_vector([dim if is_solved else 0 for dim, is_solved in zip(dims, solved, strict=True)])
+            free = self.placed_constant(np.array([not is_solved for is_solved in solved]))
+            values = where(values.equals(expected) | free, values, self.placed_constant(np.int64(WRONG)))
+            needed = " x ".join(str(dim) if is_solved else "any" for dim, is_solved in zip(dims, solved, strict=True))
+            text += f", or its size is not {needed}, which other nodes need"
+        limits = [
+            bound if divisor is None or bound is UNKNOWN else bound // divisor
+            for bound, divisor in zip(bounds or [UNKNOWN] * count, divisors, strict=True)
+        ]
+        OPS["bind_dims"].build(self.full(values), symbols=symbols, bounds=limits, what=text, result_types=[])
+        return tuple(dims)
+
+    def _quotients(
+        self, values: Tensor, pairs: Sequence[tuple[str, Dim]], divisors: Sequence[int | None]
+    ) -> tuple[list[str], Tensor]:
+        """Return what to bind instead of sizes that must be multiples: the symbols of their quotients."""
+        numbers = self.placed_constant(np.array([divisor or 1 for divisor in divisors]))
+        quotients = values // numbers
+        whole = (quotients * numbers).equals(values)
+        symbols = [
+            name if divisor is None else next(iter(D.symbols_of(dim)))
+            for (name, dim), divisor in zip(pairs, divisors, strict=True)
+        ]
+        return symbols, where(whole, quotients, self.placed_constant(np.int64(WRONG)))
+
+    def placed_constant(self, array: npt.ArrayLike) -> Tensor:
+        """Return a constant that is an operation already."""
+        elements = np.asarray(array)
+        dtype = dtype_of_numpy(elements.dtype)
+        assert dtype is not None
+        result = Tensor(self, TensorType(elements.shape, dtype), array=elements)
+        self.full(result)
+        return result
+
+    def size_vector(self, dims: Sequence[Dim]) -> Tensor:
+        """Return dims as an i64 vector."""
+        if all(isinstance(dim, int) for dim in dims):
+            return self.placed_constant(np.array(dims, np.int64))
+        return self.emit("dims_tensor", dims=tuple(dims))
 
     def require_nonnegative(self, sizes: Sequence[Dim], message: str) -> None:
         """Check in the call that sizes are not negative; an error contains the message."""
@@ -507,6 +574,25 @@ def _with_dim(value: Tensor, old: Dim, new: Dim) -> Tensor:
     result = value.reshape(shape)
     result.name, result.region = value.name, value.region
     return result
+
+
+def unless(holds: Tensor, values: Tensor) -> Tensor:
+    """Return sizes if all of these conditions hold, else invalid ones."""
+    return where(holds.all() if holds.rank else holds, values, WRONG)
+
+
+def as_sizes(values: Tensor) -> Tensor:
+    """Convert f64 to i64; values that are not sizes, such as NaN, become invalid sizes."""
+    return where(_is_small(values), values.cast("i64"), WRONG)
+
+
+def holds_sum(*terms: Tensor) -> Tensor:
+    """Return whether the sum of these integers fits i64."""
+    return _is_small(reduce(lambda x, y: x + y, [term.cast("f64") for term in terms]))
+
+
+def _is_small(values: Tensor) -> Tensor:
+    return abs(values) < MAX_SIZE
 
 
 def broadcast_shape(shapes: Sequence[tuple[Dim, ...]]) -> tuple[Dim, ...]:

@@ -172,6 +172,12 @@ class Tensor:
         return tuple(int(item) for item in constant.reshape(-1))
 
     @property
+    def partial_sizes(self) -> list[Dim | None]:
+        """Return the elements of a list that are sizes for sure; None for the others."""
+        elements = self.partial or ()
+        return [None if dim is None or dim == 0 or not D.is_nonnegative(dim) else dim for dim in elements]
+
+    @property
     def known(self) -> np.ndarray | None:
         """Return the elements if they are known, as objects if some are sizes."""
         if self.array is not None:

@@ -11,7 +11,6 @@ from mirlo.frontends.onnx.fold import fold, fold_fractions, fractions_of, partia
 from mirlo.frontends.onnx.graph import GraphDef
 from mirlo.frontends.onnx.node import Node, NodeImporter, NodeTrait
 from mirlo.frontends.onnx.registry import CONVERTERS
-from mirlo.frontends.onnx.runtime_sizes import bind, bind_unknown, known_sizes, vector
 from mirlo.frontends.onnx.strings import moved
 from mirlo.frontends.onnx.values import AnyValue, Converted, LoopIteration
 from mirlo.frontends.tensor import Tensor
@@ -37,11 +36,6 @@ class Body(NodeImporter):
         self, node: Node, convert: Callable[[list[AnyValue | None]], Sequence[AnyValue | None]]
     ) -> Sequence[AnyValue | None]:
         return moved(node, convert)
-
-    def bind_dims(self, node: Node, index: int) -> tuple[Dim, ...]:
-        values, what = vector(node, index), f"input '{node.input_name(index)}' must be sizes"
-        elements = node.value(index).partial
-        return bind(node, values, what) if elements is None else bind_unknown(node, values, what, known_sizes(elements))
 
     def fork(self, condition: Tensor, branches: Sequence[Callable[[], list[AnyValue]]]) -> list[AnyValue]:
         return regions.fork(self, condition, branches)

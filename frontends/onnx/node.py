@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType, dtype
 from mirlo.dialects.core.errors import DimsDiffer, OpMistake, describe_raised
@@ -406,10 +407,6 @@ class NodeImporter(ObjectBuilder, ABC):
         self, node: Node, convert: Callable[[list[AnyValue | None]], Sequence[AnyValue | None]]
     ) -> Sequence[AnyValue | None]:
         """Return the outputs of a node that moves strings; `convert` makes those of the node on indices."""
-
-    @abstractmethod
-    def bind_dims(self, node: Node, index: int) -> tuple[Dim, ...]:
-        """Bind symbols to the elements of an input computed at run time."""
 
     @abstractmethod
     def fork(self, condition: Tensor, branches: Sequence[Callable[[], list[AnyValue]]]) -> list[AnyValue]:
@@ -910,9 +907,62 @@ class Node:
         Elements known only at run time become symbols.
         """
         value = self.value(index)
-        if value.known is None:
-            return self.builder.bind_dims(self, index)
-        return tuple(map(as_dim, value.known.reshape(-1)))
+        if value.known is not None:
+            return tuple(map(as_dim, value.known.reshape(-1)))
+        values, what = self.vector(index), f"input '{self.input_name(index)}' must be sizes"
+        return (
+            self.bind(values, what) if value.partial is None else self.bind_unknown(values, what, value.partial_sizes)
+        )
+
+    def bind(self, values: Tensor, what: str, bounds: Sequence[Dim] | None = None) -> tuple[Dim, ...]:
+        """Bind the elements of an i64 vector to symbols; `what` describes them in errors.
+
+        Later shapes use these symbols like those of inputs. An invalid size is made negative where it is computed, so
+        that the check of `relax.bind_dims` reports it.
+        """
+        if values.rank != 1:
+            raise NodeError(f"a list of numbers is expected, got {values.type}")
+        if not isinstance(values.shape[0], int):
+            raise NodeError(f"{what} is a list of {values.shape[0]} numbers: how many there are must be known")
+        text = f"node '{self.outputs[0]}' ({self.operator}): {what}"
+        return self.builder.bind(values, self.outputs[0], text, bounds=bounds)
+
+    def bind_unknown(self, values: Tensor, what: str, known: Sequence[Dim | None]) -> tuple[Dim, ...]:
+        """Return the elements of an i64 vector: those that are known, and symbols that the others are bound to."""
+        unknown = [i for i, dim in enumerate(known) if dim is None]
+        chosen = values if len(unknown) == len(known) else values.gather(self.integers(unknown))
+        bound = iter(self.bind(chosen, what))
+        return tuple(next(bound) if dim is None else dim for dim in known)
+
+    def vector(self, index: int) -> Tensor:
+        """Return an input that is a list of integers as an i64 vector."""
+        x = self[index]
+        return (x if x.rank == 1 else x.reshape((x.type.elements,))).cast("i64")
+
+    def single(self, index: int) -> Tensor:
+        """Return an input of one element as rank 0."""
+        if self.type(index).elements != 1:
+            raise NodeError(f"input '{self.input_name(index)}' must have one element, got {self.type(index)}")
+        return self[index].reshape(())
+
+    def sizes(self, dims: Sequence[Dim]) -> Tensor:
+        """Return dims as an i64 vector."""
+        return self.builder.size_vector(dims)
+
+    def size(self, dim: Dim) -> Tensor:
+        """Return a dim as an i64 of rank 0."""
+        return self.integers(dim) if isinstance(dim, int) else self.sizes([dim]).reshape(())
+
+    def integers(self, values: int | Sequence[int] | np.ndarray) -> Tensor:
+        """Return integers as an i64 constant."""
+        return self.builder.placed_constant(np.asarray(values, np.int64))
+
+    def positions(self, count: Dim) -> Tensor:
+        """Return 0, 1, 2, ... as an i64 vector."""
+        if isinstance(count, int):
+            require_table("the positions along a dim", count)
+            return self.integers(np.arange(count))
+        return self.emit("steps", self.integers(0), self.integers(1), shape=(count,))
 
     def ints(self, index: int) -> list[int]:
         """Return the elements of a constant list of integers."""

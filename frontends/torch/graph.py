@@ -187,7 +187,7 @@ class GraphImport(GraphImporter):
             expression = None if isinstance(size, int) else size.node.expr
             if expression is not None and expression.is_Symbol and expression.name not in self.taken:
                 self.taken.add(expression.name)
-                (dim,) = self.bind(count, op.name, [expression.name])
+                (dim,) = self.bind(count, op.name, names=[expression.name])
                 return dim
         (dim,) = self.bind(count, "count")
         return dim

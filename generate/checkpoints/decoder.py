@@ -224,8 +224,7 @@ class DecoderGraph:
         numbers = b.constant(np.arange(experts.count)[None], chosen.dtype, (1, experts.count))
 
         def bound(sizes: Tensor, bounds: list[D.Dim]) -> tuple[D.Dim, ...]:
-            names = [b.new_symbol("rows") for _ in bounds]
-            return b.bind(sizes, f"rows of an expert of {name}", names, bounds)
+            return b.bind(sizes, "rows", f"rows of an expert of {name}", bounds=bounds)
 
         def compute(expert: int, own: Tensor) -> Tensor:
             return self.gated(f"{name}.experts.{expert}", own, experts.inner)

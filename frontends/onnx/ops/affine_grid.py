@@ -9,7 +9,6 @@ from mirlo.dialects.relax.infer import require_equal_shapes
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.runtime_sizes import positions, shape_vector
 from mirlo.frontends.tensor import Tensor, maximum, stack
 
 
@@ -47,11 +46,11 @@ def affine_grid(node: Node) -> Tensor:
 
 def _positions(node: Node, size: Dim, corners: bool, kind: TensorType) -> Tensor:
     """Return positions from -1 to 1: the corners, or the centers, of `size` equal parts."""
-    i = positions(node, size).cast(kind.dtype)
+    i = node.positions(size).cast(kind.dtype)
     if isinstance(size, int):
         count = node.constant(size, kind)
     else:
-        counted = shape_vector(node, [size]).reshape(())
+        counted = node.sizes([size]).reshape(())
         count = counted.cast(kind.dtype)
     if corners:
         return i * 2 / maximum(count - 1, node.constant(1, kind)) - 1

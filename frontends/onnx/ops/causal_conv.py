@@ -6,7 +6,6 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.relax.infer import require_equal_dims, require_rank
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.runtime_sizes import positions
 from mirlo.frontends.onnx.values import DECLINED, Converted
 from mirlo.frontends.tensor import concat
 
@@ -32,8 +31,8 @@ def causal_conv(node: Node) -> Converted:
     padded = concat((before, node[0]), axis=2)
 
     wide = "f64" if x.dtype.name == "f64" else "f32"
-    rows = positions(node, length).reshape((length, 1))
-    columns = positions(node, window).reshape((1, window))
+    rows = node.positions(length).reshape((length, 1))
+    columns = node.positions(window).reshape((1, window))
     taken = padded.gather(rows + columns, 2)
     factors = node[1].cast(wide)
     result = (taken.cast(wide) * factors).sum(3)

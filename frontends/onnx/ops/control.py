@@ -8,12 +8,12 @@ import numpy as np
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.frontends.builder import WRONG
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.functions import TooManyIterations
 from mirlo.frontends.onnx.graph import GraphDef
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.runtime_sizes import WRONG, bind, scalar
 from mirlo.frontends.onnx.values import (
     AnyValue,
     Converted,
@@ -50,7 +50,7 @@ def _only_branch(node: Node, graph: GraphDef, flag: bool) -> Converted:
     condition = node[0] if flag else ~node[0]
     result = where(condition, node.constant(np.int64(0)), node.constant(np.int64(WRONG)))
     what = "the condition picks the branch whose result has a rank with which the rest of the model is not valid"
-    bind(node, result.reshape((1,)), what, [0])
+    node.bind(result.reshape((1,)), what, [0])
     return node.builder.replace(graph)
 
 
@@ -123,10 +123,10 @@ def _compiled(
         return list(node.builder.loop(body, limit, going, carried))
     if limit is None or (limit.array is not None and node.scalar(0) > MAX_COLLECTED_ITERATIONS):
         return list(node.builder.loop(body, limit, going, carried, D.UNKNOWN))
-    most = maximum(scalar(node, 0), node.constant(np.int64(0)))
-    (room,) = bind(node, most.reshape((1,)), "the number of iterations")
+    most = maximum(node.single(0), node.constant(np.int64(0)))
+    (room,) = node.bind(most.reshape((1,)), "the number of iterations")
     *made, used = node.builder.loop(body, limit, going, carried, room)
-    (count,) = bind(node, used.reshape((1,)), "the number of iterations", [room])
+    (count,) = node.bind(used.reshape((1,)), "the number of iterations", [room])
     return [*made[: len(carried)], *(_first(node, rows, count) for rows in made[len(carried) :])]
 
 

@@ -9,15 +9,15 @@ import numpy as np
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim
+from mirlo.frontends.builder import WRONG, as_sizes, holds_sum, unless
 from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import STRING_CODE
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.runtime_sizes import dynamic_range, positions, scalar
 from mirlo.frontends.onnx.values import Converted, constant, dtype_of_array, is_exact, strings
-from mirlo.frontends.tensor import Tensor, where
+from mirlo.frontends.tensor import Tensor, maximum, where
 
 
 @converter("Constant")
@@ -126,8 +126,34 @@ def trilu(node: Node) -> Converted:
 def _trilu_of_dynamic_k(node: Node) -> Tensor:
     """Convert Trilu with a run-time diagonal: compare it with each element's own."""
     rows, columns = node.type(0).shape[-2:]
-    down = positions(node, rows).reshape((rows, 1))
-    diagonals = positions(node, columns) - down
-    k = scalar(node, 1)
+    down = node.positions(rows).reshape((rows, 1))
+    diagonals = node.positions(columns) - down
+    k = node.single(1)
     is_kept = node.emit("greater_equal" if node.attr.bool("upper", 1) else "less_equal", diagonals, k)
     return where(is_kept, node[0], node.constant(0, node.type(0)))
+
+
+def dynamic_range(node: Node) -> Tensor:
+    """Convert Range with run-time bounds."""
+    start, limit, delta = (node.single(i) for i in range(3))
+    tensor_type = start.type
+    if tensor_type.dtype.is_float:
+        wide = "f64"
+        first, last, step = (each.cast(wide) for each in (start, limit, delta))
+        length = (last - first) / step
+        count = as_sizes(maximum(length.ceil(), node.constant(0.0, "f64")))
+    else:
+        first, last, step = (
+            each if tensor_type.dtype.name == "i64" else each.cast("i64") for each in (start, limit, delta)
+        )
+        nonzero = where(step.equals(0), node.integers(1), step)
+        count = -((first - last) // nonzero)
+        count = maximum(count, node.integers(0))
+        count = unless(holds_sum(first, -last), count)
+    wrong = delta.equals(0)
+    count = where(wrong, node.integers(WRONG), count)
+    shape = node.bind(
+        count.reshape((1,)),
+        "input 'delta' must not be 0, nor the range longer than any memory",
+    )
+    return node.emit("steps", start, delta, shape=shape)

@@ -11,7 +11,6 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.windows import per_dim, same_padding
-from mirlo.frontends.onnx.runtime_sizes import shape_vector
 from mirlo.frontends.tensor import Tensor
 
 
@@ -58,5 +57,5 @@ def cut_or_grown(node: Node, made: Tensor, wanted: Sequence[Dim], upper: bool) -
 
 
 def _padded(node: Node, x: Tensor, begins: Sequence[Dim], shape: Sequence[Dim], value: float) -> Tensor:
-    amounts = shape_vector(node, [0, 0, *begins])
+    amounts = node.sizes([0, 0, *begins])
     return node.emit("pad_at", x, amounts, node.constant(value, x.type), shape=tuple(shape))

@@ -16,11 +16,11 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.dynamic import RequireDims
 from mirlo.dialects.relax.fourier import LONGEST, dft_matrix
 from mirlo.dialects.relax.infer import require_equal_dims
+from mirlo.frontends.builder import unless
 from mirlo.frontends.onnx.declared import required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, positions, scalar, unless
 from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.tensor import Tensor, stack, where
 
@@ -56,7 +56,7 @@ def _dft_of_declared_shape(node: Node) -> Tensor:
                 fitting[axis] = output
     if not fitting:
         raise NodeError(f"no axis makes the shape {list(declared)} that is declared")
-    given = scalar(node, 2)
+    given = node.single(2)
 
     def is_axis(axis: int) -> Tensor:
         names = [given.equals(number) for number in (axis, axis - rank)]
@@ -141,9 +141,9 @@ def _stft_of_declared_shape(node: Node, size: int, window: int, onesided: bool) 
         lengths = [int(node.scalar(3))]
     elif not node.has(3):
         lengths = [window]
-    step = scalar(node, 1).cast("i64")
-    starts = positions(node, count) * step
-    given = scalar(node, 3).cast("i64") if node.has(3) else node.constant(np.int64(lengths[0]))
+    step = node.single(1).cast("i64")
+    starts = node.positions(count) * step
+    given = node.single(3).cast("i64") if node.has(3) else node.constant(np.int64(lengths[0]))
     result = fits = None
     for length in lengths:
         if not 0 < length <= size or (node.has(2) and window != length):
@@ -176,7 +176,7 @@ def _dynamic_stft(node: Node, onesided: bool) -> Tensor:
 
 def _starts(node: Node, count: Dim, step: Dim) -> Tensor:
     """Return where frames begin."""
-    return positions(node, count) * as_scalar(node, step)
+    return node.positions(count) * node.size(step)
 
 
 def _frames(node: Node, starts: Tensor, length: Dim, onesided: bool) -> Tensor:
@@ -184,7 +184,7 @@ def _frames(node: Node, starts: Tensor, length: Dim, onesided: bool) -> Tensor:
     (count,) = starts.type.shape
     if isinstance(count, int) and isinstance(length, int) and count * length > MAX_POSITIONS:
         raise NodeError(f"{count} frames of {length} elements are too many")
-    indices = starts.reshape((count, 1)) + positions(node, length)
+    indices = starts.reshape((count, 1)) + node.positions(length)
     frames = node[0].gather(indices, 1)
     if node.has(2):
         window = node[2]
@@ -196,23 +196,23 @@ def _frames(node: Node, starts: Tensor, length: Dim, onesided: bool) -> Tensor:
 
 def _frame_sizes(node: Node, size: Dim) -> tuple[Dim, Dim]:
     """Return the step and the length of frames, checked at run time."""
-    step = scalar(node, 1).cast("i64")
-    window = as_scalar(node, node.type(2).shape[0]) if node.has(2) else None
-    length = scalar(node, 3).cast("i64") if node.has(3) else window
+    step = node.single(1).cast("i64")
+    window = node.size(node.type(2).shape[0]) if node.has(2) else None
+    length = node.single(3).cast("i64") if node.has(3) else window
     assert length is not None, "checked by the converter"
-    fits = [step >= 1, length >= 1, length <= as_scalar(node, size)]
+    fits = [step >= 1, length >= 1, length <= node.size(size)]
     if window is not None:
         fits.append(length.equals(window))
-    made = unless(node, stack(fits, axis=0), stack((step, length), axis=0))
-    found = bind(node, made, f"frames of input 'frame_length' every 'frame_step' do not fit {node.type(0)}")
+    made = unless(stack(fits, axis=0), stack((step, length), axis=0))
+    found = node.bind(made, f"frames of input 'frame_length' every 'frame_step' do not fit {node.type(0)}")
     return found[0], found[1]
 
 
 def _dynamic_length(node: Node, index: int) -> Dim:
     """Return a length given by a run-time input."""
-    given = scalar(node, index).cast("i64").reshape((1,))
+    given = node.single(index).cast("i64").reshape((1,))
     wrong = given >= 1
-    (length,) = bind(node, unless(node, wrong, given), f"input '{node.input_name(index)}' must be at least 1")
+    (length,) = node.bind(unless(wrong, given), f"input '{node.input_name(index)}' must be at least 1")
     return length
 
 

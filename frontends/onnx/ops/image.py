@@ -11,12 +11,12 @@ import numpy as np
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.builder import as_sizes, unless
 from mirlo.frontends.library.resizing import Interpolation, resize
 from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter, removed
-from mirlo.frontends.onnx.runtime_sizes import as_sizes, bind, i64_constant, shape_vector, unless, vector
 from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.tensor import Tensor, concat
 
@@ -50,10 +50,10 @@ def _dynamic_upsample(node: Node) -> Tensor:
     x = node.type(0)
     mode = MODES[node.attr.choice("mode", "nearest", ("nearest", "linear", "bilinear"))]
     scales = node[1].cast("f64")
-    own = shape_vector(node, x.shape).cast("f64")
+    own = node.sizes(x.shape).cast("f64")
     grown = scales >= 1.0
-    sizes = as_sizes(node, (own * scales).floor())
-    shape = bind(node, unless(node, grown, sizes), "dynamic scales must be at least 1")
+    sizes = as_sizes((own * scales).floor())
+    shape = node.bind(unless(grown, sizes), "dynamic scales must be at least 1")
     return resize(node[0], shape, Interpolation(mode, "asymmetric", "floor"), scales)
 
 
@@ -114,7 +114,7 @@ def _dynamic_resize(node: Node, axes: list[int]) -> Tensor:
     x = node.type(0)
     policy = node.attr.choice("keep_aspect_ratio_policy", "stretch", ("stretch", "not_larger", "not_smaller"))
     coordinates = node.attr.str("coordinate_transformation_mode", "half_pixel")
-    own = shape_vector(node, x.shape).cast("f64")
+    own = node.sizes(x.shape).cast("f64")
     by_scales = node.has(SCALES) and node.type(SCALES).elements != 0
     if by_scales:
         node.ignore(SIZES)
@@ -122,14 +122,14 @@ def _dynamic_resize(node: Node, axes: list[int]) -> Tensor:
         sizes = (own * scales).floor()
     else:
         node.ignore(SCALES)
-        wanted = vector(node, SIZES).cast("f64")
-        ratios = wanted / own.gather(i64_constant(node, axes))
+        wanted = node.vector(SIZES).cast("f64")
+        ratios = wanted / own.gather(node.integers(axes))
         if policy != "stretch":
             least = node.emit("reduce_min" if policy == "not_larger" else "reduce_max", ratios)
             ratios = node.emit("expand", least, shape=(len(axes),))
         scales = _spread(node, ratios, axes, 1.0)
         sizes = (own * scales + 0.5).floor()
-    made = bind(node, as_sizes(node, sizes), "the sizes that it makes")
+    made = node.bind(as_sizes(sizes), "the sizes that it makes")
     shape = [made[i] if i in axes else dim for i, dim in enumerate(x.shape)]
     roi = None
     if coordinates == "tf_crop_and_resize":
@@ -158,7 +158,7 @@ def _spread(node: Node, values: Tensor, axes: list[int], default: float) -> Tens
     filled = concat([values, node.constant(np.array([default]), "f64")], axis=0)
     rank = node.type(0).rank
     chosen = [axes.index(i) if i in axes else len(axes) for i in range(rank)]
-    return filled.gather(i64_constant(node, chosen))
+    return filled.gather(node.integers(chosen))
 
 
 def _resize(node: Node, axes: list[int]) -> Tensor:

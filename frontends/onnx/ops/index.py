@@ -10,7 +10,6 @@ from mirlo.frontends.onnx.declared import declared_shape, equals, required, requ
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, NodeTrait
 from mirlo.frontends.onnx.registry import CONVERTERS, converter, removed
-from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, nonzero_of, positions, scalar, vector
 from mirlo.frontends.onnx.values import Converted, Output
 from mirlo.frontends.tensor import Tensor, where
 
@@ -73,14 +72,14 @@ def _dynamic_one_hot(node: Node, axis: int) -> Output:
     """Convert OneHot with a run-time depth: compare each position along the new axis."""
     indices = node[0] if node.type(0).dtype.name == "i64" else node[0].cast("i64")
     tensor_type = node.type(0)
-    size = scalar(node, 1)
+    size = node.single(1)
     size = size if size.type.dtype.name == "i64" else size.cast("i64")
-    (depth,) = bind(node, size.reshape((1,)), "input 'depth' must be a size")
+    (depth,) = node.bind(size.reshape((1,)), "input 'depth' must be a size")
     at = axis % (tensor_type.rank + 1)
     below = indices < 0
     indices = where(below, indices + size, indices)
     column = indices.reshape((*tensor_type.shape[:at], 1, *tensor_type.shape[at:]))
-    columns = positions(node, depth).reshape((depth, *[1] * (tensor_type.rank - at)))
+    columns = node.positions(depth).reshape((depth, *[1] * (tensor_type.rank - at)))
     off, on = (node[2].gather(node.constant(i, "i64")).reshape(()) for i in range(2))
     return where(column.equals(columns), on, off)
 
@@ -119,7 +118,7 @@ def _dynamic_top_k(node: Node) -> tuple[Tensor, ...]:
     node.attr.ignore("sorted")
     if node.type(1).elements != 1:
         raise NodeError(f"input 'K' must have one element, got {node.type(1)}")
-    (count,) = bind(node, vector(node, 1), "input 'K' must be from 0 to the size of the axis", [x.shape[axis]])
+    (count,) = node.bind(node.vector(1), "input 'K' must be from 0 to the size of the axis", [x.shape[axis]])
     found = (node.emit(each, node[0], axis=axis, descending=largest) for each in ("sort", "argsort"))
     return tuple(each.slice(axis, 0, count) for each in found)
 
@@ -161,7 +160,7 @@ def reverse_sequence(node: Node) -> Converted:
         )
     length = x.shape[time]
     along = [1] * x.rank
-    steps = positions(node, length).reshape((*along[:time], length, *along[time + 1 :]))
+    steps = node.positions(length).reshape((*along[:time], length, *along[time + 1 :]))
     lengths = node[1].reshape((*along[:batch], x.shape[batch], *along[batch + 1 :]))
     if node.type(1).dtype.name != "i64":
         lengths = lengths.cast("i64")
@@ -182,14 +181,23 @@ def tensor_scatter(node: Node) -> Converted:
     axis %= cache.rank
     length, room = update.shape[axis], cache.shape[axis]
     column = tuple(length if i == axis else 1 for i in range(cache.rank))
-    rows = positions(node, length).reshape(column)
+    rows = node.positions(length).reshape(column)
     if node.has(2):
         starts = node[2].reshape((cache.shape[0], *[1] * (cache.rank - 1)))
         rows = starts + rows
     if mode == "circular":
-        rows = rows % as_scalar(node, room)
+        rows = rows % node.size(room)
     indices = node.emit("expand", rows, shape=update.shape)
     return node.emit("scatter_elements", node[0], indices, node[1], axis=axis)
 
 
 CONVERTERS.built_in.declare("", "Where", [NodeTrait.MOVES])
+
+
+def nonzero_of(node: Node, x: Tensor) -> Tensor:
+    """Return the indices of non-zero elements, as ONNX's NonZero: counted first."""
+    tensor_type = x.type
+    flags = x if tensor_type.dtype.is_bool else x.not_equals(node.constant(0, tensor_type))
+    total = flags.cast("i64").sum() if tensor_type.rank else flags.cast("i64")
+    count = node.bind(total.reshape((1,)), "the number of elements", [tensor_type.elements])
+    return node.emit("nonzero", flags, count=count)

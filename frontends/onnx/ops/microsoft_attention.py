@@ -18,7 +18,6 @@ from mirlo.frontends.onnx.ops.matmul import gemm
 from mirlo.frontends.onnx.ops.microsoft import real
 from mirlo.frontends.onnx.ops.microsoft_beams import CachedRows, read_caches
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.runtime_sizes import positions
 from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.sizes import quotient
 from mirlo.frontends.tensor import Tensor, concat, stack, where
@@ -93,7 +92,7 @@ def _placed(node: Node, table: Tensor, places: int | None = None) -> Tensor:
     """Return the embeddings of positions: those of an input, or of 0, 1, 2, ..."""
     if places is not None and node.has(places):
         return table.gather(node[places])
-    return table.gather(positions(node, node.type(0).shape[1]))
+    return table.gather(node.positions(node.type(0).shape[1]))
 
 
 def _tokens(node: Node) -> Tensor | None:
@@ -254,7 +253,7 @@ def _hidden(node: Node, mask: int, query: TensorType, keys: Dim) -> Tensor | Non
         return None
     tensor_type = node.type(mask)
     if tensor_type.rank == 1 and tensor_type.shape[0] == query.shape[0]:
-        indices = positions(node, keys).reshape((1, keys)).cast(tensor_type.dtype)
+        indices = node.positions(keys).reshape((1, keys)).cast(tensor_type.dtype)
         seen = indices < node[mask].reshape((query.shape[0], 1))
     elif tensor_type.rank in (2, 3) and tensor_type.shape[-1] == keys:
         seen = node[mask].not_equals(node.constant(0, tensor_type))
@@ -273,7 +272,7 @@ def rotary_embedding(node: Node) -> Converted:
     length = value.type.shape[2]
     indices = node[1]
     if node.type(1).elements == 1 and node.type(1).rank == 1:
-        indices = indices + positions(node, length).reshape((1, length))
+        indices = indices + node.positions(length).reshape((1, length))
     cos, sin = (node.emit("expand_dims", node[i].gather(indices), axes=[1]) for i in (2, 3))
     return _rotated(node, value, cos, sin)
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.frontends.builder import unless
 from mirlo.frontends.library.attention import swap_heads
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.microsoft_cache import first_rows
-from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, i64_constant, positions, unless, vector
 from mirlo.frontends.tensor import Tensor, concat, maximum, minimum, where
 
 
@@ -44,7 +44,7 @@ def read_caches(node: Node, key: Tensor, value: Tensor, past: int, length: int, 
     else:
         before = _length(node, length, node.type(past).shape[2], new, mask)
         batch = key.type.shape[0]
-        at = positions(node, new) + as_scalar(node, before)
+        at = node.positions(new) + node.size(before)
         at = node.emit("expand", node.emit("expand_dims", at, axes=[0]), shape=(batch, new))
         caches = tuple(
             node.emit("cache_write", node[past + i], rows, at, shape=node.type(past + i).shape)
@@ -62,13 +62,13 @@ def read_caches(node: Node, key: Tensor, value: Tensor, past: int, length: int, 
 
 def _length(node: Node, index: int, room: Dim, new: Dim, mask: int) -> Dim:
     """Return the rows of the past, bound at run time; a mask has as many columns as there are rows afterwards."""
-    found, what = vector(node, index), "the rows of the past, input 'past_sequence_length'"
+    found, what = node.vector(index), "the rows of the past, input 'past_sequence_length'"
     if not node.has(mask) or node.type(mask).rank < 2:
-        (before,) = bind(node, found, what, [room])
+        (before,) = node.bind(found, what, [room])
         return before
     columns = node.type(mask).shape[-1]
-    fits = found.equals(as_scalar(node, columns - new))
-    bind(node, unless(node, fits, found), f"{what}, which must fit the {columns} columns of the mask", [room])
+    fits = found.equals(node.size(columns - new))
+    node.bind(unless(fits, found), f"{what}, which must fit the {columns} columns of the mask", [room])
     return columns - new
 
 
@@ -81,16 +81,16 @@ def _sources(node: Node, index: int, batch: Dim, rows: Dim, before: Dim) -> Tens
             f"got {tensor_type}"
         )
     beams = tensor_type.shape[1]
-    own = node.emit("expand_dims", positions(node, batch), axes=[1])
+    own = node.emit("expand_dims", node.positions(batch), axes=[1])
     count = node.constant(beams, own.type)
     first = own // count * count
-    position = node.emit("expand_dims", positions(node, rows), axes=[0])
+    position = node.emit("expand_dims", node.positions(rows), axes=[0])
     outer = node[index].cast("i64")
     flat = outer.reshape((tensor_type.shape[0] * beams * tensor_type.shape[2],))
-    at = own * as_scalar(node, tensor_type.shape[2]) + position
+    at = own * node.size(tensor_type.shape[2]) + position
     beam = flat.gather(at)
-    limited = minimum(maximum(beam, i64_constant(node, 0)), i64_constant(node, beams - 1))
-    is_past = position < as_scalar(node, before)
+    limited = minimum(maximum(beam, node.integers(0)), node.integers(beams - 1))
+    is_past = position < node.size(before)
     return where(is_past, first + limited, own)
 
 
@@ -98,6 +98,6 @@ def _of_beams(node: Node, rows: Tensor, source: Tensor) -> Tensor:
     """Return keys or values [batch, heads, rows, size], each row of the sequence that it comes from."""
     batch, heads, count, size = rows.type.shape
     flat = swap_heads(rows).reshape((batch * count, heads, size))
-    start = source * as_scalar(node, count)
-    at = start + node.emit("expand_dims", positions(node, count), axes=[0])
+    start = source * node.size(count)
+    at = start + node.emit("expand_dims", node.positions(count), axes=[0])
     return swap_heads(flat.gather(at))

@@ -18,7 +18,6 @@ from mirlo.frontends.onnx.ops.attention import bound_of, heads_of
 from mirlo.frontends.onnx.ops.microsoft_kv_cache import SCALES, cache_formats
 from mirlo.frontends.onnx.ops.microsoft_window import RingCache, WindowCache
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, positions, vector
 from mirlo.frontends.onnx.values import Converted, as_dim
 from mirlo.frontends.tensor import Tensor, concat, maximum, where
 
@@ -85,7 +84,7 @@ def _in_cache(node: Node, query: Tensor, key: Tensor, value: Tensor, places: Tok
         value = written(node, node[PAST_VALUE], of_values.encoded(node, value), places, room)
     else:
         node.ignore(TOTAL)
-    column = node.emit("expand_dims", positions(node, keys), axes=[0, 1, 2])
+    column = node.emit("expand_dims", node.positions(keys), axes=[0, 1, 2])
     seen = _seen(node, places, column)
     query = of_keys.scaled(node, query)
     read = of_keys.decoded(node, first_rows(node, key, keys)), of_values.decoded(node, first_rows(node, value, keys))
@@ -156,12 +155,12 @@ def projected(node: Node, heads: int, kv_heads: int) -> tuple[Tensor, Tensor, Te
 def token_positions(node: Node, last: Tensor, length: Dim) -> TokenPositions:
     """Return the positions of the new tokens, of which `last` [batch, 1] are the last ones."""
     if node.has(PAST_KEY):
-        first = last - as_scalar(node, length - 1)
+        first = last - node.size(length - 1)
         # In a prompt, sequences shorter than the longest are padded at the end.
         first = maximum(first, node.constant(np.int64(0)))
     else:
         first = node.emit("full", shape=last.type.shape, value=0.0, dtype="i64")
-    each = first + node.emit("expand_dims", positions(node, length), axes=[0])
+    each = first + node.emit("expand_dims", node.positions(length), axes=[0])
     return TokenPositions(first, each, last)
 
 
@@ -274,7 +273,7 @@ def total_length(node: Node, index: int = TOTAL) -> Dim:
         return int(node.scalar(index))
     if total.sizes is not None and total.known is not None:
         return as_dim(total.known.reshape(-1)[0])
-    (bound,) = bind(node, vector(node, index), "the length of the longest sequence, input 'total_sequence_length'")
+    (bound,) = node.bind(node.vector(index), "the length of the longest sequence, input 'total_sequence_length'")
     return bound
 
 

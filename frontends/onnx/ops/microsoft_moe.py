@@ -26,7 +26,6 @@ from mirlo.frontends.onnx.ops.microsoft_float_experts import (
 from mirlo.frontends.onnx.ops.microsoft_float_experts import KINDS as FLOAT_KINDS
 from mirlo.frontends.onnx.ops.microsoft_nbits import ACTIVATIONS, BITS, packed_zero_points, unpacked
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.runtime_sizes import bind
 from mirlo.frontends.tensor import Tensor
 
 DOMAIN = "com.microsoft"
@@ -233,7 +232,7 @@ def _mixed(node: Node, network: _Network, chosen: Tensor, factors: Tensor) -> Te
     numbers = node.constant(np.arange(experts)[None], chosen.type)
 
     def bound(values: Tensor, bounds: list[Dim]) -> tuple[Dim, ...]:
-        return bind(node, values, "rows of an expert", bounds)
+        return node.bind(values, "rows of an expert", bounds)
 
     mixed = mix_experts(rows, chosen, factors, numbers, bound, partial(_computed, node, network))
     return mixed.reshape(node.type(0).shape)

@@ -13,7 +13,6 @@ from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.microsoft_cache import rotated, score_options
 from mirlo.frontends.onnx.ops.microsoft_kv_cache import CacheFormat
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, i64_constant, positions, vector
 from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.tensor import Tensor, concat, maximum, where
 
@@ -136,11 +135,11 @@ def _normalized(node: Node, parts: list[Tensor]) -> list[Tensor]:
 
 
 def _tokens(node: Node, count: Dim) -> _Tokens:
-    ends, past = vector(node, ENDS), vector(node, PAST)
+    ends, past = node.vector(ENDS), node.vector(PAST)
     batch = ends.type.shape[0] - 1
     begins, after = (ends.slice(0, at, batch) for at in (0, 1))
-    past = past.gather(positions(node, batch))
-    number = positions(node, count)
+    past = past.gather(node.positions(batch))
+    number = node.positions(count)
     column = node.emit("expand_dims", number, axes=[1])
     is_behind = node.emit("expand_dims", after, axes=[0]) <= column
     sequence = is_behind.cast("i64").sum(1)
@@ -150,20 +149,20 @@ def _tokens(node: Node, count: Dim) -> _Tokens:
     totals = past + new
     block, most = node.type(KEY_CACHE).shape[1], node.type(TABLE).shape[1]
     last = totals - 1
-    blocks = last // as_scalar(node, block) + 1
+    blocks = last // node.size(block) + 1
     # At least one, so that nothing is computed of no elements.
-    sizes = [maximum(each.max(0, keepdims=True), i64_constant(node, 1)) for each in (new, blocks)]
+    sizes = [maximum(each.max(0, keepdims=True), node.integers(1)) for each in (new, blocks)]
     what = "the most new tokens of a sequence, and the most blocks"
-    longest, used = bind(node, concat(sizes, axis=0), what, [D.maximum(count, 1), most])
+    longest, used = node.bind(concat(sizes, axis=0), what, [D.maximum(count, 1), most])
     return _Tokens(count, batch, sequence, index, position, begins, past, totals, longest, used)
 
 
 def _slots(node: Node, tokens: _Tokens) -> Tensor:
     """Return where each token is written: i64[tokens], -1 for nowhere."""
-    nowhere = i64_constant(node, -1)
+    nowhere = node.integers(-1)
     if node.has(SLOTS):
-        return maximum(vector(node, SLOTS), nowhere)
-    block, most = (as_scalar(node, dim) for dim in (node.type(KEY_CACHE).shape[1], node.type(TABLE).shape[1]))
+        return maximum(node.vector(SLOTS), nowhere)
+    block, most = (node.size(dim) for dim in (node.type(KEY_CACHE).shape[1], node.type(TABLE).shape[1]))
     column = tokens.position // block
     table = node[TABLE].cast("i64")
     (rows, columns) = table.type.shape
@@ -172,7 +171,7 @@ def _slots(node: Node, tokens: _Tokens) -> Tensor:
     start = flat.gather(position) * block
     offset = tokens.position - column * block
     holds = (column < most) & (column >= 0)
-    is_token = tokens.sequence < as_scalar(node, tokens.batch)
+    is_token = tokens.sequence < node.size(tokens.batch)
     holds = holds & is_token
     return where(holds, start + offset, nowhere)
 
@@ -218,13 +217,13 @@ def _table(node: Node, tokens: _Tokens) -> Tensor:
     table = node[TABLE].cast("i64")
     shape = (table.type.shape[0], tokens.blocks)
     table = table.part((0, 0), shape)
-    return table.gather(positions(node, tokens.batch))
+    return table.gather(node.positions(tokens.batch))
 
 
 def _by_sequence(node: Node, query: Tensor, tokens: _Tokens) -> Tensor:
     """Return queries [1, heads, tokens, size] as [batch, heads, longest, size]."""
     number = node.emit("expand_dims", tokens.begins, axes=[1]) + node.emit(
-        "expand_dims", positions(node, tokens.longest), axes=[0]
+        "expand_dims", node.positions(tokens.longest), axes=[0]
     )
     _, heads, count, size = query.type.shape
     rows = swap_heads(query).reshape((count, heads, size))
@@ -233,9 +232,9 @@ def _by_sequence(node: Node, query: Tensor, tokens: _Tokens) -> Tensor:
 
 def _seen(node: Node, tokens: _Tokens, rows: Dim) -> Tensor:
     """Return which rows each token sees: [batch, 1, longest, rows]."""
-    key = node.emit("expand_dims", positions(node, rows), axes=[0, 1, 2])
+    key = node.emit("expand_dims", node.positions(rows), axes=[0, 1, 2])
     past, totals = (node.emit("expand_dims", each, axes=[1, 2, 3]) for each in (tokens.past, tokens.totals))
-    own = past + node.emit("expand_dims", positions(node, tokens.longest), axes=[0, 1, 3])
+    own = past + node.emit("expand_dims", node.positions(tokens.longest), axes=[0, 1, 3])
     seen = key < totals
     if node.attr.bool("is_causal", 1):
         seen = seen & (key <= own)
@@ -250,5 +249,5 @@ def _packed(node: Node, result: Tensor, tokens: _Tokens) -> Tensor:
     """Return results [batch, heads, longest, size] by token: [tokens, heads * size]."""
     batch, heads, longest, size = result.type.shape
     flat = swap_heads(result).reshape((batch * longest, heads * size))
-    start = tokens.sequence * as_scalar(node, longest)
+    start = tokens.sequence * node.size(longest)
     return flat.gather(start + tokens.place)

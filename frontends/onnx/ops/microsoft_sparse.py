@@ -21,7 +21,6 @@ from mirlo.frontends.onnx.ops.microsoft_cache import (
     written,
 )
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.runtime_sizes import i64_constant, positions
 from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.tensor import Tensor
 
@@ -48,7 +47,7 @@ def sparse_attention(node: Node) -> Converted:
     room = node.type(PAST_KEY).shape[2]
     count = D.minimum(room, total_length(node, TOTAL))
     key, value = (written(node, node[i], new, indices, room) for i, new in ((PAST_KEY, key), (PAST_VALUE, value)))
-    column = positions(node, count)
+    column = node.positions(count)
     row = node.emit("expand_dims", indices.each, axes=[1, 3])
     is_before = node.emit("expand_dims", column, axes=[0, 1, 2]) <= row
     blocks = _seen_blocks(node, block)
@@ -82,7 +81,7 @@ def _seen_blocks(node: Node, block: int) -> np.ndarray:
 def _by_token(node: Node, blocks: np.ndarray, block: int, heads: int, tokens: Tensor, keys: Tensor) -> Tensor:
     """Return which keys are seen [batch, heads, length, keys]; layouts belong to the heads in turn."""
     layouts = len(blocks)
-    size = i64_constant(node, block)
+    size = node.integers(block)
     of_tokens, of_keys = (places // size for places in (tokens, keys))
     rows = node.constant(blocks).gather(of_tokens, 1)
     result = rows.gather(of_keys, 3).permute((1, 0, 2, 3))

@@ -14,7 +14,6 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.dynamic import RequireDims
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
-from mirlo.frontends.onnx.runtime_sizes import as_scalar, i64_constant, positions
 from mirlo.frontends.tensor import Tensor, concat, maximum, minimum, where
 
 
@@ -30,7 +29,7 @@ class RingCache:
         self.node, self.rows, self.last = node, rows, last
         self.keys = D.minimum(rows, total)
         """The rows that are read."""
-        self._divisor = as_scalar(node, D.maximum(rows, 1))
+        self._divisor = node.size(D.maximum(rows, 1))
 
     def require_room(self, name: str, window: int, new: Dim, total: Dim) -> None:
         """Check in the call that so many new tokens overwrite nothing that they see."""
@@ -51,7 +50,7 @@ class RingCache:
 
     def key_positions(self) -> Tensor:
         """Return the position of the newest token of each row [batch, keys]; a negative number for unused rows."""
-        row = self.node.emit("expand_dims", positions(self.node, self.keys), axes=[0])
+        row = self.node.emit("expand_dims", self.node.positions(self.keys), axes=[0])
         return row + (self.last - row) // self._divisor * self._divisor
 
 
@@ -68,26 +67,26 @@ class WindowCache:
             )
         self.node, self.rows, self.new, self.group = node, rows, new, rows - window + 1
         self.total = last + 1
-        self.before = self.total - as_scalar(node, new)
+        self.before = self.total - node.size(new)
 
     def _resident(self, tokens: Tensor) -> Tensor:
         """Return how many rows a sequence of so many tokens has."""
-        node, group = self.node, i64_constant(self.node, self.group)
+        node, group = self.node, self.node.integers(self.group)
         beyond = tokens - (self.rows - self.group + 1)
         groups = beyond // group
-        dropped = maximum(groups, i64_constant(node, 0)) * group
+        dropped = maximum(groups, node.integers(0)) * group
         return tokens - dropped
 
     def key_positions(self) -> Tensor:
         """Return the position of each key [batch, rows + new]: of rows that are not used, one that no token sees."""
         node = self.node
         position = self.before - self._resident(self.before) + self._row()
-        old = where(self._is_used(), position, i64_constant(node, np.iinfo(np.int64).max // 2))
-        step = positions(node, self.new).reshape((1, self.new))
+        old = where(self._is_used(), position, node.integers(np.iinfo(np.int64).max // 2))
+        step = node.positions(self.new).reshape((1, self.new))
         return concat([old, self.before + step], axis=1)
 
     def _row(self) -> Tensor:
-        return positions(self.node, self.rows).reshape((1, self.rows))
+        return self.node.positions(self.rows).reshape((1, self.rows))
 
     def _is_used(self) -> Tensor:
         """Return which rows the sequences used before the step."""
@@ -108,8 +107,8 @@ class WindowCache:
         of_past = position - first
         of_new = position - self.before + self.rows
         source = where(position < self.before, of_past, of_new)
-        source = maximum(source, i64_constant(node, 0))
-        source = minimum(source, as_scalar(node, count - 1))
+        source = maximum(source, node.integers(0))
+        source = minimum(source, node.size(count - 1))
         column = source.reshape((batch, 1, self.rows, 1))
         indices = node.emit("expand", column, shape=(batch, heads, self.rows, size))
         return keys.gather_elements(indices, 2)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mirlo.dialects.core import dims as D
+from mirlo.frontends.builder import unless
 from mirlo.frontends.onnx.declared import (
     axes_as_bits,
     axes_set,
@@ -18,8 +19,8 @@ from mirlo.frontends.onnx.declared import (
 )
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.ops.dynamic_shapes import by_axis
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, by_axis, i64_constant, shape_vector, unless, vector
 from mirlo.frontends.onnx.values import Converted, Output
 from mirlo.frontends.tensor import Tensor, where
 
@@ -96,7 +97,7 @@ def _reduce_along(node: Node) -> Tensor:
     """Reduce over run-time axes: each axis becomes two, of which one is 1, and the inner ones are reduced."""
     x, rank = node.type(0), node.type(0).rank
     is_noop = node.attr.bool("noop_with_empty_axes", 0)
-    keepdims, axes = node.attr.bool("keepdims", 1), vector(node, 1)
+    keepdims, axes = node.attr.bool("keepdims", 1), node.vector(1)
     (count,) = axes.type.shape
     if not keepdims and not isinstance(count, int):
         raise NodeError(
@@ -104,14 +105,14 @@ def _reduce_along(node: Node) -> Tensor:
             "the result has as many axes less; declare a shape of one number for it, or set keepdims = 1"
         )
     marks = by_axis(node, node.emit("full", shape=(count,), value=1, dtype="i64"), axes, rank)
-    reduced, number = marks > 0, as_scalar(node, count)
+    reduced, number = marks > 0, node.size(count)
     named = reduced.cast("i64").sum().equals(number)
     if not isinstance(count, int) and not is_noop:
         reduced = reduced | number.equals(0)
-    sizes, ones = shape_vector(node, x.shape), i64_constant(node, np.ones(rank))
-    outer = unless(node, named, where(reduced, ones, sizes))
+    sizes, ones = node.sizes(x.shape), node.integers(np.ones(rank))
+    outer = unless(named, where(reduced, ones, sizes))
     bounds = [D.maximum(dim, 1) for dim in x.shape]
-    kept = bind(node, outer, "input 'axes' must name axes of the input", bounds)
+    kept = node.bind(outer, "input 'axes' must name axes of the input", bounds)
     # A reduced axis of the result has 1 element, another one all: then 1 is left, or no axis that matters.
     within = [dim // D.maximum(one, 1) for dim, one in zip(x.shape, kept, strict=True)]
     spread = node.emit("spread_axes", node[0], outer=kept, inner=within)
@@ -119,7 +120,7 @@ def _reduce_along(node: Node) -> Tensor:
     if not keepdims:
         order = node.emit("argsort", reduced.cast("i64"), axis=0)
         first = order.slice(0, 0, rank - count)
-        shape = bind(node, outer.gather(first), "a size")
+        shape = node.bind(outer.gather(first), "a size")
     result = _reduction(node, spread, list(range(rank, 2 * rank)), False)
     return result if keepdims else result.reshape(shape)
 

@@ -15,7 +15,6 @@ from mirlo.frontends.onnx.graph import GraphDef
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.control import stacked
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.runtime_sizes import as_scalar, vector
 from mirlo.frontends.onnx.values import AnyValue, Converted, LoopIteration
 from mirlo.frontends.tensor import Tensor, minimum, stack
 
@@ -38,7 +37,7 @@ class _Sequence:
 
     def at(self, number: Tensor) -> Tensor:
         """Return the slice of an iteration, whose number is a tensor of rank 0."""
-        position = as_scalar(self.node, self.length - 1) - number if self.backwards else number
+        position = self.node.size(self.length - 1) - number if self.backwards else number
         return self.value.gather(position, self.axis)
 
     def slices(self) -> list[Tensor]:
@@ -63,7 +62,7 @@ def scan(node: Node) -> Converted:
     carried = [node.any_value(i) for i in range(states)]
     length = _length(sequences)
     if not isinstance(length, int) or not 0 < length <= MAX_UNROLLED_SLICES:
-        result = _rounds(node, body, carried, sequences, as_scalar(node, length), length, output_backwards)
+        result = _rounds(node, body, carried, sequences, node.size(length), length, output_backwards)
         return [*result[:states], *map(_with_axis, [node] * results, result[states:], output_axes)]
     collected: list[list[AnyValue]] = [[] for _ in range(results)]
     for done, elements in enumerate(zip(*(each.slices() for each in sequences), strict=True)):
@@ -141,14 +140,14 @@ def batched_scan(node: Node) -> Converted:
     def make(number: Tensor, going: Tensor, _: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
         own = [_Sequence(node, each.value.gather(number), 0, each.backwards) for each in sequences]
         carried = [node[1 + i].gather(number) for i in range(states)]
-        rounds = as_scalar(node, longest)
+        rounds = node.size(longest)
         if node.has(0):
-            given = vector(node, 0).gather(number)
+            given = node.vector(0).gather(number)
             rounds = minimum(given, node.ssa(rounds))
         outputs = _rounds(node, body, carried, own, rounds, longest, [0] * (len(body.outputs) - states))
         return going, [], [each if isinstance(each, Tensor) else each for each in outputs]
 
-    *outputs, _ = node.builder.loop(LoopIteration(make), as_scalar(node, batch), None, [], batch)
+    *outputs, _ = node.builder.loop(LoopIteration(make), node.size(batch), None, [], batch)
     return outputs
 
 

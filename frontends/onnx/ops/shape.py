@@ -29,20 +29,17 @@ from mirlo.frontends.onnx.declared import (
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.fold import FOLD_ELEMENTS
 from mirlo.frontends.onnx.node import Node, NodeTrait
-from mirlo.frontends.onnx.ops.dynamic_axes import dynamic_squeeze, dynamic_unsqueeze
-from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.runtime_sizes import (
-    Undivided,
+from mirlo.frontends.onnx.ops.dynamic_shapes import (
     dynamic_pad,
     dynamic_slice,
     dynamic_split,
+    dynamic_squeeze,
+    dynamic_unsqueeze,
     expand_dims,
     infer_remaining_dim,
     reshape_dims,
-    reshaped,
-    shape_vector,
-    vector,
 )
+from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted, as_dim, is_exact
 from mirlo.frontends.sizes import divisible, quotient
 from mirlo.frontends.tensor import Tensor, concat, maximum, minimum, where
@@ -62,6 +59,48 @@ def dropout(node: Node) -> Converted:
     return node.value(0)
 
 
+class Undivided(NodeError):
+    """A shape whose divisibility is known only at run time, with -1 for the rest."""
+
+    def __init__(self, text: str, shape: Sequence[Dim], equation: tuple[Dim, Dim] | None = None) -> None:
+        super().__init__(text)
+        self.shape = tuple(shape)
+        self.equation = equation
+        """Two dims that are equal if the shape divides the elements."""
+
+
+def reshaped(x: TensorType, wanted: Sequence[Dim], allow_zero: bool) -> tuple[Dim, ...]:
+    """Return the result shape of a Reshape to `wanted`: 0 copies a dim, -1 is the rest."""
+    shape: list[Dim] = []
+    for i, dim in enumerate(wanted):
+        if dim == 0 and not allow_zero:
+            if i >= x.rank:
+                raise NodeError(f"shape {_listed(wanted)} copies dim {i}, but the input is {x}")
+            dim = x.shape[i]
+        shape.append(dim)
+    unknown = [i for i, dim in enumerate(shape) if dim == -1]
+    if any(isinstance(dim, int) and dim < -1 for dim in shape) or len(unknown) > 1:
+        raise NodeError(f"shape {_listed(wanted)} must be sizes, of which one may be -1")
+    if unknown:
+        known = D.product([dim for dim in shape if dim != -1])
+        rest = quotient(x.elements, known)
+        if rest is None:
+            text = f"the input {x} cannot be reshaped to {_listed(wanted)}: {known} does not divide {x.elements}"
+            number = D.product([dim for dim in shape if isinstance(dim, int) and dim != -1])
+            total = quotient(x.elements, D.product([dim for dim in shape if not isinstance(dim, int)]))
+            if total is None and D.symbols_of(x.elements):
+                raise Undivided(text, shape)
+            if total is None or not isinstance(number, int) or number < 1:
+                raise NodeError(text)
+            raise Undivided(text, shape, divisible(total, number))
+        shape[unknown[0]] = rest
+    return tuple(shape)
+
+
+def _listed(dims: Sequence[Dim]) -> str:
+    return "[" + ", ".join(map(str, dims)) + "]"
+
+
 @converter("Reshape", traits=[NodeTrait.MOVES])
 def reshape(node: Node) -> Converted:
     x = node.type(0)
@@ -69,7 +108,7 @@ def reshape(node: Node) -> Converted:
     if shape is not None and count_of(node, 1) == len(shape) and D.product(x.shape) == math.prod(shape):
         return _reshape_of_declared_shape(node, shape, node.attr.bool("allowzero", 0))
     if node.value(1).known is None:
-        dims = reshape_dims(node, x, vector(node, 1), node.attr.bool("allowzero", 0), node.value(1).partial)
+        dims = reshape_dims(node, x, node.vector(1), node.attr.bool("allowzero", 0), node.value(1).partial_sizes)
         return node[0].reshape(dims)
     try:
         dims = reshaped(x, node.dims(1), node.attr.bool("allowzero", 0))
@@ -125,7 +164,7 @@ def squeeze(node: Node) -> Converted:
     if not dynamic_dims:
         return result
     # The rank of the result must be known: use the number of sizes that are not 1.
-    more = shape_vector(node, dynamic_dims).not_equals(node.constant(np.int64(1)))
+    more = node.sizes(dynamic_dims).not_equals(node.constant(np.int64(1)))
     listed = ", ".join(map(str, dynamic_dims))
     return required(node, more, f"without axes, none of {listed} may be 1", result, why="as the rank would be another")
 
@@ -165,7 +204,7 @@ def expand(node: Node) -> Tensor:
         fits = equals(node, 1, tail) | ones
         return required(node, fits, "input 'shape' is another", node.emit("expand", node[0], shape=declared))
     if node.value(1).known is None:
-        return node.emit("expand", node[0], shape=expand_dims(node, node.type(0), vector(node, 1)))
+        return node.emit("expand", node[0], shape=expand_dims(node, node.type(0), node.vector(1)))
     x, wanted = node.type(0), list(node.dims(1))
     rank = max(x.rank, len(wanted))
     padded = [*[1] * (rank - len(wanted)), *wanted]

@@ -7,13 +7,13 @@ import numpy as np
 from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
+from mirlo.frontends.builder import unless
 from mirlo.frontends.onnx.declared import required
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.string import shape_of_strings
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, positions, scalar, unless
 from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.tensor import Tensor, maximum, minimum, stack, where
 from mirlo.runtime.kinds import Kind
@@ -162,12 +162,12 @@ def _mel_sizes(node: Node) -> tuple[Dim, ...]:
     sizes = stack([_integer(node, i) for i in (1, 0)], axis=0)
     fits = sizes >= 1
     what = "inputs 'num_mel_bins' and 'dft_length' must be sizes"
-    length, bins = bind(node, unless(node, fits, sizes), what)
+    length, bins = node.bind(unless(fits, sizes), what)
     return length // 2 + 1, bins
 
 
 def _integer(node: Node, index: int) -> Tensor:
-    return scalar(node, index).cast("i64")
+    return node.single(index).cast("i64")
 
 
 def _mel_of_declared_shape(node: Node, shape: tuple[Dim, ...], dtype: DType) -> Tensor:
@@ -175,13 +175,13 @@ def _mel_of_declared_shape(node: Node, shape: tuple[Dim, ...], dtype: DType) -> 
     rows, bins = shape
 
     def real(index: int) -> Tensor:
-        return scalar(node, index).cast("f64")
+        return node.single(index).cast("f64")
 
     def count(dim: Dim) -> Tensor:
-        return as_scalar(node, dim).cast("f64")
+        return node.size(dim).cast("f64")
 
     def index(dim: Dim) -> Tensor:
-        return positions(node, dim).cast("f64")
+        return node.positions(dim).cast("f64")
 
     def number(value: float) -> Tensor:
         return node.constant(value, "f64")

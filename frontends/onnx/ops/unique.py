@@ -9,8 +9,8 @@ import numpy as np
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.ops.index import nonzero_of
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.runtime_sizes import nonzero_of, positions
 from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.tensor import Tensor, maximum
 
@@ -63,7 +63,7 @@ def _find_distinct(node: Node, ordered: Tensor, order: Tensor, count: Dim) -> _D
     if count == 0:
         none = node.constant(np.zeros(0, np.int64))
         return _Distinct(none, none, none)
-    number = positions(node, count)
+    number = node.positions(count)
     before = ordered.gather(maximum(number - 1, node.constant(np.int64(0))))
     changes = ordered.not_equals(before)
     kind = ordered.type

@@ -12,12 +12,12 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.infer import shape_text
+from mirlo.frontends.builder import unless
 from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.windows import kernel_shape, per_dim
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, i64_constant, shape_vector, unless, vector
 from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.tensor import Tensor, concat, maximum, stack, where
 
@@ -54,20 +54,20 @@ def _col2im_attributes(node: Node, count: int) -> dict[str, Sequence[int]]:
 
 def _dynamic_col2im(node: Node) -> Tensor:
     """Convert Col2Im with run-time sizes, which are checked against the operand's windows."""
-    x, sizes = node.type(0), [vector(node, 1), vector(node, 2)]
+    x, sizes = node.type(0), [node.vector(1), node.vector(2)]
     (count,), (other,) = (each.type.shape for each in sizes)
     if not isinstance(count, int) or count != other or x.rank != 3:
         raise NodeError(f"inputs must be [N, rows, columns] and two lists of one length, got {x}, {count} and {other}")
     attributes = _col2im_attributes(node, count)
     pads = attributes["padding"]
-    around = i64_constant(node, [pads[i] + pads[count + i] for i in range(count)])
-    strides, dilations = (i64_constant(node, attributes[name]) for name in ("strides", "dilations"))
+    around = node.integers([pads[i] + pads[count + i] for i in range(count)])
+    strides, dilations = (node.integers(attributes[name]) for name in ("strides", "dilations"))
     image, window = sizes
     reach = (window - 1) * dilations + 1
     steps = (image + around - reach) // strides
     columns = (steps + 1).prod()
-    elements = maximum(window.prod(), i64_constant(node, 1))
-    rows, given = (as_scalar(node, dim) for dim in x.shape[1:])
+    elements = maximum(window.prod(), node.integers(1))
+    rows, given = (node.size(dim) for dim in x.shape[1:])
     fits = stack([
         columns.equals(given),
         (rows % elements).equals(0),
@@ -75,7 +75,7 @@ def _dynamic_col2im(node: Node) -> Tensor:
         (steps >= 0).all(),
     ], axis=0)  # fmt: skip
     what = f"inputs 'image_shape' and 'block_shape' do not fit the input {x}"
-    made = bind(node, unless(node, fits, concat(sizes, axis=0)), what)
+    made = node.bind(unless(fits, concat(sizes, axis=0)), what)
     return node.emit("col2im", node[0], image=made[:count], window=made[count:], **attributes)
 
 
@@ -124,7 +124,7 @@ def max_roi_pool(node: Node) -> Converted:
     (_, channels, height, width), regions = x.shape, rois.shape[0]
     rows = _elements_of_bins(node, 2, height, pooled[0])
     columns = _elements_of_bins(node, 1, width, pooled[1])
-    image = node[1].gather(i64_constant(node, [0]), 1).reshape((regions,))
+    image = node[1].gather(node.integers([0]), 1).reshape((regions,))
     images = node[0].gather(image.cast("i64"))
     nothing = node.constant(-np.inf, x)
 
@@ -152,7 +152,7 @@ def _elements_of_bins(node: Node, first: int, size: Dim, bins: int) -> Tensor:
     kind = "f64" if rois.dtype.name == "f64" else "f32"
 
     def bound(number: int) -> Tensor:
-        column = node[1].gather(i64_constant(node, [number]), 1).cast(kind)
+        column = node[1].gather(node.integers([number]), 1).cast(kind)
         scaled = (column * node.constant(scale, kind)).reshape((rois.shape[0], 1, 1))
         size = abs(scaled)
         whole = size.floor()
@@ -210,7 +210,7 @@ def max_unpool(node: Node) -> Converted:
     indices, values = (node[i].reshape((D.product(x.shape),)) for i in (1, 0))
     result = node.emit("scatter_elements", zeros, indices, values, axis=0).reshape(pooled)
     if shape != pooled:
-        result = node.emit("pad_at", result, i64_constant(node, [0] * x.rank), node.constant(0, x), shape=shape)
+        result = node.emit("pad_at", result, node.integers([0] * x.rank), node.constant(0, x), shape=shape)
     if declared is None:
         return result
     return required(node, equals(node, 2, declared), "input 'output_shape' is another", result)
@@ -225,12 +225,12 @@ def _unpooled_shape(node: Node, pooled: Sequence[Dim], declared: Sequence[int] |
     if shape is None and node.value(2).array is not None and known:
         shape = node.ints(2)
     if shape is None:
-        given = vector(node, 2)
+        given = node.vector(2)
         if given.type.shape != (len(pooled),):
             raise NodeError(f"input 'output_shape' must have {len(pooled)} numbers, got {node.type(2)}")
-        fits = given >= shape_vector(node, pooled)
+        fits = given >= node.sizes(pooled)
         what = f"input 'output_shape' does not hold what was pooled, {shape_text(pooled)}"
-        return bind(node, unless(node, fits, given), what)
+        return node.bind(unless(fits, given), what)
     if len(shape) != len(pooled) or any(D.is_certain(partial(lt, a, b)) for a, b in zip(shape, pooled, strict=True)):
         raise NodeError(f"input 'output_shape' is {list(shape)}, which does not hold what was pooled, {list(pooled)}")
     return tuple(shape)
@@ -271,7 +271,7 @@ def first_rows(node: Node, rows: Tensor, used: Tensor) -> Tensor:
     most = kind.shape[0]
     if declared is None or not isinstance(most, int):
         counted = used.reshape((1,))
-        (count,) = bind(node, counted, "the number of rows", [most])
+        (count,) = node.bind(counted, "the number of rows", [most])
         return rows.slice(0, 0, count)
     wanted = declared[0]
     if wanted > most:

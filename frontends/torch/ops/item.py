@@ -41,7 +41,7 @@ def _flag(op: AtenOperation, x: Tensor, value: torch.SymBool | bool) -> Dim:
     symbols = () if isinstance(expression, bool) else expression.free_symbols
     for symbol in symbols:
         op.body.taken.add(symbol.name)
-        op.body.bind(number, op.name, [symbol.name])
+        op.body.bind(number, op.name, names=[symbol.name])
     if not symbols:
         missed = number - 1 if bool(expression) else -number
         op.body.require_values(missed, 1, f"{op.name}: a condition on data, which was {bool(expression)} when tracing")

@@ -1,0 +1,300 @@
+"""Operators on shapes with arguments that only calls know: Reshape, Expand, Slice, Split, Pad, Squeeze, Unsqueeze."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.dynamic import RequireDims
+from mirlo.frontends.builder import holds_sum, unless
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.values import as_dim
+from mirlo.frontends.tensor import Tensor, concat, maximum, where
+
+WRONG_DIM = 0
+"""Stands for a missing dim that should be copied: the element counts then match only for empty tensors."""
+FAR = 2**63 - 1
+"""The end of a slice that takes all."""
+
+
+def reshape_dims(
+    node: Node, x: TensorType, wanted: Tensor, allow_zero: bool, elements: Sequence[Dim | None] | None = None
+) -> tuple[Dim, ...]:
+    """Return the result dims of a Reshape to a run-time shape: 0 copies a dim, -1 is the rest.
+
+    `elements` are those of the shape that are sizes for sure.
+    """
+    (rank,) = wanted.type.shape
+    if not isinstance(rank, int):
+        raise NodeError(f"input 'shape' is a list of {rank} numbers: the rank of the result must be known")
+    dims = wanted
+    if not allow_zero:
+        own = node.sizes([*x.shape, *[WRONG_DIM] * rank][:rank])
+        dims = where(wanted.equals(0), own, wanted)
+    is_inferred = dims.equals(-1)
+    ones = node.integers(1)
+    known = where(is_inferred, ones, dims).prod()
+    total = node.sizes(x.shape).prod() if x.rank else ones
+    rest = total // maximum(known, ones)
+    dims = where(is_inferred, rest, dims)
+    known_dims = elements or [None] * rank
+    if any(dim is not None for dim in known_dims):
+        # A size that is 0 in a call is that size, also where 0 would copy a dim.
+        given = node.sizes([0 if dim is None else dim for dim in known_dims])
+        is_known = node.constant(np.array([dim is not None for dim in known_dims]))
+        dims = where(is_known, given, dims)
+    fits = dims.prod().equals(total)
+    what = f"input 'shape' does not fit the input {x}, or is not a shape"
+    return node.bind_unknown(unless(fits, dims), what, known_dims)
+
+
+def infer_remaining_dim(node: Node, x: TensorType, shape: Sequence[Dim]) -> tuple[Dim, ...]:
+    """Return a shape whose -1 is replaced by what the other dims leave of x's elements."""
+    total = node.sizes(x.shape).prod()
+    known = node.sizes([1, *(dim for dim in shape if dim != -1)]).prod()
+    rest = total // maximum(known, node.integers(1))
+    whole = (rest * known).equals(total)
+    checked = unless(whole, rest).reshape((1,))
+    (dim,) = node.bind(checked, f"the other dims of the shape do not divide the elements of {x}")
+    return tuple(dim if size == -1 else size for size in shape)
+
+
+def expand_dims(node: Node, x: TensorType, wanted: Tensor) -> tuple[Dim, ...]:
+    """Return the dims of x broadcast with a run-time shape, both ways."""
+    (count,) = wanted.type.shape
+    if not isinstance(count, int):
+        raise NodeError(f"input 'shape' is a list of {count} numbers: the rank of the result must be known")
+    rank = max(x.rank, count)
+    own = [*[1] * (rank - x.rank), *x.shape]
+    tail = own[rank - count :]
+    given = node.sizes(tail)
+    fits = wanted.equals(given) | wanted.equals(1) | given.equals(1)
+    checked = unless(fits, wanted)
+    bound = node.bind(checked, f"input 'shape' does not broadcast with the input {x}")
+    return (
+        *own[: rank - count],
+        *map(node.builder.broadcast_dim, tail, bound),
+    )
+
+
+def dynamic_slice(node: Node) -> Tensor:
+    """Convert Slice with run-time bounds: start and length are computed at run time."""
+    x = node.type(0)
+    if not x.rank or node.type(1).rank != 1:
+        raise NodeError(f"it takes a tensor with dims and lists of numbers, got {x} and {node.type(1)}")
+    ranges = _known_ranges(node, x)
+    changed = _sliced_axes(node, x.rank)
+    if set(changed) <= set(ranges):
+        begins = [ranges[axis][0] if axis in changed else 0 for axis in range(x.rank)]
+        shape = [ranges[axis][1] if axis in changed else dim for axis, dim in enumerate(x.shape)]
+        return node[0].part(begins, shape)
+    starts, ends = node.vector(1), node.vector(2)
+    axes = node.vector(3) if node.has(3) else None
+    steps = node.vector(4) if node.has(4) else None
+    if axes is None and not all(each.type.is_static for each in (starts, ends)):
+        count = starts.type.shape[0]
+        starts = _per_axis(node, starts, count, x.rank, 0)
+        ends = _per_axis(node, ends, count, x.rank, FAR)
+        steps = None if steps is None else _per_axis(node, steps, count, x.rank, 1)
+    elif axes is not None and not all(each.type.is_static for each in (starts, ends, axes, steps or axes)):
+        counts = [each.type.shape[0] for each in (starts, ends, axes, steps or axes) if each.type.is_static]
+        if not counts:
+            raise NodeError(
+                f"input 'axes' is a list of {axes.type.shape[0]} numbers: how many there are must be known; declare "
+                "it, or fix it with shapes="
+            )
+        # The lists have one length; calls check that of those whose length is unknown.
+        starts, ends, axes = (each.reshape((counts[0],)) for each in (starts, ends, axes))
+        steps = None if steps is None else steps.reshape((counts[0],))
+    bounds = node.emit("slice_bounds", node.sizes(x.shape), starts, ends, axes, steps)
+    lengths = bounds.gather(node.integers(1)).reshape((x.rank,))
+    shape = [ranges[axis][1] if axis in ranges else dim for axis, dim in enumerate(x.shape)]
+    unknown = [axis for axis in changed if axis not in ranges]
+    chosen = lengths.gather(node.integers(unknown))
+    bound = node.bind(chosen, "its axes or steps cannot be", [x.shape[axis] for axis in unknown])
+    for axis, dim in zip(unknown, bound, strict=True):
+        shape[axis] = dim
+    return node.emit("slice_at", node[0], bounds, shape=tuple(shape))
+
+
+def _per_axis(node: Node, values: Tensor, count: Dim, rank: int, rest: int) -> Tensor:
+    """Return a number per axis from those of the first axes, of which only the call knows how many there are."""
+    (own,) = values.type.shape
+    what = (
+        f"node '{node.outputs[0]}' ({node.operator}): starts, ends and steps must be of one length, at most {rank}, "
+        f"got {count} and {own} elements"
+    )
+    RequireDims.build(dims=(own, own - count), bounds=(rank, 0), what=what, result_types=[])
+    longer = concat([values, node.integers([rest] * rank)], axis=0)
+    return longer.slice(0, 0, rank)
+
+
+def _known_ranges(node: Node, x: TensorType) -> dict[int, tuple[Dim, Dim]]:
+    """Return begin and length of the axes that a Slice cuts at dims."""
+    starts, ends = (_elements(node.value(i)) for i in (1, 2))
+    axes = _elements(node.value(3)) if node.has(3) else list(range(len(starts)))
+    steps = _elements(node.value(4)) if node.has(4) else [1] * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps) or not all(isinstance(axis, int) for axis in axes):
+        return {}
+    ranges: dict[int, tuple[Dim, Dim]] = {}
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        assert isinstance(axis, int)
+        if step != 1 or start is None or end is None or not -x.rank <= axis < x.rank:
+            continue
+        size = x.shape[axis % x.rank]
+        begin, stop = (_position(bound, size) for bound in (start, end))
+        if begin is not None and stop is not None:
+            ranges[axis % x.rank] = begin, D.maximum(stop - begin, 0)
+    return ranges
+
+
+def _position(bound: Dim, size: Dim) -> Dim | None:
+    """Return the position in an axis of this size that a bound of a slice is; None if its sign is not known."""
+    if bound == 0:
+        return 0
+    if D.is_certain(lambda: bound >= 0):
+        return D.minimum(bound, size)
+    return D.maximum(size + bound, 0) if D.is_certain(lambda: bound < 0) else None
+
+
+def _elements(value: Tensor) -> list[Dim | None]:
+    """Return the elements of a list, those that are known."""
+    if value.known is not None:
+        return [as_dim(element) for element in value.known.reshape(-1)]
+    return list(value.partial or ())
+
+
+def dynamic_split(node: Node, axis: int) -> tuple[Tensor, ...]:
+    """Convert Split with run-time sizes."""
+    x, sizes = node.type(0), node.vector(1)
+    total = sizes.sum().equals(node.sizes(x.shape[axis : axis + 1]))
+    parts = node.bind(unless(total, sizes), f"input 'split' does not add up to {x.shape[axis]}")
+    if len(parts) != len(node.outputs):
+        raise NodeError(f"input 'split' has {len(parts)} numbers for {len(node.outputs)} outputs")
+    made = []
+    at: Dim = 0
+    for part in parts:
+        made.append(node[0].slice(axis, at, part))
+        at = at + part
+    return tuple(made)
+
+
+def _sliced_axes(node: Node, rank: int) -> list[int]:
+    """Return the axes whose dims may change."""
+    if node.has(3):
+        known = node.value(3).known
+        return list(range(rank)) if known is None else sorted({int(axis) % rank for axis in known.reshape(-1)})
+    (count,) = node.type(1).shape
+    if isinstance(count, int) and count > rank:
+        raise NodeError(f"input 'starts' has {count} numbers for a tensor of rank {rank}")
+    return list(range(count if isinstance(count, int) else rank))
+
+
+def dynamic_pad(node: Node) -> Tensor:
+    """Convert Pad with run-time amounts and axes."""
+    x, mode = node.type(0), node.attr.choice("mode", "constant", ("constant", "reflect", "edge", "wrap"))
+    pads = node.vector(1)
+    (amounts,) = pads.type.shape
+    if not isinstance(amounts, int) or amounts % 2:
+        raise NodeError(f"input 'pads' must have two numbers for each axis, got {node.type(1)}")
+    halves = pads.reshape((2, amounts // 2))
+    before, after = (halves.gather(node.integers(i)).reshape((amounts // 2,)) for i in range(2))
+    if node.has(3):
+        axes = node.vector(3)
+        before, after = (by_axis(node, each, axes, x.rank) for each in (before, after))
+    elif amounts // 2 != x.rank:
+        raise NodeError(f"input 'pads' must have {2 * x.rank} numbers for {x}, got {amounts}")
+    shape = _padded(node, x)
+    if shape is None:
+        own = node.sizes(x.shape)
+        sizes = own + (before + after)
+        sizes = unless(holds_sum(own, before, after), sizes)
+        shape = node.bind(sizes, "input 'pads' takes away more than there is")
+    value = None
+    if node.has(2):
+        value = node.single(2)
+        if value.type.dtype is not x.dtype:
+            value = value.cast(x.dtype)
+    return node.emit("pad_at", node[0], before, value, shape=shape, mode=mode)
+
+
+def _padded(node: Node, x: TensorType) -> tuple[Dim, ...] | None:
+    """Return the dims after padding if amounts are dims and axes are static; None if only the call knows."""
+    amounts = node.value(1).known
+    if amounts is None or (node.has(3) and node.value(3).array is None):
+        return None
+    axes = node.ints(3) if node.has(3) else list(range(x.rank))
+    shape = list(x.shape)
+    for axis, begin, end in zip(axes, *np.split(amounts.reshape(-1), 2), strict=True):
+        shape[axis] = as_dim(begin) + as_dim(end) + shape[axis]
+    return tuple(shape) if all(D.is_certain(lambda dim=dim: dim >= 0) for dim in shape) else None  # type: ignore[misc]
+
+
+def by_axis(node: Node, values: Tensor, axes: Tensor, rank: int) -> Tensor:
+    """Return a number per axis: `values` for the axes that `axes` lists, which may be negative; 0 for others."""
+    (count,) = values.type.shape
+    column = axes.reshape((count, 1))
+    positions = node.integers(np.arange(rank)[None])
+    negative = positions - rank
+    here = column.equals(positions) | column.equals(negative)
+    spread = where(here, values.reshape((count, 1)), node.integers(0))
+    return spread.sum(0)
+
+
+def dynamic_squeeze(node: Node) -> Tensor:
+    x, count = node.type(0), _count(node)
+    left, dims = x.rank - count, node.sizes(node.type(0).shape)
+    if left < 0:
+        raise NodeError(f"input 'axes' is a list of {count} numbers, but {x} has {x.rank} axes")
+    kept, position, once = _kept_axes(node, x.rank)
+    here = position.equals(node.integers(np.arange(1, left + 1)[:, None]))
+    shape = where(here, dims, node.integers(0)).sum(1)
+    ones = (kept | dims.equals(1)).all()
+    return _reshaped(node, ones & once, shape, f"must name {count} dims of {x} that are 1")
+
+
+def dynamic_unsqueeze(node: Node) -> Tensor:
+    x, count = node.type(0), _count(node)
+    rank = x.rank + count
+    kept, position, once = _kept_axes(node, rank)
+    column = position.reshape((rank, 1))
+    here = column.equals(node.integers(np.arange(1, x.rank + 1)))
+    dims = where(here, node.sizes(x.shape), node.integers(0)) if x.rank else None
+    old = dims.sum(1) if dims is not None else node.integers(np.zeros(rank))
+    shape = where(kept, old, node.integers(1))
+    return _reshaped(node, once, shape, f"must name {count} axes of a tensor of rank {rank}")
+
+
+def _count(node: Node) -> int:
+    (count,) = node.vector(1).type.shape
+    if not isinstance(count, int):
+        raise NodeError(f"input 'axes' is a list of {count} numbers: how many there are must be known")
+    return count
+
+
+def _kept_axes(node: Node, rank: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return, for each axis, whether it is not listed and its rank among those (0 if listed).
+
+    The third result is whether the list has no duplicates.
+    """
+    count = _count(node)
+    listed = by_axis(node, node.integers(np.ones(count)), node.vector(1), rank)
+    kept = listed.equals(0)
+    before = node.integers(np.tril(np.ones((rank, rank))))
+    counted = kept.cast("i64") * before
+    position = where(kept, counted.sum(1), node.integers(0))
+    named = (~kept).cast("i64").sum()
+    return kept, position, named.equals(count)
+
+
+def _reshaped(node: Node, fits: Tensor, shape: Tensor, what: str) -> Tensor:
+    what = f"input 'axes' {what}"
+    if shape.type.shape != (0,):
+        return node[0].reshape(node.bind(unless(fits, shape), what))
+    node.bind(unless(fits, node.integers(0)).reshape((1,)), what)
+    return node[0].reshape(())
