@@ -48,7 +48,10 @@ class SymbolicDim:
         return isinstance(other, SymbolicDim) and self.terms == other.terms
 
     def __hash__(self) -> int:
-        return hash(self.terms)
+        known: int | None = self.__dict__.get("_hash")
+        if known is None:
+            known = self.__dict__["_hash"] = hash(self.terms)  # of strings in tuples, which do not keep theirs
+        return known
 
     def __bool__(self) -> bool:
         """Return True for a dim that is never 0; raise `UndecidedDim` for one that may be."""
@@ -256,6 +259,8 @@ def _size_below_one(atom: Atom) -> Atom | None:
 def _combine(left: Dim, right: Dim, sign: int) -> Dim:
     if left is UNKNOWN or right is UNKNOWN:
         return UNKNOWN
+    if right == 0:
+        return left
     result = dict(terms_of(left))
     for atoms, factor in terms_of(right):
         result[atoms] = result.get(atoms, 0) + sign * factor

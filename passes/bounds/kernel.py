@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -13,7 +14,7 @@ from mirlo.passes.bounds.accesses import ACCESSES, Access, is_unknown_access, sc
 from mirlo.passes.bounds.calls import KnownOperands
 from mirlo.passes.bounds.data import DataDependence
 from mirlo.passes.bounds.limits import Limits
-from mirlo.passes.bounds.prover import MAX_KERNEL_STEPS, Facts, Prover
+from mirlo.passes.bounds.prover import Facts, Prover
 from mirlo.passes.bounds.values import ValueReader
 from mirlo.passes.bounds.views import View, ViewReader
 from mirlo.passes.locations import names_of
@@ -55,6 +56,14 @@ class ProofScope:
     """The least constant with which a goal is proven: it holds with larger ones too."""
 
 
+class Goal(NamedTuple):
+    """An expression that must not be negative."""
+
+    expression: IndexExpr
+    key: GoalKey
+    constant: int
+
+
 @dataclass(frozen=True)
 class Obligation:
     """An access whose range must be proven: the expressions that must not be negative."""
@@ -64,7 +73,7 @@ class Obligation:
     first: tuple[IndexExpr, ...]
     """The smallest index in each dim."""
     last: tuple[IndexExpr, ...]
-    goals: tuple[IndexExpr, ...]
+    goals: tuple[Goal, ...]
 
 
 class KernelAccesses:
@@ -102,13 +111,13 @@ class KernelBounds:
         found: KernelAccesses,
         symbols: Mapping[int, Dim],
         known: KnownOperands,
-        steps: int = MAX_KERNEL_STEPS,
-        only_data: bool = False,
     ) -> None:
         self.function = function
         self.found = found
-        self._selected = found.operations_by_data() if only_data else None
-        self.prover = Prover(steps)
+        self._selected: Mapping[ir.Block, Sequence[ir.Operation]] | None = None
+        """The operations to visit, by block; None for all."""
+        self._verified: frozenset[ir.Operation] = frozenset()
+        self.prover = Prover()
         self.values = ValueReader(self.prover, symbols, known.tables, found.data)
         self.clamped = Limits(self.prover, only_clamped=True)
         self.views = ViewReader(self.values, known.sizes)
@@ -118,14 +127,27 @@ class KernelBounds:
         # The caller checks the dims of tensors that could be negative.
         self._root = ProofScope(None, facts_of_caller=[number(dim) for dim in dict.fromkeys(known.facts)])
 
-    def verify(self) -> None:
-        """Find all accesses, and try to prove each."""
+    def verify_by_data(self, steps: int) -> int:
+        """Try to prove the accesses by data within so many steps; return how many are left."""
+        return self._verify(self.found.operations_by_data(), frozenset(), steps) if self.found.by_data else steps
+
+    def verify_others(self, steps: int) -> int:
+        """Try to prove the accesses that depend on loops and sizes only."""
+        return self._verify(None, frozenset(self.found.by_data), steps)
+
+    def _verify(
+        self, selected: Mapping[ir.Block, Sequence[ir.Operation]] | None, verified: frozenset[ir.Operation], steps: int
+    ) -> int:
+        self._selected, self._verified, self.prover.budget = selected, verified, steps
         self._visit(self.function.regions[0].blocks[0], self._root)
+        return max(self.prover.budget, 0)
 
     def _visit(self, block: ir.Block, scope: ProofScope) -> None:
         obligations: list[Obligation] = []
         members = [m.operation for m in block.operations] if self._selected is None else self._selected.get(block, [])
         for op in members:
+            if self._verified and op in self._verified:
+                continue
             name = op.name
             find = ACCESSES.get(name)
             if find is not None:
@@ -183,7 +205,7 @@ class KernelBounds:
             goals += [number(size - 1) - index for size, index in zip(view.shape, last, strict=True)]
         else:
             goals += [first[0], view.bytes - (last[0] + 1) * view.element_bytes]
-        open_goals = tuple(goal for goal in goals if not self.prover.is_certain(goal))
+        open_goals = tuple(_goal_of(goal, access) for goal in goals if not self.prover.is_certain(goal))
         if open_goals:
             yield Obligation(access, view, first, last, open_goals)
 
@@ -203,13 +225,13 @@ class KernelBounds:
 
     def _settle(self, obligations: Sequence[Obligation], scope: ProofScope) -> None:
         """Prove the obligations of a block, of those that differ in a constant the hardest first."""
-        hardest: dict[GoalKey, tuple[int, IndexExpr, Access]] = {}
+        hardest: dict[GoalKey, tuple[Goal, Access]] = {}
         for each in obligations:
             for goal in each.goals:
-                key, constant = _key_of(goal, each.access)
-                if key not in hardest or constant < hardest[key][0]:
-                    hardest[key] = constant, goal, each.access
-        for _, goal, access in hardest.values():
+                known = hardest.get(goal.key)
+                if known is None or goal.constant < known[0].constant:
+                    hardest[goal.key] = goal, each.access
+        for goal, access in hardest.values():
             self._holds(goal, access, scope)
         for each in obligations:
             if not all(self._holds(goal, each.access, scope) for goal in each.goals):
@@ -222,28 +244,28 @@ class KernelBounds:
             position, end = _linear(shape, each.first), _linear(shape, each.last)
             total = _linear(shape, [number(size - 1) for size in shape])
             goals = [goal for goal, _ in each.view.starts] + [position, total - end]
-            if all(self._holds(goal, each.access, scope) for goal in goals):
+            if self._hold(goals, each.access, scope):
                 return
         readable = each.view.readable if each.access.kind == "load" else None
         if readable is not None:
             end = (each.last[0] + 1) * each.view.element_bytes
             goals = [goal for goal, _ in each.view.starts] + [each.first[0], readable - end]
-            if all(self._holds(goal, each.access, scope) for goal in goals):
+            if self._hold(goals, each.access, scope):
                 return
         self._fail_range(each, scope)
 
-    def _holds(self, goal: IndexExpr, access: Access, scope: ProofScope) -> bool:
-        if self.prover.is_certain(goal):
-            return True
-        key, constant = _key_of(goal, access)
-        proven = scope.least.get(key)
-        if proven is not None and constant >= proven:
+    def _hold(self, goals: Iterable[IndexExpr], access: Access, scope: ProofScope) -> bool:
+        return all(self.prover.is_certain(goal) or self._holds(_goal_of(goal, access), access, scope) for goal in goals)
+
+    def _holds(self, goal: Goal, access: Access, scope: ProofScope) -> bool:
+        proven = scope.least.get(goal.key)
+        if proven is not None and goal.constant >= proven:
             return True
         facts = self._facts_of_access(access, scope)
-        goal = self.values.unwrap(goal, facts)
-        if not self.prover.is_nonnegative(goal, facts) and not self._holds_by_lane(goal, facts):
+        expression = self.values.unwrap(goal.expression, facts)
+        if not self.prover.is_nonnegative(expression, facts) and not self._holds_by_lane(expression, facts):
             return False
-        scope.least[key] = constant
+        scope.least[goal.key] = goal.constant
         return True
 
     def _facts_of_access(self, access: Access, scope: ProofScope) -> Facts:
@@ -291,7 +313,7 @@ class KernelBounds:
 
     def _is_clamped(self, each: Obligation, scope: ProofScope) -> bool:
         """Return whether data in an index are limited, if not provably to the right bounds, in a view that is right."""
-        if not all(self._holds(goal, each.access, scope) for goal, _ in each.view.starts):
+        if not self._hold((goal for goal, _ in each.view.starts), each.access, scope):
             return False
         # Without steps that are left, nothing is known of what the last values are clamped to.
         facts = self._facts_of_access(each.access, scope)
@@ -331,14 +353,14 @@ class KernelBounds:
         self.unproven.append((op, access))
 
 
-def _key_of(goal: IndexExpr, access: Access) -> tuple[GoalKey, int]:
-    """Return a goal without the constant, and the constant."""
+def _goal_of(goal: IndexExpr, access: Access) -> Goal:
+    """Return a goal with what it is without its constant, which goals of other accesses may share."""
     constant, rest = goal.constant, 0
     if not isinstance(constant, int):
         rest = constant
         constant = dict(constant.terms).get((), 0)
         rest = rest - constant
-    return (frozenset(goal.terms.items()), rest, access.mask), constant
+    return Goal(goal, (frozenset(goal.terms.items()), rest, access.mask), constant)
 
 
 def _linear(shape: Sequence[int], indices: Sequence[IndexExpr]) -> IndexExpr:

@@ -127,7 +127,11 @@ class Prover:
 
     def is_from_data(self, expression: IndexExpr) -> bool:
         """Return whether an expression depends on elements of a buffer."""
-        return any(self.variables[each].from_data for each in expression.variables())
+        variables = self.variables
+        return any(
+            variables[atom].from_data if isinstance(atom, int) else self.is_from_data(atom.inner)
+            for atom in expression.terms
+        )
 
     def interval(self, expression: IndexExpr) -> tuple[int | None, int | None]:
         """Return the least and the greatest value as integers, None where they are not known as such."""
@@ -255,7 +259,11 @@ class Prover:
                 other = self.variables[term] if isinstance(term, int) else None
                 if other is not None and other.choice is not None and other.choice == variable.choice:
                     others = others + (other.cases[position].value - loop_index(term)) * count
-            if not self._prove(others + case.value * factor, self.refine(case.facts, facts)):
+            simpler = others + case.value * factor
+            # Without the facts of a case, goals with other cases share the proof: a size seldom needs them.
+            if case.value.is_constant and self._prove(simpler, facts):
+                continue
+            if not self._prove(simpler, self.refine(case.facts, facts)):
                 return False
         return True
 
@@ -292,7 +300,7 @@ class Prover:
         return refined
 
     def _refine(self, facts: Facts, known: Facts) -> Facts:
-        result = list(known)
+        result = dict.fromkeys(known)
         waiting = list(facts)
         for _ in range(MAX_REFINEMENTS):
             if not waiting:
@@ -303,7 +311,7 @@ class Prover:
             low, _ = self.interval(fact)
             if low is not None and low >= 0:
                 continue
-            result.append(fact)
+            result[fact] = None
             if not fact.terms:
                 waiting += [IndexExpr({}, dim) for dim in _weaker(fact.constant)]
             for atom, factor in fact.terms.items():

@@ -269,8 +269,9 @@ class ValueReader:
         """Yield `n - 1` where a dividend is less than `n` times the divisor, a dim."""
         if not right.is_constant or isinstance(right.constant, int):
             return
-        for fact in self._facts_at(op):
-            end = fact + left + 1
+        known = self.prover.known(left)
+        ends = [high + 1 for high in known.highs] if known is not None else []
+        for end in (*ends, *(fact + left + 1 for fact in self._facts_at(op))):
             if end.is_constant and not isinstance(end.constant, int):
                 count = D.apply("floordiv", end.constant, right.constant)
                 if count * right.constant == end.constant:

@@ -62,7 +62,9 @@ class VerifyBounds(Pass):
     contained = True
     trusted = True
     fail: str = option("data", "fail for accesses that are not proven: never, data (by values from data), all")
-    steps: int = option(0, "most steps of the proofs for all kernels; 0 for as many as each kernel may take")
+    steps: int = option(
+        0, "most steps of the proofs of what loops and sizes decide about, for all kernels; 0: as many as each may take"
+    )
     guard: bool = option(False, "test at run time what data decide about, is clamped, and is not proven")
     remarks: bool = option(False, "report each access that is not proven as a remark")
 
@@ -108,21 +110,24 @@ def verify_kernel(
 ) -> tuple[BoundsRecord, int]:
     """Return the record of a prim function in buffer form that is called so, and the steps that the proofs took.
 
-    With `only_data`, accesses that depend on loops and sizes only are counted, and not proven. With `guard`, those
-    that data decide about, clamped but not proven, are tested at run time.
+    Accesses by data are proven first, with steps of their own: `steps` are those for accesses that depend on loops and
+    sizes only. With `only_data`, these are counted, and not proven. With `guard`, accesses by data which are clamped,
+    but not proven, are tested at run time.
     """
     calls = calls or Calls()
     found = KernelAccesses(function)
     kernels: list[KernelBounds] = []
-    given = left = min(steps, GUARDED_STEPS if guard else MAX_KERNEL_STEPS)
+    left_of_data = GUARDED_STEPS if guard else MAX_KERNEL_STEPS
+    given = left = min(steps, MAX_KERNEL_STEPS)
+    symbols = _symbol_parameters(function) if found.by_data or not only_data else {}
     if found.by_data or not only_data:
-        symbols = _symbol_parameters(function)
         for known in calls.known_operands(workspace_of(function.opview)):
-            kernel = KernelBounds(function, found, symbols, known, left, only_data)
-            kernel.verify()
-            left = max(kernel.prover.budget, 0)
+            kernel = KernelBounds(function, found, symbols, known)
+            left_of_data = kernel.verify_by_data(left_of_data)
+            if not only_data:
+                left = kernel.verify_others(left)
             kernels.append(kernel)
-    values = {str(dim): _parameter(function, position) for position, dim in _symbol_parameters(function).items()}
+    values = {str(dim): _parameter(function, position) for position, dim in symbols.items()}
     guards = [each for each in _guards(kernels) if each.can_be_emitted(values)] if guard else []
     guarded = {each.op for each in guards}
     unproven = [access for kernel in kernels for access in kernel.unproven]

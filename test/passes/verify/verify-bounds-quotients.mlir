@@ -1,0 +1,24 @@
+// RUN: mirlo-opt %s --verify-bounds=fail=all | FileCheck %s
+
+// A quotient by a dim of a quotient by another is a row, as the first quotient is less than a multiple of the dim.
+
+// CHECK: func.func private @quotient_of_a_quotient
+func.func private @quotient_of_a_quotient(%x: memref<281474976710656xf32>, %y: memref<281474976710656xf32>, %n: index, %c: index, %w: index)
+    attributes {tir.prim_func, tir.symbols = ["n", "c", "w"]} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %planes = arith.muli %n, %c : index
+  %size = arith.muli %planes, %w : index
+  scf.for %i = %c0 to %size step %c1 {
+    %plane = arith.divui %i, %w : index
+    %row = arith.divui %plane, %c : index
+    %v = memref.load %x[%row] : memref<281474976710656xf32>
+    memref.store %v, %y[%i] : memref<281474976710656xf32>
+  }
+  return
+}
+
+func.func @main(%x: tensor<?xf32, #relax.dims<["n"]>>) -> tensor<?x?x?xf32, #relax.dims<["n", "c", "w"]>> {
+  %0 = "relax.call_tir"(%x) {callee = @quotient_of_a_quotient, operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<?xf32, #relax.dims<["n"]>>) -> tensor<?x?x?xf32, #relax.dims<["n", "c", "w"]>>
+  return %0 : tensor<?x?x?xf32, #relax.dims<["n", "c", "w"]>>
+}
