@@ -4,16 +4,17 @@ python -m benchmarks.mutation --map                    # run the tests once: whi
 python -m benchmarks.mutation --run 40                 # the first 40 of 300 changes; all of them without a number
 python -m benchmarks.mutation --report                 # a table by folder
 
-Changes are made in a copy of the tracked files, in `.cache/mutation/mirlo`. A change is killed if a test that reaches
-it fails, or takes too long; tests that do not reach a change cannot notice it. Those that survive what `make test` runs
-are tried with all cases of the same tests, which `make nightly` runs, and with the tests of lit in the folder that is
-named as theirs.
+Changes are made in copies of the tracked files, in `.cache/mutation`. A change is killed if something that `make test`
+runs fails with it, and not without it: a test that reaches the change, which fails or takes too long; a test of lit in
+the folder that is named as that of the change; the linter or the type checker. Tests that do not reach a change cannot
+notice it. Changes that survive are tried with all cases of the same tests, which `make nightly` runs.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import re
@@ -24,9 +25,12 @@ import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from statistics import NormalDist
+from threading import Lock
 
 from mirlo.benchmarks.mutants import FOLDERS, Mutant, find_mutants, mutated, with_hits
 
@@ -34,9 +38,9 @@ ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / ".cache" / "mutation"
 SOURCE = WORK / "source"
 """What `--map` copied: the code may change before `--run`."""
-TREE = WORK / "mirlo"
-"""The copy: a folder of this name is the package `mirlo` for what runs in it."""
 MUTANTS = 300
+FIRST_TESTS = 6
+"""Tests that are tried first: most changes end here, and less is collected."""
 MOST_TESTS = 40
 """Tests that are tried with a change: those of other files first."""
 SECONDS = 240
@@ -83,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--map", action="store_true", help="find the tests that reach each change")
     parser.add_argument("--run", type=int, nargs="?", const=MUTANTS, help="try so many changes")
     parser.add_argument("--report", action="store_true", help="print the table")
-    parser.add_argument("--jobs", type=int, default=2, help="processes of the tests")
+    parser.add_argument("--jobs", type=int, default=2, help="processes of the tests, or changes at a time")
     given = parser.parse_args(arguments)
     if given.map:
         copy_source()
@@ -91,10 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.map:
         make_map(mutants, given.jobs)
     if given.run:
-        tests = read_map()
-        for mutant in mutants[: given.run]:
-            if mutant not in {verdict.mutant for verdict in read_verdicts()}:
-                print(describe(judge(mutant, tests)), flush=True)
+        try_all(mutants[: given.run], read_map(), given.jobs)
     if given.report:
         print("\n".join(report(read_verdicts())))
     return 0
@@ -130,25 +131,19 @@ def copy_source() -> None:
         shutil.copy2(ROOT / name, SOURCE / name, follow_symlinks=False)
 
 
-def make_tree() -> None:
-    """Make the copy in which tests run."""
-    shutil.rmtree(TREE, ignore_errors=True)
-    shutil.copytree(SOURCE, TREE, symlinks=True)
-
-
 def make_map(mutants: Sequence[Mutant], jobs: int) -> None:
     """Run the tests with a record of who reaches the changes."""
-    make_tree()
+    tree = Tree(WORK / "map")
     hits = WORK / "hits"
     shutil.rmtree(hits, ignore_errors=True)
     hits.mkdir(parents=True)
-    (TREE / "mutation_hits.py").write_text(HITS.format(folder=str(hits)), encoding="utf-8")
+    (tree.root / "mutation_hits.py").write_text(HITS.format(folder=str(hits)), encoding="utf-8")
     for path in sorted({mutant.path for mutant in mutants}):
         own = [mutant for mutant in mutants if mutant.path == path]
-        (TREE / path).write_text(with_hits((SOURCE / path).read_text(encoding="utf-8"), own), encoding="utf-8")
+        (tree.root / path).write_text(with_hits((SOURCE / path).read_text(encoding="utf-8"), own), encoding="utf-8")
     times = WORK / "times.jsonl"
     times.unlink(missing_ok=True)
-    run_tests(["-n", str(jobs), "--dist", "loadfile", f"--cpu-times={times}"], None)
+    tree.run_tests(["-n", str(jobs), "--dist", "loadfile", f"--cpu-times={times}"], None)
     reached: dict[int, set[str]] = defaultdict(set)
     for file in hits.iterdir():
         for line in file.read_text(encoding="utf-8").splitlines():
@@ -178,57 +173,138 @@ def in_turns(tests: Sequence[str], seconds: dict[str, float]) -> list[str]:
     return [test for _, _, test in sorted(ranked)]
 
 
-def judge(mutant: Mutant, reached: dict[int, list[str]]) -> Verdict:
-    """Make a change in the copy, and run the tests that reach it."""
-    tests = reached.get(mutant.number, [])
-    # What is computed when a module is imported is reached by the tests of its folder.
-    killed, by = "", failing(mutant, tests[:MOST_TESTS] or neighbours(mutant))
-    if by:
-        killed = "test"
-    elif tests:
-        functions = list(dict.fromkeys(test.partition("[")[0] for test in tests))[:MOST_TESTS]
-        by = failing(mutant, functions, "--whole")
-        killed = "nightly" if by else ""
-    if not by and (by := failing_lit(mutant)):
-        killed = "test"
-    verdict = Verdict(mutant, len(tests), killed, by)
-    with open(WORK / "verdicts.jsonl", "a", encoding="utf-8") as file:
-        file.write(json.dumps(asdict(verdict)) + "\n")
-    return verdict
+class Tree:
+    """A copy of the tracked files in which a change is made and tests run."""
 
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.root = folder / "mirlo"
+        """A folder of this name is the package `mirlo` for what runs in it."""
+        self._environment = {**os.environ, "PYTHONPATH": str(folder)}
+        self.restore()
 
-def failing(mutant: Mutant, tests: Sequence[str], *options: str) -> str:
-    """Return the first of these tests that fails with a change and does not without it."""
-    left = list(tests)
-    while left:
-        make_tree()
+    def restore(self) -> None:
+        """Copy the tracked files again: tests may have left something."""
+        shutil.rmtree(self.root, ignore_errors=True)
+        shutil.copytree(SOURCE, self.root, symlinks=True)
+
+    def change(self, mutant: Mutant) -> None:
+        """Make a change in fresh files."""
+        self.restore()
         text = (SOURCE / mutant.path).read_text(encoding="utf-8")
-        (TREE / mutant.path).write_text(mutated(text, mutant), encoding="utf-8")
-        found = run_tests(["-x", *options, *left], SECONDS)
-        if "::" not in found:
-            return found
-        make_tree()
-        if not run_tests([*options, found], SECONDS):
-            return found
-        left = [test for test in left if test != found]
-        if len(left) == len(tests):
+        (self.root / mutant.path).write_text(mutated(text, mutant), encoding="utf-8")
+
+    def judge(self, mutant: Mutant, tests: Sequence[str]) -> Verdict:
+        """Make a change and run what may notice it, among it the tests that reach it."""
+        # What is computed when a module is imported is reached by the tests of its folder.
+        first = tests[:FIRST_TESTS] or neighbours(mutant)
+        killed, by = "test", self.failing(mutant, first) or self.failing(mutant, tests[FIRST_TESTS:MOST_TESTS])
+        by = by or self.failing_lit(mutant) or self.failing_checks(mutant)
+        if not by and tests:
+            functions = list(dict.fromkeys(test.partition("[")[0] for test in tests))[:MOST_TESTS]
+            killed, by = "nightly", self.failing(mutant, functions, "--whole")
+        return Verdict(mutant, len(tests), killed if by else "", by)
+
+    def failing(self, mutant: Mutant, tests: Sequence[str], *options: str) -> str:
+        """Return the first of these tests that fails with a change and does not without it."""
+        ignored: list[str] = []
+        for _ in range(MOST_TESTS if tests else 0):
+            self.change(mutant)
+            found = self.run_tests(["-x", *options, *tests, *(f"--deselect={test}" for test in ignored)], SECONDS)
+            if "::" not in found:
+                return found
+            self.restore()
+            if not self.run_tests([*options, found], SECONDS):
+                return found
+            ignored.append(found)
+        return ""
+
+    def failing_lit(self, mutant: Mutant) -> str:
+        """Return the first test of lit in the folder of a change that fails with it and does not without it."""
+        files = lit_files(mutant)
+        if not files:
             return ""
-    return ""
+        self.change(mutant)
+        found = self.run_lit(files)
+        if not found:
+            return ""
+        self.restore()
+        return found if found == "import" or not self.run_lit([found]) else ""
+
+    def failing_checks(self, mutant: Mutant) -> str:
+        """Return the linter or the type checker, if it finds a change."""
+        cache = ["--cache-dir", str(self.folder / "types")]
+        for name, command in {"ruff": ["ruff", "check", mutant.path], "mypy": ["mypy", *cache]}.items():
+            self.change(mutant)
+            if self._run_module(command):
+                self.restore()
+                if not self._run_module(command):
+                    return name
+        return ""
+
+    def _run_module(self, command: Sequence[str]) -> int:
+        command = [sys.executable, "-m", *command]
+        return subprocess.run(command, cwd=self.root, env=self._environment, capture_output=True).returncode
+
+    def run_lit(self, files: Sequence[str]) -> str:
+        """Run files of lit in the copy; return which failed first, or nothing."""
+        command = [
+            sys.executable,
+            "-c",
+            "from lit.main import main; main()",
+            "-q",
+            "--workers=1",
+            "--max-failures=1",
+            f"--max-time={SECONDS}",
+        ]
+        done = subprocess.run([*command, *files], cwd=self.root, env=self._environment, capture_output=True, text=True)
+        if done.returncode == 0:
+            return ""
+        failed = re.findall(r"^FAIL: .*?:: (\S+)", done.stdout, re.MULTILINE)
+        # What cannot be imported fails before a test does.
+        return next((file for file in files if failed and file.endswith(failed[0])), "import")
+
+    def run_tests(self, arguments: Sequence[str], seconds: int | None) -> str:
+        """Run tests in the copy; return which failed first, `timeout`, `import`, or nothing."""
+        command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", *arguments]
+        with subprocess.Popen(
+            command, cwd=self.root, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            preexec_fn=partial(resource.setrlimit, resource.RLIMIT_CPU, (seconds, seconds)) if seconds else None,
+        ) as running:  # fmt: skip
+            try:
+                output, _ = running.communicate(timeout=PATIENCE * seconds if seconds else None)
+            except subprocess.TimeoutExpired:
+                running.kill()
+                return "timeout"
+        if running.returncode == -signal.SIGKILL:
+            return "timeout"
+        (self.folder / "output.txt").write_text(output, encoding="utf-8")
+        failed = [line.split(" - ")[0] for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+        if failed:
+            return failed[0].partition(" ")[2]
+        return "" if running.returncode in (0, 5) else "import"
 
 
-def failing_lit(mutant: Mutant) -> str:
-    """Return the first test of IR that fails with a change and does not without it, of those of the same folder."""
-    files = lit_files(mutant)
-    if not files:
-        return ""
-    make_tree()
-    text = (SOURCE / mutant.path).read_text(encoding="utf-8")
-    (TREE / mutant.path).write_text(mutated(text, mutant), encoding="utf-8")
-    found = run_lit(files)
-    if not found:
-        return ""
-    make_tree()
-    return found if found == "import" or not run_lit([found]) else ""
+def try_all(mutants: Sequence[Mutant], tests: dict[int, list[str]], jobs: int) -> None:
+    """Try changes, as many at a time as there are jobs, and keep each verdict."""
+    known = {verdict.mutant for verdict in read_verdicts()}
+    waiting = iter([mutant for mutant in mutants if mutant not in known])
+    lock = Lock()
+
+    def work(number: int) -> None:
+        tree = Tree(WORK / f"tree{number}")
+        while True:
+            with lock:
+                mutant = next(waiting, None)
+            if mutant is None:
+                return
+            verdict = tree.judge(mutant, tests.get(mutant.number, []))
+            with lock, open(WORK / "verdicts.jsonl", "a", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(verdict)) + "\n")
+                print(describe(verdict), flush=True)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(work, range(jobs)))
 
 
 def lit_files(mutant: Mutant) -> list[str]:
@@ -242,54 +318,12 @@ def lit_files(mutant: Mutant) -> list[str]:
     return [str(path) for path in ranked[:MOST_TESTS]]
 
 
-def run_lit(files: Sequence[str]) -> str:
-    """Run files of lit in the copy; return which failed first, or nothing."""
-    environment = {**os.environ, "PYTHONPATH": str(WORK)}
-    command = [
-        sys.executable,
-        "-c",
-        "from lit.main import main; main()",
-        "-q",
-        "--workers=1",
-        "--max-failures=1",
-        f"--max-time={SECONDS}",
-    ]
-    done = subprocess.run([*command, *files], cwd=TREE, env=environment, capture_output=True, text=True)
-    if done.returncode == 0:
-        return ""
-    failed = re.findall(r"^FAIL: .*?:: (\S+)", done.stdout, re.MULTILINE)
-    # What cannot be imported fails before a test does.
-    return next((file for file in files if failed and file.endswith(failed[0])), "import")
-
-
 def neighbours(mutant: Mutant) -> list[str]:
     """Return the files of tests in the folder that is named as the one of a change."""
     folder = Path("test", *Path(mutant.path).parts[:-1])
     while not (SOURCE / folder).is_dir():
         folder = folder.parent
     return sorted(str(path.relative_to(SOURCE)) for path in (SOURCE / folder).glob("test_*.py"))
-
-
-def run_tests(arguments: Sequence[str], seconds: int | None) -> str:
-    """Run tests in the copy; return which failed first, `timeout`, `import`, or nothing."""
-    environment = {**os.environ, "PYTHONPATH": str(WORK)}
-    command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", *arguments]
-    with subprocess.Popen(
-        command, cwd=TREE, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        preexec_fn=partial(resource.setrlimit, resource.RLIMIT_CPU, (seconds, seconds)) if seconds else None,
-    ) as running:  # fmt: skip
-        try:
-            output, _ = running.communicate(timeout=PATIENCE * seconds if seconds else None)
-        except subprocess.TimeoutExpired:
-            running.kill()
-            return "timeout"
-    if running.returncode == -signal.SIGKILL:
-        return "timeout"
-    (WORK / "output.txt").write_text(output, encoding="utf-8")
-    failed = [line.split(" - ")[0] for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    if failed:
-        return failed[0].partition(" ")[2]
-    return "" if running.returncode in (0, 5) else "import"
 
 
 def read_verdicts() -> list[Verdict]:
@@ -314,7 +348,22 @@ def report(verdicts: Sequence[Verdict]) -> Iterator[str]:
         count = Counter(verdict.killed for verdict in own)
         unreached = sum(not verdict.killed and not verdict.reached_by for verdict in own)
         yield f"| {folder} | {len(own)} | {count['test']} | {count['nightly']} | {count['']} | {unreached} |"
+    killed = sum(verdict.killed == "test" for verdict in verdicts)
+    low, high = interval_of_rate(killed, len(verdicts))
+    yield ""
+    yield f"`make test` kills {killed} of {len(verdicts)}; 95 % interval of the rate: {low:.0%} to {high:.0%}."
     yield from ("", *(describe(verdict) for verdict in verdicts if verdict.killed != "test"))
+
+
+def interval_of_rate(hits: int, count: int) -> tuple[float, float]:
+    """Return Wilson's 95 % interval of a rate."""
+    if not count:
+        return 0.0, 1.0
+    z = NormalDist().inv_cdf(0.975)
+    rate, share = hits / count, z * z / count
+    middle = (rate + share / 2) / (1 + share)
+    half = z / (1 + share) * math.sqrt(rate * (1 - rate) / count + share / (4 * count))
+    return middle - half, middle + half
 
 
 if __name__ == "__main__":
