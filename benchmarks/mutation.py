@@ -180,7 +180,11 @@ class Tree:
         self.folder = folder
         self.root = folder / "mirlo"
         """A folder of this name is the package `mirlo` for what runs in it."""
-        self._environment = {**os.environ, "PYTHONPATH": str(folder)}
+        self._environment = {
+            # Bytecode is kept outside of the copy, which is made again and again.
+            **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
+            "PYTHONPATH": str(folder), "PYTHONPYCACHEPREFIX": str(folder / "bytecode"),
+        }  # fmt: skip
         self.restore()
 
     def restore(self) -> None:
