@@ -10,6 +10,8 @@ import sys
 import threading
 import time
 import weakref
+from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from mirlo.runtime.system import after_fork
@@ -32,6 +34,57 @@ def make_recursive_lock() -> threading.RLock:
     lock = threading.RLock()
     _renewed.add(lock)
     return lock
+
+
+class ReleasingLock:
+    """A recursive lock of a resource, under which finalizers release what they hold of it.
+
+    Python runs a finalizer at any point of any thread: one that acquires a lock may wait for a thread that waits for
+    it, and one that runs in the thread that holds the lock interrupts what that does. `defer` never waits: what is
+    released is released now if the lock is free, and by the one that holds it, at the end, if it is not.
+    """
+
+    def __init__(self) -> None:
+        self._lock: Any = threading.RLock()
+        self._depth = 0
+        self._deferred: deque[Callable[[], None]] = deque()
+        _renewed.add(self)
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._depth += 1
+
+    def __exit__(self, *unused: object) -> None:
+        self._depth -= 1
+        self._lock.release()
+        self._settle()
+
+    def defer(self, release: Callable[[], None]) -> None:
+        """Release something as soon as nothing holds the lock."""
+        self._deferred.append(release)
+        self._settle()
+
+    def _settle(self) -> None:
+        # What is added while another thread holds the lock is seen by that thread once it has released the lock.
+        while self._deferred and self._lock.acquire(blocking=False):
+            try:
+                if self._depth:
+                    return
+                self._run_deferred()
+            finally:
+                self._lock.release()
+
+    def _run_deferred(self) -> None:
+        self._depth += 1
+        try:
+            while self._deferred:
+                self._deferred.popleft()()
+        finally:
+            self._depth -= 1
+
+    def _at_fork_reinit(self) -> None:
+        self._lock._at_fork_reinit()
+        self._depth = 0
 
 
 _renewed: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -10,6 +10,7 @@ import ctypes
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.targets.gpu.commands import Step, StepRange, launch_sites
@@ -60,8 +61,8 @@ class VulkanModel:
         self.params: list[Region] = []
         self._param_buffer: DeviceBuffer | None = None
         self.late: dict[int, DeviceBuffer] = {}
-        held = (self._buffers, self._recorded, self._spare, self.pipelines)
-        weakref.finalize(self, _release, target, *held).atexit = False
+        release = partial(_release, target, self._buffers, self._recorded, self._spare, self.pipelines)
+        weakref.finalize(self, target.lock.defer, release).atexit = False
 
     def _check(self) -> None:
         lacking = [f for f in self.artifact.metadata["features"] if f not in self.device.features]
@@ -276,10 +277,9 @@ def _release(
     spare: list[Recording],
     pipelines: Pipelines,
 ) -> None:
-    """Release everything that a model holds on a device."""
-    with target.lock:
-        for recording in (*recorded.values(), *spare):
-            recording.release()
-        pipelines.release()
-        for buffer in buffers:
-            target.free(buffer)
+    """Release everything that a model holds on a device; its lock is held."""
+    for recording in (*recorded.values(), *spare):
+        recording.release()
+    pipelines.release()
+    for buffer in buffers:
+        target.free(buffer)

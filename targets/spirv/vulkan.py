@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from mirlo.runtime.errors import ArtifactError, NoDevice
-from mirlo.runtime.locks import make_recursive_lock
+from mirlo.runtime.locks import ReleasingLock
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -65,7 +65,7 @@ class VulkanDevice:
 
     def __init__(self, number: int = 0) -> None:
         vk = api()
-        self.lock = make_recursive_lock()
+        self.lock = ReleasingLock()
         self._instance = self._make_instance(vk)
         devices = vk.vkEnumeratePhysicalDevices(self._instance)
         if not devices:
