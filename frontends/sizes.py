@@ -342,7 +342,7 @@ class SymbolMark:
     broadcasts: int
 
 
-class Symbols:
+class DimSymbols:
     """The symbols of a function that is being built.
 
     Those of its inputs may be solved for, if there are `solutions` to add to. Others stand for sizes that data

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx import regions
+from mirlo.frontends.onnx.choices import Ended, Frame, frames_after
 from mirlo.frontends.onnx.fold import fold, fold_fractions, fractions_of, partial_of
 from mirlo.frontends.onnx.graph import GraphDef
-from mirlo.frontends.onnx.node import Node, NodeImporter, NodeTrait
+from mirlo.frontends.onnx.node import Node, NodeImporter, NodeTrait, Skipped
 from mirlo.frontends.onnx.registry import CONVERTERS
 from mirlo.frontends.onnx.strings import moved
-from mirlo.frontends.onnx.values import AnyValue, Converted, LoopIteration
+from mirlo.frontends.onnx.values import AnyValue, Converted, LoopIteration, Scope
 from mirlo.frontends.tensor import Tensor
 
 
@@ -37,8 +39,52 @@ class Body(NodeImporter):
     ) -> Sequence[AnyValue | None]:
         return moved(node, convert)
 
-    def fork(self, condition: Tensor, branches: Sequence[Callable[[], list[AnyValue]]]) -> list[AnyValue]:
-        return regions.fork(self, condition, branches)
+    def forked(self, frame: Frame) -> list[AnyValue]:
+        step, scope = frame.order[frame.index], frame.scope
+        condition = scope.find(step.inputs[0])
+        if not isinstance(condition, Tensor):
+            raise Skipped
+        around, after = self.frames[:-1], frames_after(self.frames)
+
+        def end(flag: bool) -> list[AnyValue]:
+            label = f"{step.name}:{'then' if flag else 'else'}/"
+            inner = self._scope_of_rest(frame, label)
+            self.choices = {**(self.choices or {}), self.place_of(step, inner): flag}
+            within = self.frames
+            try:
+                self.frames = list(around)
+                values = self.nodes(frame.order[frame.index :], frame.wanted, inner)
+                for outer in after:
+                    self.frames = self.frames[:-1]
+                    values = self._nodes_after(outer, values, self._scope_of_rest(outer, label))
+            except Ended as ended:
+                values = ended.values
+            finally:
+                self.frames = within
+            return values
+
+        steps_around = list(self.steps)
+        self.steps.append((step, scope))
+        values = regions.fork(self, condition, [partial(end, True), partial(end, False)])
+        self.steps = steps_around
+        if after:
+            raise Ended(after[-1], values)
+        return values
+
+    def _nodes_after(self, frame: Frame, values: Sequence[AnyValue], scope: Scope) -> list[AnyValue]:
+        """Import the nodes behind the current one of a frame, for the results of the nodes in its place."""
+        assert frame.outputs is not None
+        step = frame.order[frame.index]
+        self.assign(step, frame.outputs(values), scope)
+        self.observer.imported(step, scope)
+        return self.nodes(frame.order[frame.index + 1 :], frame.wanted, scope)
+
+    @staticmethod
+    def _scope_of_rest(frame: Frame, label: str) -> Scope:
+        """Return a scope for the rest of a frame in a branch."""
+        inner = frame.scope.within(f"{frame.scope.prefix}{label}")
+        inner.declared = frame.scope.declared
+        return inner
 
     def conditional(self, condition: Tensor, then_graph: GraphDef, else_graph: GraphDef) -> list[AnyValue]:
         return regions.choose(self, condition, then_graph, else_graph)

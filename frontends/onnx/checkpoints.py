@@ -12,7 +12,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx.functions import Expansion
 from mirlo.frontends.onnx.graph import GraphDef, NodeDef
 from mirlo.frontends.onnx.values import ObjectValue, Scope
-from mirlo.frontends.sizes import SymbolMark, Symbols
+from mirlo.frontends.sizes import DimSymbols, SymbolMark
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import Kind
 from mirlo.runtime.params import ParameterStore
@@ -26,7 +26,7 @@ class ResumableImport(Protocol):
 
     imported: int
     """Nodes imported so far, those of functions and subgraphs among them."""
-    symbols: Symbols
+    symbols: DimSymbols
     placed: list[Tensor]
     """The tensors with an SSA value that was made for what is known of them, in order."""
     texts: list[ObjectValue]

@@ -27,7 +27,7 @@ from mirlo.frontends.onnx.node import Observer, Skipped
 from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
 from mirlo.frontends.onnx.support import unsupported_nodes
 from mirlo.frontends.onnx.values import AnyValue, ObjectValue, Scope
-from mirlo.frontends.sizes import Solutions, Solved, Symbols
+from mirlo.frontends.sizes import DimSymbols, Solutions, Solved
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import Kind
 from mirlo.runtime.params import ParameterStore
@@ -141,7 +141,7 @@ def build_main(
     with ir.InsertionPoint(block):
         dims = [dim for t in types.values() if isinstance(t, TensorType) for dim in t.shape]
         taken = set[str]().union(*map(D.symbols_of, dims))
-        symbols = Symbols(taken, solutions if solutions is not None and solutions.is_open else None)
+        symbols = DimSymbols(taken, solutions if solutions is not None and solutions.is_open else None)
         body = Body(model, store, symbols, trusts_declared=as_declared, observer=observer)
         body.blocks.append(block)
         body.rings, body.choices = windows, choices

@@ -11,7 +11,6 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
-from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -30,7 +29,7 @@ from mirlo.frontends.builder import OF_BOOLS, GraphBuilder, assume_equal
 from mirlo.frontends.onnx import functions, schema
 from mirlo.frontends.onnx import graph as G
 from mirlo.frontends.onnx.checkpoints import INTERVAL, Checkpoint
-from mirlo.frontends.onnx.choices import Choices, Ended, Frame, RanksDiffer, frames_after
+from mirlo.frontends.onnx.choices import Choices, Ended, Frame, RanksDiffer
 from mirlo.frontends.onnx.errors import ConverterError, NodeError, OnnxImportError, nearest
 from mirlo.frontends.onnx.functions import Expansion, TooManyIterations
 from mirlo.frontends.onnx.graph import (
@@ -61,7 +60,7 @@ from mirlo.frontends.onnx.values import (
     constant,
 )
 from mirlo.frontends.onnx.writing import inference_error
-from mirlo.frontends.sizes import Solved, Symbols
+from mirlo.frontends.sizes import DimSymbols, Solved
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.kinds import SEQUENCE, STRING, Kind
@@ -226,7 +225,7 @@ class NodeImporter(ObjectBuilder, ABC):
         self,
         model: LoadedModel,
         store: ParameterStore,
-        symbols: Symbols,
+        symbols: DimSymbols,
         trusts_declared: bool = True,
         observer: Observer | None = None,
     ) -> None:
@@ -306,7 +305,7 @@ class NodeImporter(ObjectBuilder, ABC):
         inner.values.update({key: value for key, value in scope.values.items() if key not in outputs})
         inner.values.update(given)
         nodes = [node for node in scope.nodes if not set(node.outputs) & set(given)]
-        return self._nodes(nodes, [name], inner)[0]
+        return self.nodes(nodes, [name], inner)[0]
 
     def declared(self, name: str) -> tuple[int, ...] | None:
         """Return the declared shape of a value if it is static."""
@@ -372,16 +371,17 @@ class NodeImporter(ObjectBuilder, ABC):
 
     def chosen_branch(self) -> bool | None:
         """Return which branch of this If is the only one that the rest of the model accepts; None for either."""
-        return (self.choices or {}).get(self._place(*self.steps[-1]))
+        return (self.choices or {}).get(self.place_of(*self.steps[-1]))
 
     def refuse_ranks(self, text: str) -> None:
         """Raise `RanksDiffer` for this node if the import can be tried with each branch alone."""
         if self.choices is not None:
-            place = self._place(*self.steps[-1])
+            place = self.place_of(*self.steps[-1])
             raise RanksDiffer(place, f"{self.model.name}: node '{place}' (If): {text}")
 
     @staticmethod
-    def _place(step: NodeDef, scope: Scope) -> str:
+    def place_of(step: NodeDef, scope: Scope) -> str:
+        """Return the path of a node through the graphs and functions around it."""
         return f"{scope.prefix}{step.name}"
 
     # What `body.py` adds
@@ -409,8 +409,11 @@ class NodeImporter(ObjectBuilder, ABC):
         """Return the outputs of a node that moves strings; `convert` makes those of the node on indices."""
 
     @abstractmethod
-    def fork(self, condition: Tensor, branches: Sequence[Callable[[], list[AnyValue]]]) -> list[AnyValue]:
-        """Make an scf.if whose branches import the rest of a graph; return its results."""
+    def forked(self, frame: Frame) -> list[AnyValue]:
+        """Import the rest of a graph, which begins with an If, once for each branch.
+
+        If the graph is in place of a node, the rest of the graph around it follows in both branches.
+        """
 
     @abstractmethod
     def conditional(self, condition: Tensor, then_graph: GraphDef, else_graph: GraphDef) -> list[AnyValue]:
@@ -446,7 +449,7 @@ class NodeImporter(ObjectBuilder, ABC):
             if graph not in self._declared:
                 self._declared[graph] = self._declared_shapes(graph)
             scope.declared.update(self._declared[graph])
-        return self._nodes(graph.nodes, [value.name for value in graph.outputs], scope, graph)
+        return self.nodes(graph.nodes, [value.name for value in graph.outputs], scope, graph)
 
     def _declared_shapes(self, graph: GraphDef) -> Mapping[str, tuple[int, ...]]:
         """Return the declared static shapes of values, and those that follow from them."""
@@ -459,7 +462,7 @@ class NodeImporter(ObjectBuilder, ABC):
                 result.setdefault(node.inputs[0], result[node.outputs[0]])
         return result
 
-    def _nodes(
+    def nodes(
         self, nodes: Sequence[NodeDef], wanted: Sequence[str], scope: Scope, graph: GraphDef | None = None
     ) -> list[AnyValue]:
         """Import the nodes that the wanted values need; those of a graph are ordered once."""
@@ -487,8 +490,8 @@ class NodeImporter(ObjectBuilder, ABC):
         i = 0
         while i < len(order):
             frame.index = i
-            if self.choices and self.choices.get(self._place(order[i], scope), True) is None:
-                return self._forked(frame)
+            if self.choices and self.choices.get(self.place_of(order[i], scope), True) is None:
+                return self.forked(frame)
             if self.symbols.solutions is not None and not self.depth and self.imported >= self._checked_at + INTERVAL:
                 checkpoints.append(Checkpoint.of(self, i))
                 self._checked_at = self.imported
@@ -520,57 +523,6 @@ class NodeImporter(ObjectBuilder, ABC):
         self._checked_at = last.imported
         return last.step
 
-    def _forked(self, frame: Frame) -> list[AnyValue]:
-        """Import the rest of a graph, which begins with an If, once for each branch.
-
-        If the graph is in place of a node, the rest of the graph around it follows in both branches.
-        """
-        step, scope = frame.order[frame.index], frame.scope
-        condition = scope.find(step.inputs[0])
-        if not isinstance(condition, Tensor):
-            raise Skipped
-        around, after = self.frames[:-1], frames_after(self.frames)
-
-        def end(flag: bool) -> list[AnyValue]:
-            label = f"{step.name}:{'then' if flag else 'else'}/"
-            inner = self._scope_of_rest(frame, label)
-            self.choices = {**(self.choices or {}), self._place(step, inner): flag}
-            within = self.frames
-            try:
-                self.frames = list(around)
-                values = self._nodes(frame.order[frame.index :], frame.wanted, inner)
-                for outer in after:
-                    self.frames = self.frames[:-1]
-                    values = self._nodes_after(outer, values, self._scope_of_rest(outer, label))
-            except Ended as ended:
-                values = ended.values
-            finally:
-                self.frames = within
-            return values
-
-        steps_around = list(self.steps)
-        self.steps.append((step, scope))
-        values = self.fork(condition, [partial(end, True), partial(end, False)])
-        self.steps = steps_around
-        if after:
-            raise Ended(after[-1], values)
-        return values
-
-    def _nodes_after(self, frame: Frame, values: Sequence[AnyValue], scope: Scope) -> list[AnyValue]:
-        """Import the nodes behind the current one of a frame, for the results of the nodes in its place."""
-        assert frame.outputs is not None
-        step = frame.order[frame.index]
-        self._assign(step, frame.outputs(values), scope)
-        self.observer.imported(step, scope)
-        return self._nodes(frame.order[frame.index + 1 :], frame.wanted, scope)
-
-    @staticmethod
-    def _scope_of_rest(frame: Frame, label: str) -> Scope:
-        """Return a scope for the rest of a frame in a branch."""
-        inner = frame.scope.within(f"{frame.scope.prefix}{label}")
-        inner.declared = frame.scope.declared
-        return inner
-
     def _step(self, step: NodeDef, scope: Scope) -> None:
         self.imported += 1
         inputs = [scope.find(name) if name else None for name in step.inputs]
@@ -601,9 +553,9 @@ class NodeImporter(ObjectBuilder, ABC):
             self.problems.append(self._problem(step, scope, inputs, self._invalid(step, scope, inputs, error)))
             values = self.observer.failed(step, scope, str(error))
         self.steps.pop()
-        self._assign(step, values, scope)
+        self.assign(step, values, scope)
 
-    def _assign(self, step: NodeDef, values: Sequence[AnyValue | None], scope: Scope) -> None:
+    def assign(self, step: NodeDef, values: Sequence[AnyValue | None], scope: Scope) -> None:
         """Give the outputs of a node their values."""
         for name, value in zip(step.outputs, values, strict=False):
             if value is not None and value.region is None:
@@ -698,7 +650,7 @@ class NodeImporter(ObjectBuilder, ABC):
             found = dict(zip(wanted, values, strict=True))
             return [found.get(formal) for formal in body.outputs]
 
-        return outputs(self._in_place(outputs, lambda: self._nodes(nodes, list(wanted), inner)))
+        return outputs(self._in_place(outputs, lambda: self.nodes(nodes, list(wanted), inner)))
 
     def _invalid(
         self, step: NodeDef, scope: Scope, inputs: Sequence[AnyValue | None], error: Exception

@@ -11,10 +11,10 @@ import pytest
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.sizes import (
+    DimSymbols,
     SizeArithmetic,
     Solutions,
     Solved,
-    Symbols,
     Undecided,
     broadcast_dim,
     broadcast_of,
@@ -100,7 +100,7 @@ def test_broadcast_dims_hold_for_all_values(left: Dim) -> None:
 
 def test_symbols_return_to_a_mark() -> None:
     """What was made since then is made again under the same names."""
-    symbols = Symbols({"n", "x.s2"}, Solutions({"x.s1": 4}))
+    symbols = DimSymbols({"n", "x.s2"}, Solutions({"x.s1": 4}))
     assert symbols.of_data("x") == ("x.s1", 4)
     mark = symbols.mark()
 
@@ -118,11 +118,11 @@ def test_symbols_return_to_a_mark() -> None:
 
 
 def test_symbols_are_solved_for_the_last_of_data_first() -> None:
-    symbols = Symbols({"n"}, Solutions())
+    symbols = DimSymbols({"n"}, Solutions())
     name, size = symbols.of_data("x")
     found = symbols.solve(size, N + 1, with_inputs=True)
     assert isinstance(found, Solved) and (found.name, found.dim, found.of_data) == (name, N + 1, True)
     found = symbols.solve(N, 3, with_inputs=True)
     assert isinstance(found, Solved) and (found.name, found.dim) == ("n", 3)
     assert symbols.solve(N, 3, with_inputs=False) is None, "a branch requires nothing of the inputs"
-    assert Symbols({"n"}).solve(N, 3, with_inputs=True) is None, "nothing is searched for"
+    assert DimSymbols({"n"}).solve(N, 3, with_inputs=True) is None, "nothing is searched for"
