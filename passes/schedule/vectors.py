@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.dims import Dim
@@ -130,12 +130,17 @@ def gather(
 
 
 def vector_body(
-    block: ScalarBody, values: dict[ir.Value, ir.Value], lanes: int, mask: ir.Value | None = None
+    block: ScalarBody,
+    values: dict[ir.Value, ir.Value],
+    lanes: int,
+    mask: ir.Value | None = None,
+    extract: Callable[[ir.Operation, Mapping[ir.Value, ir.Value]], ir.Value] | None = None,
 ) -> list[ir.Value]:
     """Emit a block's body over scalars or vectors of `lanes` lanes; return the yielded values.
 
     An operation with a vector operand becomes a vector operation; values that are the same for all lanes stay
-    scalar. Lanes that are off in `mask` read no memory.
+    scalar. Lanes that are off in `mask` read no memory. `extract` emits what the body reads by itself, from the
+    values that are emitted.
     """
     env = dict(values)
     selected = block.selected if isinstance(block, KnownBody) else {}
@@ -144,7 +149,9 @@ def vector_body(
             env[op.results[0]] = env[selected[op.results[0]]]
             continue
         operands = [env[v] for v in op.operands]
-        if op.name == "tensor.extract" and isinstance(operands[0].type, ir.MemRefType):
+        if extract is not None and op.name == "tensor.extract":
+            gathered = [extract(op, env)]
+        elif op.name == "tensor.extract" and isinstance(operands[0].type, ir.MemRefType):
             gathered = [gather(operands[0], dims_of(op.operands[0].type), operands[1:], lanes, mask)]
         else:
             gathered = vector_op(op, operands, lanes)

@@ -135,6 +135,20 @@ def _apply(s: Schedule, rng: np.random.Generator) -> None:  # noqa: C901, a list
         else:
             s.partition(loop, multiples=[2 * width, width])
 
+    def in_tiles() -> None:
+        """Transpose tiles in registers, perhaps aligned ones, and visit them along diagonals."""
+        rows = str(rng.choice(loops[:-1])) if loops[1:] else loop
+        align = str(rng.choice(["", *s.reads(block)]))
+        tiles, *inner = s.split(rows, (None, 4), tail=tail, align=align)
+        columns, lanes = s.split(last, (None, 8), tail=tail)
+        s.reorder(tiles, columns, *inner, lanes)
+        if rng.random() < 0.3:
+            s.rotate(tiles, columns)
+        s.vectorize(lanes)
+        if rng.random() < 0.3:
+            s.stream(block)
+        s.transpose(inner[-1])
+
     words: tuple[Callable[[], object], ...] = (
         lambda: s.split(loop, (None, int(rng.integers(2, 7))), tail=tail),
         lambda: s.split(loop, (int(rng.integers(2, 5)), None), tail=tail),
@@ -151,7 +165,9 @@ def _apply(s: Schedule, rng: np.random.Generator) -> None:  # noqa: C901, a list
         lambda: s.decompose_reduction(block, loop),
         lambda: s.rfactor(block, loop),
         lambda: s.accumulate(block, loop, in_order=rng.random() < 0.3),
-        lambda: s.reverse_compute_inline(block), in_parts,
+        lambda: s.reverse_compute_inline(block), in_parts, in_tiles, in_tiles,
+        lambda: s.rotate(loop, other), lambda: s.transpose(loop), lambda: s.stream(block),
+        lambda: s.compute_with(block, str(rng.choice(s.blocks()))),
         in_vectors, in_vectors, in_registers, in_registers, in_registers,
     )  # fmt: skip
     words[int(rng.integers(len(words)))]()

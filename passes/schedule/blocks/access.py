@@ -115,7 +115,7 @@ def read_computed(
     base = index(0) if step is None else Value(point.first(where))
     for value, stride in scalars:
         base = base + (value if stride == 1 else Value(value) * index(stride))
-    mask = lane_mask(lanes, point.active) if point.active < lanes else None
+    mask = lane_mask(lanes, point.active) if point.active < lanes else point.mask
     if not vectors and step is not None:
         return memref.LoadOp(buffer, [base]).result if step == 0 else _read_steps(point, buffer, base, step, mask, None)
     offsets = Value(point.index(where) if step is None else _offsets(step, lanes))

@@ -90,7 +90,21 @@ def known_values(view: BlockView, at: Sequence[IndexExpr], extents: Mapping[str,
 
 def conditions_of(leaf: BlockLeaf) -> list[tuple[IndexExpr, Sequence[Dim]]]:
     """Return expressions of loops, and the values at which a condition on them changes."""
+    if not _has_conditions(leaf):
+        return []
     return [condition for instance in instances_of(leaf) for condition in instance_conditions(instance)]
+
+
+def _has_conditions(leaf: BlockLeaf) -> bool:
+    """Return whether a block compares anything with indices, or reads beyond edges."""
+    if any(access.outside is not None for access in leaf.reads):
+        return True
+    inside = [*leaf.epilogue, *(access.inlined for access in leaf.reads if access.inlined is not None)]
+    if any(map(_has_conditions, inside)):
+        return True
+    if leaf.view is None:
+        return False
+    return any(op.name == "arith.cmpi" or op.name in EXTREMES for op in leaf.body.body_ops)
 
 
 def instance_conditions(instance: BlockInstance) -> list[tuple[IndexExpr, Sequence[Dim]]]:

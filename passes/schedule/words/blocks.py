@@ -145,10 +145,46 @@ def reverse_inline(root: Root, leaf: BlockLeaf) -> None:
     is_same = all(index is None or index.range(sizes) == (0, leaf.domain[axis] - 1) for axis, index in enumerate(axes))
     if left or not is_same or any(maker.domain[i] != 1 for i in missing):
         raise ScheduleError(f"{what} has other elements than '{maker.name}' makes")
+    _compute_after(root, leaf, maker, [number(0) if index is None else index for index in axes])
+
+
+def compute_with(root: Root, leaf: BlockLeaf, other: BlockLeaf) -> None:
+    """Compute a block in the iterations of another one that has the same axes."""
+    what = f"compute_with: '{leaf.name}'"
+    _require_movable(root, leaf)
+    if other.rule:
+        raise ScheduleError(f"{what} is to be computed with '{other.name}', which rule '{other.rule}' schedules")
+    if leaf is other or leaf.is_reduction or other.is_reduction or leaf.part != "whole" or other.part != "whole":
+        raise ScheduleError(f"{what} and '{other.name}' are not two blocks without reductions")
+    if leaf.domain != other.domain:
+        raise ScheduleError(
+            f"{what} has {' x '.join(map(str, leaf.domain))} elements, '{other.name}' has "
+            f"{' x '.join(map(str, other.domain))}"
+        )
+    axes = [loop_index(axis_name(i)) for i in range(len(leaf.domain))]
+    order = root.leaves()
+    if order.index(other) > order.index(leaf):
+        raise ScheduleError(f"{what} comes before '{other.name}': name them in their order")
+    between = order[order.index(other) + 1 : order.index(leaf)]
+    for access in leaf.reads:
+        late = [each for each in between if any(access.buffer is written.buffer for written in _results_of(each))]
+        if late:
+            raise ScheduleError(f"{what} reads '{late[0].name}', which is computed after '{other.name}'")
+        if not any(access.buffer is written.buffer for written in _results_of(other)):
+            continue
+        _require_only_writer(root, access.buffer, "compute_with")
+        is_plain = access.outside is None and not access.is_opaque and access.inlined is None
+        if not is_plain or access.at != _elements_of(other, access.buffer):
+            raise ScheduleError(f"{what} reads another element of '{other.name}' than the one computed with it")
+    _compute_after(root, leaf, other, axes)
+
+
+def _compute_after(root: Root, leaf: BlockLeaf, maker: BlockLeaf, axes: list[IndexExpr]) -> None:
+    """Compute a block at these axes after another one, in the same iteration."""
     parent = leaf.parent
     replace(leaf, [])
     remove_empty(parent)
-    leaf.parent, leaf.at = None, [number(0) if index is None else index for index in axes]
+    leaf.parent, leaf.at = None, axes
     maker.epilogue = [*maker.epilogue, leaf]
     inside = {id(access) for after in maker.epilogue for access in after.reads}
     others = [access for other in root.leaves() for access in other.reads]

@@ -6,8 +6,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, flatten
-from mirlo.passes.schedule.words.tree import SERIAL, BlockLeaf, BufferAccess, Loop, around, axis_name, placed_at
+from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, flatten, loop_index
+from mirlo.passes.schedule.words.tree import (
+    SERIAL,
+    BlockLeaf,
+    BufferAccess,
+    Loop,
+    around,
+    axis_name,
+    extents_of,
+    placed_at,
+)
 
 
 def contiguous_loops(leaf: BlockLeaf, last: Loop | None = None) -> list[Loop]:
@@ -22,7 +31,7 @@ def contiguous_loops(leaf: BlockLeaf, last: Loop | None = None) -> list[Loop]:
         chain = [*around(last), last]
     elif not chain or not _has_unit_steps(leaf, chain):
         return []
-    expressions, reduced = list(_expressions(leaf, leaf.at)), leaf.reduce_loops()
+    expressions, reduced = [_simplified(each, leaf) for each in _expressions(leaf, leaf.at)], leaf.reduce_loops()
     result: list[Loop] = []
     steps: list[Dim] = []
     extent: Dim = 1
@@ -56,7 +65,7 @@ def memory_order(leaf: BlockLeaf) -> list[Loop]:
     if not stored:
         return around(leaf)
     access, place = stored[0]
-    in_memory = [place[dim] for dim in access.buffer.order]
+    in_memory = [_simplified(place[dim], leaf) for dim in access.buffer.order]
 
     def position(loop: Loop) -> int:
         moved = [i for i, index in enumerate(in_memory) if loop.name in index.variables()]
@@ -76,10 +85,11 @@ def strides(leaf: BlockLeaf, loop: str) -> tuple[list[Dim | None], list[Dim | No
             if access.inlined is not None:
                 add(access.inlined, indices, False)
             elif not access.is_opaque:
-                reads.append(_position(access, indices).coefficient(loop))
+                reads.append(_simplified(position_of(access, indices), leaf).coefficient(loop))
         for access in block.writes if stores else ():
             if not access.is_held:
-                writes.append(_position(access, placed_at(access.at, axes)).coefficient(loop))
+                place = position_of(access, placed_at(access.at, axes))
+                writes.append(_simplified(place, leaf).coefficient(loop))
 
     add(leaf, leaf.at, True)
     for after in leaf.epilogue:
@@ -87,15 +97,40 @@ def strides(leaf: BlockLeaf, loop: str) -> tuple[list[Dim | None], list[Dim | No
     return reads, writes
 
 
+def divisors(leaf: BlockLeaf) -> dict[str, int]:
+    """Return loops that indices of a block divide evenly, and by what."""
+    extents = extents_of(around(leaf))
+    result: dict[str, int] = {}
+    for expression in _expressions(leaf, leaf.at):
+        for division in _simplified(expression, leaf).divisions if expression.divisions else ():
+            terms, by = list(division.inner.terms.items()), division.divisor
+            if len(terms) != 1 or division.inner.constant != 0 or not isinstance(by, int):
+                continue
+            ((loop, count),) = terms
+            extent = extents.get(str(loop))
+            if isinstance(loop, str) and count == 1 and isinstance(extent, int) and extent % by == 0:
+                result.setdefault(loop, by)
+    return result
+
+
+def _simplified(expression: IndexExpr, leaf: BlockLeaf) -> IndexExpr:
+    """Return an expression of loops with as few divisions as their extents allow."""
+    if not expression.divisions:
+        return expression
+    result: IndexExpr = expression.substitute(loop_index, extents_of(around(leaf)))
+    return result
+
+
 def _has_unit_steps(leaf: BlockLeaf, chain: list[Loop]) -> bool:
     """Return whether the innermost loop that has iterations steps to the next element of results, or reduces them."""
     loop = next((loop for loop in reversed(chain) if loop.extent != 1), None)
     if loop is None:
         return True
-    steps = [_position(access, leaf.place(access)).coefficient(loop.name) for access in leaf.writes]
+    positions = [position_of(access, leaf.place(access)) for access in leaf.writes]
     for after in leaf.epilogue:
         axes = placed_at(after.at, leaf.at)
-        steps += [_position(each, placed_at(each.at, axes)).coefficient(loop.name) for each in after.writes]
+        positions += [position_of(each, placed_at(each.at, axes)) for each in after.writes]
+    steps = [_simplified(each, leaf).coefficient(loop.name) for each in positions]
     return all(step == (0 if loop.name in leaf.reduce_loops() else 1) for step in steps)
 
 
@@ -113,13 +148,13 @@ def _expressions(leaf: BlockLeaf, axes: list[IndexExpr]) -> Iterator[IndexExpr]:
             continue
         if access.outside is not None or access.buffer.tiles or access.buffer.padding is not None:
             yield from indices
-        yield _position(access, indices)
+        yield position_of(access, indices)
     yield from (index.replace(names) for index, _ in leaf.guards) if axes is leaf.at else ()
     for after in leaf.epilogue:
         yield from _expressions(after, placed_at(after.at, axes))
 
 
-def _position(access: BufferAccess, indices: list[IndexExpr]) -> IndexExpr:
+def position_of(access: BufferAccess, indices: list[IndexExpr]) -> IndexExpr:
     """Return the position of an element in a buffer, without tiles and padding."""
     order, shape = access.buffer.order, access.buffer.shape
     return flatten([indices[dim] for dim in order], contiguous_strides([shape[dim] for dim in order]))

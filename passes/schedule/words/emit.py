@@ -9,7 +9,8 @@ from functools import partial
 from mirlo.dialects.bindings import func, ir, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.tir.buffers import STACK_LIMIT
+from mirlo.dialects.core.value import index
+from mirlo.dialects.tir.buffers import INPLACE, STACK_LIMIT, element_bytes
 from mirlo.dialects.tir.loops import For
 from mirlo.dialects.tir.scalars import create
 from mirlo.passes.rule_choices import ChoiceValues
@@ -32,9 +33,11 @@ from mirlo.passes.schedule.words.lanes import (
 from mirlo.passes.schedule.words.loops import THREAD
 from mirlo.passes.schedule.words.memory import PlacedBuffers, allocate_buffers
 from mirlo.passes.schedule.words.points import PointEmitter
-from mirlo.passes.schedule.words.ranges import Bound, emit_bound, hoist, ranges_of, reached, steps_of
+from mirlo.passes.schedule.words.ranges import Bound, emit_bound, hoist, hoist_loads, ranges_of, reached, steps_of
 from mirlo.passes.schedule.words.registers import Accumulators, Carried, accumulate
+from mirlo.passes.schedule.words.streams import StoreLanes, emit_streamed
 from mirlo.passes.schedule.words.threads import accesses_of, prepare_threads, reduced_threads
+from mirlo.passes.schedule.words.transposed import TransposedTile
 from mirlo.passes.schedule.words.tree import (
     BOUND,
     PARALLEL,
@@ -47,10 +50,13 @@ from mirlo.passes.schedule.words.tree import (
     Node,
     Root,
     ScheduleError,
+    TileStart,
     around,
     extents_of,
     leaves_of,
     loops_of,
+    placed_at,
+    reads_of,
 )
 
 MAX_UNROLL = 256
@@ -72,6 +78,9 @@ class PartEmitter:
         self._root = root
         self._emitter: _Emitter | None = None
         prepare_kernels(root)
+        if any(loop.start is not None for loop in root.loops()) and INPLACE in root.view.op.attributes:
+            # Tiles that overlap compute elements twice: what they read must not be overwritten.
+            del root.view.op.attributes[INPLACE]
         for leaf in root.leaves():
             if leaf.epilogue and limits_of(root) is not None:
                 raise ScheduleError(
@@ -116,7 +125,7 @@ class _Emitter(PointEmitter):
         """The guards that all iterations pass which are emitted now."""
         self.unswitched: frozenset[str] = frozenset()
         """The loops of which a copy is emitted now."""
-        self.stores: list[Callable[[], None]] | None = None
+        self.stores: list[StoreLanes] | None = None
         """The stores of the unrolled iterations that are emitted now, which follow the loads of all of them."""
         self.bound: list[ir.Operation] = []
         """The loops that are bound to hardware axes, in the order in which they were emitted."""
@@ -146,6 +155,12 @@ class _Emitter(PointEmitter):
             self.accumulators = Accumulators(loop, loop.accumulated, self.placed)
             self.accumulators.emit(self, values)
             self.accumulators = None
+            return carried
+        if loop.start is not None:
+            assert not carried, "a reduction has no tiles that overlap"
+            self.tile_start(loop, loop.start, values)
+            return carried
+        if loop.is_transposed and self.transposed(loop, values):
             return carried
         (leaf, *others) = loop.body
         if loop.kind == VECTORIZED and not others and isinstance(leaf, BlockLeaf) and loop.extent != 1:
@@ -177,6 +192,44 @@ class _Emitter(PointEmitter):
             with self.assuming(assumed):
                 carried = self.iterations(loop, (low, high), values, each, carried, is_rest=position > 0)
         return carried
+
+    def tile_start(self, loop: Loop, start: TileStart, values: LoopValues) -> None:
+        """Emit a tile from the line of memory on in which it begins, if there is one, within the loop's iterations."""
+        kind = ir.IndexType.get()
+        address = create("memref.extract_aligned_pointer_as_index", kind, self.placed[start.buffer].flat)
+        elements = create("arith.divui", kind, address, index(element_bytes(start.buffer.element)))
+        beyond = create("arith.remui", kind, elements, index(start.size))
+        first = values.emit(start.tile * start.size) - beyond
+
+        def tile() -> None:
+            inside = first.minimum(index(start.extent - start.size)).maximum(0)
+            known = values.at({loop.name: inside})
+            for child in loop.body:
+                self.node(child, known, [])
+
+        when(first < values.emit(start.extent), tile)
+
+    def transposed(self, loop: Loop, values: LoopValues) -> bool:
+        """Emit a tile that is transposed in registers; return whether it is known how much of it there is."""
+        (lane_loop,) = loop.body
+        if not isinstance(lane_loop, Loop) or lane_loop.kind != VECTORIZED or loop.name in values:
+            return False
+        (leaf,) = leaves_of(lane_loop)
+        guards = self.guards_of(leaf, values)
+        if guards is None:
+            return True
+        of_rows = [guard for guard in guards if loop.name in guard[0].variables()]
+        of_lanes = [guard for guard in guards if lane_loop.name in guard[0].variables()]
+        rows, lanes = count_active_lanes(of_rows, loop), count_active_lanes(of_lanes, lane_loop)
+        if rows is None or lanes is None or not can_vectorize(leaf, lane_loop, of_lanes, self.placed):
+            return False
+        others = [guard for guard in guards if guard not in of_rows and guard not in of_lanes]
+
+        def tile() -> None:
+            TransposedTile(loop, lane_loop, leaf, values.at({}), self.placed, rows, lanes, self.passed).emit()
+
+        self.guarded(others, values, tile)
+        return True
 
     def step_by_step(
         self, loop: Loop, steps: Loop, values: LoopValues, body: Callable[..., Carried], i: LoopValue, held: Carried
@@ -257,9 +310,25 @@ class _Emitter(PointEmitter):
                 keep_rolled(new_loop.operation)
             if kind == SERIAL and not carried and is_static and not _has_loops(loop):
                 hoist(new_loop.operation)
+            elif not carried and not self.placed.in_threads and self.reads_in_common(loop):
+                hoist_loads(new_loop.operation)
             return list(new_loop.results)
         self.annotated(loop, kind, bounds, values, body)
         return carried
+
+    def reads_in_common(self, loop: Loop) -> bool:
+        """Return whether all iterations of a loop of vectors read an element in common."""
+        inner = loops_of(loop)
+        if not inner or any(each.kind not in (UNROLLED, VECTORIZED) and each.extent != 1 for each in inner):
+            return False
+        inside = {loop.name, *(each.name for each in inner)}
+        if not any(each.kind == VECTORIZED for each in inner) or any(each.is_transposed for each in inner):
+            return False
+        return any(
+            not access.is_opaque and not any(index.variables() & inside for index in placed_at(access.at, at))
+            for leaf in leaves_of(loop)
+            for access, at in reads_of(leaf)
+        )
 
     def has_vectors_only(self, loop: Loop) -> bool:
         """Return whether an iteration is vectors of CPUs, without loops around them but those of a reduction."""
@@ -392,6 +461,11 @@ class _Emitter(PointEmitter):
                 self.point(leaf, values.at({loop.name: 0}))
                 return
             active = mask_of_guards(inside, loop, values)
+            if leaf.is_streamed and self.stores is None:
+                stores: list[StoreLanes] = []
+                LoopLanes(leaf, loop, values, self.placed, active, self.passed, stores).emit()
+                emit_streamed(stores, leaf, self.placed)
+                return
             LoopLanes(leaf, loop, values, self.placed, active, self.passed, self.stores).emit()
 
         self.guarded([guard for guard in guards if guard not in inside], values, vector)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from mirlo.dialects.bindings import func
@@ -10,6 +10,7 @@ from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel
+from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.words.schedule import Schedule
 
 
@@ -43,6 +44,8 @@ class WordsPlan:
     words: Schedule
     rule: str
     chosen: ChoiceValues
+    facts: ScheduleFacts = field(default_factory=dict)
+    """What `mirlo explain` prints of the loops."""
 
     @cached_property
     def name(self) -> str:
@@ -59,4 +62,4 @@ class WordsPlan:
 
     def schedule(self) -> func.FuncOp:
         """Replace a prim function, of which these are all blocks, by the loops."""
-        return self.words.emit({"rule": self.rule}, self.chosen)
+        return self.words.emit({"rule": self.rule, **self.facts}, self.chosen)

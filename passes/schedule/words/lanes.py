@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.index_expr import IndexExpr, number
+from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, number
 from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.scalars import compare, create, emit_constant
@@ -114,6 +114,16 @@ def edge_tests(
     ]
 
 
+def is_beyond(index: IndexExpr, size: Dim, extents: dict[str, Dim]) -> bool:
+    """Return whether an index is certainly beyond the edges, in all iterations of loops of these extents."""
+    return D.is_certain(partial(_is_outside, index, size, extents))
+
+
+def _is_outside(found: IndexExpr, size: Dim, extents: dict[str, Dim]) -> bool:
+    low, high = found.range(extents)
+    return bool(high < 0 or low >= size)
+
+
 def _is_inside(found: IndexExpr, size: Dim, extents: dict[str, Dim]) -> bool:
     low, high = found.range(extents)
     return bool(low >= 0 and high < size)
@@ -181,6 +191,20 @@ def _vector_index(expression: IndexExpr, loop: Loop, values: LoopValues) -> ir.V
     return splat(lane_access.lane_index(expression, loop.name, first, lanes), lanes)
 
 
+StoreLanes = Callable[..., None]
+"""Emits a store of lanes: past the caches if it is given the bytes to which the memory is aligned."""
+
+
+class TileMemory(Protocol):
+    """The memory that lanes of a row of a tile access for all rows together."""
+
+    def read(self, access: BufferAccess, axes: list[IndexExpr], at: list[IndexExpr]) -> ir.Value | None:
+        """Return what the lanes read; None if they load it by themselves."""
+
+    def write(self, value: ir.Value, access: BufferAccess, axes: list[IndexExpr]) -> bool:
+        """Take what the lanes write; return whether they need not store it."""
+
+
 @dataclass
 class LoopLanes:
     """One iteration of the loops around a vectorized one: what its lanes read, compute and write."""
@@ -193,12 +217,14 @@ class LoopLanes:
     """The active lanes."""
     passed: frozenset[EdgeTest] = frozenset()
     """The tests of edges that all iterations pass."""
-    stores: list[Callable[[], None]] | None = None
+    stores: list[StoreLanes] | None = None
     """Where stores go that follow the loads of other iterations."""
     lane: int | None = None
     """The lane that is emitted by itself: threads of GPUs compute scalars."""
     loaded: Mapping[int, ir.Value] = field(default_factory=dict)
     """The elements of this lane of accesses that all lanes load at once, by the accesses' numbers."""
+    tile: TileMemory | None = None
+    """The tile that this is a row of."""
     held: Mapping[int, ir.Value] = field(default_factory=dict)
     """The results that blocks computed on them read, by their buffers."""
     inlined: dict[tuple[int, tuple[IndexExpr, ...]], ir.Value] = field(default_factory=dict, init=False)
@@ -275,11 +301,16 @@ class LoopLanes:
             if element not in self.inlined:
                 self.inlined[element] = self.compute(access.inlined, at)[0]
             return self.inlined[element]
+        row = None if self.tile is None else self.tile.read(access, axes, at)
+        if row is not None:
+            return row
         buffer, where, tests = (
             self.placed[access.buffer].flat,
             self.where(access, axes),
             [(self.values.with_numbers(each), size) for each, size in self._tests(access, at)],
         )
+        if any(is_beyond(each, size, self.placed.extents) for each, size in tests):
+            return attribute_constant(access.outside)
         if self.mask is not None and not tests and where.coefficient(self.axis) == 0:
             if where.variables() & self.guards.loops:
                 # Where no lane is active, there may be no element.
@@ -313,8 +344,10 @@ class LoopLanes:
                 lanes[id(access)] = elements_of(create("vector.load", kind, buffer, self.first(where), **attributes))
         return lanes
 
-    def write(self, value: ir.Value, access: BufferAccess, at: list[IndexExpr]) -> None:
+    def write(self, value: ir.Value, access: BufferAccess, at: list[IndexExpr], past_caches: int = 0) -> None:
         """Store an element for each lane, of a block with these axes."""
+        if self.tile is not None and self.tile.write(splat(value, self.lanes), access, at):
+            return
         buffer, where = self.placed[access.buffer].flat, self.where(access, at)
         full = splat(value, self.lanes)
         if self.placed.in_threads and (access.buffer.scope or where.coefficient(self.axis) != 1):
@@ -329,7 +362,11 @@ class LoopLanes:
         mask = self._emit_mask()
         if where.coefficient(self.axis) == 1:
             if mask is None:
-                ir.Operation.create("vector.store", operands=[full, buffer, self.first(where)])
+                hints: dict[str, ir.Attribute] = {}
+                if past_caches:
+                    lines = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), past_caches)
+                    hints = {"nontemporal": ir.BoolAttr.get(True), "alignment": lines}
+                ir.Operation.create("vector.store", operands=[full, buffer, self.first(where)], attributes=hints)
             else:
                 ir.Operation.create("vector.maskedstore", operands=[buffer, self.first(where), mask, full])
             return
@@ -355,7 +392,8 @@ class LoopLanes:
         if not self.placed.in_threads or self.lane is not None:
             known = self._known(leaf, at)
             env = {**self.environment(leaf, at, known), **former}
-            return vector_body(body if known is None else known.rest(body), env, self.lanes, self._emit_mask())
+            extract = partial(self._extract, leaf, at, known)
+            return vector_body(body if known is None else known.rest(body), env, self.lanes, self._emit_mask(), extract)
         loaded, held = self._load_lanes(), {name: elements_of(value) for name, value in former.items()}
         results = []
         for lane in range(self.lanes):
@@ -368,6 +406,28 @@ class LoopLanes:
             create("vector.from_elements", ir.VectorType.get([self.lanes], column[0].type), *column)
             for column in zip(*results, strict=True)
         ]
+
+    def _extract(
+        self,
+        leaf: BlockLeaf,
+        at: list[IndexExpr],
+        known: KnownValues | None,
+        op: ir.Operation,
+        env: Mapping[ir.Value, ir.Value],
+    ) -> ir.Value:
+        """Emit the elements that a body reads by itself: whole vectors where an index is along the lanes."""
+        tensor, *indices = op.operands
+        access = leaf.reads[leaf.body.inputs.index(tensor)]
+        linear = {argument: at[axis] for axis, argument in leaf.body.indices}
+        linear |= {} if known is None else known.indices
+        where, computed = IndexExpr(), list[tuple[ir.Value, Dim]]()
+        for value, stride in zip(indices, contiguous_strides(access.buffer.shape), strict=True):
+            if value in linear:
+                where = where + linear[value] * stride
+            else:
+                computed.append((env[value], stride))
+        where = self.placed.simplified(self.values.with_numbers(where))
+        return lane_access.read_computed(self, self.placed[access.buffer].flat, where, computed)
 
     def _known(self, leaf: BlockLeaf, at: list[IndexExpr]) -> KnownValues | None:
         """Return what is known of the body of a block, for all iterations that are emitted now."""
@@ -415,6 +475,8 @@ class LoopLanes:
             for value, access in zip(values, leaf.writes, strict=True):
                 held[id(access.buffer)] = value
                 if not access.is_held:
+                    if leaf.is_streamed:
+                        self.first(self.where(access, at))  # for both branches of the test of alignment
                     write = partial(self.write, value, access, at)
                     write() if self.stores is None else self.stores.append(write)
 

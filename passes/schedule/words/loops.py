@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace as replaced
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
@@ -18,7 +19,9 @@ from mirlo.passes.schedule.words.tree import (
     Guard,
     Loop,
     Root,
+    ScheduleBuffer,
     ScheduleError,
+    TileStart,
     around,
     leaves_of,
     loops_of,
@@ -35,10 +38,17 @@ THREAD = "thread"
 """How the names of hardware axes begin whose iterations are threads of a block."""
 
 
-def split(root: Root, loop: Loop, factors: Sequence[int | None], peel: bool = False) -> list[Loop]:
+def split(
+    root: Root,
+    loop: Loop,
+    factors: Sequence[int | None],
+    peel: bool = False,
+    align: ScheduleBuffer | None = None,
+) -> list[Loop]:
     """Split a loop into a nest. One factor may be None: it is inferred; iterations past the end are skipped.
 
-    With `peel`, the iterations of the outermost loop that are complete become a loop without tests.
+    With `peel`, the iterations of the outermost loop that are complete become a loop without tests. With `align`,
+    tiles begin where the buffer has whole lines: the second of the loops is where each of them begins.
     """
     require_serial(loop)
     require_no_accumulators("split", loop)
@@ -55,6 +65,8 @@ def split(root: Root, loop: Loop, factors: Sequence[int | None], peel: bool = Fa
         listed = " * ".join(map(str, factors))
         hint = "" if isinstance(loop.extent, int) else ", which only the run time knows: expected a factor of None"
         raise ScheduleError(f"split of '{loop.name}': {listed} is less than its {loop.extent}{hint}")
+    if align is not None:
+        return _split_aligned(root, loop, list(factors), align)
     extents = [factor if factor is not None else D.ceildiv(loop.extent, known) for factor in factors]
     new_loops = [Loop(unique_loop_name(root, f"{loop.name}_{i}"), extent) for i, extent in enumerate(extents)]
     new_loops[0].is_peeled = peel or loop.is_peeled
@@ -65,6 +77,41 @@ def split(root: Root, loop: Loop, factors: Sequence[int | None], peel: bool = Fa
     is_exact = D.is_certain(lambda: step <= loop.extent)
     substitute(loop, {loop.name: value}, None if is_exact else (value, loop.extent))
     return replace_by_nest(loop, new_loops)
+
+
+def _split_aligned(root: Root, loop: Loop, factors: list[int | None], buffer: ScheduleBuffer) -> list[Loop]:
+    """Split a loop into tiles that begin where a buffer has whole lines."""
+    size = factors[1]
+    if len(factors) != 2 or factors[0] is not None or size is None:
+        raise ScheduleError(f"split of '{loop.name}': aligned tiles have factors (None, size), found {factors}")
+    if buffer.scope or buffer.tiles or not buffer.is_parameter:
+        raise ScheduleError(f"split of '{loop.name}': '{buffer.name}' is no parameter, which callers may align anyhow")
+    if not D.is_certain(lambda: loop.extent >= size):
+        raise ScheduleError(f"split of '{loop.name}': a tile of {size} does not fit its {loop.extent} iterations")
+    for leaf in leaves_of(loop):
+        written = {id(access.buffer) for access in leaf.writes}
+        reads = [access for each in (leaf, *leaf.epilogue) for access in each.reads]
+        if leaf.is_reduction or any(not access.is_held and id(access.buffer) in written for access in reads):
+            raise ScheduleError(
+                f"split of '{loop.name}': aligned tiles overlap, and '{leaf.name}' cannot compute an element twice"
+            )
+    tiles, start, inner = (unique_loop_name(root, f"{loop.name}_{part}") for part in ("0", "start", "1"))
+    new_loops = [Loop(tiles, D.ceildiv(loop.extent, size) + 1), Loop(start, loop.extent - size + 1), Loop(inner, size)]
+    new_loops[1].start = TileStart(loop_index(tiles), size, loop.extent, buffer)
+    substitute(loop, {loop.name: loop_index(start) + loop_index(inner)}, None)
+    return replace_by_nest(loop, new_loops)
+
+
+def rotate(loop: Loop, by: Loop) -> None:
+    """Let the iterations of a loop begin at the index of another one, and continue with the first after the last."""
+    require_serial(loop)
+    for leaf in leaves_of(loop):
+        if by not in around(leaf) or by is loop:
+            raise ScheduleError(f"rotate: '{leaf.name}' in '{loop.name}' is in no loop '{by.name}'")
+        if loop.name in leaf.reduce_loops():
+            raise ScheduleError(f"rotate: '{loop.name}' is a loop of the reduction '{leaf.name}', which has an order")
+    require_no_accumulators("rotate", loop)
+    substitute(loop, {loop.name: modulo(loop_index(loop.name) + loop_index(by.name), loop.extent)}, None)
 
 
 def fuse(root: Root, loops: Sequence[Loop]) -> Loop:
@@ -119,6 +166,7 @@ def reorder(loops: Sequence[Loop]) -> None:
         require_no_accumulators("reorder", loop)
     wanted = iter(loops)
     new = [next(wanted) if loop in loops else loop for loop in span]
+    _require_starts_inside(new)
     inside, parent = span[-1].body, span[0].parent
     assert parent is not None
     at = parent.body.index(span[0])
@@ -126,6 +174,15 @@ def reorder(loops: Sequence[Loop]) -> None:
     for outer, inner in zip(new, new[1:], strict=False):
         set_children(outer, [inner])
     set_children(new[-1], inside)
+
+
+def _require_starts_inside(chain: Sequence[Loop]) -> None:
+    """Require that the loop of where a tile begins is in the loops over tiles."""
+    for position, loop in enumerate(chain):
+        later = {other.name for other in chain[position:]}
+        if loop.start is not None and loop.start.tile.variables() & later:
+            name = min(loop.start.tile.variables() & later)
+            raise ScheduleError(f"reorder: '{loop.name}' is where a tile of '{name}' begins, and must be inside of it")
 
 
 def _require_order_is_free(span: Sequence[Loop], loops: Sequence[Loop]) -> None:
@@ -196,6 +253,8 @@ def require_serial(loop: Loop) -> None:
         raise ScheduleError(f"'{loop.name}' is computed by '{by.name}' and has no loops any more")
     if loop.kind != SERIAL:
         raise ScheduleError(f"'{loop.name}' is {loop.kind} already")
+    if loop.start is not None:
+        raise ScheduleError(f"'{loop.name}' is where a tile begins, and has one iteration")
 
 
 def require_no_accumulators(word: str, loop: Loop) -> None:
@@ -214,6 +273,9 @@ def substitute(node: Loop, values: dict[str, IndexExpr], guard: Guard | None) ->
         leaf.guards = [(index.replace(values), bound) for index, bound in leaf.guards]
         if guard is not None:
             leaf.guards.append(guard)
+    for loop in loops_of(node):
+        if loop.start is not None:
+            loop.start = replaced(loop.start, tile=loop.start.tile.replace(values))
 
 
 def replace_by_nest(loop: Loop, made: list[Loop]) -> list[Loop]:

@@ -94,7 +94,7 @@ def _part(loop: Loop, low: Dim, extent: Dim, names: set[str], blocks: set[str], 
         name = leaf.name if is_first else unused_name(f"{leaf.name}_1", blocks)
         blocks.add(name)
         copies[id(leaf)] = _leaf(leaf, name, values)
-    result = _copy(loop, new_names, copies)
+    result = _copy(loop, new_names, copies, values)
     result.extent = extent
     return result
 
@@ -114,12 +114,14 @@ def _leaf(leaf: BlockLeaf, name: str, values: dict[str, IndexExpr]) -> BlockLeaf
     return result
 
 
-def _copy(loop: Loop, names: dict[str, str], leaves: dict[int, BlockLeaf]) -> Loop:
-    held = loop.accumulated
+def _copy(loop: Loop, names: dict[str, str], leaves: dict[int, BlockLeaf], values: dict[str, IndexExpr]) -> Loop:
+    held, start = loop.accumulated, loop.start
     result = changed(
-        loop, name=names[loop.name], parent=None, nested=None, accumulated=None if held is None else leaves[id(held)]
-    )
-    set_children(result, [_copy(n, names, leaves) if isinstance(n, Loop) else leaves[id(n)] for n in loop.body])
+        loop, name=names[loop.name], parent=None, nested=None, accumulated=None if held is None else leaves[id(held)],
+        start=None if start is None else changed(start, tile=start.tile.replace(values)),
+    )  # fmt: skip
+    inside = [_copy(n, names, leaves, values) if isinstance(n, Loop) else leaves[id(n)] for n in loop.body]
+    set_children(result, inside)
     return result
 
 

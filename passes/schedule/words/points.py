@@ -11,7 +11,7 @@ from mirlo.passes.schedule.loops import ScalarBody, attribute_constant, load, re
 from mirlo.passes.schedule.vectors import vector_body
 from mirlo.passes.schedule.words.analysis import KnownValues
 from mirlo.passes.schedule.words.index import LoopValues
-from mirlo.passes.schedule.words.lanes import EdgeTest, edge_tests
+from mirlo.passes.schedule.words.lanes import EdgeTest, edge_tests, is_beyond
 from mirlo.passes.schedule.words.memory import PlacedBuffers
 from mirlo.passes.schedule.words.tree import BlockLeaf, BufferAccess
 
@@ -116,7 +116,8 @@ class PointEmitter:
         tests = [test for test in edge_tests(access, at, values, self.extents) if test not in self.passed]
         if not tests:
             return self.load(access, axes, values)
-        if any(all(test in tests for test in failed) for failed in self.failed):
+        is_failed = any(all(test in tests for test in failed) for failed in self.failed)
+        if is_failed or any(is_beyond(values.with_numbers(each), size, self.extents) for each, size in tests):
             return attribute_constant(access.outside)
         inside = self.all_inside(tests, values)
         return read_inside(inside, lambda: self.load(access, axes, values), access.outside)

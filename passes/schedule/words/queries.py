@@ -10,7 +10,7 @@ from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.buffers import TARGET
 from mirlo.passes.schedule.words.analysis import instances_of
-from mirlo.passes.schedule.words.contiguity import contiguous_loops, memory_order, strides
+from mirlo.passes.schedule.words.contiguity import contiguous_loops, divisors, memory_order, strides
 from mirlo.passes.schedule.words.partition import change_points
 from mirlo.passes.schedule.words.show import show
 from mirlo.passes.schedule.words.tree import Root, ScheduleError, around, build, leaves_of
@@ -99,6 +99,10 @@ class LoopQueries:
         """
         return strides(self._root.find_leaf(block), loop)
 
+    def divisors(self, block: str) -> dict[str, int]:
+        """Return loops that indices of a block divide without a rest, and by what: split, they need no divisions."""
+        return divisors(self._root.find_leaf(block))
+
     def instances(self, block: str) -> list[BlockInstance]:
         """Return the bodies that a block computes, as expressions of the loops, for the analyses of rules."""
         return instances_of(self._root.find_leaf(block))
@@ -106,6 +110,10 @@ class LoopQueries:
     def reads(self, block: str) -> list[str]:
         """Return the names of the buffers that a block reads, in the order of its operands."""
         return [access.buffer.name for access in self._root.find_leaf(block).reads]
+
+    def buffer_of(self, value: ir.Value) -> str:
+        """Return the name of the buffer of a tensor value of the prim function."""
+        return next(buffer.name for buffer in self._root.buffers if buffer.value == value)
 
     def buffers(self) -> list[str]:
         """Return the names of all buffers."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -107,6 +107,57 @@ def hoist(loop: ir.Operation) -> None:
             op.move_before(loop)
         else:
             varying.update(op.results)
+
+
+def hoist_loads(loop: ir.Operation) -> None:
+    """Move loads that all iterations have in common, and what is computed from them, before a loop of vectors.
+
+    LLVM does not: for all that it knows, the results may be where they load. Parameters of which one is stored to are
+    others; where an operand is replaced by the result, each element is only read where it is written.
+    """
+    (block,) = loop.regions[0].blocks
+    ops = [op.operation for op in block.operations][:-1]
+    written = {_whole(buffer) for op in ops for buffer in _written(op)}
+    varying: set[ir.Value] = {*block.arguments}
+    for op in ops:
+        if _is_common(op, varying, written):
+            op.move_before(loop)
+        else:
+            varying.update(op.results)
+
+
+_STORED = {"memref.store": 1, "vector.store": 1, "vector.maskedstore": 0, "vector.scatter": 0}
+"""The operand of stores that is their buffer."""
+
+
+def _written(op: ir.Operation) -> Iterator[ir.Value]:
+    """Yield the buffers that an operation stores to."""
+    if op.name in _STORED:
+        yield op.operands[_STORED[op.name]]
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                yield from _written(inner.operation)
+
+
+def _is_common(op: ir.Operation, varying: set[ir.Value], written: set[ir.Value]) -> bool:
+    """Return whether all iterations of a loop have an operation in common."""
+    if not varying.isdisjoint(op.operands):
+        return False
+    if op.name == "memref.load":
+        buffer = _whole(op.operands[0])
+        return isinstance(buffer.owner, ir.Block) and buffer not in written
+    if op.name == "scf.if":
+        inside = [inner.operation for region in op.regions for block in region.blocks for inner in block.operations]
+        return all(inner.name == "scf.yield" or _is_common(inner, varying, written) for inner in inside)
+    return op.name.startswith("arith.") or op.name == "tir.size"
+
+
+def _whole(buffer: ir.Value) -> ir.Value:
+    """Return the buffer of which this is a view."""
+    while not isinstance(buffer.owner, ir.Block) and buffer.owner.operation.name == "memref.collapse_shape":
+        buffer = buffer.owner.operation.operands[0]
+    return buffer
 
 
 def _is_on_stack(value: ir.Value) -> bool:

@@ -20,8 +20,10 @@ from mirlo.passes.schedule.words.queries import LoopQueries
 from mirlo.passes.schedule.words.registers import accumulate
 from mirlo.passes.schedule.words.rfactor import rfactor
 from mirlo.passes.schedule.words.rule_parts import ANY_RULE, ScheduleParts, claim, require_room_for_rule, unclaimed
+from mirlo.passes.schedule.words.streams import stream
 from mirlo.passes.schedule.words.tensorize import PrimScript, find_tensor_intrin
 from mirlo.passes.schedule.words.trace import APPLIED, PrimitiveCallRecord, Trace
+from mirlo.passes.schedule.words.transposed import transpose
 from mirlo.passes.schedule.words.tree import (
     BOUND,
     PARALLEL,
@@ -85,16 +87,20 @@ class Schedule(LoopQueries):
     # Loops
 
     @primitive
-    def split(self, loop: str, factors: Sequence[int | None], tail: str = "mask") -> list[str]:
+    def split(self, loop: str, factors: Sequence[int | None], tail: str = "mask", align: str = "") -> list[str]:
         """Split a loop into several, outermost first; a factor of None is inferred.
 
         Iterations past the end do nothing: with the tail `mask` each iteration tests that, in vectors by a mask; with
-        `peel` the complete iterations of the outermost loop are a loop without tests, and the rest follows it.
+        `peel` the complete iterations of the outermost loop are a loop without tests, and the rest follows it. With
+        `align`, a parameter, tiles begin where it has whole lines in memory, and the first and last overlap others:
+        the loops are those over tiles, the start of a tile, and those of its elements.
         """
         if tail not in TAILS:
             raise ScheduleError(f"split: expected a tail of {' or '.join(map(repr, TAILS))}, found {tail!r}")
-        new_loops = loops.split(self._root, self._loop(loop), list(factors), tail == PEEL)
+        buffer = self._root.find_buffer(align) if align else None
+        new_loops = loops.split(self._root, self._loop(loop), list(factors), tail == PEEL, buffer)
         named = {"tail": tail} if tail == PEEL else {}
+        named |= {"align": align} if align else {}
         return self._record("split", (loop, tuple(factors)), [each.name for each in new_loops], named)
 
     @primitive
@@ -122,6 +128,12 @@ class Schedule(LoopQueries):
         self._record("reorder", names, None)
 
     @primitive
+    def rotate(self, loop: str, by: str) -> None:
+        """Begin the iterations of a loop at the index of another loop; the first ones follow after the last."""
+        loops.rotate(self._loop(loop), self._loop(by))
+        self._record("rotate", (loop, by), None)
+
+    @primitive
     def tile(self, names: Sequence[str], sizes: Sequence[int]) -> list[str]:
         """Split each loop by its size and move the inner loops inside: outer loops, then inner ones."""
         if len(names) != len(sizes):
@@ -145,6 +157,26 @@ class Schedule(LoopQueries):
     def unroll(self, loop: str) -> None:
         """Unroll a loop completely."""
         self._kind("unroll", loop, UNROLLED)
+
+    @primitive
+    def transpose(self, loop: str) -> None:
+        """Access memory along the loop around a vectorized one, and transpose elements of both in registers.
+
+        Operands that are contiguous along this loop are loaded in vectors along it; results that are contiguous over
+        both are stored in whole vectors. The loop is unrolled.
+        """
+        if limits_of(self._root) is not None:
+            raise ScheduleError(
+                f"transpose: threads of GPUs have no vectors to transpose; let '{loop}' read a copy in shared memory"
+            )
+        transpose(self._loop(loop))
+        self._record("transpose", (loop,), None)
+
+    @primitive
+    def stream(self, block: str) -> None:
+        """Store whole vectors of a block past the caches, where they are aligned: what nothing reads soon."""
+        stream(self._leaf(block))
+        self._record("stream", (block,), None)
 
     @primitive
     def unswitch(self, loop: str) -> None:
@@ -197,6 +229,15 @@ class Schedule(LoopQueries):
         """
         blocks.reverse_inline(self._root, self._leaf(block))
         self._record("reverse_compute_inline", (block,), None)
+
+    @primitive
+    def compute_with(self, block: str, other: str) -> None:
+        """Compute a block in the iterations of another one with the same axes, which comes before it.
+
+        It reads elements of the other one, if any, at its own axes only: they are in registers.
+        """
+        blocks.compute_with(self._root, self._leaf(block), self._leaf(other))
+        self._record("compute_with", (block, other), None)
 
     @primitive
     def cache_read(self, block: str | Sequence[str], buffer: str | int, scope: str = "") -> str:

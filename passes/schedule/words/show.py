@@ -25,8 +25,13 @@ def _node(node: Loop | BlockLeaf, depth: int) -> Iterator[str]:
     kind = "" if node.kind == SERIAL else f" {node.thread or node.kind}"
     by = f" by {node.tensorized.name}" if node.tensorized is not None else ""
     peeled = " peeled" if node.is_peeled else ""
+    peeled += " transposed" if node.is_transposed else ""
     held = f" with {node.accumulated.name} in registers" if node.accumulated is not None else ""
-    yield f"{indent}for {node.name} in {node.extent}{kind}{peeled}{by}{held}:"
+    if node.start is not None:
+        start = node.start
+        yield f"{indent}for {node.name} at tile {start.tile} of {start.size}, aligned to {start.buffer.name}:"
+    else:
+        yield f"{indent}for {node.name} in {node.extent}{kind}{peeled}{by}{held}:"
     if node.tensorized is None:
         for child in node.body:
             yield from _node(child, depth + 1)
@@ -38,7 +43,8 @@ def _leaf(leaf: BlockLeaf) -> str:
     guards = "".join(f" if {index} < {bound}" for index, bound in leaf.guards)
     after = "".join(f"; then {_after(leaf, each)}" for each in leaf.epilogue)
     sign = "+=" if leaf.is_reduction and leaf.part != "start" else "="
-    return f"{leaf.name}: {writes} {sign} {reads or 'start'}{guards}{after}"
+    past = " past the caches" if leaf.is_streamed else ""
+    return f"{leaf.name}: {writes} {sign} {reads or 'start'}{guards}{after}{past}"
 
 
 def _after(leaf: BlockLeaf, after: BlockLeaf) -> str:

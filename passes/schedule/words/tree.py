@@ -118,6 +118,8 @@ class BlockLeaf:
     """The rule of the target that schedules it (`apply_rule`)."""
     claim: int = 0
     """Which `apply_rule` that is: two of the same rule are two parts."""
+    is_streamed: bool = False
+    """Whether whole vectors of results go past the caches."""
     epilogue: list[BlockLeaf] = field(default_factory=list)
     """The blocks that are computed on its results, before they are stored; `at` has expressions of its axes."""
 
@@ -164,6 +166,18 @@ class BlockLeaf:
         return used[False], used[True]
 
 
+@dataclass(frozen=True)
+class TileStart:
+    """Where tiles of a loop begin that are aligned to lines of a buffer's memory; the first and last overlap others."""
+
+    tile: IndexExpr
+    """The number of the tile, by the loops over tiles."""
+    size: int
+    extent: Dim
+    """The iterations that tiles cover."""
+    buffer: ScheduleBuffer
+
+
 @dataclass(eq=False)
 class Loop:
     """A loop from 0 to its extent, a number or a dim."""
@@ -184,6 +198,10 @@ class Loop:
     """Whether unrolled loops of that reduction add to one result, iteration by iteration."""
     is_unswitched: bool = False
     """Whether there is a copy of the loop for iterations without reads beyond edges."""
+    is_transposed: bool = False
+    """Whether memory is accessed along this loop, and vectors along the one in it."""
+    start: TileStart | None = None
+    """Of a loop whose index is where a tile begins: one iteration for each tile."""
     nested: NestedNodes | None = None
     """The nodes inside, where they are listed since the last change."""
 
@@ -298,6 +316,21 @@ def views_of(leaf: BlockLeaf) -> Iterator[BlockView]:
     for access in leaf.reads:
         if access.inlined is not None:
             yield from views_of(access.inlined)
+
+
+def reads_of(leaf: BlockLeaf) -> Iterator[tuple[BufferAccess, list[IndexExpr]]]:
+    """Yield what a block reads, those inlined in it and those computed on its results, and the axes of each access."""
+
+    def of(block: BlockLeaf, axes: list[IndexExpr]) -> Iterator[tuple[BufferAccess, list[IndexExpr]]]:
+        for access in block.reads:
+            if access.inlined is None:
+                yield access, axes
+            else:
+                yield from of(access.inlined, placed_at(access.at, axes))
+
+    yield from of(leaf, leaf.at)
+    for after in leaf.epilogue:
+        yield from of(after, placed_at(after.at, leaf.at))
 
 
 def extents_of(loops: Sequence[Loop]) -> dict[str, Dim]:

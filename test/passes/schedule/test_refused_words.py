@@ -74,7 +74,12 @@ def _call(s: Schedule, rng: random.Random) -> tuple[str, list[Any]]:
     word = rng.choice(PRIMITIVES)
     scope = rng.choice(["", "local", "shared"])
     arguments: dict[str, list[Any]] = {
-        "split": [rng.choice(loops), rng.choice([(None, size), (size, 2), (None, None)])],
+        "split": [
+            rng.choice(loops), rng.choice([(None, size), (size, 2), (None, None)]), rng.choice(["mask", "peel"]),
+            rng.choice(["", "", rng.choice(buffers)]),
+        ],
+        "rotate": [rng.choice(loops), rng.choice(loops)],
+        "compute_with": [block, rng.choice(blocks)], "stream": [block],
         "partition": [rng.choice(loops), rng.choice([(), (1,), (2, 4), (5, 3)]), rng.choice([(), (), (size,), (4, 2)])],
         "fuse": some(loops), "reorder": some(loops),
         "tile": [some(loops), [size] * rng.randint(1, 3)],
@@ -88,7 +93,7 @@ def _call(s: Schedule, rng: random.Random) -> tuple[str, list[Any]]:
         "tensorize": [rng.choice(loops), "test.copy_8"],
         "apply_rule": rng.choice([["scalar_nest"], ["rows", some(blocks)], ["nothing", ["shift", "scale"]]]),
     }  # fmt: skip
-    for name in ("parallel", "vectorize", "unroll", "unswitch"):
+    for name in ("parallel", "vectorize", "unroll", "unswitch", "transpose"):
         arguments[name] = [rng.choice(loops)]
     for name in ("compute_at", "reverse_compute_at", "decompose_reduction", "accumulate", "rfactor"):
         arguments[name] = [block, rng.choice(loops)]
