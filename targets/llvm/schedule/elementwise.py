@@ -6,150 +6,182 @@ within each part. An operand whose unit stride is along another loop is transpos
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.rule_choices import ChoiceValues, choice_values
-from mirlo.passes.rules import Decline, deciding, schedule
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.passes.schedule.blocks.group import BlockGroup, elementwise_space, written_along
-from mirlo.passes.schedule.blocks.space import Space, computed_values, merge_all
+from mirlo.passes.rules import Decline, deciding, decline, schedule
+from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group, same_domain
+from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
+from mirlo.passes.schedule.words.schedule import Schedule
+from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.targets.llvm.choices import NO_ELEMENTWISE_CHOICES, ElementwiseChoices
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.cost import TRANSPOSE_ALIGNMENT
-from mirlo.targets.llvm.schedule.group import schedule_group
-from mirlo.targets.llvm.schedule.interleaved import InterleavedSweep, is_interleaved
-from mirlo.targets.llvm.schedule.movement import TransposedAccess, TransposedSweep, find_transposed
+from mirlo.targets.llvm.schedule.chunks import can_mask
+from mirlo.targets.llvm.schedule.cost import MAX_SUBSPACES, TRANSPOSE_ALIGNMENT
+from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.priorities import PRIORITIES
-from mirlo.targets.llvm.schedule.runs import Runs, RunsSweep, find_runs
-from mirlo.targets.llvm.schedule.subspaces import along, split_at_conditions
-from mirlo.targets.llvm.schedule.sweep import Sweep, choose_vectors, describe_vectors
+from mirlo.targets.llvm.schedule.runs import arrange_runs, find_runs
+from mirlo.targets.llvm.schedule.sweep import LoopVectors, choose_lane_vectors, describe_vectors
+from mirlo.targets.llvm.schedule.transposes import arrange_interleaved, arrange_tiles, choose_tile, find_across
+from mirlo.targets.llvm.schedule.vector_loops import cut_lanes, cut_vectors, fuse_contiguous
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 
 
-@dataclass(frozen=True)
-class VectorLoop:
-    """A part of the space that is computed in vectors along the output."""
-
-    space: Space
-    loop: int | None
-    """The number by which its vectors may be chosen; None for a part too thin for contiguous stores."""
-
-
-@dataclass
-class ElementwisePlan:
-    group: BlockGroup[Machine]
-    spaces: list[Space]
-    """The parts of the iteration space."""
-    chosen: ElementwiseChoices = NO_ELEMENTWISE_CHOICES
-
-    def emit(self, memory: TensorBuffers) -> None:
-        """Emit all parts at the insertion point."""
-        stored, machine = self.stored(), self.group.machine
-        memory.touch([instance for space in self.spaces for instance in space.instances], stored)
-        for part in self.parts:
-            if isinstance(part, VectorLoop):
-                lanes = 1 if part.loop is None else None
-                sweep = Sweep(part.space, 0, memory, stored, machine, lanes=lanes, loop=part.loop, chosen=self.chosen)
-                sweep.emit([], parallel=True)
-                continue
-            computed = computed_values(part.space.instances)
-            if isinstance(part, Runs):
-                RunsSweep(part, memory, computed, stored, machine).emit()
-                continue
-            if is_interleaved(part, stored):
-                InterleavedSweep(part, memory, computed, stored, machine, self.chosen).emit()
-            else:
-                number = self.transposed.index(part)
-                TransposedSweep(part, memory, computed, stored, machine, self.chosen, number).emit()
-
-    @cached_property
-    def parts(self) -> list[VectorLoop | Runs | TransposedAccess]:
-        """Return what is emitted, in order."""
-        result: list[VectorLoop | Runs | TransposedAccess] = []
-        for space in self.spaces:
-            transposed = self._transposed_access(space)
-            if transposed is None:
-                result.append(self._in_vectors(space, result))
-                continue
-            # Each tile reads only the operand of a concatenation that it needs, instead of transposing all of them.
-            for part in along(transposed.space, len(space.extents) - 1, TRANSPOSE_ALIGNMENT):
-                result.append(self._transposed_access(part) or self._in_vectors(part, result))
-        return result
-
-    def _transposed_access(self, space: Space) -> TransposedAccess | None:
-        transposed = find_transposed(space, set(self.group.made), self.group.machine)
-        return None if transposed is None or _storable(transposed.space, self.group) is not None else transposed
-
-    def _in_vectors(self, space: Space, before: Sequence[object]) -> Runs | VectorLoop:
-        runs = find_runs(space, set(self.group.made), self.group.machine)
-        if runs is not None and _storable(runs.space, self.group) is None:
-            return runs
-        number = sum(isinstance(part, VectorLoop) and part.loop is not None for part in before)
-        # A part too thin for contiguous stores is written element by element.
-        return VectorLoop(space, number if space.extents and _storable(space, self.group) is None else None)
-
-    @cached_property
-    def transposed(self) -> list[TransposedAccess]:
-        """Return the parts that are transposed in tiles."""
-        stored = self.stored()
-        return [part for part in self.parts if isinstance(part, TransposedAccess) and not is_interleaved(part, stored)]
-
-    def choices(self) -> ChoiceValues:
-        """Return the vectors of the loops and the tiles of transposes, with which they are made again."""
-        loops = [part for part in self.parts if isinstance(part, VectorLoop) and part.loop is not None]
-        machine, stored = self.group.machine, self.stored()
-        result = describe_vectors([choose_vectors(part.space, machine, self.chosen, part.loop) for part in loops])
-        tiles = [
-            TransposedSweep(part, None, {}, stored, machine, self.chosen, i) for i, part in enumerate(self.transposed)
-        ]
-        others = any(isinstance(part, TransposedAccess) and part not in self.transposed for part in self.parts)
-        if others:  # by default, interleaved vectors have two unroll factors
-            result = {**choice_values(ElementwiseChoices(unroll=self.chosen.unroll)), **result}
-        shapes = ElementwiseChoices(
-            transposed_rows=tuple(tile.rows for tile in tiles), transposed_columns=tuple(tile.columns for tile in tiles)
-        )
-        return {**result, **choice_values(shapes)}
-
-    def describe(self) -> dict[str, int]:
-        return {"pieces": len(self.spaces)}
-
-    def stored(self) -> set[ir.Value]:
-        return {value for value in self.group.made if value in self.group.kept}
-
-
 @deciding
 def plan_elementwise(
     group: BlockGroup[Machine], choices: ElementwiseChoices = NO_ELEMENTWISE_CHOICES
-) -> ElementwisePlan | Decline:
-    """Plan how to compute these blocks in one loop nest."""
-    space = elementwise_space(group)
-    if isinstance(space, Decline):
-        return space
-    space = _ordered(space, group)
-    last = len(space.extents) - 1
-    cut = split_at_conditions(space, range(last - 1, -1, -1), last + 1)
-    spaces = [merge_all(piece.drop_units(), 0) for piece in cut]
-    refusals = [_storable(space, group) for space in spaces]
+) -> WordsPlan | Decline:
+    """Arrange the loops of blocks without reductions, over one domain."""
+    refusal = same_domain(group.blocks) or opaque_of_group(group)
+    if refusal is not None:
+        return refusal
+    s = words_of(group)
+    block, *others = s.blocks()
+    for other in others:
+        try:
+            s.compute_with(other, block)
+        except ScheduleError:
+            return decline("a value of the group is read at another index", block=other)
+    while divisors := s.divisors(block):
+        for loop, divisor in divisors.items():
+            s.split(loop, (None, divisor))
+    s.reorder(*s.memory_order(block)) if s.loops(block) else None
+    parts = _cut_conditions(s, block)
+    refusals = [_unwritten(s, part) for part in parts]
     if refusals[0] is not None and all(refusals):
         return refusals[0]
-    return ElementwisePlan(group, spaces, choices)
+    plan = _Loops(s, group, choices)
+    for part in parts:
+        plan.arrange(part)
+    return WordsPlan(group, s, "elementwise", plan.choices(), {"pieces": len(parts)})
 
 
-def _ordered(space: Space, group: BlockGroup[Machine]) -> Space:
-    """Order the loops as the output's memory."""
-    written = [(p, o) for p in space.instances for o in p.block.outputs]
-    instance, output = next((item for item in written if item[1].value in group.kept), written[-1])
-    return space.order_by_stride(instance.flat(output))
+def _cut_conditions(s: Schedule, block: str) -> list[str]:
+    """Cut all loops but the last one where a condition changes; return the blocks of the parts, fused anew."""
+    parts, left = [block], MAX_SUBSPACES
+    done: list[str] = []
+    while parts:
+        part = parts.pop(0)
+        loops = [loop for loop in s.loops(part) if s.extent(loop) != 1]
+        for loop in loops[-2::-1]:
+            points = s.change_points(loop)
+            if points and len(done) + len(parts) + len(points) + 1 <= left:
+                others = [other for other in s.loops(part) if other != loop]
+                s.reorder(loop, *others)
+                parts = [each for cut in s.partition(loop, points) for each in s.blocks(cut)] + parts
+                break
+        else:
+            done.append(part)
+    for part in done:
+        loops = s.memory_order(part)
+        if loops:
+            if len(done) > 1:
+                s.reorder(*loops)
+            fuse_contiguous(s, part, loops)
+    return done
 
 
-def _storable(space: Space, group: BlockGroup[Machine]) -> Decline | None:
-    return written_along(space, len(space.extents) - 1, group.kept) if space.extents else None
+def _unwritten(s: Schedule, part: str) -> Decline | None:
+    """Decline a part that writes elsewhere than along memory."""
+    loops = [loop for loop in s.loops(part) if s.extent(loop) != 1]
+    if not loops:
+        return None
+    steps = [step for step in s.strides(part, loops[-1])[1] if step != 1]
+    return decline("an output is not written along memory", block=part, step=steps[0]) if steps else None
+
+
+@dataclass
+class _Loops:
+    """The loops of the parts as they are arranged, and what was chosen for them."""
+
+    s: Schedule
+    group: BlockGroup[Machine]
+    chosen: ElementwiseChoices
+    vectors: list[LoopVectors] = field(default_factory=list)
+    tiles: list[tuple[int, int]] = field(default_factory=list)
+    has_interleaved: bool = False
+
+    def arrange(self, part: str) -> None:
+        """Arrange the loops of a part."""
+        s, machine = self.s, self.group.machine
+        across = find_across(s, part, self.group)
+        if across is None:
+            self._in_vectors(part)
+            return
+        *others, last = s.loops(part)
+        if _unwritten(s, part) is not None:
+            self._in_vectors(part)
+            return
+        others.remove(across)
+        s.reorder(last, *others, across)
+        # Each tile reads only the operand of a concatenation that it needs, instead of transposing all of them.
+        for each in cut_lanes(s, last, TRANSPOSE_ALIGNMENT):
+            (block,) = s.blocks(each)
+            s.reorder(*s.loops(block)[1:], each)
+            if find_across(s, block, self.group) != s.loops(block)[-2]:
+                self._in_vectors(block)
+            elif arrange_interleaved(s, block, machine, self.chosen):
+                self.has_interleaved = True
+            else:
+                tile = choose_tile(s, block, self.group, self.chosen, len(self.tiles))
+                self.tiles.append((tile.rows, tile.columns))
+                arrange_tiles(s, block, tile)
+
+    def _in_vectors(self, part: str) -> None:
+        s, machine = self.s, self.group.machine
+        instances = s.instances(part)
+        loops = s.loops(part)
+        if not loops:
+            return
+        is_thin = _unwritten(s, part) is not None
+        masked = can_mask(instances, machine)
+        if not is_thin:
+            runs = find_runs(s, part, self.group)
+            if runs is not None:
+                arrange_runs(s, part, runs, masked)
+                return
+        *outer, last = loops
+        number = None if is_thin else len(self.vectors)
+        vectors = choose_lane_vectors(
+            instances, last, s.extent(last), machine, self.chosen, number, lanes=1 if is_thin else None
+        )
+        if not is_thin:
+            self.vectors.append(vectors)
+        lanes, unroll = vectors.lanes, vectors.unroll
+        if vectors.are_joined:
+            lanes, unroll = lanes * unroll, 1
+        for each in cut_lanes(s, last, lanes):
+            cut = cut_vectors(s, each, lanes, unroll, masked)
+            for loop, width, count in cut:
+                self._vectorize(loop, width, count, is_shared=not outer and loop == cut[0][0])
+        for loop in outer:
+            s.parallel(loop)
+
+    def _vectorize(self, loop: str, lanes: int, unroll: int, is_shared: bool) -> None:
+        s = self.s
+        factors = [factor for factor in (unroll, lanes) if factor > 1]
+        outer, *inner = s.split(loop, (None, *factors)) if factors else [loop]
+        if lanes > 1:
+            s.vectorize(inner.pop())
+        for several in inner:
+            s.unroll(several)
+        if is_shared:
+            s.parallel(outer)
+
+    def choices(self) -> ChoiceValues:
+        """Return the vectors of the loops and the tiles of transposes, with which they are made again."""
+        result = describe_vectors(self.vectors)
+        if self.has_interleaved:  # by default, interleaved vectors have two unroll factors
+            result = {**choice_values(ElementwiseChoices(unroll=self.chosen.unroll)), **result}
+        shapes = ElementwiseChoices(
+            transposed_rows=tuple(rows for rows, _ in self.tiles),
+            transposed_columns=tuple(columns for _, columns in self.tiles),
+        )
+        return {**result, **choice_values(shapes)}
 
 
 @schedule(target="llvm", priority=PRIORITIES["elementwise"])
@@ -157,4 +189,8 @@ def elementwise(
     kernel: Kernel, context: ScheduleContext, choices: ElementwiseChoices = NO_ELEMENTWISE_CHOICES
 ) -> Decline | ir.OpView:
     """Schedule elementwise computations, copies and gathers in vectors along the output's unit stride."""
-    return schedule_group(kernel, context, "elementwise", lambda group: plan_elementwise(group, choices))
+    group = function_group(kernel, context)
+    if isinstance(group, Decline):
+        return group
+    plan = plan_elementwise(group, choices)
+    return plan if isinstance(plan, Decline) else plan.schedule()

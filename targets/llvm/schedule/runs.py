@@ -8,58 +8,63 @@ unrolled: what the hardware prefetches for one then serves the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mirlo.dialects.bindings import ir
-from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
+from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
-from mirlo.passes.schedule.blocks.space import BlockInstance, Space
-from mirlo.passes.schedule.loops import every, for_loop
+from mirlo.passes.schedule.blocks.space import BlockInstance
+from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.chunks import Chunks, can_mask, chunks, has_intrinsics, plus, work
-from mirlo.targets.llvm.schedule.cost import RUN_BLOCK_VECTORS, RUN_LOADS_IN_FLIGHT, RUNS_PER_BLOCK, SHORT_RUN_VECTORS
-from mirlo.targets.llvm.schedule.movement import is_close, moved_bytes
+from mirlo.targets.llvm.schedule.chunks import has_intrinsics, work
+from mirlo.targets.llvm.schedule.cost import CLOSE_TO_L2, RUN_BLOCK_VECTORS, RUNS_PER_BLOCK, SHORT_RUN_VECTORS
+from mirlo.targets.llvm.schedule.transposes import mapped_operands, moved_bytes
+from mirlo.targets.llvm.schedule.vector_loops import cut_vectors
 
 
 @dataclass(frozen=True)
 class Runs:
-    """The iteration space of a copy by runs.
+    """A copy by runs."""
 
-    Its last loops are `far`, the next stride of an operand's runs, `near`, that of the output's runs, and the run.
-    """
-
-    space: Space
-    far: int
-    """Extent of a block along the last loop but two."""
-    near: int
+    far: str
+    """The loop with the next stride of an operand's runs; that of the output's runs is the last but one."""
+    far_step: int
+    """Extent of a block along it."""
+    near_step: int
     """Extent of a block along the last loop but one."""
     lanes: int
 
 
-def find_runs(space: Space, made: set[ir.Value], machine: Machine) -> Runs | None:
-    """Arrange the loops of a space for blocks of runs, if it copies runs and blocks pay."""
-    last = len(space.extents) - 1
-    if last < 2 or has_intrinsics(space.instances):
+def find_runs(s: Schedule, block: str, group: BlockGroup[Machine]) -> Runs | None:
+    """Choose the blocks of a copy by runs, if a nest is one and blocks pay."""
+    loops, machine = [loop for loop in s.loops(block) if s.extent(loop) != 1], group.machine
+    extents = [s.extent(loop) for loop in loops]
+    if len(loops) < 3 or not all(isinstance(extent, int) for extent in extents[-2:]):
         return None
-    near = last - 1
-    far = _outer_run_loop(space, made)
-    if far in (None, near) or not all(isinstance(space.extents[axis], int) for axis in (far, near, last)):
+    instances = s.instances(block)
+    if has_intrinsics(instances):
         return None
-    bytes_each = widest_bytes(space.instances, last)
-    lanes = machine.lanes(bytes_each)
-    vectors = -(-space.extents[last] // lanes)
-    moved = moved_bytes(space, bytes_each)
+    far = _outer_run_loop(instances, loops, group)
+    near, last = loops[-2:]
+    if far is None or far == near or not isinstance(s.extent(far), int):
+        return None
+    size = widest_bytes(instances, last)
+    lanes, moved = machine.lanes(size), moved_bytes(s, block, size)
+    vectors = -(-_static(s, last) // lanes)
     if not 2 * machine.l1_bytes <= moved <= machine.private_cache_bytes:
         return None
-    if vectors > SHORT_RUN_VECTORS and not is_close(space, bytes_each, machine):
+    if vectors > SHORT_RUN_VECTORS and moved > CLOSE_TO_L2 * machine.l2_bytes:
         return None
-    together = RUN_BLOCK_VECTORS // (vectors * max(1, work(space.instances)))
+    together = RUN_BLOCK_VECTORS // (vectors * max(1, work(instances)))
     if together < 2:
         return None
-    steps = _evenly(space.extents[far], min(RUNS_PER_BLOCK, together))
-    arranged = space.order([*(axis for axis in range(last) if axis not in (far, near)), far, near, last])
-    return Runs(arranged, steps, _evenly(space.extents[near], together // steps), lanes)
+    steps = _evenly(_static(s, far), min(RUNS_PER_BLOCK, together))
+    return Runs(far, steps, _evenly(_static(s, near), together // steps), lanes)
+
+
+def _static(s: Schedule, loop: str) -> int:
+    extent = s.extent(loop)
+    assert isinstance(extent, int), "blocks are of static loops"
+    return extent
 
 
 def _evenly(extent: int, most: int) -> int:
@@ -67,87 +72,56 @@ def _evenly(extent: int, most: int) -> int:
     return -(-extent // -(-extent // most))
 
 
-def _outer_run_loop(space: Space, made: set[ir.Value]) -> int | None:
+def _outer_run_loop(instances: list[BlockInstance], loops: list[str], group: BlockGroup[Machine]) -> str | None:
     """Return the loop with the next stride of the operands' runs; None if they have no runs."""
-    last = len(space.extents) - 1
-    result: int | None = None
-    for instance in space.instances:
-        for operand in instance.needed_inputs:
-            if operand.map is None or operand.value in made:
-                continue
-            where = instance.flat(operand)
-            steps = [where.coefficient(axis) for axis in range(last + 1)]
-            if not all(isinstance(step, int) for step in steps) or steps[last] not in (0, 1):
-                return None
-            moving = [axis for axis in range(last) if steps[axis] > 0]
-            if steps[last] == 1 and moving and result in (None, last - 1):
-                result = min(moving, key=lambda axis: steps[axis])
+    *others, last = loops
+    result: str | None = None
+    for instance, operand in mapped_operands(instances, group):
+        where = instance.flat(operand)
+        steps = {loop: where.coefficient(loop) for loop in loops}
+        if not all(isinstance(step, int) for step in steps.values()) or steps[last] not in (0, 1):
+            return None
+        moving = [loop for loop in others if steps[loop] > 0]
+        if steps[last] == 1 and moving and result in (None, others[-1]):
+            result = min(moving, key=lambda loop: steps[loop])
     return result
 
 
-class RunsSweep:
-    """Emits all loops of a space, the last three in blocks."""
-
-    def __init__(
-        self,
-        runs: Runs,
-        memory: TensorBuffers,
-        made: dict[ir.Value, tuple[BlockInstance, ir.Value]],
-        stored: set[ir.Value],
-        machine: Machine,
-    ):
-        self.runs = runs
-        self.space = runs.space
-        self.stored = stored
-        self.last = len(self.space.extents) - 1
-        self.frame = LoopNestState(memory, self.last, made=made)
-        self.vectors = _vectors(self.space, runs.lanes, can_mask(self.space.instances, machine))
-
-    def emit(self) -> None:
-        """Emit the loops at the insertion point."""
-        every(self.space.extents[: self.last - 2], self._plane, parallel=True)
-
-    def _plane(self, indices: list[ir.Value]) -> None:
-        far, near = self.space.extents[self.last - 2], self.space.extents[self.last - 1]
-        whole_far, whole_near = (n // step * step for n, step in ((far, self.runs.far), (near, self.runs.near)))
-        for far_range, far_step in ((0, whole_far), self.runs.far), ((whole_far, far), 1):
-            for near_range, near_step in ((0, whole_near), self.runs.near), ((whole_near, near), 1):
-                self._part(indices, (*far_range, far_step), (*near_range, near_step))
-
-    def _part(self, indices: list[ir.Value], far: tuple[int, int, int], near: tuple[int, int, int]) -> None:
-        if far[0] == far[1] or near[0] == near[1]:
-            return
-
-        def along(f: ir.Value) -> None:
-            for_loop(*near, lambda n: self._block(indices, (f, far[2]), (n, near[2])), parallel=True)
-
-        for_loop(*far, along, parallel=True)
-
-    def _block(self, indices: list[ir.Value], far: tuple[ir.Value, int], near: tuple[ir.Value, int]) -> None:
-        for n in range(near[1]):
-            for f in range(far[1]):
-                self._run([*indices, plus(far[0], f), plus(near[0], n)])
-
-    def _run(self, indices: Sequence[ir.Value]) -> None:
-        outer = Iteration(self.frame, [*indices, None])
-        for instance in self.space.instances:
-            outer.run(instance, skip=self.frame.varying(instance))
-        for at in range(0, len(self.vectors), RUN_LOADS_IN_FLIGHT):
-            points = [
-                Iteration(self.frame, [*indices, start], lanes, active, outer)
-                for start, lanes, active in self.vectors[at : at + RUN_LOADS_IN_FLIGHT]
-            ]
-            for point in points:
-                for instance in self.space.instances:
-                    point.run(instance)
-            for point in points:
-                for instance in self.space.instances:
-                    point.store_results(instance, self.stored)
+def arrange_runs(s: Schedule, block: str, runs: Runs, masked: bool) -> None:
+    """Arrange the loops of a copy in blocks of runs."""
+    loops = s.loops(block)
+    near, last = [loop for loop in loops if s.extent(loop) != 1][-2:]
+    outer = [loop for loop in loops if loop not in (runs.far, near, last)]
+    s.reorder(*outer, runs.far, near, last)
+    for loop in outer:
+        s.parallel(loop)
+    for far in _whole(s, runs.far, runs.far_step):
+        (block,) = s.blocks(far)
+        near, last = s.loops(block)[-2:]
+        far_blocks, *several = _blocks(s, far, runs.far_step)
+        s.reorder(far_blocks, near, *several, last)
+        s.parallel(far_blocks)
+        for part in _whole(s, near, runs.near_step):
+            (block,) = s.blocks(part)
+            loops = s.loops(block)
+            *inside, last = loops[loops.index(part) + 1 :]
+            near_blocks, *rows = _blocks(s, part, runs.near_step)
+            for loop in (*rows, *inside):
+                s.unroll(loop)
+            s.parallel(near_blocks)
+            for each, lanes, _ in cut_vectors(s, last, runs.lanes, 1, masked):
+                vectors, lane = s.split(each, (None, lanes))
+                s.unroll(vectors)
+                s.vectorize(lane)
 
 
-def _vectors(space: Space, lanes: int, masked: bool) -> list[tuple[int, int, int]]:
-    """Return the (start, lanes, active) of all vectors of a run."""
-    cut = chunks(space.extents[-1], lanes, 1, masked)
-    assert isinstance(cut, Chunks)
-    whole = [(start, cut.lanes, cut.lanes) for start in range(0, cut.main, cut.lanes)]
-    return [*whole, *cut.rest]
+def _whole(s: Schedule, loop: str, step: int) -> list[str]:
+    """Cut a loop after its last whole block."""
+    extent = _static(s, loop)
+    main = extent // step * step
+    return s.partition(loop, [main]) if main < extent else [loop]
+
+
+def _blocks(s: Schedule, loop: str, step: int) -> list[str]:
+    """Split a loop into blocks, if there is a whole one."""
+    return s.split(loop, (None, step)) if step > 1 and _static(s, loop) >= step else [loop]

@@ -31,7 +31,7 @@ from mirlo.targets.llvm.choices import (
 )
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan, plan_contraction
-from mirlo.targets.llvm.schedule.elementwise import ElementwisePlan, plan_elementwise
+from mirlo.targets.llvm.schedule.elementwise import plan_elementwise
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.priorities import PRIORITIES
 from mirlo.targets.llvm.schedule.rows import VectorRowsPlan, plan_rows
@@ -51,11 +51,10 @@ class Scalar:
         return {}
 
 
-RuleStage = VectorContractionPlan | ElementwisePlan | VectorRowsPlan | WordsPlan | Scalar
+RuleStage = VectorContractionPlan | VectorRowsPlan | WordsPlan | Scalar
 Stage = RuleStage | LoopWords
 _NAMES = {
     VectorContractionPlan: "contraction",
-    ElementwisePlan: "elementwise",
     VectorRowsPlan: "rows",
     Scalar: "scalar",
     LoopWords: WORDS_RULE,
@@ -66,7 +65,7 @@ def _name_of(stage: Stage) -> str:
     return stage.rule if isinstance(stage, WordsPlan) else _NAMES[type(stage)]
 
 
-ChosenStage = VectorContractionPlan | ElementwisePlan | VectorRowsPlan | WordsPlan
+ChosenStage = VectorContractionPlan | VectorRowsPlan | WordsPlan
 RULES: dict[str, tuple[Callable[..., ChosenStage | Decline], type]] = {
     "contraction": (plan_contraction, ContractionChoices),
     "elementwise": (plan_elementwise, ElementwiseChoices),

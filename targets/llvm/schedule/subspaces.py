@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from mirlo.dialects.core.dims import static_dim
 from mirlo.dialects.core.index_expr import loop_index
@@ -11,24 +11,6 @@ from mirlo.passes.schedule.words.analysis import instance_conditions
 from mirlo.targets.llvm.schedule.cost import MAX_SUBSPACES
 
 _MAX_ITERATIONS = 3
-
-
-def split_at_conditions(space: Space, loops: Sequence[int], stop: int) -> list[Space]:
-    """Cut the space along these loops, so that conditions are constant in each part where possible.
-
-    A condition that also depends on loops from `stop` on counts as constant if it is the same for all of their
-    iterations.
-    """
-
-    def cut(part: Space) -> list[Space]:
-        result = [part]
-        for axis in loops:
-            bounds = [0, *sorted(_cuts(part, axis, stop)), part.extents[axis]]
-            if len(result) * (len(bounds) - 1) <= MAX_SUBSPACES:
-                result = [p.cut(axis, low, high) for low, high in zip(bounds, bounds[1:], strict=False) for p in result]
-        return result
-
-    return _repeated(space, cut)
 
 
 def along(space: Space, axis: int, lanes: int) -> list[Space]:

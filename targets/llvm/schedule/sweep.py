@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.index_expr import Variable
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rule_choices import ChoiceValue, choice_values
 from mirlo.passes.schedule.blocks.combine import Reducer, in_pairs
@@ -41,19 +43,31 @@ def choose_vectors(
     reduces: bool = False,
     lanes: int | None = None,
 ) -> LoopVectors:
-    """Choose the vectors of the last loop, unless they are chosen for the loop with this number.
+    """Choose the vectors of the last loop of a space."""
+    last = len(space.extents) - 1
+    return choose_lane_vectors(space.instances, last, space.extents[last], machine, chosen, loop, reduces, lanes)
+
+
+def choose_lane_vectors(
+    instances: Sequence[BlockInstance],
+    axis: Variable,
+    length: Dim,
+    machine: Machine,
+    chosen: LoopChoices,
+    loop: int | None = 0,
+    reduces: bool = False,
+    lanes: int | None = None,
+) -> LoopVectors:
+    """Choose the vectors of a loop of this length, unless they are chosen for the loop with this number.
 
     `lanes` overrides the number of lanes.
     """
-    last = len(space.extents) - 1
-    instances = space.instances
     unroll = chosen.unroll_of(loop)
     if lanes is None:
-        own = chosen.lanes_of(loop) or machine.lanes(widest_bytes(instances, last))
+        own = chosen.lanes_of(loop) or machine.lanes(widest_bytes(instances, axis))
         if not reduces and has_intrinsics(instances):
             # Long dependency chains need several independent ones in flight, interleaved operation by operation. LLVM
             # does not interleave consecutive vectors, but it splits a vector of several registers that way.
-            length = space.extents[last]
             fitting = max(1, length // own) if isinstance(length, int) else machine.vector_registers
             return LoopVectors(own, min(unroll or machine.vector_registers // 8, fitting), True)
     heavy = work(instances)

@@ -19,7 +19,7 @@ from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.targets.llvm.choices import NO_LOOP_CHOICES, LoopChoices
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.chunks import Chunks, can_mask, chunks, work
+from mirlo.targets.llvm.schedule.chunks import can_mask, work
 from mirlo.targets.llvm.schedule.cost import (
     LOAD_BOUND_OPERATIONS,
     MAX_LANE_STRIDE,
@@ -30,6 +30,7 @@ from mirlo.targets.llvm.schedule.cost import (
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.priorities import PRIORITIES
 from mirlo.targets.llvm.schedule.sweep import LoopVectors, describe_vectors
+from mirlo.targets.llvm.schedule.vector_loops import cut_lanes, cut_vectors, fuse_contiguous
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
@@ -51,7 +52,7 @@ def plan_window(group: BlockGroup[Machine], choices: LoopChoices = NO_LOOP_CHOIC
     reduced = [loop for loop, kind in s.kinds(block).items() if kind == "reduce"]
     outputs = [loop for loop in s.memory_order(block) if loop not in reduced]
     s.reorder(*reduced, *outputs)
-    outputs = _fused(s, block, outputs)
+    outputs = fuse_contiguous(s, block, outputs)
     s.reorder(*outputs, *reduced)
     *outer, lane = outputs
     refusal = _is_profitable(s, block, lane)
@@ -62,7 +63,7 @@ def plan_window(group: BlockGroup[Machine], choices: LoopChoices = NO_LOOP_CHOIC
         s.unroll(loop)
     vectors = _choose_vectors(s.instances(block), lane, is_unrolled, group.machine, choices)
     masked = can_mask(s.instances(block), group.machine)
-    for part in _parts_of_lanes(s, lane, vectors.lanes):
+    for part in cut_lanes(s, lane, vectors.lanes):
         _vectorize(s, part, vectors, masked)
     _share_rows(s, outer)
     return WordsPlan(group, s, "window", describe_vectors([vectors]))
@@ -81,16 +82,6 @@ def _fits(group: BlockGroup[Machine]) -> Decline | None:
         if block.domain != domain:
             return decline("blocks have different domains", blocks=f"{first.name}, {block.name}")
     return None
-
-
-def _fused(s: Schedule, block: str, loops: list[str]) -> list[str]:
-    """Fuse loops that need no divisions as one."""
-    result: list[str] = []
-    while loops:
-        together = [loop for loop in s.contiguous_loops(block, loops[-1]) if loop in loops] or loops[-1:]
-        result.insert(0, s.fuse(*together) if len(together) > 1 else together[0])
-        loops = loops[: -len(together)]
-    return result
 
 
 def _is_profitable(s: Schedule, block: str, lane: str) -> Decline | None:
@@ -117,29 +108,9 @@ def _choose_vectors(
     return LoopVectors(chosen.lanes_of(0) or own, chosen.unroll_of(0) or unroll)
 
 
-def _parts_of_lanes(s: Schedule, lane: str, lanes: int) -> list[str]:
-    """Cut the loop of the lanes where a condition changes, at multiples of a vector: rounded away from the middle."""
-    extent = s.extent(lane)
-    if not isinstance(extent, int) or extent <= 2 * lanes:
-        return [lane]
-    changes = s.change_points(lane)
-    cuts = {-(-at // lanes) * lanes if at <= extent // 2 else at // lanes * lanes for at in changes} - {0}
-    return s.partition(lane, sorted(cuts)) if cuts else [lane]
-
-
 def _vectorize(s: Schedule, part: str, vectors: LoopVectors, masked: bool) -> None:
     """Compute a part of the output loop in vectors, several at a time, and a tail; reduce in registers."""
-    widths = [(vectors.lanes, vectors.unroll)] if vectors.unroll > 1 else []
-    cut = chunks(s.extent(part), vectors.lanes, vectors.unroll, masked)
-    if isinstance(cut, Chunks):
-        widths = [*([(cut.lanes, cut.unroll)] if cut.main else []), *((lanes, 1) for _, lanes, _ in cut.rest)]
-        points = [start for start, _, _ in cut.rest if start]
-        parts = s.partition(part, points) if points else [part]
-    else:
-        widths += [(vectors.lanes >> i, 1) for i in range(vectors.lanes.bit_length())]
-        parts = s.partition(part, multiples=[lanes * unroll for lanes, unroll in widths])
-    # Parts that certainly are empty, the last ones, are left out.
-    for loop, (lanes, unroll) in zip(parts, widths, strict=False):
+    for loop, lanes, unroll in cut_vectors(s, part, vectors.lanes, vectors.unroll, masked):
         (block,) = s.blocks(loop)
         reduced = [name for name, kind in s.kinds(block).items() if kind == "reduce"]
         outer, *inner = s.split(loop, (None, unroll, lanes) if unroll > 1 else (None, lanes))

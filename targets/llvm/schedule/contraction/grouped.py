@@ -12,6 +12,7 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.vectors import shuffle
+from mirlo.passes.schedule.words.transposed import transpose_tile
 from mirlo.targets.llvm.intrinsics.arm import DOTS, call_arm_dot, call_matrices
 from mirlo.targets.llvm.intrinsics.x86 import call_dot
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
@@ -20,7 +21,6 @@ from mirlo.targets.llvm.schedule.contraction.groups import DotGroup
 from mirlo.targets.llvm.schedule.contraction.packing import PanelCopy
 from mirlo.targets.llvm.schedule.contraction.tile import Extent, Tiles
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, spans
-from mirlo.targets.llvm.schedule.movement import transpose_tile
 
 SIGN = -128
 """The sign bit of an int8."""

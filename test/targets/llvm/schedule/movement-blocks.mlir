@@ -3,15 +3,15 @@
 // Two lines of the cache by two are a block, of which one diagonal comes before the other.
 
 // CHECK-LABEL: func.func private @permute
-// CHECK:       scf.for %[[ROWS:[a-z0-9]+]] = %c0{{.*}} to %c96{{.*}} step %c32
-// CHECK:         scf.for %[[COLUMNS:[a-z0-9]+]] = %c0{{.*}} to %c64{{.*}} step %c32
-// CHECK:           scf.for %[[DIAGONAL:[a-z0-9]+]] = %c0{{.*}} to %c32{{.*}} step %c16
-// CHECK:             scf.for %[[ALONG:[a-z0-9]+]] = %c0{{.*}} to %c32{{.*}} step %c16
+// CHECK:       scf.for %[[ROWS:[a-z0-9]+]] = %c0{{.*}} to %c3{{.*}} step %c1
+// CHECK:         scf.for %[[COLUMNS:[a-z0-9]+]] = %c0{{.*}} to %c2{{.*}} step %c1
+// CHECK:           scf.for %[[DIAGONAL:[a-z0-9]+]] = %c0{{.*}} to %c2{{.*}} step %c1
+// CHECK:             scf.for %[[ALONG:[a-z0-9]+]] = %c0{{.*}} to %c2{{.*}} step %c1
 // CHECK:               %[[SUM:[0-9]+]] = arith.addi %[[DIAGONAL]], %[[ALONG]]
-// CHECK:               %[[ACROSS:[0-9]+]] = arith.remui %[[SUM]], %c32
-// CHECK:               %[[ROW:[0-9]+]] = arith.addi %[[ROWS]], %[[ACROSS]]
-// CHECK:               %[[COLUMN:[0-9]+]] = arith.addi %[[COLUMNS]], %[[ALONG]]
-// CHECK:               affine.apply #{{.*}}(%[[ROW]], %[[COLUMN]])
+// CHECK:               %[[ACROSS:[0-9]+]] = arith.remui %[[SUM]], %c2
+// CHECK:               %[[LINES:[0-9]+]] = arith.muli %[[ACROSS]], %c16
+// CHECK:               %[[BLOCK:[0-9]+]] = arith.muli %[[ROWS]], %c32
+// CHECK:               arith.addi %[[LINES]], %[[BLOCK]]
 // CHECK-COUNT-16:      vector.load %{{.*}} : memref<6144xf32>, vector<16xf32>
 // CHECK-COUNT-16:      vector.store %{{.*}} : memref<6144xf32>, vector<16xf32>
 // CHECK:         } {tir.parallel}
@@ -24,10 +24,10 @@ func.func @blocks(%x: tensor<64x96xf32>) -> tensor<96x64xf32> {
 // Where rows of the output share few sets of the first cache, blocks are of four lines along them.
 
 // CHECK-LABEL: func.func private @permute_0
-// CHECK:       scf.for %{{.*}} to %c96{{.*}} step %c32
-// CHECK:         scf.for %{{.*}} to %c512{{.*}} step %c64
-// CHECK:           scf.for %{{.*}} to %c32{{.*}} step %c16
-// CHECK:             scf.for %{{.*}} to %c64{{.*}} step %c16
+// CHECK:       scf.for %{{.*}} to %c3{{.*}} step %c1
+// CHECK:         scf.for %{{.*}} to %c8{{.*}} step %c1
+// CHECK:           scf.for %{{.*}} to %c2{{.*}} step %c1
+// CHECK:             scf.for %{{.*}} to %c4{{.*}} step %c1
 func.func @crowded(%x: tensor<512x96xf32>) -> tensor<96x512xf32> {
   %0 = "relax.permute"(%x) {axes = array<i64: 1, 0>} : (tensor<512x96xf32>) -> tensor<96x512xf32>
   return %0 : tensor<96x512xf32>
@@ -36,10 +36,7 @@ func.func @crowded(%x: tensor<512x96xf32>) -> tensor<96x512xf32> {
 // Tiles of narrow elements are several squares side by side; those that share lines follow each other.
 
 // CHECK-LABEL: func.func private @permute_1
-// CHECK:       scf.for %{{.*}} to %c128{{.*}} step %c64
-// CHECK:         scf.for %{{.*}} to %c64{{.*}} step %c32
-// CHECK:           scf.for %{{.*}} to %c64{{.*}} step %c32
-// CHECK:             scf.for %{{.*}} to %c32{{.*}} step %c16
+// CHECK-SAME:    transposed_columns = 32 : i64, transposed_rows = 16 : i64
 // CHECK-COUNT-32:      vector.load %{{.*}} : memref<8192xf16>, vector<16xf16>
 // CHECK-COUNT-16:      vector.store %{{.*}} : memref<8192xf16>, vector<32xf16>
 func.func @half(%x: tensor<128x64xf16>) -> tensor<64x128xf16> {
@@ -50,10 +47,10 @@ func.func @half(%x: tensor<128x64xf16>) -> tensor<64x128xf16> {
 // Where all rows of the output have the same set of the first cache, tiles have half as many rows.
 
 // CHECK-LABEL: func.func private @permute_2
-// CHECK:       scf.for %{{.*}} to %c48{{.*}} step %c16
-// CHECK:         scf.for %{{.*}} to %c2048{{.*}} step %c128
-// CHECK:           scf.for %{{.*}} to %c16{{.*}} step %c8
-// CHECK:             scf.for %{{.*}} to %c128{{.*}} step %c16
+// CHECK:       scf.for %{{.*}} to %c3{{.*}} step %c1
+// CHECK:         scf.for %{{.*}} to %c16{{.*}} step %c1
+// CHECK:           scf.for %{{.*}} to %c2{{.*}} step %c1
+// CHECK:             scf.for %{{.*}} to %c8{{.*}} step %c1
 // CHECK-COUNT-16:      vector.load %{{.*}} : memref<98304xf32>, vector<8xf32>
 // CHECK-COUNT-8:       vector.store %{{.*}} : memref<98304xf32>, vector<16xf32>
 // CHECK-NOT:           vector.store
@@ -67,8 +64,8 @@ func.func @one_set(%x: tensor<2048x48xf32>) -> tensor<48x2048xf32> {
 // not go through the caches, where the output begins with one.
 
 // CHECK-LABEL: func.func private @permute_3
-// CHECK:       scf.for %{{.*}} to %c2016{{.*}} step %c32
-// CHECK:         scf.for %{{.*}} to %c2000{{.*}} step %c16
+// CHECK:       scf.for %{{.*}} to %c63{{.*}} step %c1
+// CHECK:         scf.for %{{.*}} to %c125{{.*}} step %c1
 // CHECK-COUNT-16:  vector.load %{{.*}} : memref<4000000xf32>, vector<16xf32>
 // CHECK:           scf.if
 // CHECK-COUNT-16:    vector.store {{.*}} {alignment = 64 : i64, nontemporal = true} : memref<4000000xf32>, vector<16xf32>

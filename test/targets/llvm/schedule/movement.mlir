@@ -4,8 +4,8 @@
 // A tile is read along the operand's memory, transposed by three rounds of shuffles, and written along the output's.
 
 // CHECK-LABEL: func.func private @permute
-// CHECK:       scf.for %{{.*}} = %c0 to %c24 step %c8
-// CHECK:         scf.for %{{.*}} = %c0{{.*}} to %c16{{.*}} step %c8
+// CHECK-SAME:    transposed_columns = 8 : i64, transposed_rows = 8 : i64
+// CHECK:       scf.for %{{.*}} = %c0{{.*}} to %c3{{.*}} step %c1
 // CHECK-COUNT-8:   vector.load %{{.*}} : memref<384xf32>, vector<8xf32>
 // CHECK:           vector.shuffle %{{.*}} [0, 8, 1, 9, 4, 12, 5, 13]
 // CHECK:           vector.shuffle %{{.*}} [2, 10, 3, 11, 6, 14, 7, 15]
