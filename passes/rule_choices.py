@@ -123,6 +123,11 @@ def choice_values(choices: object) -> dict[str, ChoiceValue]:
     return values
 
 
+def tuning_point(choices: object) -> dict[str, int]:
+    """Return the values of a dataclass of choices as a point of a tuning space, which has one for each choice."""
+    return {name: value for name, value in choice_values(choices).items() if isinstance(value, int)}
+
+
 def tried_values(kind: type, name: str) -> tuple[int, ...]:
     """Return the values of a choice that tuning measures."""
     return next(choice.tried for choice in choices_of_type(kind) if choice.name == name)

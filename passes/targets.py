@@ -99,6 +99,8 @@ class Target:
     space: Callable[[ir.Operation | ir.OpView, CompileOptions], list[dict[str, int]]] | None = None
     """Returns the search space of a prim function in tensor form, likeliest candidates first: values by the names of
     its rules' choices; without it, the values that these declare are tried one at a time."""
+    operator_choices: Callable[[], Mapping[str, type]] | None = None
+    """Returns what is chosen for operators before they become prim functions: by operator, a dataclass of `Choice`s."""
     expected: Callable[[ir.Operation | ir.OpView, Mapping[str, int], CompileOptions], float | None] | None = None
     """Returns the expected time of a prim function for a candidate, in any unit; None if it is unknown.
 
@@ -358,6 +360,15 @@ def _checked(target: Target, name: str) -> Target:
         where = where_from(name)
         raise TargetError(f"target '{name}' of {where} has a parent '{target.parent}', which is not installed")
     return target
+
+
+def operator_choices(name: str) -> dict[str, type]:
+    """Return what is chosen for operators on a target or its parents: by operator, a dataclass of choices."""
+    found: dict[str, type] = {}
+    for target in () if is_partial(name) else chain(name)[:-1]:
+        declared = find_target(target).operator_choices
+        found = {**(declared() if declared is not None else {}), **found}
+    return found
 
 
 def chain(name: str) -> tuple[str, ...]:

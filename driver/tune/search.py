@@ -157,7 +157,7 @@ class _Search:
         self.tell(f"finding {'operators' if operators else 'kernels'}")
         tasks, count = tasks_of(
             self.model, self.target, self.threads, self.shapes, database=self.database, operators=operators,
-            is_known=lambda key: self._known(key, operators) is not None,
+            is_known=lambda key: self._known(key) is not None,
         )  # fmt: skip
         self.report.kernels = count
         checks = isinstance(self.timer, Local)
@@ -171,7 +171,7 @@ class _Search:
     def _searched(self, tasks: Sequence[TuningTask], until: float, operators: bool) -> list[tuple[TuningTask, Tuned]]:
         unknown: list[TuningTask] = []
         for task in tasks:
-            entry = self._known(task.key, operators)
+            entry = self._known(task.key)
             if entry is not None:
                 known_times = entry.microseconds, entry.ratio, entry.values
                 self.report.results.append(
@@ -209,11 +209,11 @@ class _Search:
         self.report.left += len(unknown) - len(tuned)
         return tuned
 
-    def _known(self, key: str, operators: bool) -> TuningEntry | None:
-        """Return what was measured before; None where a kernel's rules no longer allow the values."""
+    def _known(self, key: str) -> TuningEntry | None:
+        """Return what was measured before; None where the values are no longer allowed."""
         entry = self.database.entries.get(key)
-        if entry is None or operators:
-            return entry
+        if entry is None:
+            return None
         return None if rejected_values(entry.values, Targets.parse(self.target).host_target.name) else entry
 
     def _keep(self, task: TuningTask, result: Tuned) -> None:

@@ -21,7 +21,7 @@ from mirlo.dialects.tir.view import is_tensor_form, prim_functions
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.locations import describe, names_of
 from mirlo.passes.registry import Pass, option, register_pass
-from mirlo.passes.rule_choices import Choice, ChoiceValues
+from mirlo.passes.rule_choices import Choice, ChoiceValues, choices_of_type
 from mirlo.passes.rules import ANY, SCHEDULE
 from mirlo.passes.schedule.choices import choices_attribute, choices_of
 
@@ -74,33 +74,28 @@ class ApplyTuning(Pass):
         database: Lookup | None = session.options.get(TUNING)
         if database is None:
             return
-        if self.operators:
-            self._tune_operators(op, database, session)
-            return
         ignored: dict[str, None] = {}
-        for function in prim_functions(op):
-            values = self._find(database, function) if is_tensor_form(function) else None
+        for subject in self._subjects(op):
+            values = self._find(database, subject)
             if not values:
                 continue
             rejected = rejected_values(values, self.target)
             ignored |= dict.fromkeys(rejected.values())
             values = {name: value for name, value in values.items() if name not in rejected}
             if values:
-                set_tuned(function, values)
-                session.notes.append(TuningRecord(name_of(function), values))
+                set_tuned(subject, values)
+                session.notes.append(_record_of(subject, values))
         if ignored:
             session.warning(
                 f"the tuning database holds values that no rule of target '{self.target}' allows, which are "
                 f"ignored: {'; '.join(ignored)}; run 'mirlo tune' to measure again"
             )
 
-    def _tune_operators(self, module: ir.OpView, database: Lookup, session: Session) -> None:
-        for op in operations_named(module, self.operators.split()):
-            values = self._find(database, op)
-            if values:
-                set_tuned(op, values)
-                nodes = tuple(names_of(op.location)) or (describe(op.location),)
-                session.notes.append(TuningRecord(op.name, dict(values), nodes))
+    def _subjects(self, module: ir.OpView) -> list[ir.Operation]:
+        """Return what may be tuned: operators, or prim functions that are not scheduled yet."""
+        if self.operators:
+            return operations_named(module, self.operators.split())
+        return [function.operation for function in prim_functions(module) if is_tensor_form(function)]
 
     def _find(self, database: Lookup, op: ir.Operation | ir.OpView) -> Values | None:
         for threads in sorted({1, self.threads}, reverse=True):
@@ -110,14 +105,29 @@ class ApplyTuning(Pass):
         return None
 
 
-def rejected_values(values: Values, target: str) -> dict[str, str]:
-    """Return the values of choices of a target's rules that none of these rules allows, with the reasons, by name."""
-    from mirlo.passes.targets import chain
+def _record_of(op: ir.Operation, values: Values) -> TuningRecord:
+    if op.name == "func.func":
+        return TuningRecord(name_of(op), dict(values))
+    return TuningRecord(op.name, dict(values), tuple(names_of(op.location)) or (describe(op.location),))
 
+
+def declared_choices(target: str) -> dict[str, list[Choice]]:
+    """Return the choices of a target's schedule rules, and those for operators, by name."""
+    from mirlo.passes.targets import chain, operator_choices
+
+    targets = chain(target)
+    choices = [choice for rule in SCHEDULE.candidates(ANY, targets) for choice in rule.choices]
+    for kind in operator_choices(target).values():
+        choices += choices_of_type(kind)
     declared: dict[str, list[Choice]] = {}
-    for rule in SCHEDULE.candidates(ANY, chain(target)):
-        for choice in rule.choices:
-            declared.setdefault(choice.name, []).append(choice)
+    for choice in choices:
+        declared.setdefault(choice.name, []).append(choice)
+    return declared
+
+
+def rejected_values(values: Values, target: str) -> dict[str, str]:
+    """Return the values that nothing of a target that chooses by this name allows, with the reasons, by name."""
+    declared = declared_choices(target)
     return {
         name: f"{name}={value}, expected {' or '.join(dict.fromkeys(c.range_text for c in declared[name]))}"
         for name, value in values.items()

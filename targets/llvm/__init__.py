@@ -66,6 +66,12 @@ def _expected(function: ir.Operation | ir.OpView, values: Mapping[str, int], opt
     return expected(function, values, options)
 
 
+def _operator_choices() -> Mapping[str, type]:
+    from mirlo.targets.llvm.choices import ConvolutionChoices
+
+    return {"relax.conv": ConvolutionChoices}
+
+
 TARGET = Target(
     name="llvm",
     help="CPUs, through LLVM: this machine's, or one that options describe",
@@ -104,4 +110,5 @@ TARGET = Target(
     figures=Figures(gflops=100.0, gbytes=10.0, call_us=0.3),
     space=_space,
     expected=_expected,
+    operator_choices=_operator_choices,
 )

@@ -113,6 +113,16 @@ class BlockChoices:
     ] = None
 
 
+@dataclass(frozen=True)
+class ConvolutionChoices:
+    """Choices for convolutions, before they become prim functions."""
+
+    winograd: Annotated[
+        int | None,
+        Choice((0, 2, 4), "results of a Winograd tile along each side; 0 for direct convolution"),
+    ] = None
+
+
 NO_CONTRACTION_CHOICES, NO_LOOP_CHOICES = ContractionChoices(), LoopChoices()
 NO_ELEMENTWISE_CHOICES, NO_BLOCK_CHOICES = ElementwiseChoices(), BlockChoices()
 

@@ -16,11 +16,17 @@ from mirlo.dialects.core.dims import static_dim
 from mirlo.dialects.core.surgery import enclosing
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.graph.constants import is_constant
-from mirlo.passes.rule_choices import bind_choices, choice_values, tried_values
+from mirlo.passes.rule_choices import bind_choices, tried_values, tuning_point
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
 from mirlo.passes.schedule.stored import calls_of
-from mirlo.targets.llvm.choices import NO_CONTRACTION_CHOICES, BlockChoices, ContractionChoices, LoopChoices
+from mirlo.targets.llvm.choices import (
+    NO_CONTRACTION_CHOICES,
+    BlockChoices,
+    ContractionChoices,
+    ConvolutionChoices,
+    LoopChoices,
+)
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import machine_for, threads_of
 from mirlo.targets.llvm.schedule.cost import VECTOR_COUNTS
@@ -57,15 +63,10 @@ def space(function: ir.Operation | ir.OpView, options: CompileOptions | None = N
     if not isinstance(blocked, Decline):
         extent, block = static_dim(blocked.extent), static_dim(blocked.block)
         rows = {min(count, extent) for count in tried_values(BlockChoices, "block_rows")} - {block}
-        return [_point(BlockChoices(count)) for count in sorted(rows, key=lambda count: abs(count - block))]
+        return [tuning_point(BlockChoices(count)) for count in sorted(rows, key=lambda count: abs(count - block))]
     own = machine.lanes(F32_BYTES)
     points = [LoopChoices(unroll=(count,)) for count in tried_values(LoopChoices, "unroll")]
-    return [_point(choices) for choices in (*points, LoopChoices((own // 2,)), LoopChoices((2 * own,)))]
-
-
-def _point(choices: object) -> dict[str, int]:
-    """Return a point of the tuning space, which has one value for each choice."""
-    return {name: value for name, value in choice_values(choices).items() if isinstance(value, int)}
+    return [tuning_point(choices) for choices in (*points, LoopChoices((own // 2,)), LoopChoices((2 * own,)))]
 
 
 def expected(
@@ -88,21 +89,22 @@ def expected(
 
 def _of_convolutions(op: ir.Operation | ir.OpView, machine: Machine) -> list[dict[str, int]]:
     """Return the tile sizes of Winograd's algorithm that apply, and 0 for direct convolution."""
-    from mirlo.targets.llvm.winograd.convert import WINOGRAD, find_strategies
+    from mirlo.targets.llvm.winograd.convert import find_strategies
 
     strategies = find_strategies(op.opview, machine)
     if isinstance(strategies, Decline):
         return []
-    return [{WINOGRAD: way.m} for way in strategies.ordered if way.m != strategies.own.m]
+    return [tuning_point(ConvolutionChoices(way.m)) for way in strategies.ordered if way.m != strategies.own.m]
 
 
 def _cycles_of_convolution(op: ir.Operation | ir.OpView, values: Mapping[str, int], machine: Machine) -> float | None:
-    from mirlo.targets.llvm.winograd.convert import WINOGRAD, find_strategies
+    from mirlo.targets.llvm.winograd.convert import find_strategies
 
     strategies = find_strategies(op.opview, machine)
     if isinstance(strategies, Decline):
         return None
-    return next(way.cycles for way in strategies.ordered if way.m == values.get(WINOGRAD, strategies.own.m))
+    chosen = bind_choices(ConvolutionChoices, values).winograd
+    return next(way.cycles for way in strategies.ordered if way.m == (strategies.own.m if chosen is None else chosen))
 
 
 def _product_plan(
@@ -124,7 +126,7 @@ def _of_products(plan: RegisterTilePlan, machine: Machine, threads: int) -> list
     can_dot = plan.may_dot and count_of_rows(plan) <= MAX_DOT_ROWS
     dot = [ContractionChoices(dot=not plan.dot)] if can_dot else []
     if plan.dot:
-        return [_point(choices) for choices in dot]
+        return [tuning_point(choices) for choices in dot]
     own = ContractionChoices(plan.tile_rows, plan.tile_vectors)
     packing = [replace(own, pack=plan.packing is None)] if plan.may_pack else []
     is_alone = plan.problem.rows <= plan.tile_rows
@@ -132,7 +134,7 @@ def _of_products(plan: RegisterTilePlan, machine: Machine, threads: int) -> list
     is_shared = threads > 1 and not plan.rows_first
     shares = [ContractionChoices(share=share) for share in _tried("share")] if is_shared else []
     points = [*packing, *leads, *dot, *shares, *_orders(plan), *_tiles(plan, machine)]
-    return [_point(choices) for choices in points]
+    return [tuning_point(choices) for choices in points]
 
 
 def _tried(name: str) -> tuple[int, ...]:

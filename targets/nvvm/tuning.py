@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import PrimView
-from mirlo.passes.rule_choices import choice_values
+from mirlo.passes.rule_choices import tuning_point
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.group import unfit, whole_group
@@ -36,7 +36,7 @@ def space(function: ir.Operation | ir.OpView, options: CompileOptions | None = N
     group = whole_group(view, LANES)
     attention = plan_any(group, asked)
     if isinstance(attention, AttentionPlan):
-        return [_point(each) for each in choices(attention)]
+        return [tuning_point(each) for each in choices(attention)]
     roles = product_of(group)
     if isinstance(roles, Decline):
         return []
@@ -49,14 +49,9 @@ def space(function: ir.Operation | ir.OpView, options: CompileOptions | None = N
             continue
         # Without a choice, the first strategy that accepts the product is used with its own tile.
         tiles = [i for i, tile in enumerate(way.tiles) if not own or tile != plan.tile]
-        points += [_point(ProductChoices(number, i)) for i in tiles]
+        points += [tuning_point(ProductChoices(number, i)) for i in tiles]
         own = False
     return points + _divisions(roles, asked)
-
-
-def _point(choices: object) -> dict[str, int]:
-    """Return a point of the tuning space, which has one value for each choice."""
-    return {name: value for name, value in choice_values(choices).items() if isinstance(value, int)}
 
 
 def _divisions(roles: Roles, options: Options) -> list[dict[str, int]]:
@@ -69,4 +64,4 @@ def _divisions(roles: Roles, options: Options) -> list[dict[str, int]]:
     has = own.divided.parts if isinstance(own, SplitKPlan) else 1
     # With many blocks, split-K is not worthwhile.
     few = [d.parts for d in divisions(roles, MIN_SPLIT_STEPS) if d.parts <= 16 and roles.outputs <= MAX_SPLIT_OUTPUTS]
-    return [_point(ProductChoices(parts=parts)) for parts in ([1] if has > 1 else []) + few if parts != has]
+    return [tuning_point(ProductChoices(parts=parts)) for parts in ([1] if has > 1 else []) + few if parts != has]

@@ -18,8 +18,10 @@ from mirlo.passes.graph.constants import constant_reader, emit_deferred_constant
 from mirlo.passes.graph.rewrite import Rewriter, kind_of
 from mirlo.passes.legalize.strategies import STRATEGIES
 from mirlo.passes.registry import Pass, PassError, option, register_pass
+from mirlo.passes.rule_choices import bind_choices
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.tuned import operations_named, pop_choices
+from mirlo.targets.llvm.choices import ConvolutionChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import find_machine
 from mirlo.targets.llvm.winograd.cost import direct_cycles, winograd_cycles
@@ -29,8 +31,6 @@ from mirlo.targets.llvm.winograd.matrices import INPUT, transformed_weight
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
 
-WINOGRAD = "winograd"
-"""The tuned choice: results of a tile along each side, 0 for direct convolution."""
 _GAIN = 0.85
 """Part of the direct time below which the machine model's gain is trusted."""
 
@@ -95,7 +95,7 @@ class Winograd(Pass):
         if self.tile not in (0, *INPUT):
             raise PassError(f"winograd: 'tile' must be one of 0, {', '.join(map(str, INPUT))}; got {self.tile}")
         convs = operations_named(op, ["relax.conv"])
-        measured = [pop_choices(conv).get(WINOGRAD) for conv in convs]
+        measured = [bind_choices(ConvolutionChoices, pop_choices(conv)).winograd for conv in convs]
         wanted = session.options.get(STRATEGIES)
         if wanted is not None and (not isinstance(wanted, dict) or "relax.conv" in wanted):
             return  # a strategy requested by the user is applied

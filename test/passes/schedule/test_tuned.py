@@ -86,3 +86,29 @@ def test_names_that_no_rule_declares_are_left_to_the_target(target: str) -> None
     """Rules may read them by `tuned_values`."""
     text, notes, warnings = tuned(target, {"own": 7}, f"apply-tuning{{target={target}}},schedule{{target={target}}}")
     assert notes == [{"own": 7}] * 2 and warnings == []
+
+
+CONV = """
+func.func @main(%x: tensor<1x8x8x16xf32>) -> tensor<1x8x8x16xf32> {
+  %w = "relax.constant"() {value = dense<1.0> : tensor<3x3x16x16xf32>} : () -> tensor<3x3x16x16xf32>
+  %0 = "relax.conv"(%x, %w) {padding = array<i64: 1, 1, 1, 1>, data_layout = "N*C", kernel_layout = "*IO"}
+    : (tensor<1x8x8x16xf32>, tensor<3x3x16x16xf32>) -> tensor<1x8x8x16xf32>
+  return %0 : tensor<1x8x8x16xf32>
+}
+"""
+
+
+@pytest.mark.parametrize(("tile", "is_allowed"), [(2, True), (0, True), (3, False)])
+def test_values_for_operators_are_checked_too(tile: int, is_allowed: bool) -> None:
+    warnings: list[str] = []
+    session = Session(report=lambda severity, message, location: warnings.append(message))
+    session.options[TUNING] = Fixed({"winograd": tile})
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(CONV)
+        Pipeline("apply-tuning{target=llvm operators=relax.conv}").run(module, session)
+        assert ("tir.tuned = {winograd" in str(module)) == is_allowed
+        assert bool(warnings) != is_allowed
+    notes = [note.values for note in session.notes if isinstance(note, TuningRecord)]
+    assert notes == ([{"winograd": tile}] if is_allowed else [])
+    if warnings:
+        assert "no rule of target 'llvm' allows" in warnings[0] and "winograd=3, expected one of 0, 2, 4" in warnings[0]
