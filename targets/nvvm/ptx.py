@@ -18,6 +18,7 @@ from mirlo.passes.lower.calls import find, find_all
 from mirlo.passes.made_by import RULE
 from mirlo.passes.registry import PassError
 from mirlo.targets.gpu.kernels import KernelCode
+from mirlo.targets.gpu.narrow_indices import saturate_indices
 from mirlo.targets.host.llvm_ir import llvmlite
 from mirlo.targets.llvm_guard import is_translated, make_guarded, suspects_in
 from mirlo.targets.llvm_text import readable_by_older
@@ -107,6 +108,8 @@ def lower_to_nvvm(
     call_intrinsics(whole)
     far = _is_huge(whole) or _has_scalar_arguments(whole)
     index = 64 if far or any(find(whole, name) for name in _WIDE) else 32
+    if index == 32:
+        saturate_indices(whole)
     if not far:
         narrow_comparisons(whole)
     _convert(module, _TO_BRANCHES)

@@ -7,6 +7,7 @@ from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import PassError
 from mirlo.targets.gpu.kernels import KernelCode, shared_bytes
+from mirlo.targets.gpu.narrow_indices import saturate_indices
 from mirlo.targets.spirv.arguments import convert_arguments
 from mirlo.targets.spirv.bf16 import EMULATE, convert_by_f32, store_as_bits
 from mirlo.targets.spirv.fma import expand_fma
@@ -53,6 +54,7 @@ def lower_to_spirv(module: ir.Module | ir.OpView) -> dict[str, ir.Operation]:
     convert_arguments(module)
     expand_fma(module)
     expand_rounding(module)
+    saturate_indices(module)
     kernels = _modules(module, "gpu.module")
     if not kernels:
         return {}
