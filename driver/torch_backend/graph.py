@@ -84,11 +84,16 @@ def _compile_graph(
             program = _Program(graph, fake_inputs, frozen)
             exported = export(program.module.eval(), program.example())
             require_no_writes(exported, "which is left to PyTorch")
-            converted = convert_directly(exported, checks)
         except MirloError:
             raise
         except Exception as error:
             raise FrontendError(f"the graph cannot be exported: {error}") from error
+        try:
+            converted = convert_directly(exported, checks)
+        except MirloError:
+            raise
+        except Exception as error:
+            raise FrontendError(f"internal error of the import: {type(error).__name__}: {error}; report it") from error
     executable = compile(converted.model, **arguments)
     return CompiledGraph(executable, program.positions, program.finish, tuple(program.numbers), graph)
 
@@ -202,15 +207,13 @@ class _Program:
                 rows.append(("constant", value))
                 continue
             example = value.meta.get("val")
-            is_complex = isinstance(example, torch.Tensor) and example.dtype.is_complex
             if not isinstance(example, torch.Tensor):
                 rows.append(("size", None))
-            elif is_complex:
-                rows.append(("complex", None))
             else:
                 order = memory_order(example)
                 strides = None if order is not None else sparse_strides(example)
-                rows.append(("tensor", order) if strides is None else ("view", strides))
+                form = ("tensor", order) if strides is None else ("view", strides)
+                rows.append(("complex", form) if example.dtype.is_complex else form)
                 if order is not None:
                     with self.module.graph.inserting_before(output):
                         value = self.module.graph.call_function(torch.ops.aten.permute.default, (value, list(order)))
@@ -292,8 +295,15 @@ def _copy_repeated(source: torch.Tensor, target: torch.Tensor) -> None:
         target.copy_(source)
 
 
+def _complex_of_form(tensor: torch.Tensor, form: object) -> object:
+    """Return the complex tensor of real and imaginary parts, in the form that a tensor of its dims has."""
+    assert isinstance(form, tuple), form
+    kind, detail = form
+    return _RESULTS[kind](to_complex(tensor), detail)
+
+
 _RESULTS: dict[str, Callable[[torch.Tensor, object], object]] = {
-    "tensor": _of_order, "view": _of_strides, "complex": lambda tensor, _: to_complex(tensor),
+    "tensor": _of_order, "view": _of_strides, "complex": _complex_of_form,
     "size": lambda tensor, _: tensor.item(),
 }  # fmt: skip
 """By kind of a result, what makes it of the executable's."""

@@ -134,6 +134,28 @@ def test_backend_takes_and_returns_complex_tensors() -> None:
     torch._dynamo.reset()
 
 
+@pytest.mark.sample(5)
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("name", [*_names("fft", "ifft", "rfft", "ihfft"), "stft", "expand"])
+def test_backend_returns_the_strides_of_pytorch(name: str, dim: int) -> None:
+    """PyTorch transforms a dim by moving it to the end, and its results keep that order in memory."""
+
+    def function(x: Any) -> Any:
+        if name == "stft":
+            return torch.stft(x, 4, return_complex=True).movedim(0, dim)
+        if name == "expand":
+            return torch.fft.fft(x).unsqueeze(dim).expand(*[3 if axis == dim else -1 for axis in range(3)]).clone()
+        along = {"dim": dim} if name[-1] == "t" else {"dim": (dim, 1 - dim)} if name[-1] == "2" else {}
+        return getattr(torch.fft, name)(x, **along)
+
+    torch._dynamo.reset()
+    x = torch.randn(3, 8)
+    with torch.no_grad():
+        found, expected = (call(x) for call in (torch.compile(function, backend="mirlo"), function))
+    require_close(found, expected)
+    assert found.stride() == expected.stride()
+
+
 @pytest.mark.parametrize(
     "function", [torch.acos, lambda z: z.prod(0), lambda z: z.cumprod(0)], ids=("acos", "prod", "cumprod")
 )
