@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.tensor import where
 from mirlo.frontends.torch.operation import AtenOperation
 from mirlo.frontends.torch.registry import CONVERTERS, converter
 
 if TYPE_CHECKING:
-    from mirlo.frontends.tensor import Tensor, where
+    from mirlo.frontends.tensor import Tensor
 
 CHECKS = ("aten._assert_async.msg", "aten._linalg_check_errors.default")
 """Operators without results."""
