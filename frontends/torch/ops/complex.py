@@ -186,7 +186,7 @@ def negative_view(op: AtenOperation, x: Tensor) -> Tensor:
 
 @complex_converter(
     "aten._to_copy.default", "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.type_as.default",
-    "aten.to.other", "aten.to.prim_Device",
+    "aten.to.other", "aten.to.prim_Device", "prims.convert_element_type.default",
 )  # fmt: skip
 def to_copy(op: AtenOperation, x: Complex | Tensor, *_: object, **ignored: object) -> Complex | Tensor:
     """Convert a change of the element type: a real number gets the imaginary part 0, or a complex one loses its own."""

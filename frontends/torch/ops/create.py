@@ -7,7 +7,7 @@ import numpy as np
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, maximum, where
 from mirlo.frontends.torch.operation import AtenOperation, Operand
 from mirlo.frontends.torch.registry import converter
 
@@ -28,7 +28,7 @@ def identity(op: AtenOperation, x: Tensor, *_: object, **ignored: object) -> Ten
 
 @converter(
     "aten._to_copy.default", "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.type_as.default",
-    "aten.to.other", "aten.to.prim_Device",
+    "aten.to.other", "aten.to.prim_Device", "prims.convert_element_type.default",
 )  # fmt: skip
 def to_copy(op: AtenOperation, x: Tensor, *_: object, **ignored: object) -> Tensor:
     return x.cast(op.dtype)
@@ -117,6 +117,22 @@ def _range(op: AtenOperation, start: Dim, step: float) -> Tensor:
     at = op.positions(TensorType.of((size,), "i64"), 0)
     result = at.cast(wide) * op.operand(step, wide) + op.operand(start, wide)
     return result.cast(tensor_type.dtype)
+
+
+@converter(
+    "aten.linspace.default", "aten.linspace.Tensor_Tensor", "aten.linspace.Tensor_Scalar", "aten.linspace.Scalar_Tensor"
+)
+def linspace(op: AtenOperation, start: Operand, end: Operand, count: Dim, **ignored: object) -> Tensor:
+    """Convert `linspace`: each half is computed from its end, and integers have truncated ends, as PyTorch does."""
+    kind, shape = op.dtype, op.shape
+    wide = "f64" if not kind.is_float or kind.bits == 64 else "f32"
+    ends = (op.operand(each, "i64" if kind.is_integer else wide).cast(wide) for each in (start, end))
+    first, last = (each.reshape(()) for each in ends)
+    at = op.positions(TensorType(shape, TensorType.of((), "i64").dtype), 0)
+    rest = op.operand(count, "i64") - 1
+    step = (last - first) / maximum(rest, 1).cast(wide)
+    result = where(at < (rest + 1) // 2, first + at.cast(wide) * step, last - (rest - at).cast(wide) * step, step.dtype)
+    return (result if count != 1 else first.expand(shape)).cast(kind)
 
 
 @converter("aten.eye.default", "aten.eye.m")
