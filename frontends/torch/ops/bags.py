@@ -5,7 +5,7 @@ from __future__ import annotations
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor, maximum, where
-from mirlo.frontends.torch.bounds import require_positions
+from mirlo.frontends.torch.bounds import require_none, require_positions
 from mirlo.frontends.torch.operation import AtenOperation
 from mirlo.frontends.torch.registry import converter
 
@@ -27,6 +27,7 @@ def embedding_bag(
         return [op.constant(0, kind).expand(op.result(0).shape), None, None, None]
     require_positions(op, indices, table.shape[0])
     begins = offsets.cast("i64").slice(0, 0, bags)
+    _require_offsets(op, offsets, count)
     positions = op.positions(begins.type.with_shape((count, 1)), 0)
     begun = begins.reshape((1, bags)) <= positions
     numbers = begun.cast("i64").sum(1)
@@ -47,6 +48,15 @@ def embedding_bag(
     elif mode == MAX:
         total = where(counts.equals(0), 0, total, wide)
     return [total.cast(kind), None, None, None]
+
+
+def _require_offsets(op: AtenOperation, offsets: Tensor, count: Dim) -> None:
+    """Require that the first bag begins with the first row, and that the last one begins, or ends, within the rows."""
+    (listed,) = offsets.shape
+    ends = offsets.cast("i64")
+    first, last = (ends.slice(0, at, 1).reshape(()) for at in (0, listed - 1))
+    wrong = first.not_equals(0) | (last > op.operand(count, "i64"))
+    require_none(op, wrong, f"{op.name}: offsets that do not begin with 0, or exceed {count} rows")
 
 
 def _combined(op: AtenOperation, rows: Tensor, bag: Tensor, shape: tuple[Dim, ...], reduction: str) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mirlo.dialects.core import dims as D
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor, minimum, where
+from mirlo.frontends.torch.bounds import require_none
 from mirlo.frontends.torch.operation import AtenOperation
 from mirlo.frontends.torch.registry import converter
 
@@ -18,6 +19,9 @@ def histc(op: AtenOperation, x: Tensor, bins: int = 100, least: float = 0, most:
     kind = values.dtype
     if least == most and D.is_certain(lambda: values.shape[0] >= 1):
         begin, end = (op.emit(name, values) for name in ("reduce_min", "reduce_max"))
+        width = end - begin
+        infinite = width.isnan() | (width >= float("inf"))
+        require_none(op, infinite, f"{op.name}: values of which the least or the largest is not finite")
         is_single = begin.equals(end)
         begin = where(is_single, begin - 1, begin, kind)
         end = where(is_single, end + 1, end, kind)

@@ -10,7 +10,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation, broadcast_shape
 from mirlo.frontends.tensor import Tensor, maximum, minimum, stack, where
-from mirlo.frontends.torch.bounds import require_positions
+from mirlo.frontends.torch.bounds import require_none, require_positions
 from mirlo.frontends.torch.operation import AtenOperation, Operand, axis_of
 from mirlo.frontends.torch.registry import converter
 
@@ -288,10 +288,15 @@ def masked_scatter(op: AtenOperation, x: Tensor, mask: Tensor, source: Tensor) -
     """Convert `masked_scatter`: the n-th element that is set takes the n-th of the source."""
     shape = op.shape
     size = D.product(shape)
-    if size == 0 or source.type.elements == 0:
+    if size == 0:
         return x.expand(shape)
     flags = mask.expand(shape).reshape((size,))
-    at = flags.cast("i64").cumsum(axis=0) - 1
+    counted = flags.cast("i64")
+    elements = op.operand(source.type.elements, "i64")
+    require_none(op, counted.sum() > elements, f"{op.name}: {source.type.elements} elements for more that are set")
+    if source.type.elements == 0:
+        return x.expand(shape)
+    at = counted.cumsum(axis=0) - 1
     last = op.operand(source.type.elements - 1, "i64")
     at = minimum(maximum(at, 0), last)
     taken = source.reshape((source.type.elements,)).gather(at, axis=0)
@@ -340,6 +345,7 @@ def topk(
 @converter("aten.one_hot.default")
 def one_hot(op: AtenOperation, x: Tensor, classes: int = -1) -> Tensor:
     count = op.shape[-1]
+    require_positions(op, x, count)
     return x.reshape((*x.shape, 1)).equals(op.positions(TensorType.of((count,), "i64"), 0)).cast(op.dtype)
 
 

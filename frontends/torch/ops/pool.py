@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor, where
+from mirlo.frontends.torch.bounds import require_positions
 from mirlo.frontends.torch.operation import AtenOperation, Ints, each_axis
 from mirlo.frontends.torch.registry import converter
 
@@ -169,3 +171,15 @@ def _windows(sizes: Sequence[tuple[int, int]]) -> npt.NDArray[np.int64]:
                           table[:, None, :, None] * before + rows[None, :, None, :])  # fmt: skip
         table = joined.reshape(table.shape[0] * after, -1)
     return np.where(table < 0, table[:, :1], table)
+
+
+@converter("aten.max_unpool2d.default", "aten.max_unpool3d.default")
+def max_unpool(op: AtenOperation, x: Tensor, indices: Tensor, sizes: Sequence[Dim], *_: object) -> Tensor:
+    """Convert `max_unpool`: each value is put where it was in its channel, whose other elements are 0."""
+    spatial = len(sizes)
+    lead, places = x.shape[: x.rank - spatial], D.product(op.shape[x.rank - spatial :])
+    require_positions(op, indices, places)
+    rows = (D.product(lead), D.product(x.shape[x.rank - spatial :]))
+    room = op.constant(0, op.dtype).expand((rows[0], places))
+    values, at = x.reshape(rows), indices.reshape(rows)
+    return op.emit("scatter_elements", room, at, values, axis=1, reduction="none").reshape(op.shape)

@@ -9,6 +9,7 @@ import numpy as np
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor, maximum, where
 from mirlo.frontends.torch.operation import AtenOperation, Axes, axis_of
 from mirlo.frontends.torch.registry import converter
@@ -58,6 +59,8 @@ def extreme(op: AtenOperation, x: Tensor, axes: Axes = None, keepdim: bool = Fal
 def _extreme(op: AtenOperation, kind: str, x: Tensor, axes: Axes, keepdim: bool) -> Tensor:
     if not x.rank:
         return x
+    if 0 in [x.shape[axis] for axis in axes_of(axes, x.rank)]:
+        raise UnsupportedOperation(f"computes what PyTorch refuses: {op.name} of no elements")
     if x.dtype.is_bool:
         name = "reduce_any" if kind == "max" else "reduce_all"
         return op.emit(name, x, axes=axes_of(axes, x.rank), keepdims=keepdim)

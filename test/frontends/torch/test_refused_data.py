@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
 from module_cases import Calls  # noqa: E402
 
 import mirlo  # noqa: E402
+from mirlo.frontends.foreign import FrontendError  # noqa: E402
 from mirlo.runtime.errors import InputError  # noqa: E402
 
 F = torch.nn.functional
@@ -44,6 +45,7 @@ POSITIONS: dict[str, tuple[Callable[..., Any], int, bool]] = {
     "scatter_add": (lambda x, i: x.scatter_add(1, i[None], x), AXIS_1, False),
     "scatter_reduce": (lambda x, i: x.scatter_reduce(1, i[None], x, "mean"), AXIS_1, False),
     "nll_loss": (lambda x, i: F.nll_loss(x[:2], i), AXIS_1, False),
+    "one_hot": (lambda x, i: F.one_hot(i, 3) + x[:2, :3], AXIS_0, False),
     "cross_entropy": (lambda x, i: F.cross_entropy(x[1:], i), AXIS_1, False),
 }
 
@@ -88,6 +90,61 @@ def test_integers_divided_by_zero(name: str, kind: str) -> None:
     run = torch.compile(function, backend="mirlo", options={"strict": True, "cache": False})
     torch.testing.assert_close(run(x, y), function(x, y))
     _require_refusal(function, run, x, zero)
+
+
+BOOLS = torch.tensor([True, True, False, True])
+REFUSED: dict[str, tuple[Callable[..., Any], list[Any], list[Any]]] = {
+    "offsets of bags": (
+        lambda o: F.embedding_bag(torch.tensor([2, 1]), X, o),
+        [torch.tensor([0, 1]), torch.tensor([0, 2])],
+        [torch.tensor([0, 9]), torch.tensor([1, 2])],
+    ),
+    "masked_scatter": (
+        lambda m: X[0].masked_scatter(m, torch.tensor([5.0, 6.0])),
+        [BOOLS[:1].expand(4) & ~BOOLS, BOOLS.roll(2) & BOOLS],
+        [BOOLS],
+    ),
+    "max_unpool1d": (
+        lambda i: F.max_unpool1d(X[:, :2], i, 2),
+        [torch.tensor([[0, 3], [1, 2], [0, 2]])],
+        [torch.tensor([[0, 4], [1, 2], [0, 2]]), torch.tensor([[0, 3], [1, 2], [-1, 2]])],
+    ),
+    "max_unpool3d": (
+        lambda i: F.max_unpool3d(X.reshape(3, 1, 2, 2)[:, :, :1, :1], i, (1, 2, 2)),
+        [torch.tensor([3, 1, 2]).reshape(3, 1, 1, 1)],
+        [torch.tensor([3, 4, 2]).reshape(3, 1, 1, 1)],
+    ),
+    "histc": (
+        lambda x: torch.histc(x, 4),
+        [torch.tensor([1.0, 5.0])],
+        [torch.tensor([1.0, float("nan")]), torch.tensor([1.0, float("inf")])],
+    ),
+    "binary_cross_entropy": (
+        lambda x: F.binary_cross_entropy(x, BOOLS.float(), BOOLS + 1.5),
+        [torch.tensor([0.0, 0.5, 0.25, 1.0])],
+        [torch.tensor([0.0, 1.5, 0.25, 1.0]), torch.tensor([-0.1, 0.5, 0.25, 1.0])],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_data_outside_of_a_range(name: str) -> None:
+    function, inside, outside = REFUSED[name]
+    run = torch.compile(function, backend="mirlo", options={"strict": True, "cache": False})
+    made = mirlo.compile(Calls(function).eval(), args=(inside[0],), cache=False)
+    with torch.no_grad():
+        for call in (run, made.torch):
+            for given in inside:
+                torch.testing.assert_close(call(given), function(given))
+            for given in outside:
+                if given.shape == inside[0].shape:
+                    _require_refusal(function, call, given)
+
+
+def test_the_largest_of_no_elements() -> None:
+    program = torch.export.export(Calls(lambda x: x.max()), (torch.zeros(0, 3),))
+    with pytest.raises(FrontendError, match="aten.max.default of no elements"):
+        mirlo.compile(program, cache=False)
 
 
 def test_floats_divided_by_zero_are_no_errors() -> None:
