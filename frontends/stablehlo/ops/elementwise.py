@@ -54,6 +54,26 @@ def clamp(op: StablehloOperation) -> Tensor:
     return minimum(maximum(x, low), high)
 
 
+@converter("divide")
+def divide(op: StablehloOperation) -> Tensor:
+    """Convert `divide`: an integer divided by 0 is -1, all of its bits are set, as XLA has it."""
+    x, y = op.operands
+    ones = np.iinfo(y.dtype.to_numpy()).max if y.dtype.is_unsigned else -1
+    return where(y.equals(0), ones, x / y, y.dtype) if _may_be_zero(y) else x / y
+
+
+@converter("remainder")
+def remainder(op: StablehloOperation) -> Tensor:
+    """Convert `remainder`: that of an integer divided by 0 is the integer, as XLA has it."""
+    x, y = op.operands
+    return where(y.equals(0), x, x.fmod(y)) if _may_be_zero(y) else x.fmod(y)
+
+
+def _may_be_zero(divisors: Tensor) -> bool:
+    known = divisors.array
+    return divisors.dtype.is_integer and (known is None or bool(np.any(known == 0)))
+
+
 @converter("convert")
 def convert(op: StablehloOperation) -> Tensor:
     """Convert `convert`: floats outside of an integer type become its nearest value, NaN 0, as XLA has it."""

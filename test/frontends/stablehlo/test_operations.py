@@ -79,6 +79,29 @@ def test_binary(name: str, kind: str) -> None:
     require_equal(text, x, y)
 
 
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("divisor", ["%y", "dense<[0, 3, 0, 7]>"], ids=["data", "known"])
+@pytest.mark.parametrize("kind", ["i8", "ui8", "i32", "ui32", "i64"])
+def test_integers_divided_by_zero(kind: str, divisor: str) -> None:
+    """The interpreter refuses these: what XLA computes is -1, all bits, and the dividend."""
+    dtype = np.dtype(KINDS[kind])
+    x, y = np.array([5, 7, 0, 100], dtype), np.array([0, 3, 0, 7], dtype)
+    form = f"tensor<4x{kind}>"
+    known = "" if divisor == "%y" else f"%c = stablehlo.constant {divisor} : {form}"
+    name = "%c" if known else divisor
+    text = f"""func.func @main(%x: {form}, %y: {form}) -> ({form}, {form}) {{
+  {known}
+  %0 = stablehlo.divide %x, {name} : {form}
+  %1 = stablehlo.remainder %x, {name} : {form}
+  return %0, %1 : {form}, {form}
+}}"""
+    module, store = import_stablehlo(text)
+    quotients, rests = mirlo.compile(module, params=store, cache=False, jobs=1)(x, y)
+    ones = np.iinfo(dtype).max if kind.startswith("u") else -1
+    np.testing.assert_array_equal(quotients, np.array([ones, 2, ones, 14], dtype))
+    np.testing.assert_array_equal(rests, np.array([5, 1, 0, 2], dtype))
+
+
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("direction", "kind"), [*itertools.product(("EQ", "NE", "LT", "GE"), ("f32", "i32", "ui8", "i1"))]
