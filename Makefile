@@ -9,7 +9,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 MODELS := .cache/models
 CHIP ?= sm_90a
 
-.PHONY: run test checks test-doors test-clients test-serve lint typecheck lit pytest coverage docs package bench test-gpu test-emulated test-arm test-avx2 test-sse42 test-qemu test-times mutation test-cross combinations broken-accelerators nightly stages samples bench-gpu kit format clean
+.PHONY: run test checks test-doors test-clients test-serve lint typecheck lit pytest coverage docs package bench test-gpu test-emulated test-arm test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards combinations broken-accelerators nightly stages samples bench-gpu kit format clean
 
 run: $(VENV)/ready
 	@$(BIN)/mirlo run --sample $(MODEL) --profile
@@ -45,6 +45,11 @@ test-clients: $(VENV)/ready
 	$(BIN)/pip install --quiet --no-deps basic-pitch efficientword-net livekit-plugins-silero
 	$(BIN)/pytest -q -rs test/clients
 	$(BIN)/python -m benchmarks.clients
+
+# All cases of these, with all samples of PyTorch's operator database: hours on two cores.
+samples-doors: $(VENV)/ready
+	$(BIN)/pip install --quiet --editable '.[test,torch,sklearn,jax]' flax keras expecttest torchao lightgbm xgboost
+	$(BIN)/pytest -q -n $(JOBS) --dist load --whole test/frontends/torch test/frontends/sklearn test/frontends/jax
 
 # A server with real clients, under load and in a browser (chromium): a minute.
 test-serve: $(VENV)/ready

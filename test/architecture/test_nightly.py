@@ -1,0 +1,44 @@
+"""What the nightly run does, and the suites that records of bug classes name, exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+ALONE = {"guards", "samples-doors"}
+"""What runs in jobs of its own, and takes hours: it is no part of `make nightly`."""
+
+
+def _rules() -> dict[str, list[str]]:
+    """Return the rules of the Makefile, with what each is made of."""
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    return {name: parts.split() for name, parts in re.findall(r"^([\w-]+):(?!=)(.*)$", text, re.MULTILINE)}
+
+
+def test_continuous_integration_runs_all_of_make_nightly() -> None:
+    text = (ROOT / ".github" / "workflows" / "nightly.yml").read_text(encoding="utf-8")
+    (matrix,) = re.findall(r"part: \[(.*)\]", text)
+    lines = re.findall(
+        r"^ *- run: make (.*)$", text.replace("${{ matrix.part }}", matrix.replace(",", "")), re.MULTILINE
+    )
+    ran = {name for line in lines for name in line.split()}
+    assert ran == {*_rules()["nightly"], *ALONE}
+
+
+def test_the_suites_that_bug_classes_name_exist() -> None:
+    text = (ROOT / "docs" / "bug-classes.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")][2:]
+    assert len(rows) > 10
+    for row in rows:
+        suites = row[-1]
+        targets = set(re.findall(r"`make ([\w-]+)`", suites))
+        assert targets <= set(_rules()), row[0]
+        folder = ROOT / "test"
+        for name in re.findall(r"`((?:test/)?[\w/]*\w+(?:\.py)?)`", suites):
+            if not name.startswith("test"):
+                continue
+            path = ROOT / name if name.startswith("test/") else folder / name
+            folder = path.parent if path.suffix else folder
+            assert path.exists(), f"{row[0]}: {name}"
+        assert targets or "test" in suites or "mirlo fuzz" in suites, row[0]
