@@ -181,11 +181,12 @@ class Program(KernelCodeOwner):
         """Return the values of the inputs as steps take them; arrays like those of the call before need no checks."""
         actual = _describe(values)
         if actual is not None and actual == self._accepted:
-            return values
+            return [value if row[2] else value.copy("C") for row, value in zip(actual, values, strict=True)]
         dims: dict[str, int] = {}
         result = [convert_(value, dims) for (_, convert_), value in zip(self._inputs, values, strict=True)]
-        is_same = all(given is value for given, value in zip(values, result, strict=True))
-        self._accepted = actual if is_same else None
+        rows = zip(actual or (), values, result, strict=False)
+        is_like = all(given is value if row[2] else _is_copy(given, value) for row, given, value in rows)
+        self._accepted = actual if is_like else None
         return result
 
     def _new_results(self) -> set[int]:
@@ -233,24 +234,32 @@ class Program(KernelCodeOwner):
 
 
 StepAction = Callable[[list[ProgramValue]], None]
-_Arrays = list[tuple[np.dtype, tuple[int, ...]]] | None
-"""The element types and shapes of arrays whose memory steps read as it is."""
+_Arrays = list[tuple[np.dtype, tuple[int, ...], bool]] | None
+"""The element types and shapes of arrays, and whether steps read their memory as it is, not a copy."""
 
 
 def _describe(values: Sequence[object]) -> _Arrays:
-    """Return the description of strings, and of numeric arrays that are contiguous and aligned, or None."""
+    """Return the description of arrays of numbers or strings, or None."""
     result = []
     for value in values:
         if type(value) is not np.ndarray:
             return None
-        dtype = value.dtype
+        dtype, is_readable = value.dtype, True
         if dtype.char == "O":
             if not holds_strings(value):
                 return None
-        elif dtype.hasobject or dtype.char in "SU" or not ((flags := value.flags).c_contiguous and flags.aligned):
+        elif dtype.hasobject or dtype.char in "SU":
             return None
-        result.append((dtype, value.shape))
+        else:
+            flags = value.flags
+            is_readable = flags.c_contiguous and flags.aligned
+        result.append((dtype, value.shape, is_readable))
     return result
+
+
+def _is_copy(value: np.ndarray, result: object) -> bool:
+    """Return whether the result has the elements of an array of another layout."""
+    return isinstance(result, np.ndarray) and (result.dtype, result.shape) == (value.dtype, value.shape)
 
 
 @dataclass(frozen=True)
