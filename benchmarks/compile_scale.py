@@ -1,6 +1,6 @@
 """How the time of a compilation grows with the size of a model, for shapes of models that once made it quadratic.
 
-    python -m benchmarks.compile_scale [chain split inputs sum concat max loops functions]
+    python -m benchmarks.compile_scale [chain split inputs sum concat max loops functions experts sizes neighbours]
 
 Seconds of the processor, without the cache, and milliseconds for each node, output, input, level or call.
 """
@@ -12,15 +12,22 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from onnx import ModelProto, TensorProto, helper
+import numpy as np
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 _value, _node = helper.make_tensor_value_info, helper.make_node
 
 
-def _model(nodes: list[Any], inputs: list[Any], outputs: list[Any], functions: Sequence[Any] = ()) -> ModelProto:
+def _model(
+    nodes: list[Any],
+    inputs: list[Any],
+    outputs: list[Any],
+    functions: Sequence[Any] = (),
+    weights: Sequence[TensorProto] = (),
+) -> ModelProto:
     opsets = [helper.make_opsetid("", 18)] + ([helper.make_opsetid("local", 1)] if functions else [])
-    graph = helper.make_graph(nodes, "scale", inputs, outputs)
+    graph = helper.make_graph(nodes, "scale", inputs, outputs, weights)
     return helper.make_model(graph, opset_imports=opsets, ir_version=9, functions=list(functions))
 
 
@@ -84,6 +91,58 @@ def functions(depth: int) -> ModelProto:
     return _model([call], [_value("x", FLOAT, [4])], [_value("y", FLOAT, [4])], made)
 
 
+def experts(count: int) -> ModelProto:
+    """Return a mixture of experts, each of which computes the rows that chose it, found by a NonZero of its own."""
+    width = 16
+    rng = np.random.default_rng(0)
+
+    def weight(name: str, columns: int) -> TensorProto:
+        return numpy_helper.from_array(rng.normal(size=(width, columns)).astype(np.float32), name)
+
+    nodes = [
+        _node("MatMul", ["x", "gate"], ["scores"]),
+        _node("ArgMax", ["scores"], ["chosen"], axis=1, keepdims=0),
+        _node("Sub", ["x", "x"], ["y0"]),
+    ]
+    weights = [weight("gate", count)]
+    for i in range(count):
+        weights += [numpy_helper.from_array(np.array(i), f"number{i}"), weight(f"w{i}", width)]
+        nodes += [
+            _node("Equal", ["chosen", f"number{i}"], [f"is{i}"]),
+            _node("NonZero", [f"is{i}"], [f"at{i}"]),
+            _node("Transpose", [f"at{i}"], [f"rows{i}"], perm=[1, 0]),
+            _node("GatherND", ["x", f"rows{i}"], [f"x{i}"]),
+            _node("MatMul", [f"x{i}", f"w{i}"], [f"product{i}"]),
+            _node("Relu", [f"product{i}"], [f"result{i}"]),
+            _node("ScatterND", [f"y{i}", f"rows{i}", f"result{i}"], [f"y{i + 1}"]),
+        ]
+    return _model(nodes, [_value("x", FLOAT, ["n", width])], [_value(f"y{count}", FLOAT, None)], weights=weights)
+
+
+def data_sizes(count: int) -> ModelProto:
+    """Return a chain of nodes, of which one in ten has a result whose size data determine."""
+    operators = ("Neg", "Abs", "Exp", "Neg", "Abs", "Sqrt", "Neg", "Neg")
+    nodes: list[Any] = []
+    last = "x"
+    for i in range(count // (len(operators) + 2)):
+        nodes += [_node("Greater", [last, "zero"], [f"is{i}"]), _node("Compress", [last, f"is{i}"], [f"v{i}"], axis=0)]
+        last = f"v{i}"
+        for number, operator in enumerate(operators):
+            nodes.append(_node(operator, [last], [f"v{i}_{number}"]))
+            last = f"v{i}_{number}"
+    zero = numpy_helper.from_array(np.float32(0), "zero")
+    return _model(nodes, [_value("x", FLOAT, ["n"])], [_value(last, FLOAT, None)], weights=[zero])
+
+
+def neighbours(rows: int) -> ModelProto:
+    """Return a classifier of the nearest of so many rows of a constant, which a Scan reads (needs skl2onnx)."""
+    from skl2onnx import to_onnx
+    from sklearn.neighbors import KNeighborsClassifier
+
+    x = np.random.default_rng(0).normal(size=(rows, 8)).astype(np.float32)
+    return to_onnx(KNeighborsClassifier().fit(x, x[:, 0] > 0), x[:1], options={"zipmap": False})
+
+
 SHAPES: dict[str, tuple[Callable[[int], ModelProto], tuple[int, ...]]] = {
     "chain": (chain, (1000, 5000, 20000)),
     "split": (split, (250, 1000, 4000)),
@@ -93,6 +152,9 @@ SHAPES: dict[str, tuple[Callable[[int], ModelProto], tuple[int, ...]]] = {
     "max": (variadic("Max"), (1250, 5000)),
     "loops": (loops, (6, 12, 20)),
     "functions": (functions, (5, 10, 15, 20)),
+    "experts": (experts, (8, 32, 128)),
+    "sizes": (data_sizes, (300, 1000, 3000, 10000)),
+    "neighbours": (neighbours, (600, 2400, 9600)),
 }
 
 
