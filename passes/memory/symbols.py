@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from mirlo.dialects.bindings import arith, func, ir, memref
 from mirlo.dialects.core import dims as D
@@ -148,6 +149,23 @@ class FunctionSymbols:
         """Return an upper bound of a size that is known before the call, or UNKNOWN."""
         return self._bounded(size, frozenset())
 
+    @cached_property
+    def _early_bounds(self) -> dict[str, Dim]:
+        """The bounds of symbols that are known before the call once the bounds of symbols before them are put in.
+
+        A thousand results may each be at most as large as the one before: not a thousand steps for each of them.
+        """
+        found: dict[str, Dim] = {}
+        for name, bound in self.bounds.items():
+            if bound is D.UNKNOWN:
+                continue
+            late = D.symbols_of(bound) - self.early
+            if not late:
+                found[name] = bound
+            elif late <= found.keys() and _grows(bound):
+                found[name] = D.substitute(bound, {each: found[each] for each in late})
+        return found
+
     def _bounded(self, size: Dim, used: frozenset[str]) -> Dim:
         """Return an upper bound of a size; `used` are the symbols whose bounds contain it."""
         late = sorted(D.symbols_of(size) - self.early)
@@ -156,7 +174,8 @@ class FunctionSymbols:
         if used.intersection(late) or any(self.bounds.get(name, D.UNKNOWN) is D.UNKNOWN for name in late):
             return D.UNKNOWN
         if _grows(size):
-            return self._bounded(D.substitute(size, {name: self.bounds[name] for name in late}), used.union(late))
+            bounds = {name: self._early_bounds.get(name, self.bounds[name]) for name in late}
+            return self._bounded(D.substitute(size, bounds), used.union(late))
         parts = _linear_parts(size, late)
         if parts is not None:
             name, factor, rest = parts
