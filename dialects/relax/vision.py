@@ -110,20 +110,52 @@ class RoiAlign(RelaxOp, name="roi_align"):
         mode: str,
         half_pixel: bool,
     ) -> TensorType:
-        require_kind(x, FLOAT, "operand")
-        require_rank(x, 4, "operand")
-        same_dtype("operand and rois", x, rois)
-        require_rank(rois, 2, "rois")
-        require_equal_dims(rois.shape[1], 4, f"the last dim of rois {rois} and the numbers of a region")
-        require_kind(batch, INTEGER, "batch")
-        require_rank(batch, 1, "batch")
-        require_equal_dims(rois.shape[0], batch.shape[0], f"the regions of {rois} and batch {batch}")
         if height < 1 or width < 1 or samples < 0:
             raise OpError(f"height and width must be at least 1 and samples 0, got {height}, {width}, {samples}")
-        shape = (rois.shape[0], x.shape[1], height, width)
-        for axis in (0, 2, 3):
-            require_elements(x.shape[axis], shape, f"axis {axis} of the operand {x}, which has regions, is empty")
+        return x.with_shape(_shape_of_regions(x, rois, batch, height, width))
+
+
+class MaxRoiPool(RelaxOp, name="max_roi_pool"):
+    """Regions of images, each divided into bins: the maximum of the pixels of a bin, 0 of one without pixels.
+
+    x is [N, C, H, W], rois [R, 4] (x1, y1, x2, y2, in units of 1 / `scale` pixels, rounded to pixels, which belong to
+    the region), batch [R] the image of each. Bins begin and end at pixels: neighbours overlap where their bound is
+    within one.
+    """
+
+    x = operand()
+    rois = operand()
+    batch = operand()
+    height = Int(1)
+    width = Int(1)
+    scale = Float(1.0)
+
+    @staticmethod
+    def infer(
+        x: TensorType, rois: TensorType, batch: TensorType, *, height: int, width: int, scale: float
+    ) -> TensorType:
+        shape = _shape_of_regions(x, rois, batch, height, width)
+        if height < 1 or width < 1:
+            raise OpError(f"height and width must be at least 1, got {height}, {width}")
         return x.with_shape(shape)
+
+
+def _shape_of_regions(
+    x: TensorType, rois: TensorType, batch: TensorType, height: int, width: int
+) -> tuple[Dim, Dim, int, int]:
+    """Return the shape of the bins of regions, after checks of the operands."""
+    require_kind(x, FLOAT, "operand")
+    require_rank(x, 4, "operand")
+    same_dtype("operand and rois", x, rois)
+    require_rank(rois, 2, "rois")
+    require_equal_dims(rois.shape[1], 4, f"the last dim of rois {rois} and the numbers of a region")
+    require_kind(batch, INTEGER, "batch")
+    require_rank(batch, 1, "batch")
+    require_equal_dims(rois.shape[0], batch.shape[0], f"the regions of {rois} and batch {batch}")
+    shape = (rois.shape[0], x.shape[1], height, width)
+    for axis in (0, 2, 3):
+        require_elements(x.shape[axis], shape, f"axis {axis} of the operand {x}, which has regions, is empty")
+    return shape
 
 
 class DeformConv(RelaxOp, name="deform_conv"):

@@ -42,6 +42,18 @@ def _roi_align(draw: Draw) -> OperatorCase:
     return case(x, rois, np.array([1, 0]), height=2, width=2, expected=expected)
 
 
+@operator("max_roi_pool", kinds=("f32", "f64"))
+def _max_roi_pool(draw: Draw) -> OperatorCase:
+    """Return regions of whole pixels, which bins divide evenly, and one outside of its image."""
+    x = draw.array(2, 3, 6, 6)
+    rois = np.array([[2, 0, 4, 6], [0, 4, 6, 10], [20, 20, 22, 22]], x.dtype)
+    w = wide(x)
+    tall = w[1, :, :4, 1:3].reshape(3, 2, 2, 2, 1).max((2, 4))
+    broad = w[0, :, 2:6, :4].reshape(3, 2, 2, 2, 2).max((2, 4))
+    expected = np.stack([tall, broad, np.zeros_like(tall)])
+    return case(x, rois, np.array([1, 0, 1]), height=2, width=2, scale=0.5, expected=expected)
+
+
 @operator("deform_conv", kinds=("f32", "f64"))
 def _deform_conv(draw: Draw) -> OperatorCase:
     """Return a deformable convolution with offsets by whole pixels, the same everywhere: one of a shifted image."""

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 from operator import lt
 
-import numpy as np
-
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
@@ -19,7 +17,7 @@ from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.windows import kernel_shape, per_dim
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted
-from mirlo.frontends.tensor import Tensor, concat, maximum, stack, where
+from mirlo.frontends.tensor import Tensor, concat, maximum, stack
 
 
 @converter("Det")
@@ -114,56 +112,15 @@ def roi_align(node: Node) -> Converted:
 
 @converter("MaxRoiPool")
 def max_roi_pool(node: Node) -> Converted:
-    """Take the maximum of the rows of each bin, then of its columns; a bin outside of the image is 0."""
     x, rois = node.type(0), node.type(1)
     pooled = node.attr.ints("pooled_shape")
     if x.rank != 4 or rois.rank != 2 or rois.shape[1] != 5:
         raise NodeError(f"inputs must be images [N, C, H, W] and regions [R, 5], got {x} and {rois}")
     if len(pooled) != 2 or min(pooled) < 1:
         raise NodeError(f"attribute 'pooled_shape' must be two numbers of at least 1, got {list(pooled)}")
-    (_, channels, height, width), regions = x.shape, rois.shape[0]
-    rows = _elements_of_bins(node, 2, height, pooled[0])
-    columns = _elements_of_bins(node, 1, width, pooled[1])
-    image = node[1].gather(node.integers([0]), 1).reshape((regions,))
-    images = node[0].gather(image.cast("i64"))
-    nothing = node.constant(-np.inf, x)
-
-    def largest(values: Tensor, shape: Sequence[Dim], inside: Tensor, of: Sequence[Dim], axis: int) -> Tensor:
-        masked = where(inside.reshape(of), values.reshape(shape), nothing)
-        return masked.max(axis, keepdims=False)
-
-    by_row = (regions, channels, 1, height, width)
-    strips = largest(images, by_row, rows, (regions, 1, pooled[0], height, 1), 3)
-    by_column = (regions, channels, pooled[0], 1, width)
-    result = largest(strips, by_column, columns, (regions, 1, 1, pooled[1], width), 4)
-    has_rows, has_columns = (
-        inside.any(2, keepdims=False).reshape(shape)
-        for inside, shape in ((rows, (regions, 1, pooled[0], 1)), (columns, (regions, 1, 1, pooled[1])))
-    )
-    return where(has_rows & has_columns, result, node.constant(0, x))
-
-
-def _elements_of_bins(node: Node, first: int, size: Dim, bins: int) -> Tensor:
-    """Return whether each element of an axis is in each bin of each region, whose bounds are numbers i and i + 2.
-
-    Bounds are rounded, halves away from zero; bins overlap where they end within a pixel.
-    """
-    rois, scale = node.type(1), node.attr.float("spatial_scale", 1.0)
-    kind = "f64" if rois.dtype.name == "f64" else "f32"
-
-    def bound(number: int) -> Tensor:
-        column = node[1].gather(node.integers([number]), 1).cast(kind)
-        scaled = (column * node.constant(scale, kind)).reshape((rois.shape[0], 1, 1))
-        size = abs(scaled)
-        whole = size.floor()
-        return (whole + (size - whole >= 0.5).cast(kind)) * scaled.sign()
-
-    low, one = bound(first), node.constant(1, kind)
-    step = maximum(bound(first + 2) - low + one, one) / node.constant(bins, kind)
-    number = node.constant(np.arange(bins)[None, :, None], kind)
-    begin, end = (number * step).floor() + low, ((number + one) * step).ceil() + low
-    position = node.emit("steps", node.constant(0, kind), one, shape=(size,))
-    return (position >= begin) & (position < end)
+    image, bounds = node[1][:, 0].cast("i64"), node[1][:, 1:]
+    scale = node.attr.float("spatial_scale", 1.0)
+    return node.emit("max_roi_pool", node[0], bounds, image, height=pooled[0], width=pooled[1], scale=scale)
 
 
 @converter("DeformConv", since=19)

@@ -10,7 +10,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer_windows import padding_pairs, per_dim
 from mirlo.dialects.relax.matmul import Matmul
-from mirlo.dialects.relax.shape import Reshape
+from mirlo.dialects.relax.shape import Permute, Reshape
 from mirlo.dialects.tir.compute import (
     INDEX,
     Expr,
@@ -218,6 +218,68 @@ def roi_align(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
                 output[r, c, i, j] = average.cast(output.dtype)
 
     return b.call_loops(body, op.x, op.rois, op.batch)
+
+
+@legalize("relax.max_roi_pool")
+def max_roi_pool(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
+    """Compute with channels last: all channels of a pixel take part in one vector operation."""
+    images, _, height, width = shape_of(op.x)
+    regions, channels, bins_down, bins_across = shape_of(op.output)
+
+    def body(loops: LoopBuilder, x: Buffer, rois: Buffer, batch: Buffer, output: Buffer) -> None:
+        for r in loops.range(regions):
+            image = loops.let(within(from_end(batch[r], images), images))
+            down = _WholeBins(op, loops, wide(rois[r, 1]), wide(rois[r, 3]), bins_down, height)
+            across = _WholeBins(op, loops, wide(rois[r, 0]), wide(rois[r, 2]), bins_across, width)
+            for i in loops.range(bins_down):
+                top, rows = down.pixels(i)
+                for j in loops.range(bins_across):
+                    left, columns = across.pixels(j)
+                    has_pixels = (rows > 0) & (columns > 0)
+                    first = select(has_pixels, constant(float("-inf"), x.dtype), constant(0, x.dtype))
+                    for c in loops.range(channels):
+                        output[r, i, j, c] = first
+                    for k in loops.range(rows):
+                        row = loops.let(within(top + k, height))
+                        for m in loops.range(columns):
+                            column = loops.let(within(left + m, width))
+                            for c in loops.range(channels):
+                                output[r, i, j, c] = maximum(output[r, i, j, c], x[image, row, column, c])
+
+    bins = tensor_type(op.output).with_shape((regions, bins_down, bins_across, channels))
+    image = b.emit(Permute, op.x, axes=(0, 2, 3, 1))
+    return b.emit(Permute, b.call_loops(body, image, op.rois, op.batch, results=[bins]), axes=(0, 3, 1, 2))
+
+
+class _WholeBins:
+    """The bins of a region in one direction, of whole pixels."""
+
+    def __init__(self, op: ir.OpView, loops: LoopBuilder, low: Expr, high: Expr, count: Dim, size: Dim):
+        self.loops = loops
+        self.edge = lift(size, INDEX).cast("i64").cast(low.dtype)
+        self.low = loops.let(_rounded(low * op.scale))
+        extent = maximum(_rounded(high * op.scale) - self.low + 1.0, 1.0)
+        self.bin = loops.let(extent / float(fixed(count)))
+
+    def pixels(self, bin_: Expr) -> tuple[Expr, Expr]:
+        """Return the first pixel of a bin in the image, and how many follow each other."""
+        number = bin_.cast("i64").cast(self.bin.dtype)
+        begin = self._in_image(floor(number * self.bin) + self.low)
+        end = self._in_image(ceil((number + 1.0) * self.bin) + self.low)
+        return begin, self.loops.let(maximum(end - begin, constant(0, INDEX)))
+
+    def _in_image(self, position: Expr) -> Expr:
+        # A NaN is the end of the image: its bins have no pixels.
+        inside = maximum(minimum(_bounded(position), self.edge), 0.0)
+        return self.loops.let(inside.cast("i64").cast(INDEX))
+
+
+def _rounded(position: Expr) -> Expr:
+    """Return the nearest whole number, halves away from zero."""
+    size = maximum(position, -position)
+    whole = floor(size)
+    rounded = whole + select(size - whole >= 0.5, constant(1, size.dtype), constant(0, size.dtype))
+    return select(position < 0.0, -rounded, rounded)
 
 
 class _Bins:

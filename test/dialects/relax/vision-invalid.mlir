@@ -109,3 +109,19 @@ func.func @random_1(%seed: tensor<f32>) {
   %0 = "relax.random_uniform"(%seed) {shape = [3]} : (tensor<f32>) -> tensor<3xf32>
   return
 }
+
+// -----
+
+func.func @max_roi_pool_1(%x: tensor<1x2x8x8xf32>, %rois: tensor<3x5xf32>, %batch: tensor<3xi64>) {
+  // expected-error@+1 {{'relax.max_roi_pool' op the last dim of rois f32[3, 5] and the numbers of a region must agree, got 5 and 4}}
+  %0 = "relax.max_roi_pool"(%x, %rois, %batch) : (tensor<1x2x8x8xf32>, tensor<3x5xf32>, tensor<3xi64>) -> tensor<3x2x1x1xf32>
+  return
+}
+
+// -----
+
+func.func @max_roi_pool_2(%x: tensor<1x2x8x8xf32>, %rois: tensor<3x4xf32>, %batch: tensor<3xi64>) {
+  // expected-error@+1 {{'relax.max_roi_pool' op height and width must be at least 1, got 2, 0}}
+  %0 = "relax.max_roi_pool"(%x, %rois, %batch) {height = 2, width = 0} : (tensor<1x2x8x8xf32>, tensor<3x4xf32>, tensor<3xi64>) -> tensor<3x2x2x0xf32>
+  return
+}

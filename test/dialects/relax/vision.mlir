@@ -18,6 +18,13 @@ func.func @roi_align(%x: tensor<2x3x?x9xf32, #relax.dims<[2, 3, "h", 9]>>, %rois
   return
 }
 
+// CHECK-LABEL: func.func @max_roi_pool(
+func.func @max_roi_pool(%x: tensor<2x3x?x9xf32, #relax.dims<[2, 3, "h", 9]>>, %rois: tensor<?x4xf32, #relax.dims<["r", 4]>>, %batch: tensor<?xi64, #relax.dims<["r"]>>) {
+  // CHECK: "relax.max_roi_pool"{{.*}} {height = 2 : i64, scale = 5.000000e-01 : f32} : {{.*}} -> tensor<?x3x2x1xf32, #relax.dims<["r", 3, 2, 1]>>
+  %0 = "relax.max_roi_pool"(%x, %rois, %batch) {height = 2, scale = 0.5 : f32} : (tensor<2x3x?x9xf32, #relax.dims<[2, 3, "h", 9]>>, tensor<?x4xf32, #relax.dims<["r", 4]>>, tensor<?xi64, #relax.dims<["r"]>>) -> tensor<?x3x2x1xf32, #relax.dims<["r", 3, 2, 1]>>
+  return
+}
+
 // CHECK-LABEL: func.func @deform_conv(
 func.func @deform_conv(%x: tensor<1x4x6x6xf32>, %w: tensor<8x2x3x3xf32>, %offset: tensor<1x18x4x4xf32>, %mask: tensor<1x9x4x4xf32>) {
   // CHECK: "relax.deform_conv"({{.*}}) {groups = 2 : i64, {{.*}}} : {{.*}} -> tensor<1x8x4x4xf32>
