@@ -1,6 +1,6 @@
 """Models compiled once for all sizes: whether they are right for ten shapes, and how fast beside builds for one size.
 
-    python -m benchmarks.dynamic bert_base gpt2 resnet50
+    python -m benchmarks.dynamic bert_base gpt2 resnet50 detector
 
 Results are compared with ONNX Runtime's on the same model. Latencies are medians of pairs that run one after the other.
 """
@@ -10,6 +10,8 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,8 @@ from mirlo.benchmarks.models import dynamic
 
 TOKENS = ((1, 1), (1, 7), (2, 16), (1, 33), (3, 5), (1, 64), (1, 128), (2, 50), (4, 17), (1, 100))
 IMAGES = tuple((batch, 0) for batch in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10))
+SIDES = ((320, 320), (640, 640), (333, 500), (480, 640), (96, 64), (37, 50))
+"""Heights and widths of images for the detector."""
 PAIRS = 9
 
 
@@ -63,6 +67,38 @@ def measure(name: str) -> None:
     print(f"{name}: ten shapes right to {worst:.1e}; any size and one size: {times}, ratio {ratio:.2f}")
 
 
+def measure_detector() -> None:
+    """Compare a detector whose head computes with the size of the image with ONNX Runtime, and with fixed sizes."""
+    import mirlo
+    from mirlo.benchmarks.models.detector import detector
+    from mirlo.benchmarks.turns import onnxruntime_session
+
+    model = detector()
+    every, theirs = mirlo.compile(model, threads=1), onnxruntime_session(model.SerializeToString(), threads=1)
+    rng = np.random.default_rng(0)
+    for height, width in SIDES:
+        given = {"x": rng.random((1, 3, height, width), np.float32)}
+        one = mirlo.compile(model, shapes={"x": [1, 3, height, width]}, threads=1)
+        actual, expected = next(iter(every.run(given).values())), theirs.run(None, given)[0]
+        if actual.shape != expected.shape:
+            raise SystemExit(f"detector: of {height} x {width} the shape is {actual.shape}, not {expected.shape}")
+        error = float(np.abs(actual - expected).max() / np.abs(expected).max())
+        calls = [partial(every.run, given), partial(theirs.run, None, given), partial(one.run, given)]
+        turns = [[_thread_seconds(call) for call in calls] for _ in range(PAIRS)][1:]
+        to_theirs, to_one = (statistics.median(turn[0] / turn[other] for turn in turns) for other in (1, 2))
+        times = 1000 * statistics.median(turn[0] for turn in turns)
+        print(
+            f"detector, {height} x {width}: right to {error:.1e}; {times:.1f} ms, ratio to ONNX Runtime "
+            f"{to_theirs:.2f}, to a build for this size {to_one:.2f}"
+        )
+
+
+def _thread_seconds(call: Callable[[], object]) -> float:
+    start = time.thread_time()
+    call()
+    return time.thread_time() - start
+
+
 def _seconds(executable: Any, given: dict[str, np.ndarray]) -> float:
     start = time.perf_counter()
     executable.run(given)
@@ -71,9 +107,9 @@ def _seconds(executable: Any, given: dict[str, np.ndarray]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("models", nargs="*", default=["bert_base", "gpt2", "resnet50"])
+    parser.add_argument("models", nargs="*", default=["bert_base", "gpt2", "resnet50", "detector"])
     for name in parser.parse_args().models:
-        measure(name)
+        measure_detector() if name == "detector" else measure(name)
 
 
 if __name__ == "__main__":

@@ -102,6 +102,20 @@ def mask_and_sort() -> Case:
     return Case("mask and sort", model, {f"{n}": {"scores": rng.random(n, np.float32)} for n in (300, 8400, 100_000)})
 
 
+def regions() -> Case:
+    """Return the largest pixels of the bins of regions of an image."""
+    node = helper.make_node("MaxRoiPool", ["x", "rois"], ["y"], pooled_shape=[7, 7], spatial_scale=1 / 16)
+    model = _model([node], {"x": ["n", 256, "h", "w"], "rois": ["regions", 5]}, {}, "y", FLOAT)
+    rng = np.random.default_rng(0)
+    inputs = {}
+    for height, width, count in ((38, 50, 100), (14, 14, 8)):
+        corners = np.sort(rng.uniform(0, 16, (count, 2, 2)), 1) * (width, height)
+        rois = np.concatenate([np.zeros((count, 1)), corners.reshape(count, 4)], 1).astype(np.float32)
+        x = rng.standard_normal((1, 256, height, width), np.float32)
+        inputs[f"{count} of {height} x {width}"] = {"x": x, "rois": rois}
+    return Case("maxima of regions", model, inputs)
+
+
 def alternating(functions: list[Callable[[], Any]]) -> list[float]:
     """Return the least thread CPU time of each in microseconds."""
     best = [float("inf")] * len(functions)
@@ -118,15 +132,15 @@ def main() -> None:
     import mirlo
     from benchmarks.turns import onnxruntime_session
 
-    print(f"{'model':14} {'sizes':24} Mirlo us  ONNX Runtime us  ratio")
-    for case in (suppression(), top_p(), mask_and_sort()):
+    print(f"{'model':18} {'sizes':24} Mirlo us  ONNX Runtime us  ratio")
+    for case in (suppression(), top_p(), mask_and_sort(), regions()):
         compiled = mirlo.compile(case.model)
         session = onnxruntime_session(case.model.SerializeToString(), threads=1)
         for sizes, arrays in case.inputs.items():
             np.testing.assert_allclose(compiled(**arrays), session.run(None, arrays)[0], rtol=1e-4, atol=1e-6)
             calls = [lambda: compiled(**arrays), lambda: session.run(None, arrays)]  # noqa: B023
             own, other = alternating(calls)
-            print(f"{case.name:14} {sizes:24} {own:8.1f} {other:16.1f} {own / other:6.2f}", flush=True)
+            print(f"{case.name:18} {sizes:24} {own:8.1f} {other:16.1f} {own / other:6.2f}", flush=True)
 
 
 if __name__ == "__main__":
