@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import SupportsIndex
+from weakref import WeakKeyDictionary
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -192,8 +193,27 @@ def dims_of(mlir_type: ir.Type) -> tuple[Dim, ...]:
     bare: list[int] = _BARE_SHAPE(mlir_type)
     if mlir_type.has_static_shape:
         return tuple(bare)
+    if not isinstance(mlir_type, ir.RankedTensorType):
+        return tuple(D.UNKNOWN if mlir_type.is_dynamic_dim(i) else size for i, size in enumerate(bare))
+    known = _known_dims.setdefault(mlir_type.context, {})
+    address = hash(mlir_type)
+    if address not in known:
+        known[address] = _dims_of_encoding(mlir_type, bare)
+    return known[address]
+
+
+_known_dims: WeakKeyDictionary[ir.Context, dict[int, tuple[Dim, ...]]] = WeakKeyDictionary()
+"""The dims of the tensor types of each context, by address: passes ask for those of a type hundreds of times.
+
+A context has each type once, at one address, which is its hash in the bindings, until the context is freed. The types
+themselves would keep their context alive here.
+"""
+
+
+def _dims_of_encoding(mlir_type: ir.Type, bare: Sequence[int]) -> tuple[Dim, ...]:
+    """Return the dims of a tensor type some of which are dynamic."""
     sizes: list[Dim] = [D.UNKNOWN if mlir_type.is_dynamic_dim(i) else size for i, size in enumerate(bare)]
-    encoding = _dims_encoding(mlir_type.encoding) if isinstance(mlir_type, ir.RankedTensorType) else None
+    encoding = _dims_encoding(mlir_type.encoding)
     return tuple(sizes) if encoding is None else _encoded_dims(mlir_type, encoding, sizes)
 
 
