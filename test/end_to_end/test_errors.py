@@ -288,3 +288,16 @@ def test_an_unknown_target_tells_those_that_there_are(folder: Path, capsys: pyte
     assert main(["compile", str(folder / "good.onnx"), "--target", "lvm"]) == 1
     told = capsys.readouterr().err
     assert told.startswith("mirlo: error: unknown target 'lvm'; did you mean 'llvm'? installed: ")
+
+
+def test_a_damaged_header_is_not_shown_whole(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Numpy quotes the header, which a file may fill as it likes."""
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (%s), }\n" % (b"[" * 900 + b"]" * 900)
+    content = b"\x93NUMPY\x02\x00" + len(header).to_bytes(4, "little") + header
+    (folder / "brackets.npy").write_bytes(content)
+    monkeypatch.chdir(folder)
+    assert main(["run", "good.mirlo", "--input", "x=brackets.npy"]) == 1
+    found = capsys.readouterr().err
+    assert "'brackets.npy' is not an array" in found and len(found) < 400

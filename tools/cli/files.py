@@ -49,7 +49,7 @@ def read_array(path: str, name: str) -> np.ndarray:
         raise CommandError(f"input '{name}': cannot read '{path}': {error.strerror or error}") from error
     except Exception as error:  # numpy parses the header as Python, which raises many kinds
         raise CommandError(
-            f"input '{name}': '{path}' is not an array that numpy.save wrote, or it is damaged: {error}"
+            f"input '{name}': '{path}' is not an array that numpy.save wrote, or it is damaged: {str(error):.200}"
         ) from error
 
 

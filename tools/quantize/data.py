@@ -174,7 +174,7 @@ def _read_npz(path: Path, shown: str, names: Sequence[str]) -> dict[str, np.ndar
             arrays = {name: content[name] for name in wanted}
     except Exception as error:  # zip files and headers of numpy raise many kinds
         raise QuantizationError(
-            f"{shown} is not a file that numpy.savez wrote, or it is damaged: {terminal(str(error))}"
+            f"{shown} is not a file that numpy.savez wrote, or it is damaged: {terminal(str(error)):.200}"
         ) from None
     if len(names) == len(listed) == 1:
         return {names[0]: arrays[listed[0]]}
