@@ -152,7 +152,9 @@ def test_the_model_that_is_placed_is_the_one_in_lower_precision(model: Path, tmp
 
 
 def test_wrong_ways_are_told(model: Path) -> None:
-    with pytest.raises(ValueError, match="placement: expected priority, estimated, measured, found 'best'"):
+    with pytest.raises(
+        ValueError, match="placement: expected priority, estimated, measured, or numbers .*, found 'best'"
+    ):
         mirlo.compile(model, "c,llvm", placement="best")
     with pytest.raises(ValueError, match="placement: a pipeline of your own says so itself"):
         mirlo.compile(model, "c,llvm", placement="measured", pipeline="legalize")
