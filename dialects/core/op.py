@@ -23,16 +23,16 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.attributes import REQUIRED, Attribute
+from mirlo.dialects.core.attributes import REQUIRED, Attribute, Dims
 from mirlo.dialects.core.conditions import Condition, collect_conditions
-from mirlo.dialects.core.dim_algebra import UndecidedDim
+from mirlo.dialects.core.dim_algebra import Dim, UndecidedDim
 from mirlo.dialects.core.errors import OpError, OpMistake, describe_raised
 from mirlo.dialects.core.traits import AxisAttributes, OnnxName, Precision, Trait
-from mirlo.dialects.core.types import TensorType, compatible
+from mirlo.dialects.core.types import TensorType, compatible, dims_of
 from mirlo.dialects.core.values import ValueDeclaration, ValueLayout, operand, operands, optional, result, results
 
 __all__ = ["DialectOp", "class_of", "OpError", "infer_results", "operand", "operands", "optional", "result", "results"]
@@ -213,6 +213,14 @@ class DialectOp(ir.OpView):
                 given = [getattr(self, field.name) for field in self._operand_layout.fields]
                 _infer(type(self), given, self.attribute_values())
         return list(dict.fromkeys(found))
+
+    def every_dim(self) -> Iterator[Dim]:
+        """Yield the dims of operands and results, and those that attributes hold: the begin of a slice is one."""
+        for value in (*self.operation.operands, *self.operation.results):
+            yield from dims_of(value.type)
+        for name, declared in self._attributes.items():
+            if isinstance(declared, Dims):
+                yield from getattr(self, name) or ()
 
     def operand_types(self) -> list[OperandType]:
         """Return the `TensorType` of each declared operand: None for an absent one, a list for a variadic one."""

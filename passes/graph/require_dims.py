@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import graph_operations
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.relax.dynamic import RequireDims
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.locations import names_of
@@ -67,9 +66,7 @@ def _visit(block: ir.Block, operators: Collection[str], outside: frozenset[Limit
 
 
 def _require(op: ir.OpView, checked: set[Limit]) -> None:
-    if all(
-        isinstance(dim, int) for value in (*op.operation.operands, *op.operation.results) for dim in dims_of(value.type)
-    ):
+    if all(isinstance(dim, int) for dim in op.every_dim()):
         return
     for condition in op.size_conditions():
         if (condition.low, condition.high) not in checked:

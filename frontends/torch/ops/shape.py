@@ -65,7 +65,11 @@ def movedim(op: AtenOperation, x: Tensor, source: Ints, target: Ints) -> Tensor:
 @converter("aten.select.int", "aten.select_copy.int")
 def select(op: AtenOperation, x: Tensor, axis: int, index: Dim) -> Tensor:
     axis = axis_of(axis, x.rank)
-    at = x.shape[axis] + index if isinstance(index, int) and index < 0 else index
+    size = x.shape[axis]
+    if isinstance(index, int):
+        at = size + index if index < 0 else index
+    else:
+        at = index + size * D.minimum(1, D.maximum(index * -1, 0))  # a number of the data may be negative
     return x.slice(axis, at, 1).reshape((*x.shape[:axis], *x.shape[axis + 1 :]))
 
 

@@ -190,3 +190,17 @@ def test_conditions_on_data(function: Callable[..., Any], dynamic: bool) -> None
     made = mirlo.compile(Calls(function).eval(), args=(X + 1,), dynamic_shapes=shapes, cache=False)
     torch.testing.assert_close(made.torch(X + 1), function(X + 1))
     _require_refusal(function, made.torch, -X)
+
+
+@pytest.mark.parametrize("size", [5, None], ids=["static", "dynamic"])
+def test_an_element_at_a_number_of_the_data(size: int | None) -> None:
+    """The begin of a slice is a symbol where the tensor's dims are numbers: it is checked all the same."""
+    module = Calls(lambda x, n: x[n.item()] * 2).eval()
+    dynamic = None if size else {"x": {0: torch.export.Dim.DYNAMIC}, "rest": (None,)}
+    made = mirlo.compile(module, args=(X.flatten()[:5], torch.tensor(3)), dynamic_shapes=dynamic, cache=False)
+    x = X.flatten()[:5] if size else X.flatten()[:7]
+    for inside in (0, len(x) - 1, -1, -len(x)):
+        torch.testing.assert_close(made.torch(x, torch.tensor(inside)), x[inside] * 2)
+    for outside in (len(x), -len(x) - 1, 1 << 40, -(1 << 40)):
+        with pytest.raises(InputError):
+            made.torch(x, torch.tensor(outside))

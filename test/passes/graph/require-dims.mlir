@@ -14,6 +14,16 @@ func.func @scatter(%x: tensor<2x3xf32>, %i: tensor<?x?xi64, #relax.dims<["n", "m
   return %1 : tensor<2x3xf32>
 }
 
+// A dim of an attribute is one, too: the begin of a slice, where operand and result have numbers alone.
+// CHECK-LABEL: func.func @begin
+// CHECK-COUNT-2: "relax.require_dims"
+// CHECK:         "relax.slice_dims"
+func.func @begin(%n: tensor<1xi64>, %x: tensor<5xf32>) -> tensor<1xf32> {
+  "relax.bind_dims"(%n) {bounds = ["?"], symbols = ["k"], what = "a position"} : (tensor<1xi64>) -> ()
+  %0 = "relax.slice_dims"(%x) {begin = ["k - 2"], shape = [1], strides = array<i64: 1>} : (tensor<5xf32>) -> tensor<1xf32>
+  return %0 : tensor<1xf32>
+}
+
 // An axis that is known to have elements, or an empty result, needs no check.
 // CHECK-LABEL: func.func @decided
 // CHECK-NOT:     relax.require_dims
