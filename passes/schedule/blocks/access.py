@@ -9,6 +9,7 @@ from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, Variable, loop_index
 from mirlo.dialects.core.value import index
+from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.scalars import Value, compare
 from mirlo.passes.schedule.loops import attribute_constant, read_inside
@@ -45,6 +46,9 @@ class LanePoint(Protocol):
 Test = tuple[IndexExpr, Dim]
 """An index and the size of its dim: an element exists if 0 ≤ index < size."""
 
+SHORTEST_GATHER = 16
+"""Bytes of vectors up to which elements at a stride are loaded one by one, from one address and offsets: processors
+whose vectors are that long have no gathers, and LLVM computes a vector of addresses for each."""
 LONGEST_STRIDE = 4
 """Largest stride for which whole vectors are loaded and shuffled; larger strides are gathered."""
 
@@ -164,6 +168,10 @@ def _read_steps(
         return create("vector.load", kind, buffer, first)
     if step == 1 and mask is not None:
         return create("vector.maskedload", kind, buffer, first, mask, _filler(kind, filler))
+    size = element_bytes(buffer.type.element_type)
+    if isinstance(step, int) and mask is None and point.lanes * size <= SHORTEST_GATHER:
+        places = [first, *(Value(first) + index(lane * step) for lane in range(1, point.lanes))]
+        return create("vector.from_elements", kind, *(memref.LoadOp(buffer, [place]).result for place in places))
     return _gather(point, buffer, first, _offsets(step, point.lanes), mask, filler)
 
 

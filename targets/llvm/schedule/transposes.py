@@ -105,7 +105,7 @@ class TileOrder:
 
 
 @dataclass(frozen=True)
-class Tile:
+class TileChoice:
     """A tile that is transposed in registers, and how tiles are visited."""
 
     rows: int
@@ -117,7 +117,9 @@ class Tile:
     """Whether results go past the caches."""
 
 
-def choose_tile(s: Schedule, block: str, group: BlockGroup[Machine], chosen: ElementwiseChoices, number: int) -> Tile:
+def choose_tile(
+    s: Schedule, block: str, group: BlockGroup[Machine], chosen: ElementwiseChoices, number: int
+) -> TileChoice:
     """Choose the tile of a nest whose last two loops are transposed, and the order of tiles."""
     loops, instances, machine = s.loops(block), s.instances(block), group.machine
     across, last = loops[-2:]
@@ -159,7 +161,7 @@ def choose_tile(s: Schedule, block: str, group: BlockGroup[Machine], chosen: Ele
     else:
         main = -(-row_extent // rows) * rows + rows if align else row_extent // rows * rows
         order = _choose_blocks(rows, columns, main, column_extent // columns * columns, size, row_bytes, way)
-    return Tile(rows, columns, order, align, streams)
+    return TileChoice(rows, columns, order, align, streams)
 
 
 def _has_whole_lines(outputs: Sequence[tuple[BlockInstance, OperandView]], loops: Sequence[str], columns: int) -> bool:
@@ -197,7 +199,7 @@ def _choose_blocks(
     return TileOrder(pair, 2 * pair if crowded and main_columns >= 2 * pair else pair, line)
 
 
-def arrange_tiles(s: Schedule, block: str, tile: Tile) -> None:
+def arrange_tiles(s: Schedule, block: str, tile: TileChoice) -> None:
     """Arrange the last two loops of a block in tiles."""
     *outer, across, last = s.loops(block)
     extent = s.extent(across)
@@ -223,7 +225,7 @@ def arrange_tiles(s: Schedule, block: str, tile: Tile) -> None:
             s.parallel(tiles)
 
 
-def _whole_rows(s: Schedule, across: str, last: str, tile: Tile, is_shared: bool) -> None:
+def _whole_rows(s: Schedule, across: str, last: str, tile: TileChoice, is_shared: bool) -> None:
     """Arrange the tiles that have all their rows: blocks of them, and beside each block tiles of fewer columns."""
     columns = s.extent(last)
     assert isinstance(columns, int), "tiles are of static loops"
@@ -253,7 +255,7 @@ def _whole_rows(s: Schedule, across: str, last: str, tile: Tile, is_shared: bool
 
 
 def _whole_tiles(
-    s: Schedule, block: str, part: str, rows: Sequence[str], inside: Sequence[str], tile: Tile, is_shared: bool
+    s: Schedule, block: str, part: str, rows: Sequence[str], inside: Sequence[str], tile: TileChoice, is_shared: bool
 ) -> None:
     """Arrange the whole tiles of a block of rows along its columns."""
     order = tile.order
@@ -274,7 +276,7 @@ def _whole_tiles(
         s.parallel(blocks)
 
 
-def _transpose(s: Schedule, block: str, lines: str, lanes: str, tile: Tile) -> None:
+def _transpose(s: Schedule, block: str, lines: str, lanes: str, tile: TileChoice) -> None:
     s.vectorize(lanes)
     s.transpose(lines)
     if tile.streams:
