@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 PRODUCTS = re.compile(
-    r"\s(vfn?m(?:add|sub)\w*p[sd]|vpmaddwd|vpdp\w+|vdpbf16ps|fmla|fmls|[us]?[us]dot|[us]mlal2?|[us]?[us]?mmla)\s"
+    r"\s(vfn?m(?:add|sub)\w*p[sd]|vpmaddwd|vpmaddubsw|vpdp\w+|vdpbf16ps|fmla|fmls|[us]?[us]dot|[us]mlal2?|[us]?[us]?mmla)\s"
 )
 """Instructions whose work counts: products that are added."""
 SPILLED = re.compile(r"%[xyz]mm.*\(%rsp\)|\(%rsp\).*%[xyz]mm|\s(ldr|str|ldp|stp)\s+[qd]\d+.*\[sp")

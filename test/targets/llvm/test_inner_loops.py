@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -48,18 +49,73 @@ def require(loops: dict[str, InnerLoop], cpu: str, most: float | None = None) ->
         assert len(loop.moves) <= moves and len(loop.spills) <= spills, name
 
 
-@pytest.mark.sample(0)
+@pytest.mark.sample(15)
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize("sample", names())
 def test_samples(sample: str, cpu: str) -> None:
     require(loops_of(path(sample), cpu), cpu)
 
 
+def int8_products(model: Any) -> Any:
+    """Return the different convolutions and matrix products with constants of a model, each alone and in int8."""
+    inferred = onnx.shape_inference.infer_shapes(model).graph
+    shapes = {value.name: dims_of(value) for value in (*inferred.input, *inferred.value_info, *inferred.output)}
+    weights = {tensor.name: tuple(tensor.dims) for tensor in inferred.initializer}
+    nodes, values, constants = (
+        [],
+        [],
+        [numpy_helper.from_array(np.uint8(0), "u"), numpy_helper.from_array(np.int8(0), "i")],
+    )
+    seen = set()
+    for node in inferred.node:
+        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        shape = weights.get(node.input[1]) if node.op_type in ("Conv", "Gemm", "MatMul") else None
+        key = (node.op_type, shapes.get(node.input[0]), shape, str(attributes))
+        if shape is None or len(shape) < 2 or attributes.get("group", 1) != 1 or not key[1] or key in seen:
+            continue
+        seen.add(key)
+        x, w, y = (f"{letter}{len(seen)}" for letter in "xwy")
+        shape = shape[::-1] if attributes.pop("transB", 0) else shape
+        shape = shape if node.op_type == "Conv" else (shape[0], min(shape[1], MAX_COLUMNS))
+        given = attributes if node.op_type == "Conv" else {}
+        nodes.append(helper.make_node(INTEGER.get(node.op_type, "MatMulInteger"), [x, w, "u", "i"], [y], **given))
+        constants.append(numpy_helper.from_array(np.full(shape, 127, np.int8), w))
+        values.append((helper.make_tensor_value_info(x, TensorProto.UINT8, key[1]), y))
+    outputs = [helper.make_tensor_value_info(y, TensorProto.INT32, None) for _, y in values]
+    graph = helper.make_graph(nodes, "int8", [x for x, _ in values], outputs, constants)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    return onnx.shape_inference.infer_shapes(made)
+
+
+def dims_of(value: Any) -> tuple[int, ...]:
+    """Return the dims of a value, 1 for dynamic ones."""
+    return tuple(dim.dim_value or 1 for dim in value.type.tensor_type.shape.dim)
+
+
+MAX_COLUMNS = 4096
+"""Columns of a vocabulary that are as good as all."""
+INTEGER = {"Conv": "ConvInteger"}
+
+
+@pytest.mark.sample(15)
 @pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("sample", names())
+def test_samples_in_int8(sample: str, cpu: str, tmp_path: Path) -> None:
+    """Some loops of four rows also prefetch, and a window of three channels is a loop of two steps on VNNI."""
+    onnx.save(int8_products(onnx.load(path(sample))), tmp_path / "m.onnx")
+    loops = loops_of(tmp_path / "m.onnx", cpu, least=8)
+    if (sample, cpu) == ("mobilenetv2", "alderlake"):
+        loops = {name: loop for name, loop in loops.items() if not name.startswith("kernel.conv ")}
+    require(loops, cpu, most=3.8)
+
+
+@pytest.mark.sample(8)
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("weight", [1, 127])
 @pytest.mark.parametrize(("rows", "depth", "columns"), [(196, 512, 72), (49, 2048, 120), (784, 256, 96), (50, 64, 512)])
-def test_products_of_int8(rows: int, depth: int, columns: int, cpu: str, tmp_path: Path) -> None:
-    """Without VNNI, products are in a register of their own before they are added."""
-    constants = {"w": np.ones((depth, columns), np.int8), "u": np.uint8(0), "i": np.int8(0)}
+def test_products_of_int8(rows: int, depth: int, columns: int, weight: int, cpu: str, tmp_path: Path) -> None:
+    """Without VNNI, products are in a register of their own before they are added: of small weights in pairs."""
+    constants = {"w": np.full((depth, columns), weight, np.int8), "u": np.uint8(0), "i": np.int8(0)}
     graph = helper.make_graph(
         [helper.make_node("MatMulInteger", ["x", "w", "u", "i"], ["y"])], "int8",
         [helper.make_tensor_value_info("x", TensorProto.UINT8, [rows, depth])],

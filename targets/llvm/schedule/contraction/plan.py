@@ -297,6 +297,9 @@ class _Planner:
     def _converts_rows(self, axes: _FreeAxes, chosen: _SumChoice, width: int) -> bool:
         """Return whether rows are converted once, before the tiles of this many columns read them."""
         grouped = chosen.grouped
+        # A group that is widened in the tile takes four instructions, in a copy a seventh of three.
+        if grouped is not None and grouped.group.widens and self._is_fixed and chosen.problem.shared_rows:
+            return True
         strides = map(self.columns.form.stride, axes.others)
         is_reused = width < D.estimate_dim(self.lane_axis.extent) or any(stride != 0 for stride in strides)
         if not (self._is_fixed and chosen.dot is None and chosen.problem.shared_rows and is_reused):
