@@ -14,6 +14,7 @@ from mirlo.targets.llvm.machine import MAX_ACCUMULATORS, Machine
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.tiles import TileProblem, choose_tile
 from mirlo.targets.llvm.schedule.cost import (
+    L2_RESIDENT_SHARE,
     MAX_UNROLLED,
     MIN_TILE_ROWS,
     MIN_UNROLLED,
@@ -55,16 +56,34 @@ def choose_rows(
         rows, vectors, _ = choose_tile(problem, machine, tile)
         return None, rows, vectors
     best = None
-    for axis in reversed(
-        _candidate_row_axes(candidates)
-    ):  # innermost first: between equals, its rows are closest in memory
+    far = rows_from_beyond_l2(problem, candidates, side, machine)
+    # Innermost first: between equals, its rows are closest in memory.
+    for axis in reversed(_candidate_row_axes(candidates)):
         problem_of_axis = tile_request(problem, axis, side)
+        if far:
+            others = count_of(candidates) // max(1, count_of([axis]))
+            problem_of_axis = replace(problem_of_axis, reread_bytes=far // max(1, others))
         rows, vectors, cycles = choose_tile(problem_of_axis, machine, tile)
         cycles /= problem_of_axis.rows
         if best is None or cycles < best[0] * 0.98:
             best = (cycles, axis, rows, vectors)
     assert best is not None
     return best[1:]
+
+
+def rows_from_beyond_l2(
+    problem: TileProblem, candidates: Iterable[LoopAxis], side: ContractionOperand, machine: Machine
+) -> int:
+    """Return the bytes of all rows if they do not stay in the L2 cache from panel to panel, else 0.
+
+    Rows of windows overlap: most of what a tile reads is there from the tile before.
+    """
+    size = prod(D.estimate_dim(extent) for extent in side.padded_shape or side.access.shape)
+    is_window = count_of(candidates) * problem.depth > 2 * size
+    if not (problem.shared_rows and problem.shared_columns) or is_window:
+        return 0
+    total = size * element_bytes(side.access.element_type)
+    return total if total > L2_RESIDENT_SHARE * machine.l2_bytes else 0
 
 
 def _candidate_row_axes(candidates: list[LoopAxis]) -> list[LoopAxis]:

@@ -70,6 +70,8 @@ class TileProblem:
     """Whether an instruction multiplies two rows at once."""
     temporaries: int = 0
     """Registers for products that an instruction of their own adds to the accumulators."""
+    reread_bytes: int = 0
+    """Bytes of the rows that each panel of columns reads from beyond the L2 cache; 0 if they stay in it."""
     multiplications: int = 1
     """Instructions that multiply for each accumulator, in a k-step."""
     is_added: bool = False
@@ -190,6 +192,7 @@ def tile_cycles(rows: int, vectors: int, problem: TileProblem, machine: Machine)
     for span in spans(problem.columns, vectors * problem.lanes):
         held = -(-span.size // problem.lanes)
         cost += span_count(span) * _row_cost(rows, problem.rows, held, problem, machine)
+        cost += span_count(span) * problem.reread_bytes * machine.reread_cycles
     return cost
 
 

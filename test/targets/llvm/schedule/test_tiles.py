@@ -37,6 +37,16 @@ def test_rows_from_far_away_are_read_in_long_runs() -> None:
     assert choose_tile(replace(far, lanes=8), PRESETS["avx2"])[1] == 2
 
 
+@pytest.mark.parametrize("depth", [768, 3072])
+def test_rows_that_each_panel_reads_from_far_away_take_wider_panels(depth: int) -> None:
+    """ViT's products: 197 rows are 1.2 and 4.7 times the L2 cache of Zen 3."""
+    near = TileProblem(197, 768, 8, depth, True, True, 4)
+    far = replace(near, reread_bytes=197 * depth * 4)
+    machine = PRESETS["avx2"]
+    assert choose_tile(near, machine)[:2] == (6, 2) and choose_tile(far, machine)[:2] == (4, 3)
+    assert choose_tile(replace(far, lanes=16), MACHINE) == choose_tile(replace(near, lanes=16), MACHINE)
+
+
 @pytest.mark.parametrize("pours", [True, False])
 def test_short_sums_that_pour_into_memory_take_smaller_tiles(pours: bool) -> None:
     problem = TileProblem(3136, 256, 16, 64, True, True, 4, pours=pours)
