@@ -54,3 +54,33 @@ func.func @large(%x: tensor<4xi8>, %y: tensor<4xi8>) -> tensor<4xi8> {
   %3 = "relax.quantize"(%2, %t) {dtype = i8} : (tensor<4xf32>, tensor<f32>) -> tensor<4xi8>
   return %3 : tensor<4xi8>
 }
+
+// Integers that are only moved between their dequantization and their quantization are not converted.
+// CHECK-LABEL: func.func @moved
+// CHECK: %[[P:.*]] = "relax.permute"(%arg0) {axes = array<i64: 1, 0>} : (tensor<2x6xi8>) -> tensor<6x2xi8>
+// CHECK: %[[R:.*]] = "relax.reshape"(%[[P]]) {shape = [3, 4]} : (tensor<6x2xi8>) -> tensor<3x4xi8>
+// CHECK-NOT: relax.quantize
+// CHECK: return %[[R]]
+func.func @moved(%x: tensor<2x6xi8>) -> tensor<3x4xi8> {
+  %s = "relax.constant"() {value = dense<0.1> : tensor<f32>} : () -> tensor<f32>
+  %z = "relax.constant"() {value = dense<-3> : tensor<i8>} : () -> tensor<i8>
+  %0 = "relax.dequantize"(%x, %s, %z) : (tensor<2x6xi8>, tensor<f32>, tensor<i8>) -> tensor<2x6xf32>
+  %1 = "relax.permute"(%0) {axes = array<i64: 1, 0>} : (tensor<2x6xf32>) -> tensor<6x2xf32>
+  %2 = "relax.reshape"(%1) {shape = [3, 4]} : (tensor<6x2xf32>) -> tensor<3x4xf32>
+  %3 = "relax.quantize"(%2, %s, %z) {dtype = i8} : (tensor<3x4xf32>, tensor<f32>, tensor<i8>) -> tensor<3x4xi8>
+  return %3 : tensor<3x4xi8>
+}
+
+// With another scale they are.
+// CHECK-LABEL: func.func @moved_and_scaled
+// CHECK: relax.permute
+// CHECK: {{relax.(re)?quantize}}
+func.func @moved_and_scaled(%x: tensor<2x6xi8>) -> tensor<6x2xi8> {
+  %s = "relax.constant"() {value = dense<0.1> : tensor<f32>} : () -> tensor<f32>
+  %t = "relax.constant"() {value = dense<0.2> : tensor<f32>} : () -> tensor<f32>
+  %z = "relax.constant"() {value = dense<-3> : tensor<i8>} : () -> tensor<i8>
+  %0 = "relax.dequantize"(%x, %s, %z) : (tensor<2x6xi8>, tensor<f32>, tensor<i8>) -> tensor<2x6xf32>
+  %1 = "relax.permute"(%0) {axes = array<i64: 1, 0>} : (tensor<2x6xf32>) -> tensor<6x2xf32>
+  %2 = "relax.quantize"(%1, %t, %z) {dtype = i8} : (tensor<6x2xf32>, tensor<f32>, tensor<i8>) -> tensor<6x2xi8>
+  return %2 : tensor<6x2xi8>
+}
