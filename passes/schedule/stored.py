@@ -64,7 +64,7 @@ def store(site: ir.Operation, stored: Stored, session: Session, known: dict[obje
         else:
             new = Constant.make(param=known[key], result_types=[kind])
     site.operands[stored.argument] = new
-    _count_runs(site)
+    count_runs(site)
     result: ir.Operation = old.owner
     return result
 
@@ -76,13 +76,13 @@ def retype(view: PrimView, stored: Stored) -> None:
     argument.set_type(ir.RankedTensorType.get(stored.shape, argument.type.element_type))
     maps = _replaced(ir.ArrayAttr(block.op.attributes["maps"]), stored.position, ir.AffineMapAttr.get(stored.map))
     block.op.attributes["maps"] = ir.ArrayAttr.get(maps)
-    _count_runs(block.op)
+    count_runs(block.op)
     entry = [a.type for a in view.entry.arguments]
     results = [v.type for v in view.returned]
     view.op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(entry, results))
 
 
-def _count_runs(op: ir.Operation) -> None:
+def count_runs(op: ir.Operation) -> None:
     """Recompute the segment sizes of the operands: they count runs of equal types, and a type has changed."""
     layout = class_of(op)._operand_layout
     given = [layout.pick(field, op, list(op.operands)) for field in layout.fields]

@@ -137,7 +137,8 @@ class Printer:
         if pure:
             self.pure.add(name)
         self.names[value] = name
-        self.line(f"const {self.scalar(value.type)} {name} = {text};")
+        kind = self.scalar(value.type)
+        self.line(f"{kind}const {name} = {text};" if kind.endswith("*") else f"const {kind} {name} = {text};")
 
     def declare(self, values: Sequence[ir.Value], start: Sequence[str] = ()) -> list[str]:
         """Declare variables that are assigned later."""

@@ -1,5 +1,8 @@
 """Processors of target `c`: Arm's Cortex-M, of which some multiply several int8 in one instruction."""
 
+from functools import partial
+from pathlib import Path
+
 from mirlo.extend import CProcessor
 
 FLAGS = {
@@ -11,9 +14,13 @@ FLAGS = {
 }
 """The flags of GCC and Clang for each processor."""
 
-FAMILY = CProcessor("cortex-m", "Arm Cortex-M")
-M0PLUS = CProcessor("cortex-m0plus", "Arm Cortex-M0+", parent="cortex-m", flags=FLAGS["cortex-m0plus"])
-M4 = CProcessor("cortex-m4", "Arm Cortex-M4", parent="cortex-m", flags=FLAGS["cortex-m4"])
-M7 = CProcessor("cortex-m7", "Arm Cortex-M7", parent="cortex-m", flags=FLAGS["cortex-m7"])
-M33 = CProcessor("cortex-m33", "Arm Cortex-M33", parent="cortex-m", flags=FLAGS["cortex-m33"])
-M55 = CProcessor("cortex-m55", "Arm Cortex-M55", parent="cortex-m", flags=FLAGS["cortex-m55"])
+_processor = partial(
+    CProcessor,
+    prelude=Path(__file__).with_name("prelude.h").read_text(encoding="utf-8"),
+    functions=("mirlo_dot", "mirlo_taps"),
+    passes=("fuse-pads", "reductions-innermost", "remove-dead"),
+)
+FAMILY = _processor("cortex-m", "Arm Cortex-M", rule_modules=("mirlo_cortex_m.rules",))
+M0PLUS, M4, M7, M33, M55 = (
+    _processor(name, f"Arm {name.title()}", parent="cortex-m", flags=flags) for name, flags in FLAGS.items()
+)
