@@ -39,6 +39,8 @@ class Board:
     ram: int
     flash_bytes: int = 4 << 20
     ram_bytes: int = 2 << 20
+    constants: str = "flash"
+    """The region of constants: `flash`, or `constants`, the memory of a board whose flash is too small."""
 
 
 BOARDS = {
@@ -46,7 +48,7 @@ BOARDS = {
     "cortex-m4": Board("mps2-an386", 0, 0x20000000),
     "cortex-m7": Board("mps2-an500", 0, 0x20000000),
     "cortex-m33": Board("mps2-an505", 0x10000000, 0x38000000),
-    "cortex-m55": Board("mps3-an547", 0x10000000, 0x30000000, 512 << 10, 512 << 10),
+    "cortex-m55": Board("mps3-an547", 0x10000000, 0x30000000, 512 << 10, 512 << 10, "constants"),
 }
 """The board of each processor. No board with an M0+ has memory for these models: its code runs on a Cortex-M3, which
 has all of its instructions."""
@@ -82,7 +84,7 @@ def run_on_board(
     program, scripts = folder / "main.c", folder / "link.ld"
     program.write_text(_main(name, inputs, outputs))
     script = (FILES / "link.ld.in").read_text()
-    for word in ("flash", "ram", "flash_bytes", "ram_bytes"):
+    for word in ("flash", "ram", "flash_bytes", "ram_bytes", "constants"):
         script = script.replace(f"@{word.upper()}@", str(getattr(board, word)))
     scripts.write_text(script)
     model, elf = folder / f"{name}.o", folder / f"{name}.elf"
