@@ -75,20 +75,12 @@ class Arguments(argparse.Namespace):
     reports: list[str]
     expect: str | None
     attempts: bool
-    activations: str | None
-    bits: int
-    block: int
-    method: str
-    symmetric: bool
     folder: str
     shell: str
     prompt: str
     chat: bool
     system: str | None
     stop: list[str]
-    host: str
-    api_keys: str | None
-    without_keys: bool
 
     @property
     def options(self) -> dict[str, Any]:
