@@ -1,6 +1,8 @@
 """What the unit computes; everything else falls through to the rules of the CPU."""
 
-from mirlo.extend import decline, intrinsic, legalize
+from typing import Annotated
+
+from mirlo.extend import Choice, Schedule, decline, intrinsic, legalize, schedule
 from mirlo_npu.dialect import Gemm
 
 TILE = 4
@@ -85,3 +87,13 @@ def conv(op, b):
 def exp(op, b):
     """Lower to the unit's table of exponentials."""
     return b.call_extern("NpuExp", "f32", *op.nums) if op.dtype == "f32" else decline("the table is of f32")
+
+
+@schedule(target="npu")
+def signs(kernel, context, size: Annotated[int, Choice((2, 4, 8), "elements of a line", tried=(2, 8))] = 4):
+    """Signs, line by line."""
+    s = Schedule(kernel.view.op)
+    if s.blocks() != ["sign"]:
+        return decline("only signs", blocks=s.blocks())
+    s.split(s.loops("sign")[-1], (None, size))
+    return s.emit(choices={"size": size})

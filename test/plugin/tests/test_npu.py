@@ -5,6 +5,9 @@ import numpy as np
 import pytest
 
 import mirlo
+from mirlo import MirloError
+from mirlo.passes.schedule.schedule import declared_points
+from mirlo.passes.schedule.tuned import rejected_values
 from mirlo.testing import runs_as_numpy, stages_round_trip
 from mirlo.tools.cli import main
 
@@ -43,6 +46,29 @@ def test_a_compiled_model_needs_the_loader_only(tmp_path):
     exe = mirlo.load(tmp_path / "model.mirlo")
     x, w = np.ones((4, 8), np.float32), np.full((8, 12), 0.125, np.float32)
     np.testing.assert_allclose(exe(x, w), np.full((4, 12), np.e), rtol=1e-6)
+
+
+SIGN = """
+func.func @main(%x: tensor<3x16xf32> {relax.name = "x"}) -> (tensor<3x16xf32> {relax.name = "y"}) {
+  %0 = "relax.sign"(%x) : (tensor<3x16xf32>) -> tensor<3x16xf32>
+  return %0 : tensor<3x16xf32>
+}"""
+
+
+def test_choices_of_a_schedule_rule(tmp_path, capsys):
+    """They are declared once: callers choose them, tuning measures them, explain lists them."""
+    (tmp_path / "model.mlir").write_text(SIGN)
+    x = np.linspace(-1, 1, 48, dtype=np.float32).reshape(3, 16)
+    choose = {size: {"sign": lambda s, size=size: s.apply_rule("signs", size=size)} for size in (2, 8, 3)}
+    for size in (2, 8):
+        compiled = mirlo.compile(tmp_path / "model.mlir", "npu", schedules=choose[size], cache=False)
+        np.testing.assert_array_equal(compiled(x), np.sign(x))
+    with pytest.raises(MirloError, match="size: expected one of 2, 4, 8, found 3"):
+        mirlo.compile(tmp_path / "model.mlir", "npu", schedules=choose[3], cache=False)
+    assert {"size": 2} in declared_points("npu") and {"size": 8} in declared_points("npu")
+    assert "size=16, expected one of 2, 4, 8" in rejected_values({"size": 16}, "npu").values()
+    assert main(["explain", "schedule", "--target", "npu"]) == 0
+    assert "size: elements of a line (one of 2, 4, 8)" in capsys.readouterr().out
 
 
 def test_conformance(capsys):
