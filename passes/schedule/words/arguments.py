@@ -6,11 +6,28 @@ import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
 from operator import index
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar, cast
 
 from mirlo.dialects.core.errors import describe_raised
 from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.runtime.errors import MirloError
+
+if TYPE_CHECKING:
+    from mirlo.passes.schedule.words.trace import Trace
+
+
+class RecordedSchedule(Protocol):
+    """What the primitives of a schedule need of it."""
+
+    @property
+    def trace(self) -> Trace: ...
+
+    def require_open(self) -> None:
+        """Require that the loops are not emitted yet."""
+
+    def undo(self, count: int) -> None:
+        """Drop all recorded primitives but the first `count`."""
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,27 +51,39 @@ def primitive(method: Callable[P, R]) -> Callable[P, R]:
     usage = f"{word}{signature.replace(parameters=[each.replace(annotation=each.empty) for each in shown])}"
     usage = usage.partition(" ->")[0]
     PRIMITIVES.append(word)
+    parameters = list(signature.parameters.values())
+    required = sum(each.default is each.empty for each in parameters)
+    is_fixed = all(each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD for each in parameters)
+    lists = {each.name for each in parameters if each.kind is inspect.Parameter.VAR_POSITIONAL}
+
+    def check(name: str, value: object) -> object:
+        kind = kinds[name]
+        if kind is None:
+            return value
+        for each in value if name in lists and isinstance(value, tuple) else (value,):
+            if not kind[1](each):
+                raise ScheduleError(f"{word}: expected {kind[0]} for '{name}', found {each!r}")
+        return plain(value)
 
     @wraps(method)
     def checked(*arguments: P.args, **named: P.kwargs) -> R:
-        try:
-            bound = signature.bind(*arguments, **named)
-        except TypeError as error:
-            raise ScheduleError(f"{word}: {error}; expected {usage}") from None
-        for name, value in bound.arguments.items():
-            kind = kinds[name]
-            if kind is None:
-                continue
-            is_list = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
-            for each in value if is_list else (value,):
-                if not kind[1](each):
-                    raise ScheduleError(f"{word}: expected {kind[0]} for '{name}', found {each!r}")
-            bound.arguments[name] = plain(value)
-        schedule = bound.arguments["self"]
+        if is_fixed and not named and required <= len(arguments) <= len(parameters):
+            # Most calls are of this kind, and rules make many: `bind` takes longer than the rest of the check.
+            pairs = zip(parameters, arguments, strict=False)
+            given, options = [check(each.name, value) for each, value in pairs], dict[str, object]()
+        else:
+            try:
+                bound = signature.bind(*arguments, **named)
+            except TypeError as error:
+                raise ScheduleError(f"{word}: {error}; expected {usage}") from None
+            for name, value in bound.arguments.items():
+                bound.arguments[name] = check(name, value)
+            given, options = list(bound.args), bound.kwargs
+        schedule = cast("RecordedSchedule", given[0])
         schedule.require_open()
         count = len(schedule.trace.words)
         try:
-            return method(*bound.args, **bound.kwargs)
+            return method(*given, **options)  # type: ignore[arg-type]
         except Exception as error:
             schedule.undo(count)
             if not isinstance(error, ScheduleError) or str(error).startswith((f"{word}:", f"{word} ")):

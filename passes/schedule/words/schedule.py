@@ -401,11 +401,14 @@ class Schedule(LoopQueries):
         if self.applied:
             raise ScheduleError("apply_rule: the rules of a target run in a compilation; give it as `schedules`")
         self.require_open()
-        words = [str(said) for said in self.trace]
+        if facts is None:
+            facts, is_rule = {"rule": "schedule", "words": "; ".join(map(str, self.trace))}, False
+        else:
+            facts, is_rule = {"rule": "schedule", **facts}, True
         with self._view.op.location:
-            result = emit(self._root, {"rule": "schedule", "words": "; ".join(words), **(facts or {})}, choices)
+            result = emit(self._root, facts, choices)
         self.is_closed = True
-        if facts is not None:
+        if is_rule:
             result.attributes[APPLIED] = ir.StringAttr.get(json.dumps(self.trace.as_json()))
         return result
 
