@@ -25,7 +25,7 @@ from mirlo.targets.llvm.schedule.priorities import PRIORITIES
 from mirlo.targets.llvm.schedule.runs import arrange_runs, find_runs
 from mirlo.targets.llvm.schedule.sweep import LoopVectors, choose_lane_vectors, describe_vectors
 from mirlo.targets.llvm.schedule.transposes import arrange_interleaved, arrange_tiles, choose_tile, find_across
-from mirlo.targets.llvm.schedule.vector_loops import cut_lanes, cut_vectors, fuse_contiguous
+from mirlo.targets.llvm.schedule.vector_loops import cut_lanes, cut_vectors, fuse_contiguous, order_loops
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
@@ -49,7 +49,7 @@ def plan_elementwise(
     while divisors := s.divisors(block):
         for loop, divisor in divisors.items():
             s.split(loop, (None, divisor))
-    s.reorder(*s.memory_order(block)) if s.loops(block) else None
+    order_loops(s, block, s.memory_order(block))
     parts = _cut_conditions(s, block)
     refusals = [_unwritten(s, part) for part in parts]
     if refusals[0] is not None and all(refusals):
@@ -77,11 +77,8 @@ def _cut_conditions(s: Schedule, block: str) -> list[str]:
         else:
             done.append(part)
     for part in done:
-        loops = s.memory_order(part)
-        if loops:
-            if len(done) > 1:
-                s.reorder(*loops)
-            fuse_contiguous(s, part, loops)
+        order_loops(s, part, s.memory_order(part))
+        fuse_contiguous(s, part, s.loops(part))
     return done
 
 
@@ -117,11 +114,13 @@ class _Loops:
             self._in_vectors(part)
             return
         others.remove(across)
-        s.reorder(last, *others, across)
+        is_cut = bool(s.change_points(last))
+        if is_cut:
+            s.reorder(last, *others, across)
         # Each tile reads only the operand of a concatenation that it needs, instead of transposing all of them.
         for each in cut_lanes(s, last, TRANSPOSE_ALIGNMENT):
             (block,) = s.blocks(each)
-            s.reorder(*s.loops(block)[1:], each)
+            order_loops(s, block, [*s.loops(block)[1:], each] if is_cut else [*others, across, last])
             if find_across(s, block, self.group) != s.loops(block)[-2]:
                 self._in_vectors(block)
             elif arrange_interleaved(s, block, machine, self.chosen):

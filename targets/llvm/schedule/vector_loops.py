@@ -26,6 +26,12 @@ def cut_lanes(s: Schedule, lane: str, lanes: int) -> list[str]:
     return s.partition(lane, sorted(cuts)) if cuts else [lane]
 
 
+def order_loops(s: Schedule, block: str, loops: list[str]) -> None:
+    """Put all loops of a block in this order, if they are in another one."""
+    if loops != s.loops(block):
+        s.reorder(*loops)
+
+
 def cut_vectors(s: Schedule, part: str, lanes: int, unroll: int, masked: bool) -> list[tuple[str, int, int]]:
     """Cut a loop into several vectors at a time, single ones, and a tail; return each loop, its lanes and vectors."""
     cut = chunks(s.extent(part), lanes, unroll, masked)
