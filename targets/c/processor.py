@@ -67,7 +67,7 @@ def find_processor(name: str) -> CProcessor:
     if name not in known:
         raise TargetError(
             f"target 'c' has no processor '{name}'{nearest(name, known)}; installed: {', '.join(known) or 'none'}. "
-            "Processors are targets of packages, such as 'pip install mirlo-cortex-m'"
+            "A processor is a target of an installed package, see docs/c-source.md"
         )
     found = find_target(name)
     assert isinstance(found, CProcessor)
