@@ -309,7 +309,7 @@ def raising(s):
         (lambda s: s.emit(), "for '@product': emit: the compilation emits the loops"),
         (3, "the schedule given for '@product': expected a Schedule, its trace, a file of one, or a function"),
         ([], "expected a Schedule, its trace, a file of one, or a function that takes a Schedule, found \\[\\]"),
-        (None, "schedules: expected a Schedule, its trace, a file of one, or a function for 'product', found None"),
+        (None, "its trace, a file of one, or a function for 'product', found \\{'product': None\\}"),
     ],
 )
 def test_what_is_given_for_a_schedule_and_is_none(given, message):
