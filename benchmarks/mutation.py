@@ -6,8 +6,8 @@ python -m benchmarks.mutation --report                 # a table by folder
 
 Changes are made in copies of the tracked files, in `.cache/mutation`. A change is killed if something that `make test`
 runs fails with it, and not without it: a test that reaches the change, which fails or takes too long; a test of lit in
-the folder that is named as that of the change; the linter or the type checker. Tests that do not reach a change cannot
-notice it. Changes that survive are tried with all cases of the same tests, which `make nightly` runs.
+the folder that is named as that of the change; the type checker. Tests that do not reach a change cannot
+notice it. With `--nightly`, changes that survive are tried with all cases of the same tests, which `make nightly` runs.
 """
 
 from __future__ import annotations
@@ -86,6 +86,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="which changes are made")
     parser.add_argument("--map", action="store_true", help="find the tests that reach each change")
     parser.add_argument("--run", type=int, nargs="?", const=MUTANTS, help="try so many changes")
+    parser.add_argument(
+        "--nightly", action="store_true", help="try what survives with all cases of the tests that reach it, too"
+    )
     parser.add_argument("--report", action="store_true", help="print the table")
     parser.add_argument("--jobs", type=int, default=2, help="processes of the tests, or changes at a time")
     given = parser.parse_args(arguments)
@@ -95,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.map:
         make_map(mutants, given.jobs)
     if given.run:
-        try_all(mutants[: given.run], read_map(), given.jobs)
+        try_all(mutants[: given.run], read_map(), given.jobs, given.nightly)
     if given.report:
         print("\n".join(report(read_verdicts())))
     return 0
@@ -149,12 +152,23 @@ def make_map(mutants: Sequence[Mutant], jobs: int) -> None:
         for line in file.read_text(encoding="utf-8").splitlines():
             number, _, test = line.partition("\t")
             reached[int(number)].add(test)
-    found = {number: sorted(tests - {""}) for number, tests in sorted(reached.items())}
-    seconds = [json.loads(line) for line in times.read_text(encoding="utf-8").splitlines()]
-    total: Counter[str] = Counter()
-    for test, _, cpu in seconds:
-        total[test] += cpu
-    (WORK / "map.json").write_text(json.dumps({"reached": found, "seconds": total}), encoding="utf-8")
+    seconds = seconds_alone([json.loads(line) for line in times.read_text(encoding="utf-8").splitlines()])
+    # Tests that tests run are left out: they have no costs.
+    found = {number: sorted(tests & seconds.keys()) for number, tests in sorted(reached.items())}
+    (WORK / "map.json").write_text(json.dumps({"reached": found, "seconds": seconds}), encoding="utf-8")
+
+
+def seconds_alone(measured: Sequence[tuple[str, str, float]]) -> dict[str, float]:
+    """Return what each test costs that runs alone: with the dearest setup of its file, which others share."""
+    own: dict[str, float] = defaultdict(float)
+    shared: dict[str, float] = defaultdict(float)
+    for test, phase, cpu in measured:
+        if phase == "setup":
+            file = test.partition("::")[0]
+            shared[file] = max(shared[file], cpu)
+        else:
+            own[test] += cpu
+    return {test: cpu + shared[test.partition("::")[0]] for test, cpu in own.items()}
 
 
 def read_map() -> dict[int, list[str]]:
@@ -198,13 +212,13 @@ class Tree:
         text = (SOURCE / mutant.path).read_text(encoding="utf-8")
         (self.root / mutant.path).write_text(mutated(text, mutant), encoding="utf-8")
 
-    def judge(self, mutant: Mutant, tests: Sequence[str]) -> Verdict:
+    def judge(self, mutant: Mutant, tests: Sequence[str], nightly: bool) -> Verdict:
         """Make a change and run what may notice it, among it the tests that reach it."""
         # What is computed when a module is imported is reached by the tests of its folder.
         first = tests[:FIRST_TESTS] or neighbours(mutant)
         killed, by = "test", self.failing(mutant, first) or self.failing(mutant, tests[FIRST_TESTS:MOST_TESTS])
-        by = by or self.failing_lit(mutant) or self.failing_checks(mutant)
-        if not by and tests:
+        by = by or self.failing_lit(mutant) or self.failing_types(mutant)
+        if not by and tests and nightly:
             functions = list(dict.fromkeys(test.partition("[")[0] for test in tests))[:MOST_TESTS]
             killed, by = "nightly", self.failing(mutant, functions, "--whole")
         return Verdict(mutant, len(tests), killed if by else "", by)
@@ -215,9 +229,11 @@ class Tree:
         for _ in range(MOST_TESTS if tests else 0):
             self.change(mutant)
             found = self.run_tests(["-x", *options, *tests, *(f"--deselect={test}" for test in ignored)], SECONDS)
-            if "::" not in found:
+            if found in ("", "timeout"):
                 return found
             self.restore()
+            if found == "import":
+                return "" if self.run_tests(["--collect-only", *tests], SECONDS) else found
             if not self.run_tests([*options, found], SECONDS):
                 return found
             ignored.append(found)
@@ -235,20 +251,17 @@ class Tree:
         self.restore()
         return found if found == "import" or not self.run_lit([found]) else ""
 
-    def failing_checks(self, mutant: Mutant) -> str:
-        """Return the linter or the type checker, if it finds a change."""
-        cache = ["--cache-dir", str(self.folder / "types")]
-        for name, command in {"ruff": ["ruff", "check", mutant.path], "mypy": ["mypy", *cache]}.items():
-            self.change(mutant)
-            if self._run_module(command):
-                self.restore()
-                if not self._run_module(command):
-                    return name
-        return ""
+    def failing_types(self, mutant: Mutant) -> str:
+        """Return the type checker, if it finds a change."""
+        self.change(mutant)
+        if not self._finds_types():
+            return ""
+        self.restore()
+        return "" if self._finds_types() else "mypy"
 
-    def _run_module(self, command: Sequence[str]) -> int:
-        command = [sys.executable, "-m", *command]
-        return subprocess.run(command, cwd=self.root, env=self._environment, capture_output=True).returncode
+    def _finds_types(self) -> bool:
+        command = [sys.executable, "-m", "mypy", "--cache-dir", str(self.folder / "types")]
+        return subprocess.run(command, cwd=self.root, env=self._environment, capture_output=True).returncode != 0
 
     def run_lit(self, files: Sequence[str]) -> str:
         """Run files of lit in the copy; return which failed first, or nothing."""
@@ -273,12 +286,13 @@ class Tree:
         command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", *arguments]
         with subprocess.Popen(
             command, cwd=self.root, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            start_new_session=True,
             preexec_fn=partial(resource.setrlimit, resource.RLIMIT_CPU, (seconds, seconds)) if seconds else None,
         ) as running:  # fmt: skip
             try:
                 output, _ = running.communicate(timeout=PATIENCE * seconds if seconds else None)
             except subprocess.TimeoutExpired:
-                running.kill()
+                os.killpg(running.pid, signal.SIGKILL)  # with the processes that tests have started
                 return "timeout"
         if running.returncode == -signal.SIGKILL:
             return "timeout"
@@ -289,7 +303,7 @@ class Tree:
         return "" if running.returncode in (0, 5) else "import"
 
 
-def try_all(mutants: Sequence[Mutant], tests: dict[int, list[str]], jobs: int) -> None:
+def try_all(mutants: Sequence[Mutant], tests: dict[int, list[str]], jobs: int, nightly: bool) -> None:
     """Try changes, as many at a time as there are jobs, and keep each verdict."""
     known = {verdict.mutant for verdict in read_verdicts()}
     waiting = iter([mutant for mutant in mutants if mutant not in known])
@@ -302,7 +316,7 @@ def try_all(mutants: Sequence[Mutant], tests: dict[int, list[str]], jobs: int) -
                 mutant = next(waiting, None)
             if mutant is None:
                 return
-            verdict = tree.judge(mutant, tests.get(mutant.number, []))
+            verdict = tree.judge(mutant, tests.get(mutant.number, []), nightly)
             with lock, open(WORK / "verdicts.jsonl", "a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(verdict)) + "\n")
                 print(describe(verdict), flush=True)

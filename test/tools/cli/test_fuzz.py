@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import json
 import os
+from collections.abc import Callable
 from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
@@ -14,6 +16,7 @@ import numpy as np
 import onnx
 import pytest
 from commands import mirlo
+from google.protobuf.message import DecodeError
 from onnx_models import F32, make_model, node
 
 from mirlo.runtime.executable import Executable
@@ -23,6 +26,7 @@ from mirlo.tools.fuzz.differential import judge_graph
 from mirlo.tools.fuzz.graphs import RandomGraph, random_graph
 from mirlo.tools.fuzz.mutate import MUTATIONS, broken_file
 from mirlo.tools.fuzz.operators import load_planners
+from mirlo.tools.fuzz.structure_parts import model_to_change
 from mirlo.tools.fuzz.workers import run_jobs
 
 WRONG_RULE = '''
@@ -78,6 +82,20 @@ def test_broken_files_are_refused(whole: bool) -> None:
 def test_hostile_headers_are_refused() -> None:
     report = json.loads(mirlo("fuzz", "headers", "--count", 60, "--json").stdout)
     assert report["found"] == [] and report["states"]["refused"] >= 25
+
+
+@pytest.mark.parametrize("mutation", structure.MUTATIONS, ids=lambda each: each.__name__)
+def test_all_kinds_of_a_mutation_change_the_model(mutation: Callable[..., None]) -> None:
+    """A kind that fails would end the run of its seed, and a kind that does nothing would try nothing."""
+    changed = 0
+    for seed in range(24):
+        rng = np.random.default_rng([seed, 1])
+        model = model_to_change(rng)
+        before = model.SerializeToString()
+        with contextlib.suppress(DecodeError):  # nested more deeply than protobuf reads
+            mutation(model, rng)
+        changed += model.SerializeToString() != before
+    assert changed >= 6
 
 
 @pytest.mark.sample(0)
