@@ -75,6 +75,17 @@ def _agrees(model: Path, executable: mirlo.Executable) -> bool:
 
 
 @needs_c_compiler
+def test_shares_of_a_model(model: Path) -> None:
+    found = survey(model, "c,llvm")
+    taken, host = found.shares["c"], found.shares["llvm"]
+    assert taken.nodes + host.nodes == found.total.nodes == len(found.placement.nodes)
+    assert taken.regions >= 1 and taken.tensors >= 2 and taken.copies == 0
+    assert taken.bytes_in and taken.bytes_out
+    for share in (host, found.total):  # nothing is handed to what compiles the rest
+        assert (share.composites, share.regions, share.tensors, share.copies) == (0, 0, 0, 0)
+        assert (share.bytes_in, share.bytes_out, share.permutes, share.boundary_permutes) == (0, 0, 0, 0)
+
+
 @needs_onednn
 def test_three_targets_at_once(model: Path, tmp_path: Path) -> None:
     targets = "onednn,onnx,c,llvm"
