@@ -8,7 +8,8 @@ from itertools import product
 import pytest
 
 from mirlo.targets.llvm.machine import PRESETS
-from mirlo.targets.llvm.schedule.contraction.tiles import TileProblem, choose_tile, crowding
+from mirlo.targets.llvm.schedule.contraction.tiles import TileProblem, choose_tile, crowding, step_cycles
+from mirlo.targets.llvm.schedule.cost import L2_BYTES_PER_CYCLE, LATENCY_SLACK
 
 MACHINE = PRESETS["avx512"]
 
@@ -61,3 +62,34 @@ def test_every_product_has_a_tile_on_every_machine(preset: str) -> None:
         for lanes in (machine.lanes(4), machine.lanes(1)):
             tile = choose_tile(TileProblem(rows, columns, lanes, depth, True, shared_rows, 4), machine)
             assert 1 <= tile[0] <= rows and tile[1] >= 1
+
+
+FAST = replace(PRESETS["avx512"], fma_per_cycle=1 << 20, loads_per_cycle=1 << 20, fma_latency=0)
+"""A machine on which no k-step takes time."""
+
+
+def test_a_step_takes_as_long_as_what_bounds_it() -> None:
+    problem = TileProblem(64, 64, 16, 9, True, True, 4)
+    assert step_cycles(6, 2, problem, replace(FAST, fma_per_cycle=2)) == 6
+    assert step_cycles(6, 2, replace(problem, multiplications=3), replace(FAST, fma_per_cycle=2)) == 18
+    assert step_cycles(6, 2, problem, replace(FAST, fma_latency=4)) == 4 * LATENCY_SLACK
+
+
+@pytest.mark.parametrize(
+    ("shared_rows", "shared_columns", "depth", "loads"),
+    [(True, True, 9, 6 + 4), (False, True, 9, 12 + 4), (False, False, 9, 12), (False, False, 33, 12 + 4)],
+)
+def test_loads_of_a_step(shared_rows: bool, shared_columns: bool, depth: int, loads: int) -> None:
+    """Windows load half of the vectors of rows; vectors of a few columns stay in registers."""
+    problem = TileProblem(64, 64, 16, depth, shared_columns, shared_rows, 4)
+    assert FAST.vector_registers == 32
+    assert step_cycles(6, 4, problem, replace(FAST, loads_per_cycle=2)) == loads / 2
+
+
+def test_a_panel_beyond_half_of_the_l1_cache_comes_from_the_l2_cache() -> None:
+    vectors = 4
+    fits = FAST.l1_bytes // 2 // (vectors * FAST.vector_bytes)
+    problem = TileProblem(64, 64, 16, fits, True, True, 4)
+    assert step_cycles(6, vectors, problem, FAST) < 0.01
+    expected = vectors * FAST.vector_bytes / L2_BYTES_PER_CYCLE
+    assert step_cycles(6, vectors, replace(problem, depth=fits + 1), FAST) == expected
