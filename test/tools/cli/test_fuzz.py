@@ -16,7 +16,6 @@ import numpy as np
 import onnx
 import pytest
 from commands import mirlo
-from google.protobuf.message import DecodeError
 from onnx_models import F32, make_model, node
 
 from mirlo.runtime.executable import Executable
@@ -92,7 +91,7 @@ def test_all_kinds_of_a_mutation_change_the_model(mutation: Callable[..., None])
         rng = np.random.default_rng([seed, 1])
         model = model_to_change(rng)
         before = model.SerializeToString()
-        with contextlib.suppress(DecodeError):  # nested more deeply than protobuf reads
+        with contextlib.suppress(structure.DecodeError):  # nested more deeply than protobuf reads
             mutation(model, rng)
         changed += model.SerializeToString() != before
     assert changed >= 6
