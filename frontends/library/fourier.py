@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES
+from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.fourier import LONGEST, dft_matrix
-from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.library.complex_numbers import Complex
 from mirlo.frontends.tensor import Tensor, concat, where
 
@@ -43,7 +44,7 @@ def _factor(length: int) -> int:
     """Return the largest divisor that is at most the root, 1 for lengths that are transformed at once."""
     result = next(i for i in range(int(length**0.5), 0, -1) if length % i == 0) if length > DIRECT else 1
     if result == 1 and length > LONGEST:
-        raise UnsupportedOperation(f"transforms {length} elements, a prime number: at most {LONGEST} are supported")
+        raise OpError(f"transforms {length} elements, a prime number: at most {LONGEST} are supported")
     return result
 
 
@@ -87,6 +88,18 @@ def real_of_spectrum(parts: list[Tensor], length: int) -> Tensor:
     return _transformed(mirrored, length, True)[0]
 
 
+def transform_rows(x: Tensor, length: Dim, *, inverse: bool, onesided: bool) -> Tensor:
+    """Transform rows [..., elements, 1 or 2 parts] of complex numbers, of which those beyond `length` are cut off.
+
+    The result is [..., bins, 2], or [..., bins, 1] if half a spectrum is transformed back. Sizes may be dynamic.
+    """
+    *outer, size, parts = x.shape
+    mirrored = inverse and onesided
+    bins, made = length // 2 + 1 if onesided and not inverse else length, 1 if mirrored else 2
+    matrix = _matrix(x, (size, parts, bins, made), length, inverse=inverse, mirrored=mirrored)
+    return (x.reshape((*outer, size * parts)) @ matrix).reshape((*outer, bins, made))
+
+
 def _product(
     parts: list[Tensor], sizes: tuple[int, int], length: int, inverse: bool, *, made: int,
     mirrored: bool = False,
@@ -94,12 +107,36 @@ def _product(
     """Multiply rows with a matrix of a transform."""
     given, bins = sizes
     if parts[0].shape[-1] != given:
-        raise UnsupportedOperation(f"transforms {parts[0].shape[-1]} elements, where {given} are expected")
-    matrix = dft_matrix(
-        shape=(given, len(parts), bins, made), length=(length,), inverse=inverse, mirrored=mirrored, dtype=DTYPES["f64"]
-    )  # fmt: skip
-    rows, columns = len(parts) * given, made * bins
-    flat = matrix.transpose(1, 0, 3, 2).reshape(rows, columns)
+        raise OpError(f"transforms {parts[0].shape[-1]} elements, where {given} are expected")
+    shape = (given, len(parts), bins, made)
+    matrix = _matrix(parts[0], shape, length, inverse=inverse, mirrored=mirrored, is_planar=True)
     last = parts[0].rank - 1
-    result = concat(parts, last) @ parts[0].like(flat)
+    result = concat(parts, last) @ matrix
     return [result] if made == 1 else result.split((bins, bins), last)
+
+
+def _matrix(
+    x: Tensor, shape: tuple[Dim, ...], length: Dim, *, inverse: bool, mirrored: bool, is_planar: bool = False
+) -> Tensor:
+    """Return the matrix of a transform of rows of x: a constant if the sizes are known, else computed in each call.
+
+    `shape` is [elements, their parts, results, their parts]. With `is_planar` all real parts come before the imaginary
+    ones, else each element's parts are neighbours.
+    """
+    rows, cols = shape[0] * shape[1], shape[2] * shape[3]
+    order = [1, 0, 3, 2] if is_planar else [0, 1, 2, 3]
+    known = [dim for dim in (*shape, length) if isinstance(dim, int)]
+    if len(known) <= len(shape):
+        matrix = x.builder.emit(
+            "dft_matrix", shape=shape, length=(length,), inverse=inverse, mirrored=mirrored, dtype=x.dtype
+        )
+        return matrix.permute(order).reshape((rows, cols))
+    *sizes, count = known
+    if not 0 < count <= LONGEST:
+        raise OpError(f"a transform of length {count} is not supported: from 1 to {LONGEST} are")
+    if sizes[0] > LONGEST:
+        raise OpError(f"a transform of {sizes[0]} elements is not supported: at most {LONGEST} are")
+    exact = dft_matrix(
+        shape=tuple(sizes), length=(count,), inverse=inverse, mirrored=mirrored, dtype=DTYPES["f64"]
+    )  # fmt: skip
+    return x.like(exact.transpose(order).reshape(sizes[0] * sizes[1], sizes[2] * sizes[3]))

@@ -1,7 +1,4 @@
-"""Fourier transforms as products with a matrix, which is fast for the lengths of audio models.
-
-The matrix is a constant where sizes are known, and computed at run time where they are not.
-"""
+"""Fourier transforms, of whole tensors and of frames of a signal."""
 
 from __future__ import annotations
 
@@ -11,12 +8,11 @@ import numpy as np
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.dtypes import DTYPES, DType
-from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.core.op import OpError
 from mirlo.dialects.relax.dynamic import RequireDims
-from mirlo.dialects.relax.fourier import LONGEST, dft_matrix
 from mirlo.dialects.relax.infer import require_equal_dims
 from mirlo.frontends.builder import unless
+from mirlo.frontends.library.fourier import transform_rows
 from mirlo.frontends.onnx.declared import required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
@@ -50,7 +46,7 @@ def _dft_of_declared_shape(node: Node) -> Tensor:
         raise NodeError("input 'axis' must be a constant, or the model must declare the shape of the result")
     fitting: dict[int, Tensor] = {}
     for axis in range(rank - 1):
-        with suppress(NodeError):  # an axis that cannot be transformed is not a candidate
+        with suppress(NodeError, OpError):  # an axis that cannot be transformed is not a candidate
             output = _dft(node, axis)
             if output.type.shape == declared:
                 fitting[axis] = output
@@ -91,7 +87,7 @@ def _dft(node: Node, axis: int) -> Tensor:
         length = int(node.scalar(1)) if node.value(1).array is not None else _dynamic_length(node, 1)
     order = [*(i for i in range(x.rank) if i not in (axis, x.rank - 1)), axis, x.rank - 1]
     rows = node[0].permute(order)
-    result = _transformed(node, rows, length, inverse, onesided)
+    result = transform_rows(rows, length, inverse=inverse, onesided=onesided)
     return result.permute([order.index(i) for i in range(x.rank)])
 
 
@@ -191,7 +187,7 @@ def _frames(node: Node, starts: Tensor, length: Dim, onesided: bool) -> Tensor:
         if node.type(2).shape[0] != length:
             window = window.slice(0, 0, length)
         frames = frames * window.reshape((length, 1))
-    return _transformed(node, frames, length, False, onesided)
+    return transform_rows(frames, length, inverse=False, onesided=onesided)
 
 
 def _frame_sizes(node: Node, size: Dim) -> tuple[Dim, Dim]:
@@ -214,33 +210,6 @@ def _dynamic_length(node: Node, index: int) -> Dim:
     wrong = given >= 1
     (length,) = node.bind(unless(wrong, given), f"input '{node.input_name(index)}' must be at least 1")
     return length
-
-
-def _transformed(node: Node, rows: Tensor, length: Dim, inverse: bool, onesided: bool) -> Tensor:
-    """Transform rows [..., size, 1 or 2] to [..., bins, 1 or 2]; elements beyond `length` are cut off."""
-    *outer, size, parts = rows.type.shape
-    mirrored = inverse and onesided
-    bins, made = length // 2 + 1 if onesided and not inverse else length, 1 if mirrored else 2
-    matrix = _matrix(node, (size, parts, bins, made), length, inverse, mirrored, rows.type.dtype)
-    matrix = matrix.reshape((size * parts, bins * made))
-    flat = rows.reshape((*outer, size * parts))
-    return (flat @ matrix).reshape((*outer, bins, made))
-
-
-def _matrix(node: Node, shape: tuple[Dim, ...], length: Dim, inverse: bool, mirrored: bool, dtype: DType) -> Tensor:
-    """Return the factors [size, parts, bins, parts]: a constant if the sizes are known."""
-    known = [dim for dim in (*shape, length) if isinstance(dim, int)]
-    if len(known) <= len(shape):
-        return node.emit("dft_matrix", shape=shape, length=(length,), inverse=inverse, mirrored=mirrored, dtype=dtype)
-    *sizes, count = known
-    if not 0 < count <= LONGEST:
-        raise NodeError(f"a transform of length {count} is not supported: from 1 to {LONGEST} are")
-    if sizes[0] > LONGEST:
-        raise NodeError(f"a transform of {sizes[0]} elements is not supported: at most {LONGEST} are")
-    exact = dft_matrix(
-        shape=tuple(sizes), length=(count,), inverse=inverse, mirrored=mirrored, dtype=DTYPES["f64"]
-    )  # fmt: skip
-    return node.constant(exact, TensorType(tuple(sizes), dtype))
 
 
 def _if_dynamic(dim: Dim) -> tuple[Dim, ...]:
