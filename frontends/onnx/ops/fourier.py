@@ -13,6 +13,7 @@ from mirlo.dialects.relax.dynamic import RequireDims
 from mirlo.dialects.relax.infer import require_equal_dims
 from mirlo.frontends.builder import unless
 from mirlo.frontends.library.fourier import transform_rows
+from mirlo.frontends.library.frames import frames_of
 from mirlo.frontends.onnx.declared import required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
@@ -123,7 +124,7 @@ def stft(node: Node) -> Converted:
     if not D.is_nonnegative(size - length):
         what = f"node '{node.outputs[0]}' (STFT): frames of {length} elements do not fit {x}"
         RequireDims.build(dims=(size - length,), what=what, result_types=[])
-    return _frames(node, _starts(node, (size - length) // step + 1, step), length, onesided)
+    return _frames(node, (size - length) // step + 1, length, step, onesided)
 
 
 def _stft_of_declared_shape(node: Node, size: int, window: int, onesided: bool) -> Tensor:
@@ -138,13 +139,12 @@ def _stft_of_declared_shape(node: Node, size: int, window: int, onesided: bool) 
     elif not node.has(3):
         lengths = [window]
     step = node.single(1).cast("i64")
-    starts = node.positions(count) * step
     given = node.single(3).cast("i64") if node.has(3) else node.constant(np.int64(lengths[0]))
     result = fits = None
     for length in lengths:
         if not 0 < length <= size or (node.has(2) and window != length):
             continue
-        output = _frames(node, starts, length, onesided)
+        output = _frames(node, count, length, step, onesided)
         room = node.constant(np.int64(size - length)) - step * _whole(node, count - 1)
         one = given.equals(_whole(node, length)) & _between(node, room, step)
         result = output if result is None else where(one, output, result)
@@ -167,21 +167,14 @@ def _dynamic_stft(node: Node, onesided: bool) -> Tensor:
     """Convert STFT of a signal of any length, with a size and step that may be run-time values."""
     size = node.type(0).shape[1]
     step, length = _frame_sizes(node, size)
-    return _frames(node, _starts(node, (size - length) // step + 1, step), length, onesided)
+    return _frames(node, (size - length) // step + 1, length, step, onesided)
 
 
-def _starts(node: Node, count: Dim, step: Dim) -> Tensor:
-    """Return where frames begin."""
-    return node.positions(count) * node.size(step)
-
-
-def _frames(node: Node, starts: Tensor, length: Dim, onesided: bool) -> Tensor:
-    """Return the transforms of frames that start at these positions."""
-    (count,) = starts.type.shape
+def _frames(node: Node, count: Dim, length: Dim, step: Dim | Tensor, onesided: bool) -> Tensor:
+    """Return the transforms of so many frames of this length, one every `step` elements."""
     if isinstance(count, int) and isinstance(length, int) and count * length > MAX_POSITIONS:
         raise NodeError(f"{count} frames of {length} elements are too many")
-    indices = starts.reshape((count, 1)) + node.positions(length)
-    frames = node[0].gather(indices, 1)
+    frames = frames_of(node[0], 1, count, length, step)
     if node.has(2):
         window = node[2]
         if node.type(2).shape[0] != length:

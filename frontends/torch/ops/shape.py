@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.library.frames import frames_of
 from mirlo.frontends.tensor import Tensor, concat, stack
 from mirlo.frontends.torch.operation import AtenOperation, Ints, Operand, axis_of
 from mirlo.frontends.torch.registry import converter
@@ -270,11 +271,10 @@ def unfold(op: AtenOperation, x: Tensor, axis: int, size: int, step: int) -> Ten
     axis = axis_of(axis, x.rank)
     if not x.rank:
         return x.reshape(op.shape)
-    count = op.shape[axis]
-    parts = [x.slice(axis, at, count, step) for at in range(size)]
-    if not parts:
+    if not size:
         return op.constant(0, op.dtype).expand(op.shape)
-    return stack(parts, x.rank)
+    frames = frames_of(x, axis, op.shape[axis], size, step)
+    return frames.permute([*(each for each in range(frames.rank) if each != axis + 1), axis + 1])
 
 
 @converter("aten.select_scatter.default")

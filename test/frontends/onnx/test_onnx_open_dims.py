@@ -266,6 +266,22 @@ def test_frames_of_a_signal_of_any_length() -> None:
         compiled.run({"x": x[:, :4], "window": inputs["window"], "step": np.array(1)})
 
 
+@pytest.mark.parametrize("step", [np.int64(2), None], ids=["step", "any-step"])
+@pytest.mark.parametrize("dims", [[2, 13, 1], ["b", "n", 1]], ids=["static", "dynamic"])
+def test_short_frames(dims: list[int | str], step: np.int64 | None) -> None:
+    """Frames of few elements are slices where the step is known."""
+    constants: dict[str, Any] = {"window": np.array([0.5, 1, -0.25], np.float32)}
+    if step is not None:
+        constants["step"] = step
+    model = model_of([node("STFT", "x step window", "y")], {"x": dims}, constants, opset=17)
+    inputs: dict[str, Any] = {"x": np.random.default_rng(3).standard_normal((2, 13, 1)).astype(np.float32)}
+    if step is None:
+        model.graph.input.append(helper.make_tensor_value_info("step", TensorProto.INT64, []))
+        inputs["step"] = np.array(2)
+    expected = ReferenceEvaluator(model).run(None, inputs)[0]
+    np.testing.assert_allclose(mirlo.compile(model).run(inputs)["y"], expected, rtol=1e-5, atol=1e-5)
+
+
 def test_frames_of_known_length_of_a_signal_of_any_length() -> None:
     """The sines and cosines are constants then."""
     nodes = [node("STFT", "x step window", "y", onesided=1)]

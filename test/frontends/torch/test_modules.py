@@ -164,3 +164,22 @@ def test_missing_examples_and_training_mode_are_refused() -> None:
         mirlo.compile(net, args=(torch.ones(1, 4),))
     with pytest.raises(FrontendError, match="expected a tuple"):
         mirlo.compile(net.eval(), args=[torch.ones(1, 4)])  # type: ignore[arg-type]
+
+
+def test_frames() -> None:
+    """Few elements are slices, more are gathered; along any axis, of any size in a call, and also none at all."""
+
+    def cut(x: Any) -> Any:
+        return [
+            x.unfold(1, size, step) for size, step in ((1, 1), (4, 3), (5, 1), (9, 4), (9, 20), (0, 2))
+        ] + [x.unfold(0, 2, 1), x.unfold(-1, 6, 2).unfold(1, 7, 3), (x > 0).unfold(1, 6, 2)]  # fmt: skip
+
+    class Frames(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return cut(x)
+
+    for shapes in (None, {"x": {1: DYNAMIC}}):
+        made = mirlo.compile(Frames().eval(), args=(torch.randn(3, 12, 8),), dynamic_shapes=shapes, cache=False)
+        for size in (12,) if shapes is None else (12, 17):
+            x = torch.randn(3, size, 8)
+            torch.testing.assert_close(made.torch(x), cut(x), rtol=0, atol=0)
