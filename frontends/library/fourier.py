@@ -10,8 +10,10 @@ from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.fourier import LONGEST, dft_matrix
 from mirlo.frontends.library.complex_numbers import Complex
-from mirlo.frontends.tensor import Tensor, concat, where
+from mirlo.frontends.tensor import Tensor, concat, stack, where
 
+MAX_LENGTH = 2**24
+"""Longest transform: computing the factors between its steps takes 400 MB."""
 DIRECT = 256
 """Longest transform that is one product where its length has factors."""
 
@@ -42,6 +44,8 @@ def _transformed(parts: list[Tensor], length: int, inverse: bool) -> list[Tensor
 
 def _factor(length: int) -> int:
     """Return the largest divisor that is at most the root, 1 for lengths that are transformed at once."""
+    if length > MAX_LENGTH:
+        raise OpError(f"transforms {length} elements: at most {MAX_LENGTH} are supported")
     result = next(i for i in range(int(length**0.5), 0, -1) if length % i == 0) if length > DIRECT else 1
     if result == 1 and length > LONGEST:
         raise OpError(f"transforms {length} elements, a prime number: at most {LONGEST} are supported")
@@ -95,9 +99,24 @@ def transform_rows(x: Tensor, length: Dim, *, inverse: bool, onesided: bool) -> 
     """
     *outer, size, parts = x.shape
     mirrored = inverse and onesided
+    if isinstance(length, int) and length > LONGEST and size == (length // 2 + 1 if mirrored else length):
+        return _transform_long_rows(x, length, inverse=inverse, onesided=onesided)
     bins, made = length // 2 + 1 if onesided and not inverse else length, 1 if mirrored else 2
     matrix = _matrix(x, (size, parts, bins, made), length, inverse=inverse, mirrored=mirrored)
     return (x.reshape((*outer, size * parts)) @ matrix).reshape((*outer, bins, made))
+
+
+def _transform_long_rows(x: Tensor, length: int, *, inverse: bool, onesided: bool) -> Tensor:
+    """Transform rows like `transform_rows`, of a length for which one matrix is too large."""
+    is_real = x.shape[-1] == 1
+    re = x[..., 0]
+    im = re.filled(0) if is_real else x[..., 1]
+    if inverse and onesided:
+        return real_of_spectrum([re, im], length).expand_dims(-1)
+    if onesided and is_real:
+        return stack(spectrum_of_real(re, length), re.rank)
+    bins = length // 2 + 1 if onesided else length
+    return stack([part[..., :bins] for part in _transformed([re, im], length, inverse)], re.rank)
 
 
 def _product(

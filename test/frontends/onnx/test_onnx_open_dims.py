@@ -266,6 +266,38 @@ def test_frames_of_a_signal_of_any_length() -> None:
         compiled.run({"x": x[:, :4], "window": inputs["window"], "step": np.array(1)})
 
 
+@pytest.mark.parametrize(
+    ("parts", "attributes"),
+    [(1, {}), (2, {"inverse": 1}), (1, {"onesided": 1}), (2, {"inverse": 1, "onesided": 1})],
+    ids=["real", "inverse", "half", "half-inverse"],
+)
+def test_long_transforms(parts: int, attributes: dict[str, int]) -> None:
+    """A transform for which one matrix is too large is made of shorter ones."""
+    length = 8400
+    size = length // 2 + 1 if len(attributes) == 2 else length
+    model = model_of([node("DFT", "x", "y", **attributes)], {"x": [1, size, parts]}, opset=19)
+    x = np.random.default_rng(4).standard_normal((1, size, parts)).astype(np.float32)
+    signal = x[..., 0] + (1j * x[..., 1] if parts == 2 else 0)
+    if len(attributes) == 2:
+        expected = np.fft.irfft(signal, length)[..., None]
+    else:
+        made = (np.fft.ifft if "inverse" in attributes else np.fft.fft)(signal)
+        made = made[:, : length // 2 + 1] if "onesided" in attributes else made
+        expected = np.stack([made.real, made.imag], -1)
+    found = mirlo.compile(model).run({"x": x})["y"]
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3 * abs(expected).max())
+
+
+@pytest.mark.parametrize(
+    ("length", "message"), [(2**25, "transforms 33554432 elements: at most 16777216"), (8209, "a prime number")]
+)
+def test_transforms_that_are_too_long(length: int, message: str) -> None:
+    model = model_of([node("DFT", "x", "y")], {"x": [1, length, 1]}, opset=19)
+    with pytest.raises(mirlo.MirloError, match=rf"node 'DFT_0' \(DFT\): .*{message}"):
+        mirlo.compile(model)
+
+
 @pytest.mark.parametrize("step", [np.int64(2), None], ids=["step", "any-step"])
 @pytest.mark.parametrize("dims", [[2, 13, 1], ["b", "n", 1]], ids=["static", "dynamic"])
 def test_short_frames(dims: list[int | str], step: np.int64 | None) -> None:
