@@ -255,7 +255,7 @@ def test_context_is_the_limit(tmp_path: Path) -> None:
         (lambda m: m.generator().rewind("0"), "cannot go back to '0' tokens: there are 0"),
         (lambda m: m.generator().append(["a"]), r"a prompt is a text or a list of tokens, integers; found \['a'\]"),
         (lambda m: m.generator().append([0.5]), r"list of tokens, integers; found \[0.5\]"),
-        (lambda m: m.generator(top_q=1), "no option of a search is named 'top_q'; there are: do_sample"),
+        (lambda m: m.generator(top_q=1), "no option of a search is named 'top_q'; did you mean 'top_p'?"),
         (lambda m: m.generator().next(), "there are no tokens yet: append a prompt first"),
         (lambda m: m.generator().append([]), "a prompt has no tokens"),
         (
