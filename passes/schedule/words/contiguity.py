@@ -113,6 +113,25 @@ def divisors(leaf: BlockLeaf) -> dict[str, int]:
     return result
 
 
+def in_iterations(expression: IndexExpr, leaf: BlockLeaf) -> IndexExpr:
+    """Return an expression of loops with as few divisions as the iterations allow that guards do not skip."""
+    if not expression.divisions:
+        return expression
+    extents = extents_of(around(leaf))
+    indices: dict[str, IndexExpr] = {}
+    for number, (index, bound) in enumerate(leaf.guards):
+        # The index that the guard limits becomes a loop of that extent, in place of the innermost loop in it.
+        inner = next((atom for atom, step in index.terms.items() if isinstance(atom, str) and step == 1), None)
+        if inner is None or index.divisions:
+            continue
+        limited = f"#limited_{number}"
+        indices[limited] = index
+        extents[limited] = bound
+        expression = expression.replace({inner: loop_index(limited) + loop_index(inner) - index})
+    result: IndexExpr = expression.substitute(loop_index, extents).replace(indices)
+    return result
+
+
 def _simplified(expression: IndexExpr, leaf: BlockLeaf) -> IndexExpr:
     """Return an expression of loops with as few divisions as their extents allow."""
     if not expression.divisions:

@@ -17,7 +17,7 @@ from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.scalars import create
 from mirlo.passes.schedule.vectors import lane_mask, shuffle, splat
-from mirlo.passes.schedule.words.contiguity import position_of
+from mirlo.passes.schedule.words.contiguity import in_iterations, position_of
 from mirlo.passes.schedule.words.index import LoopValues
 from mirlo.passes.schedule.words.lanes import EdgeTest, LaneGuards, LoopLanes, StoreLanes
 from mirlo.passes.schedule.words.loops import set_kind
@@ -52,7 +52,11 @@ def transpose(loop: Loop) -> None:
     if not isinstance(rows, int) or not isinstance(lanes, int):
         raise ScheduleError(f"transpose: '{loop.name}' has {rows} iterations, which only the run time knows")
     if not _are_interleaved(leaf, loop.name, rows, inner.name):
-        read = [position_of(access, placed_at(access.at, at)) for access, at in reads_of(leaf) if not access.is_opaque]
+        read = [
+            in_iterations(position_of(access, placed_at(access.at, at)), leaf)
+            for access, at in reads_of(leaf)
+            if not access.is_opaque
+        ]
         if not any(is_across(each.coefficient(loop.name), each.coefficient(inner.name)) for each in read):
             raise ScheduleError(
                 f"transpose: '{leaf.name}' reads nothing that is contiguous along '{loop.name}' and not along "
@@ -83,7 +87,7 @@ def _are_interleaved(leaf: BlockLeaf, loop: str, rows: int, lane_loop: str) -> b
     for after in leaf.epilogue:
         axes = placed_at(after.at, leaf.at)
         written += [(access, placed_at(access.at, axes)) for access in after.writes if not access.is_held]
-    positions = [position_of(access, at) for access, at in written]
+    positions = [in_iterations(position_of(access, at), leaf) for access, at in written]
     return all((each.coefficient(loop), each.coefficient(lane_loop)) == (1, rows) for each in positions)
 
 
@@ -154,7 +158,8 @@ class TransposedTile:
         return transpose_tile(lines, size)
 
     def _where(self, access: BufferAccess, axes: list[IndexExpr]) -> IndexExpr:
-        return self.placed.simplified(self.values.with_numbers(self.placed.flat_index(access, axes)))
+        where = self.placed.simplified(self.values.with_numbers(self.placed.flat_index(access, axes)))
+        return in_iterations(where, self.leaf)
 
     def _store_interleaved(self, planes: Sequence[ir.Value], access: BufferAccess, axes: list[IndexExpr]) -> None:
         """Store the lanes of all rows as whole vectors."""

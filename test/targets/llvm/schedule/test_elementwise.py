@@ -182,6 +182,31 @@ def test_reshape_inside() -> None:
     )
 
 
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("width", [1, 3, 4, 9])
+@pytest.mark.parametrize("height", [1, 3, 5])
+@pytest.mark.parametrize("block", [2, 3, 5])
+def test_blocks_of_space_move_to_depth_and_back(block: int, height: int, width: int) -> None:
+    # Tiles of fewer rows and columns than a register tile has: only guards limit what is divided.
+    deep, wide = tensor(2, 2 * block * block, height, width), tensor(2, 2, block * height, block * width)
+    compare(
+        lambda p, x, b=block: p.compute(
+            (2, 2, b * height, b * width),
+            lambda n, c, i, j: x[n, c * (b * b) + (i % b) * b + j % b, i // b, j // b],
+        ),
+        [deep],
+        "elementwise",
+    )
+    compare(
+        lambda p, x, b=block: p.compute(
+            (2, 2 * b * b, height, width),
+            lambda n, d, i, j: x[n, d // b // b, i * b + d // b % b, j * b + d % b],
+        ),
+        [wide],
+        "elementwise",
+    )
+
+
 def test_heads_are_split_and_joined_row_by_row() -> None:
     kernel = compare(
         lambda p, x: p.compute((2, 4, 9, 32), lambda b, h, s, d: x[b, s, h, d]), [tensor(2, 9, 4, 32)], "elementwise"
