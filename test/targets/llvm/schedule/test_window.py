@@ -55,7 +55,6 @@ def test_max_pool(kernel: int, stride: int, pad: int, channels_last: bool) -> No
 
 def test_windows_are_cut_where_padding_begins() -> None:
     kernel = compare(*pool("max", (1, 4, 40, 40), 3, 1, 1), rule="window")
-    assert "points=[1, 39]" in kernel.text
     assert kernel.text.count("scf.for") == 2, "images and channels, and rows: the first and the last one are no loops"
     assert "cmpi" not in kernel.text and "gather" not in kernel.text
 

@@ -4,7 +4,7 @@
 // that lie in the padding; the first and last lanes of a row read them under a mask.
 
 // CHECK-LABEL: func.func private @max_pool
-// CHECK-SAME:    rule = "window", words = "{{.*}}s.partition('max_pool_k', points=[1, 7]);
+// CHECK-SAME:    rule = "window"}
 // CHECK-NOT:     scf.if
 // CHECK-NOT:     arith.cmpi
 // CHECK:         %[[MASK:.*]] = arith.constant dense<[false, true, true, true,
