@@ -17,7 +17,9 @@ ROWS, COLUMNS = T.dims("ROWS", "COLUMNS")
 
 
 @mirlo.prim_func
-def turned(x: T.Buffer[(COLUMNS, ROWS), T.f32], b: T.Buffer[(ROWS, COLUMNS), T.f32], y: T.Out[(ROWS, COLUMNS), T.f32]):
+def transposed(
+    x: T.Buffer[(COLUMNS, ROWS), T.f32], b: T.Buffer[(ROWS, COLUMNS), T.f32], y: T.Out[(ROWS, COLUMNS), T.f32]
+):
     for i, j in T.grid(ROWS, COLUMNS):
         with T.block("turn"):
             vi, vj = T.axes("SS", i, j)
@@ -37,7 +39,7 @@ def two(x: T.Buffer[(40, 48), T.f32], y: T.Out[(40, 48), T.f32], z: T.Out[(40, 4
 
 
 def schedule_of(rows: int, columns: int) -> Schedule:
-    return Schedule.of(turned, TensorType.of((columns, rows), "f32"), TensorType.of((rows, columns), "f32"))
+    return Schedule.of(transposed, TensorType.of((columns, rows), "f32"), TensorType.of((rows, columns), "f32"))
 
 
 def check(rows: int, columns: int, words: Callable[[Schedule], object], offset: int = 0) -> None:
@@ -45,14 +47,14 @@ def check(rows: int, columns: int, words: Callable[[Schedule], object], offset: 
 
     @mirlo.script
     def model(x: R.Tensor[(columns, rows), R.f32], b: R.Tensor[(rows, columns), R.f32]):
-        return R.call_tir(turned, x, b)
+        return R.call_tir(transposed, x, b)
 
     rng = np.random.default_rng(0)
     memory = rng.standard_normal(rows * columns + 64).astype(np.float32)
     start = -memory.ctypes.data % 64 // 4 + offset
     x = memory[start:][: rows * columns].reshape(columns, rows)
     b = rng.standard_normal((rows, columns)).astype(np.float32)
-    program = mirlo.compile(model, pipeline=PLAIN, schedules={"turned": words}, cache=False)
+    program = mirlo.compile(model, pipeline=PLAIN, schedules={"transposed": words}, cache=False)
     np.testing.assert_array_equal(program(x, b), x.T + b)
 
 
@@ -84,10 +86,10 @@ def test_tiles_that_overlap_do_not_overwrite_what_they_read(tmp_path: Path) -> N
 
     @mirlo.script
     def model(x: R.Tensor[(32, 40), R.f32], b: R.Tensor[(40, 32), R.f32]):
-        return R.call_tir(turned, x, b)
+        return R.call_tir(transposed, x, b)
 
     for name, align in (("apart", ""), ("overlapping", "x")):
-        schedules = {"turned": lambda s, align=align: in_tiles(s, align=align)}
+        schedules = {"transposed": lambda s, align=align: in_tiles(s, align=align)}
         mirlo.compile(model, pipeline=PLAIN, schedules=schedules, cache=False, save_ir=str(tmp_path / name))
         (text,) = [path.read_text() for path in (tmp_path / name).glob("*-schedule.mlir")]
         assert ("tir.inplace" in text) == (not align)
@@ -241,7 +243,7 @@ def test_refused_blocks_of_one_nest() -> None:
 def test_threads_transpose_in_shared_memory() -> None:
     @mirlo.script
     def model(x: R.Tensor[(37, 19), R.f32], b: R.Tensor[(19, 37), R.f32]):
-        return R.call_tir(turned, x, b)
+        return R.call_tir(transposed, x, b)
 
     with pytest.raises(mirlo.MirloError, match="transpose: threads of GPUs have no vectors to transpose"):
-        mirlo.compile(model, target="nvvm", schedules={"turned": in_tiles}, cache=False)
+        mirlo.compile(model, target="nvvm", schedules={"transposed": in_tiles}, cache=False)
