@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,7 +48,7 @@ def calls_of(module: ir.Operation | ir.OpView) -> dict[str, list[ir.Operation]]:
     return calls
 
 
-def store(site: ir.Operation, stored: Stored, session: Session, known: dict[object, str]) -> ir.Operation:
+def _store(site: ir.Operation, stored: Stored, session: Session, known: dict[object, str]) -> ir.Operation:
     """Pass the constant in its new order at a call; return the constant that was passed before."""
     old = site.operands[stored.argument]
     kind = TensorType.from_mlir(old.type)
@@ -69,7 +69,21 @@ def store(site: ir.Operation, stored: Stored, session: Session, known: dict[obje
     return result
 
 
-def retype(view: PrimView, stored: Stored) -> None:
+def store_for_calls(
+    view: PrimView,
+    sites: Sequence[ir.Operation],
+    stored: Stored,
+    session: Session,
+    known: dict[object, str],
+    release: Callable[[ir.Operation], None],
+) -> None:
+    """Pass a constant in its new order at all calls of a function, which reads that order then."""
+    for site in sites:
+        release(_store(site, stored, session, known))
+    _retype(view, stored)
+
+
+def _retype(view: PrimView, stored: Stored) -> None:
     """Change the parameter's type and the map by which the block reads it."""
     argument = view.arguments[stored.argument]
     block = next(b for b in view.blocks if b.is_reduction)

@@ -13,7 +13,7 @@ from mirlo.dialects.tir.view import BlockView, OperandView, PrimView, is_tensor_
 from mirlo.passes.graph.constants import is_available
 from mirlo.passes.memory.weights import ConstantReleaser
 from mirlo.passes.registry import Pass, register_pass
-from mirlo.passes.schedule.stored import Stored, calls_of, retype, store
+from mirlo.passes.schedule.stored import Stored, calls_of, store_for_calls
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
@@ -47,9 +47,7 @@ class ReductionsInnermost(Pass):
             stored = _transposed(blocks[0], view)
             if stored is None or not all(is_available(site.operands[stored.argument], session) for site in sites):
                 continue
-            for site in sites:
-                release.unused(store(site, stored, session, known))
-            retype(view, stored)
+            store_for_calls(view, sites, stored, session, known, release.unused)
 
 
 def _transposed(block: BlockView, view: PrimView) -> Stored | None:

@@ -16,7 +16,7 @@ from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rule_choices import ChoiceError
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.schedule import adopt_choices
-from mirlo.passes.schedule.stored import Stored, calls_of, retype, store
+from mirlo.passes.schedule.stored import Stored, calls_of, store_for_calls
 from mirlo.runtime.container import empty_aligned
 from mirlo.targets.llvm.choices import PACKED, SMALL_PAIRS, ContractionChoices, contraction_choices
 from mirlo.targets.llvm.machine import Machine
@@ -83,9 +83,7 @@ class PackWeights(Pass):
                     panels = small
                     function.operation.attributes[SMALL_PAIRS] = ir.UnitAttr.get()
             stored = panels.stored
-            for site in sites:
-                release.unused(store(site, stored, session, packed))
-            retype(view, stored)
+            store_for_calls(view, sites, stored, session, packed, release.unused)
             function.operation.attributes[PACKED] = ir.UnitAttr.get()
 
 

@@ -16,7 +16,7 @@ from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.group import unfit, whole_group
 from mirlo.passes.schedule.schedule import adopt_choices
-from mirlo.passes.schedule.stored import Stored, calls_of, retype, store
+from mirlo.passes.schedule.stored import Stored, calls_of, store_for_calls
 from mirlo.targets.gpu.schedule.contraction.staging import with_whole_vectors
 from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles, product_of
 from mirlo.targets.gpu.schedule.stage import LANES
@@ -58,9 +58,7 @@ class TransposeWeights(Pass):
             view = PrimView(function)
             for stored in _transposed_weights(view, options):
                 if all(is_available(site.operands[stored.argument], session) for site in sites):
-                    for site in sites:
-                        release.unused(store(site, stored, session, known))
-                    retype(view, stored)
+                    store_for_calls(view, sites, stored, session, known, release.unused)
 
 
 def _transposed_weights(view: PrimView, options: Options) -> list[Stored]:
