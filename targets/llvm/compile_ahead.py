@@ -7,7 +7,8 @@ compiled again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
@@ -20,8 +21,9 @@ from mirlo.passes.targets import CompileOptions
 from mirlo.runtime.cache import OBJECTS
 from mirlo.targets.llvm.build import code_settings, task_of
 from mirlo.targets.llvm.machine_code import OBJECT
+from mirlo.targets.llvm.merge_kernels import similar_kernels
 from mirlo.targets.llvm.processes import Compilation, helpers
-from mirlo.targets.llvm.units import SMALL, CompilationUnit, kernel_unit
+from mirlo.targets.llvm.units import SMALL, CompilationUnit, kernel_units
 
 OF_KERNELS = ("lower-loops", "lower-intrinsics", "outline-parallel")
 """The passes behind `schedule` that change each kernel by itself."""
@@ -36,6 +38,12 @@ class CompileAhead(Preparation):
         self.options = options
         self.settings = code_settings(options)
         self.compilation = Compilation(self.settings, helpers(options.jobs))
+        self.similar: Mapping[str, int] = {}
+        """The kernels that differ from others in scalars only, before they are lowered: groups by name."""
+        self._sizes: Counter[int] = Counter()
+        """The kernels of each group."""
+        self._lowered: defaultdict[int, dict[str, ir.Module]] = defaultdict(dict)
+        """The kernels of a group that wait for the others."""
         self._steps: list[Pass] = []
         """The passes that a kernel goes through behind `schedule`."""
         self._session = Session()
@@ -48,14 +56,15 @@ class CompileAhead(Preparation):
         is_outermost = op.operation.parent is None and not isinstance(remaining[0], Nested)
         if is_outermost and remaining[0].name == "schedule" and self.settings.form == OBJECT:
             self._steps = [step for step in remaining[1:] if isinstance(step, Pass) and step.name in OF_KERNELS]
+            self.similar = similar_kernels(op)
+            self._sizes = Counter(self.similar.values())
 
     def after_function(self, step: Leaf, function: ir.OpView, session: Session) -> None:
         if step.name == "schedule" and self._steps and self.compilation.has_workers:
             self._session.options = session.options
-            unit = self._unit(function)
-            if unit is not None and unit.key not in self._seen:
-                self._seen.add(unit.key)
-                self._add(unit)
+            module, name = self._lower(function), symbol_name(function)
+            if module is not None:
+                self._add_kernel(name, module)
 
     def after_pass(self, step: Leaf, op: ir.OpView) -> None:
         if step.name == "schedule":
@@ -64,8 +73,8 @@ class CompileAhead(Preparation):
     def close(self) -> None:
         self.compilation.close()
 
-    def _unit(self, function: ir.OpView) -> CompilationUnit | None:
-        """Return the unit that the kernel will be; None where a pass fails, as it will on the module."""
+    def _lower(self, function: ir.OpView) -> ir.Module | None:
+        """Return a module with the kernel as it will be; None where a pass fails, as it will on the module."""
         module = ir.Module.create(function.operation.location)
         with ir.InsertionPoint(module.body):
             function.operation.clone()
@@ -74,7 +83,21 @@ class CompileAhead(Preparation):
                 step.run(module.operation.opview, self._session)
         except (PassError, PassFailed, ir.MLIRError):
             return None
-        return kernel_unit(module, symbol_name(function), self.settings)
+        return module
+
+    def _add_kernel(self, name: str, module: ir.Module) -> None:
+        """Add a kernel, or all of its group if it is the last one."""
+        modules = {name: module}
+        group = self.similar.get(name)
+        if group is not None:
+            self._lowered[group][name] = module
+            if len(self._lowered[group]) < self._sizes[group]:
+                return
+            modules = self._lowered.pop(group)
+        for unit in kernel_units(modules, self.settings):
+            if unit.key not in self._seen:
+                self._seen.add(unit.key)
+                self._add(unit)
 
     def _add(self, unit: CompilationUnit) -> None:
         self._held.append(unit)

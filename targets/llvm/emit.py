@@ -41,10 +41,11 @@ def emit(module: ir.Module, options: CompileOptions) -> Artifact:
     settings = code_settings(options)
     prepared = prepare_module(module)
     signature, facts = prepared.signature, prepared.facts
-    units = split(module, prepared.entry, settings)
+    ahead = options.prepared if isinstance(options.prepared, CompileAhead) else None
+    units = split(module, prepared.entry, settings, similar=None if ahead is None else ahead.similar)
     weights = [spec.name for spec in signature["params"]]
     settle = None if options.while_compiling is None else partial(options.while_compiling, weights)
-    started = options.prepared.compilation if isinstance(options.prepared, CompileAhead) else None
+    started = None if ahead is None else ahead.compilation
     objects = build(units, settings, options.cache, options.jobs, settle, started)
     code = archive.pack(
         [(f"{unit.name}{SUFFIXES[settings.form]}", content) for unit, content in zip(units, objects, strict=True)]

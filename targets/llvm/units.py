@@ -1,15 +1,15 @@
 """Division of a planned module into units that are compiled separately: kernels with their helpers, and the rest.
 
 A unit is text, in which the kernel is called `@KERNEL` and its helpers `@KERNEL.1`, `@KERNEL.2`...: kernels that
-differ only in names are one unit. The digest of the text, and of everything else that the code depends on, is the
-unit's key and part of the symbol that the model calls.
+differ only in names are one unit, and those that differ in scalars, which become arguments. The digest of the text, and
+of everything else that the code depends on, is the unit's key and part of the symbol that the model calls.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
@@ -19,6 +19,7 @@ from mirlo.passes.memory.names import FORK
 from mirlo.runtime.names import c_identifier
 from mirlo.runtime.sources import code_version
 from mirlo.targets.llvm.machine_code import OBJECT, CodeSettings
+from mirlo.targets.llvm.merge_kernels import merge_kernels, pass_scalars
 from mirlo.targets.llvm.object_code import MAIN, SIZES, EntryInterface
 
 _PLACEHOLDER = "KERNEL"
@@ -47,15 +48,25 @@ class CompilationUnit:
 
 
 def split(
-    module: ir.Module | ir.OpView, entry: EntryInterface, settings: CodeSettings, apart: bool | None = None
+    module: ir.Module | ir.OpView,
+    entry: EntryInterface,
+    settings: CodeSettings,
+    apart: bool | None = None,
+    similar: Mapping[str, int] | None = None,
 ) -> list[CompilationUnit]:
-    """Return the units of a module: the one with `main` first, then each kernel once.
+    """Return the units of a module, which is changed: the one with `main` first, then each kernel once.
 
-    Small kernels share a unit; with `apart` none do, with `apart=False` all kernels are in one.
+    Small kernels share a unit; with `apart` none do, with `apart=False` all kernels are in one. Kernels of a group
+    that `similar` names are one where they differ in scalars only.
     """
-    operations = {symbol_name(op): op.operation for op in module.body.operations}
+    operations = _operations(module)
     for operation in operations.values():
         _drop_facts(operation)
+    if similar:
+        scalars = merge_kernels((similar[name], name, operations) for name in operations if name in similar)
+        for operation in operations.values():
+            if operation.name == "func.func" and not is_prim_func(operation):
+                pass_scalars(operation, scalars)
     texts = {name: _text(op) for name, op in operations.items()}
     uses = {name: _references(text, operations) for name, text in texts.items()}
     roots = [name for name in (MAIN, SIZES) if name in operations]
@@ -89,14 +100,27 @@ def split(
     return [main] if is_small else [main, *_bundled(list(units.values()), made_by)]
 
 
-def kernel_unit(module: ir.Module, name: str, settings: CodeSettings) -> CompilationUnit | None:
-    """Return the unit of a kernel, the only one of a module; None for one that shares a unit with others."""
-    operations = {symbol_name(op): op.operation for op in module.body.operations}
-    _drop_facts(operations[name])
-    texts = {name: _text(op) for name, op in operations.items()}
-    uses = {name: _references(text, operations) for name, text in texts.items()}
-    unit = _kernel_unit(name, operations, texts, uses, _made_by(settings))
-    return unit if len(unit.text) > BUNDLED else None
+def kernel_units(modules: Mapping[str, ir.Module], settings: CodeSettings) -> list[CompilationUnit]:
+    """Return the units of similar kernels, each the only one of a module, but for those that share a unit with others.
+
+    They are the units that `split` makes of them.
+    """
+    functions = {name: _operations(module) for name, module in modules.items()}
+    for name, operations in functions.items():
+        _drop_facts(operations[name])
+    if len(functions) > 1:
+        merge_kernels((0, name, operations) for name, operations in functions.items())
+    units: dict[str, CompilationUnit] = {}
+    for name, operations in functions.items():
+        texts = {symbol: _text(op) for symbol, op in operations.items()}
+        uses = {symbol: _references(text, operations) for symbol, text in texts.items()}
+        unit = _kernel_unit(name, operations, texts, uses, _made_by(settings))
+        units.setdefault(unit.key, unit)
+    return [unit for unit in units.values() if len(unit.text) > BUNDLED]
+
+
+def _operations(module: ir.Module | ir.OpView) -> dict[str, ir.Operation]:
+    return {symbol_name(op): op.operation for op in module.body.operations}
 
 
 def _made_by(settings: CodeSettings) -> str:
