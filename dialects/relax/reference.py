@@ -53,10 +53,10 @@ def _family(module: str, operators: list[type[DialectOp]]) -> Iterator[str]:
         yield f"{text}\n"
     by_doc: dict[tuple[str, str], list[str]] = {}
     for op in operators:
-        by_doc.setdefault((_signature(op), inspect.getdoc(op) or ""), []).append(op.OPERATION_NAME.partition(".")[2])
-    for (signature, doc), names in by_doc.items():
+        by_doc.setdefault((signature(op), inspect.getdoc(op) or ""), []).append(op.OPERATION_NAME.partition(".")[2])
+    for (form, doc), names in by_doc.items():
         listed = " ".join(f"`{name}`" for name in names) if len(names) > 1 else ""
-        yield f"- `{'OP' if listed else names[0]}{signature}`: {_indented(doc)}"
+        yield f"- `{'OP' if listed else names[0]}{form}`: {_indented(doc)}"
         if listed:
             yield f"  OP is one of {listed}."
     yield ""
@@ -66,7 +66,8 @@ def _indented(doc: str) -> str:
     return "\n".join(f"  {line}".rstrip() for line in doc.split("\n")).strip()
 
 
-def _signature(op: type[DialectOp]) -> str:
+def signature(op: type[DialectOp]) -> str:
+    """Return the operands and attributes of an operator, as `(x; axis: Int = -1)`."""
     operands = ", ".join(f"{field.name}{MARKS[field.kind]}" for field in op._operand_layout.fields)
     attributes = ", ".join(_attribute(declared) for declared in op._attributes.values())
     inside = "; ".join(part for part in (operands, attributes) if part)

@@ -11,6 +11,8 @@ class ScriptError(MirloError, ValueError):
     def __init__(self, problem: str, place: str = "", line: str = "", column: int = 0, width: int = 1):
         self.problem = problem
         self.place = place
+        self.named = line[column : column + width]
+        """What it points at."""
         caret = " " * column + "^" * max(1, min(width, len(line) - column))
         super().__init__(f"{place}: error: {problem}\n  {line}\n  {caret}" if place else problem)
 

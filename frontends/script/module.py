@@ -51,8 +51,8 @@ def script(
         tree, source = parse_object(decorated)
         outer = captured_names(decorated, tree, frame)
         if isinstance(tree, ast.ClassDef):
-            return _ModuleBuilder(source, {**outer, **vars(decorated)}).module(tree.body, attributes=attrs)
-        return _ModuleBuilder(source, outer).module([tree], MAIN, attrs)
+            return ModuleBuilder(source, {**outer, **vars(decorated)}).module(tree.body, attributes=attrs)
+        return ModuleBuilder(source, outer).module([tree], MAIN, attrs)
 
     return decorate if thing is None else decorate(thing)
 
@@ -63,13 +63,13 @@ def parse_script(text: str, file: str = "<script>", context: ir.Context | None =
     body = [n for n in tree.body if not isinstance(n, (ast.Import, ast.ImportFrom)) and not is_docstring(n)]
     names: dict[str, object] = {"T": T, "R": R}
     if len(body) == 1 and isinstance(body[0], ast.ClassDef):
-        builder = _ModuleBuilder(source, names, context)
-        return builder.module(body[0].body, attributes=dict(builder.attributes(_decorator(body[0])[1])))
-    only = len(body) == 1 and isinstance(body[0], ast.FunctionDef) and _decorator(body[0])[0] == "script"
-    return _ModuleBuilder(source, names, context).module(body, MAIN if only else None)
+        builder = ModuleBuilder(source, names, context)
+        return builder.module(body[0].body, attributes=dict(builder.attributes(decorator(body[0])[1])))
+    only = len(body) == 1 and isinstance(body[0], ast.FunctionDef) and decorator(body[0])[0] == "script"
+    return ModuleBuilder(source, names, context).module(body, MAIN if only else None)
 
 
-def _decorator(tree: ast.FunctionDef | ast.ClassDef) -> tuple[str, ast.Call | None]:
+def decorator(tree: ast.FunctionDef | ast.ClassDef) -> tuple[str, ast.Call | None]:
     """Return the last part of the decorator's name, and its call if it has arguments."""
     for node in tree.decorator_list:
         call = node if isinstance(node, ast.Call) else None
@@ -77,7 +77,7 @@ def _decorator(tree: ast.FunctionDef | ast.ClassDef) -> tuple[str, ast.Call | No
     return "", None
 
 
-class _ModuleBuilder:
+class ModuleBuilder:
     """Builds a module from the definitions in a class or file, in order."""
 
     def __init__(self, source: ScriptSource, names: dict[str, object], context: ir.Context | None = None):
@@ -100,7 +100,7 @@ class _ModuleBuilder:
             self.functions = ScriptFunctions(module)
             for node in body:
                 self._check(node)
-                self._declare(node)
+                self.declare(node)
                 known = self.names.get(node.name) if isinstance(node, ast.FunctionDef) else None
                 if isinstance(known, PrimFunc) and not known.is_template:
                     self.functions.declare(known)
@@ -121,10 +121,10 @@ class _ModuleBuilder:
             what = "a module has graphs (@R.function), prim functions (@T.prim_func) and constants"
             raise self.source.error(node, what)
 
-    def _declare(self, node: Located) -> None:
+    def declare(self, node: Located) -> None:
         """Declare names that definitions may use before they are defined: prim functions, helpers and constants."""
         if isinstance(node, ast.FunctionDef):
-            word, call = _decorator(node)
+            word, call = decorator(node)
             if isinstance(self.names.get(node.name), (PrimFunc, InlineFunction)):
                 return
             if word == "prim_func":
@@ -155,7 +155,7 @@ class _ModuleBuilder:
 
     def _symbol(self, node: ast.FunctionDef, symbol: str | None) -> str:
         """Return the name of a graph in the module."""
-        call = _decorator(node)[1]
+        call = decorator(node)[1]
         reader = Interpreter(self.source, {}, {})
         given = next((k.value for k in call.keywords if k.arg == "name"), None) if call else None
         return str((reader.value(given) if given is not None else None) or symbol or node.name)
@@ -202,7 +202,7 @@ class _ModuleBuilder:
                 self.functions.module.body.append(op.clone())
 
     def _graph(self, node: ast.FunctionDef, symbol: str | None) -> None:
-        call = _decorator(node)[1]
+        call = decorator(node)[1]
         reader = Interpreter(self.source, {}, {})
         options = {k.arg: reader.value(k.value) for k in call.keywords if k.arg != "attrs"} if call else {}
         function = self.names.get(node.name)

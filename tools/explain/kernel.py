@@ -1,4 +1,4 @@
-"""The stages of one kernel: its IR after each pass that changed it, then its code."""
+"""The stages of kernels: their IR after each pass that changed it, then their code."""
 
 from __future__ import annotations
 
@@ -37,14 +37,15 @@ class KernelStage:
 
 
 @dataclass
-class FollowedKernel(Instrument):
-    """Keeps the operators of a model, and a prim function after each pass that changed it."""
+class FollowedKernels(Instrument):
+    """Keeps the operators of a model, and prim functions after each pass that changed them."""
 
-    kernel: str
+    kernel: str | None
+    """The name of the only kernel that is followed."""
     operators: list[tuple[list[str], str]] = field(default_factory=list)
     legalized: list[tuple[list[str], str]] = field(default_factory=list)
     """The prim functions before they are fused, with the nodes of their calls."""
-    stages: list[KernelStage] = field(default_factory=list)
+    stages: dict[str, list[KernelStage]] = field(default_factory=dict)
 
     def begin_stage(self, op: ir.Operation | ir.OpView, remaining: Sequence[Step]) -> None:
         if not self.operators:
@@ -57,22 +58,32 @@ class FollowedKernel(Instrument):
         if step.name == "legalize":
             self.legalized += _called(module)
             return
-        texts = [_text(found) for found in _of_kernel(module, self.kernel)]
-        text = "\n".join(texts)
-        if text and (not self.stages or self.stages[-1].text != text):
-            self.stages.append(KernelStage(f"after {step}", text))
+        for name, operations in _kernels(module, self.kernel).items():
+            text = "\n".join(map(_text, operations))
+            stages = self.stages.setdefault(name, [])
+            if not stages or stages[-1].text != text:
+                stages.append(KernelStage(f"after {step}", text))
 
     def all_stages(
         self, kernels: Sequence[NamedKernel], module: ir.Module, target: Target, options: CompileOptions
-    ) -> list[KernelStage]:
-        """Return all stages, from operators to the code in each form that is text."""
+    ) -> dict[str, list[KernelStage]]:
+        """Return all stages of the kernels, from operators to the code in each form that is text."""
         names = {kernel.name: kernel.nodes for kernel in kernels}
-        if self.kernel not in names:
+        if self.kernel is not None and self.kernel not in names:
             listed = ", ".join(names) or "none"
             raise UnknownKernel(
                 f"the model has no kernel '{self.kernel}'{nearest(self.kernel, names)}; its kernels: {listed}"
             )
-        wanted = set(names[self.kernel])
+        code = self._code(module, target, options)
+        followed = names if self.kernel is None else {self.kernel: names[self.kernel]}
+        return {
+            name: [*self._before(nodes), *self.stages.get(name, ()), *code.get(name, ())]
+            for name, nodes in followed.items()
+        }
+
+    def _before(self, nodes: Sequence[str]) -> list[KernelStage]:
+        """Return the operators of nodes, and their prim functions before fusion."""
+        wanted = set(nodes)
 
         def of_nodes(found: Sequence[tuple[list[str], str]]) -> str:
             return "\n".join(dict.fromkeys(text for labels, text in found if wanted.intersection(labels)))
@@ -81,13 +92,18 @@ class FollowedKernel(Instrument):
             KernelStage("relax", of_nodes(self.operators)),
             KernelStage("after legalize", of_nodes(self.legalized)),
         ]
-        return [*(stage for stage in first if stage.text), *self.stages, *self._code(module, target, options)]
+        return [stage for stage in first if stage.text]
 
-    def _code(self, module: ir.Module, target: Target, options: CompileOptions) -> list[KernelStage]:
-        result = []
-        for form, texts in texts_by_form(module, target, replace(options, kernel=self.kernel)):
-            code = [text.code.decode() for text in texts if self.kernel in (text.function, text.symbol)]
-            result.append(KernelStage(form.help or form.name, "\n".join(code)))
+    def _code(self, module: ir.Module, target: Target, options: CompileOptions) -> dict[str, list[KernelStage]]:
+        """Return the code of each kernel, by what reports call it; or of the only one, by either of its names."""
+        result: dict[str, list[KernelStage]] = {}
+        for form, texts in texts_by_form(module, target, replace(options, kernel=self.kernel or "")):
+            code: dict[str, list[str]] = {}
+            for text in texts:
+                if self.kernel is None or self.kernel in (text.function, text.symbol):
+                    code.setdefault(self.kernel or text.function, []).append(text.code.decode())
+            for name, found in code.items():
+                result.setdefault(name, []).append(KernelStage(form.help or form.name, "\n".join(found)))
         return result
 
 
@@ -112,16 +128,16 @@ def _called(module: ir.Operation) -> list[tuple[list[str], str]]:
     return [(nodes[symbol_name(op)], _text(op)) for op in functions if symbol_name(op) in nodes and is_prim_func(op)]
 
 
-def _of_kernel(module: ir.Operation, name: str) -> list[ir.Operation]:
-    """Return a prim function, and the modules with the kernels that it launches."""
-    operations = []
-    launched: set[str] = set()
-    for op in module.regions[0].blocks[0].operations:
-        if op.operation.name == "func.func" and is_prim_func(op) and symbol_name(op.operation) == name:
-            operations.append(op.operation)
-            launched |= _launched(op.operation)
-    modules = [op.operation for op in module.regions[0].blocks[0].operations if op.operation.name == "gpu.module"]
-    return operations + [op for op in modules if symbol_name(op) in launched]
+def _kernels(module: ir.Operation, wanted: str | None) -> dict[str, list[ir.Operation]]:
+    """Return prim functions by name, or the one of a name, each with the modules of the kernels that it launches."""
+    operations = [op.operation for op in module.regions[0].blocks[0].operations]
+    launched = {symbol_name(op): op for op in operations if op.name == "gpu.module"}
+    kernels = {}
+    for op in operations:
+        if op.name == "func.func" and is_prim_func(op) and wanted in (None, symbol_name(op)):
+            modules = _launched(op) if launched else set()
+            kernels[symbol_name(op)] = [op, *(found for name, found in launched.items() if name in modules)]
+    return kernels
 
 
 def _launched(function: ir.Operation) -> set[str]:

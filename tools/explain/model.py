@@ -19,6 +19,7 @@ from mirlo.driver.given import check_used, give, node_watch
 from mirlo.driver.models import open_model, require_sizes
 from mirlo.driver.strategies import Measured, StrategyRecord
 from mirlo.driver.tune.database import open_database
+from mirlo.frontends.foreign import ImportedModule
 from mirlo.passes.bounds.verify_bounds import BoundsRecord
 from mirlo.passes.byoc.artifacts import detach_artifacts
 from mirlo.passes.byoc.records import Placement
@@ -37,7 +38,7 @@ from mirlo.passes.schedule.schedule import ScheduleRecord
 from mirlo.passes.schedule.tuned import TUNING, TuningRecord
 from mirlo.passes.session import Session
 from mirlo.runtime.regions import RegionDescription
-from mirlo.tools.explain.kernel import FollowedKernel, KernelStage
+from mirlo.tools.explain.kernel import FollowedKernels, KernelStage
 
 if TYPE_CHECKING:
     from mirlo.driver.options import GivenSchedule, RuleFunction, Strategies
@@ -98,12 +99,12 @@ class Explanation:
     measured: list[StrategyRecord]
     failure: str | None = None
     regions: tuple[RegionDescription, ...] = ()
-    stages: list[KernelStage] = field(default_factory=list)
-    """The stages of one kernel, if its name was given."""
+    stages: dict[str, list[KernelStage]] = field(default_factory=dict)
+    """The stages of the kernels that were followed."""
 
 
 def explain_model(
-    model: str | ir.Module,
+    model: str | ir.Module | ImportedModule,
     target: str = "llvm",
     *,
     threads: int = 1,
@@ -114,12 +115,13 @@ def explain_model(
     schedules: Mapping[str, GivenSchedule] | None = None,
     tune: bool = True,
     kernel: str | None = None,
+    follow: bool = False,
     precision: str | None = None,
 ) -> Explanation:
     """Compile a model up to its kernels and collect why each step came out as it did.
 
     Rules, strategies, schedules, `precision` and `tune`, the database of measured choices, are given as to
-    `mirlo.compile`. With `kernel` the IR and the code of this kernel are kept at each stage.
+    `mirlo.compile`. With `kernel` the IR and the code of this kernel are kept at each stage, with `follow` of all.
     """
     from mirlo.passes.byoc.target_list import Targets
     from mirlo.passes.targets import CompileOptions
@@ -140,7 +142,7 @@ def explain_model(
     pipeline.prepend(precision_passes(precision, opened.pipeline))
     _verify_all(pipeline, host.name)
     watch = _Watch()
-    followed = FollowedKernel(kernel) if kernel is not None else None
+    followed = FollowedKernels(kernel) if follow or kernel is not None else None
     operators = count_operators(module)
     with module.context, ir.Location.unknown():
         failure = _run(pipeline, module, session, watch, followed)
@@ -167,7 +169,7 @@ def _verify_all(pipeline: Pipeline, host: str) -> None:
 
 
 def _run(
-    pipeline: Pipeline, module: ir.Module, session: Session, watch: _Watch, followed: FollowedKernel | None
+    pipeline: Pipeline, module: ir.Module, session: Session, watch: _Watch, followed: FollowedKernels | None
 ) -> str | None:
     """Run the passes as far as they go; return the error of the one that fails."""
     watch.note_nodes(module)

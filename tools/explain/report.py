@@ -42,9 +42,10 @@ def text_lines(explanation: Explanation) -> Iterator[str]:
         yield from _node(node, explanation.failure is not None)
     for kernel in explanation.kernels:
         yield from _kernel(kernel, with_words=bool(explanation.stages))
-    for stage in explanation.stages:
-        yield f"--- {stage.title}"
-        yield from stage.text.rstrip().split("\n")
+    for stages in explanation.stages.values():
+        for stage in stages:
+            yield f"--- {stage.title}"
+            yield from stage.text.rstrip().split("\n")
     if explanation.regions:
         yield from columns(list(region_rows(explanation.regions)), numbers={2, 3})
     yield from map(str, explanation.measured)
@@ -129,7 +130,8 @@ def _declined(attempts: Iterable[Attempt], indent: str) -> Iterator[str]:
 
 def as_json(explanation: Explanation) -> dict[str, object]:
     """Return the same facts as JSON."""
-    stages = [{"stage": stage.title, "text": stage.text} for stage in explanation.stages]
+    followed = [stage for stages in explanation.stages.values() for stage in stages]
+    stages = [{"stage": stage.title, "text": stage.text} for stage in followed]
     return {
         "target": explanation.target,
         "nodes": [

@@ -1,0 +1,127 @@
+"""What operations, words of scripts and rules are: their definitions as text, and where these stand."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from dataclasses import dataclass
+
+from mirlo.dialects.context import operation_class
+from mirlo.dialects.core.op import DialectOp
+from mirlo.dialects.relax.reference import signature
+from mirlo.dialects.tir.intrinsics import INTRINSICS
+from mirlo.frontends.script.words import Word
+from mirlo.passes.rules import LEGALIZE, SCHEDULE, Rule
+from mirlo.tools.lsp.document import Name, Span
+
+NOWHERE = Span(0, 0, 0)
+"""The span of a name that stands in no document."""
+
+
+@dataclass(frozen=True)
+class CodePlace:
+    """A line of a file of Python, counted from 0."""
+
+    file: str
+    line: int
+
+
+def describe_operation(name: str) -> str | None:
+    """Return the definition of an operation as Markdown."""
+    cls = operation_class(name)
+    if cls is None:
+        return None
+    intrinsic = INTRINSICS.get(name.removeprefix("tir.")) if name.startswith("tir.") else None
+    meaning = intrinsic.doc if intrinsic is not None else inspect.cleandoc(cls.__doc__ or "")
+    names = [f"ONNX: {cls.ONNX.operator}"] if cls.ONNX is not None else []
+    names += [f"ATen: {', '.join(cls.ATEN)}"] if cls.ATEN else []
+    return "\n\n".join(filter(None, [f"```python\n{name}{signature(cls)}\n```", meaning, "; ".join(names)]))
+
+
+def describe_word(word: str) -> str | None:
+    """Return the definition of a word of scripts, `R.softmax` or `T.exp`, as Markdown."""
+    operation = _operation_of(word)
+    if operation is not None:
+        return describe_operation(operation)
+    from mirlo.frontends.script.language import R, T
+
+    language, _, name = word.partition(".")
+    try:
+        found = getattr({"R": R, "T": T}[language], name.partition(".")[0])
+    except (AttributeError, KeyError):
+        return None
+    if isinstance(found, Word):
+        return f"`{found}`: a word of scripts"
+    return f"`{word}`\n\n{inspect.getdoc(found) or ''}".rstrip()
+
+
+def _operation_of(word: str) -> str | None:
+    language, _, name = word.partition(".")
+    for namespace in {"R": ("relax",), "T": ("tir",)}.get(language, ()):
+        if operation_class(f"{namespace}.{name}") is not None:
+            return f"{namespace}.{name}"
+    return None
+
+
+def place_of_operation(name: str) -> CodePlace | None:
+    """Return where the class of an operation is defined; of one that a table makes, its module."""
+    cls = operation_class(name)
+    return _place(cls) if cls is not None else None
+
+
+def place_of_word(word: str) -> CodePlace | None:
+    """Return where the operator of a word is defined."""
+    operation = _operation_of(word)
+    return place_of_operation(operation) if operation is not None else None
+
+
+def _place(cls: type[DialectOp]) -> CodePlace | None:
+    try:
+        file = inspect.getsourcefile(cls)
+        line = inspect.getsourcelines(cls)[1] - 1
+    except (OSError, TypeError):
+        file, line = getattr(sys.modules.get(cls.__module__), "__file__", None), 0
+    return CodePlace(file, line) if file else None
+
+
+def places_of_rules(subject: str, target: str) -> list[CodePlace]:
+    """Return where the rules for an operation on a target are, in the order in which they are tried."""
+    from mirlo.tools.explain.rules import UnknownSubject, rule_chains
+
+    try:
+        chains = rule_chains(subject, target)
+    except UnknownSubject:
+        return []
+    return [place for chain in chains for rule in chain.rules if (place := _place_of_rule(rule)) is not None]
+
+
+def place_of_rule(name: str) -> CodePlace | None:
+    """Return where the rule of this name is: one of schedules, which IR names, or of legalization."""
+    from mirlo.passes.legalize.legalize import load_default_rules
+    from mirlo.passes.schedule import schedule  # noqa: F401  (registers its rules)
+
+    load_default_rules()
+    for book in (SCHEDULE, LEGALIZE):
+        for rule in book:
+            if rule.name == name:
+                return _place_of_rule(rule)
+    return None
+
+
+def _place_of_rule(rule: Rule) -> CodePlace | None:
+    file, _, line = rule.place.rpartition(":")
+    return CodePlace(file, max(0, int(line) - 1)) if line.isdecimal() else None
+
+
+def places_of(name: Name, target: str, rules: bool) -> list[CodePlace]:
+    """Return where a name is defined outside of the document; with `rules`, where its rules on a target are."""
+    if name.kind == "rule":
+        found = place_of_rule(name.text)
+    elif rules:
+        operation = _operation_of(name.text) if name.kind == "word" else name.text
+        return places_of_rules(operation, target) if operation is not None else []
+    elif name.kind == "word":
+        found = place_of_word(name.text)
+    else:
+        found = place_of_operation(name.text) if name.kind == "operation" else None
+    return [found] if found is not None else []

@@ -1,0 +1,71 @@
+"""What is known of a document: its problems, its names with their definitions and types, its functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Span:
+    """Characters of a line, both counted from 0."""
+
+    line: int
+    start: int
+    end: int
+
+    def holds(self, line: int, character: int) -> bool:
+        """Return whether a position is in it, or right behind it."""
+        return line == self.line and self.start <= character <= self.end
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A diagnostic of the parser or of a verifier."""
+
+    severity: str
+    message: str
+    span: Span
+    notes: tuple[tuple[str, Span], ...] = ()
+
+
+@dataclass
+class Name:
+    """A name in the text: of a value, a block, a function, an operation, or a rule."""
+
+    span: Span
+    kind: str
+    text: str
+    definition: Span | None = None
+    """Where the name gets its meaning, if that is in this document."""
+    type: str | None = None
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of the document."""
+
+    name: str
+    span: Span
+    """Its name."""
+    last_line: int
+
+
+@dataclass
+class Index:
+    """What the server answers questions about a document from."""
+
+    problems: list[Problem] = field(default_factory=list)
+    names: list[Name] = field(default_factory=list)
+    functions: list[Function] = field(default_factory=list)
+    operations: list[tuple[int, int]] = field(default_factory=list)
+    """The line and column of each operation, as IR counts them, from 1."""
+
+    def name_at(self, line: int, character: int) -> Name | None:
+        """Return the name at a position; of two that touch there, the second one."""
+        found = [name for name in self.names if name.span.holds(line, character)]
+        return found[-1] if found else None
+
+    def function_at(self, line: int) -> Function | None:
+        """Return the innermost function around a line."""
+        around = [each for each in self.functions if each.span.line <= line <= each.last_line]
+        return max(around, key=lambda each: each.span.line) if around else None

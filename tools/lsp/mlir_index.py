@@ -1,0 +1,123 @@
+"""The index of a file of IR: its names from the text, its problems and types from the parser and the verifiers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.driver.diagnostics import Diagnostic, Diagnostics
+from mirlo.driver.source import Chunk, SourceFile
+from mirlo.driver.type_sizes import TypeSizeError, require_type_sizes
+from mirlo.passes.locations import SourcePosition, find_source_position
+from mirlo.tools.lsp.document import Index, Problem, Span
+from mirlo.tools.lsp.mlir_names import NamedText, names_of
+
+_LOCATION = re.compile(r"(?<![=\w] )\bloc\((?:[^()\"]|\"(?:[^\"\\\n]|\\.)*\"|\((?:[^()]|\([^()]*\))*\))*\)")
+"""`loc(...)` after an operation or an argument; `#loc = loc(...)` is a definition."""
+_WORD = re.compile(r"[\w$.%@^#!\"-]+")
+Types = dict[tuple[int, int], tuple[list[str], list[str]]]
+"""The types of the results of each operation, and of the first arguments of its regions, by line and column."""
+
+
+def index_of_ir(text: str, name: str) -> Index:
+    """Parse and verify a text of IR, each part between lines `// -----` by itself; return what is known of it."""
+    source = SourceFile(name, text.encode("utf-8"))
+    named = names_of(text)
+    index = Index(names=named.names, functions=named.functions)
+    types: Types = {}
+    for chunk in source.chunks(split=True):
+        _read_chunk(chunk, index, types)
+    _set_types(named, types)
+    index.operations = sorted(types)
+    return index
+
+
+def parse_ir(text: str) -> ir.Module:
+    """Parse IR in the current context; operations are where they stand in the text, whatever locations it gives."""
+    try:
+        return require_type_sizes(ir.Module.parse(without_locations(text)))
+    except ir.MLIRError:
+        # Errors are about the text as it is.
+        return require_type_sizes(ir.Module.parse(text))
+
+
+def without_locations(text: str) -> str:
+    """Return IR of the same lines and columns in which operations give no locations."""
+    return _LOCATION.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text) if "loc(" in text else text
+
+
+def _read_chunk(chunk: Chunk, index: Index, types: Types) -> None:
+    text = chunk.padded
+    assert isinstance(text, str)
+    diagnostics = Diagnostics(chunk.source, keep=True)
+    context = make_context()
+    with context, ir.Location.unknown():
+        handler = context.attach_diagnostic_handler(diagnostics.add_mlir)
+        try:
+            module = parse_ir(text)
+            types.update(_types(module))
+        except ir.MLIRError as error:
+            diagnostics.add_error(error)
+        except TypeSizeError as error:
+            diagnostics.report("error", error.problem, error.location)
+        finally:
+            handler.detach()
+    lines = chunk.source.lines
+    index.problems += [_problem(found, lines) for found in diagnostics.kept]
+
+
+def _types(module: ir.Module) -> Types:
+    found: Types = {}
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        place = find_source_position(op.location)
+        if place is not None and place.line > 0:
+            blocks = [region.blocks[0] for region in op.regions if len(region.blocks)]
+            inside = [str(argument.type) for argument in blocks[0].arguments] if blocks else []
+            found[place.line, place.column] = [str(result.type) for result in op.results], inside
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found
+
+
+def _set_types(named: NamedText, types: Types) -> None:
+    """Give results, and what operations such as loops define, the types that the parsed operations have."""
+    for span, names in named.results:
+        results, _ = types.get((span.line + 1, span.start + 1), ([], []))
+        if len(names) == 1 < len(results):
+            names[0].type = ", ".join(results)
+        for name, kind in zip(names, results if len(names) == len(results) else (), strict=False):
+            name.type = kind
+    for span, names in named.arguments:
+        _, arguments = types.get((span.line + 1, span.start + 1), ([], []))
+        for name, kind in zip(names, arguments if len(names) == len(arguments) else (), strict=False):
+            name.type = kind
+    by_span = {name.span: name for name in named.names}
+    for name in named.names:
+        if name.type is None and name.definition in by_span:
+            name.type = by_span[name.definition].type
+
+
+def _problem(found: Diagnostic, lines: list[str]) -> Problem:
+    notes = tuple((note.message, _span(note.place, lines)) for note in _all_notes(found))
+    return Problem(found.severity, found.message, _span(found.place, lines), notes)
+
+
+def _all_notes(found: Diagnostic) -> Iterator[Diagnostic]:
+    for note in found.notes:
+        yield note
+        yield from _all_notes(note)
+
+
+def _span(place: SourcePosition | None, lines: list[str]) -> Span:
+    """Return the word at a position; the first line without one."""
+    if place is None or not 0 < place.line <= len(lines):
+        return Span(0, 0, len(lines[0]) if lines else 0)
+    line = lines[place.line - 1]
+    # The parser counts bytes.
+    start = len(line.encode("utf-8")[: max(0, place.column - 1)].decode("utf-8", "ignore"))
+    word = _WORD.match(line, start)
+    return Span(place.line - 1, start, word.end() if word is not None else min(start + 1, len(line)))

@@ -1,0 +1,74 @@
+"""The process that parses and compiles documents for the server: a line of JSON in, a line of JSON out.
+
+A document that ends a parser, or takes for ever, ends this process, and not the server.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from mirlo.runtime.errors import MirloError
+from mirlo.tools.lsp import definitions
+from mirlo.tools.lsp.document import Name
+
+
+def index(text: str, path: str) -> dict[str, Any]:
+    """Return the index of a document."""
+    if path.endswith(".py"):
+        from mirlo.tools.lsp.script_index import index_of_scripts
+
+        return dataclasses.asdict(index_of_scripts(text, path))
+    from mirlo.tools.lsp.mlir_index import index_of_ir
+
+    return dataclasses.asdict(index_of_ir(text, path))
+
+
+def report(**arguments: Any) -> str:
+    """Return what becomes of lines of a document."""
+    from mirlo.tools.lsp.compiled import report_at
+
+    return report_at(**arguments)
+
+
+def hover(kind: str, text: str) -> str | None:
+    """Return the definition of an operation, or of a word of scripts."""
+    if kind == "word":
+        return definitions.describe_word(text)
+    return definitions.describe_operation(text) if kind == "operation" else None
+
+
+def places(kind: str, text: str, target: str, rules: bool) -> list[dict[str, Any]]:
+    """Return where an operation, a word or a rule is defined; or where the rules for it are."""
+    name = Name(definitions.NOWHERE, kind, text)
+    return [dataclasses.asdict(place) for place in definitions.places_of(name, target, rules)]
+
+
+METHODS: dict[str, Callable[..., Any]] = {"index": index, "report": report, "hover": hover, "places": places}
+
+
+def main() -> None:
+    """Answer requests until standard input ends."""
+    # Only answers go to standard output: what anything else prints goes to standard error.
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
+        os.dup2(2, 1)
+        for line in sys.stdin:
+            answers.write(json.dumps(_answer(json.loads(line))) + "\n")
+            answers.flush()
+
+
+def _answer(request: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return {"result": METHODS[request["method"]](**request["arguments"])}
+    except MirloError as error:
+        return {"error": str(error)}
+    except Exception as error:
+        return {"error": f"internal error: {type(error).__name__}: {error}"}
+
+
+if __name__ == "__main__":
+    main()
