@@ -17,13 +17,14 @@ from mirlo.dialects.bindings import ir, scf, tensor
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dense import dense_attribute
 from mirlo.dialects.core.dims import UNKNOWN, Dim
-from mirlo.dialects.core.dtypes import DTYPES, DType, dtype_of_numpy
+from mirlo.dialects.core.dtypes import DTYPES, DType, dtype, dtype_of_numpy
 from mirlo.dialects.core.errors import BroadcastDiffers
 from mirlo.dialects.core.op import DialectOp, OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.frontends.sizes import MULTIPLE, broadcast_dim, broadcast_of, divisor_of
-from mirlo.frontends.tensor import Tensor, where
+from mirlo.frontends.tensor import Like, Tensor, iota, number, steps, where
+from mirlo.runtime.nearest import nearest
 from mirlo.runtime.params import ParameterStore
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ class GraphBuilder:
 
     def _of_sizes(self, sizes: tuple[Dim, ...], type_: TensorType) -> ir.Value:
         if all(isinstance(size, int) for size in sizes):
-            return self.full(self.of_array(np.array(sizes).reshape(type_.static_shape), type_))
+            return self.full(self.constant(np.array(sizes).reshape(type_.static_shape), type_))
         result = OPS["dims_tensor"].make(dims=sizes)
         if type_.dtype.name != "i64":
             result = OPS["cast"].make(result, dtype=type_.dtype)
@@ -159,13 +160,19 @@ class GraphBuilder:
         """Return complex numbers as a real tensor, whose last dim holds the parts."""
         return self.tensor(OPS["stack"].make([self.full(real), self.full(imaginary)], axis=real.rank))
 
-    def constant(self, array: npt.ArrayLike, dtype: DType, shape: Sequence[Dim] = ()) -> Tensor:
-        """Return a constant that broadcasts to a shape."""
-        return self.of_array(np.asarray(array).astype(dtype.to_numpy()), TensorType(tuple(shape), dtype))
+    def constant(
+        self, array: npt.ArrayLike, like: Like | None = None, shape: Sequence[Dim] | None = None, name: str = ""
+    ) -> Tensor:
+        """Return a constant, with the element type and the shape of the array unless others are given.
 
-    def of_array(self, array: np.ndarray, type_: TensorType) -> Tensor:
-        """Return a constant; the array may have any shape that broadcasts to the type's."""
-        return Tensor(self, type_, array=np.asarray(array))
+        The array may have any shape that broadcasts. The constant becomes an operation when it is first an operand.
+        """
+        elements = np.asarray(array)
+        kind = dtype_of_array(elements) if like is None else like
+        element = kind.dtype if isinstance(kind, TensorType) else dtype(kind)
+        elements = elements.astype(element.to_numpy(), copy=False)
+        type_ = TensorType(elements.shape if shape is None else tuple(shape), element)
+        return Tensor(self, type_, array=elements, name=name)
 
     def known(self, type_: TensorType, sizes: tuple[Dim, ...]) -> Tensor:
         """Return an integer tensor of known elements."""
@@ -173,14 +180,20 @@ class GraphBuilder:
 
     # Operators
 
-    def emit(self, name: str, *operands: Any, **attributes: Any) -> Tensor:
-        """Make a relax operator of one result; operands are tensors or SSA values, or lists of them."""
-        (result,) = self.operation(OPS[name], operands, attributes).operation.results
-        return self.tensor(result)
+    def emit(self, operator: str | type[DialectOp], *operands: Any, **attributes: Any) -> Tensor:
+        """Make an operator of one result, of relax by name or of a class; return its value.
 
-    def emit_all(self, name: str, *operands: Any, **attributes: Any) -> list[Tensor]:
-        """Make a relax operator of several results like `emit`."""
-        return list(map(self.tensor, self.operation(OPS[name], operands, attributes).operation.results))
+        Operands are tensors or SSA values, or lists of them.
+        """
+        result, *others = self.emit_all(operator, *operands, **attributes)
+        if others:
+            raise ValueError(f"{operator} has {1 + len(others)} results: use `emit_all`")
+        return result
+
+    def emit_all(self, operator: str | type[DialectOp], *operands: Any, **attributes: Any) -> list[Tensor]:
+        """Make an operator like `emit`; return its results, one or several."""
+        cls = _operator_class(operator) if isinstance(operator, str) else operator
+        return list(map(self.tensor, self.operation(cls, operands, attributes).operation.results))
 
     def operation(self, operator: type[DialectOp], operands: Sequence[Any], attributes: Mapping[str, Any]) -> ir.OpView:
         """Make an operation; operands are tensors or SSA values, or lists of them, or None.
@@ -288,8 +301,8 @@ class GraphBuilder:
         ]
         if any(solved):
             expected = self.size_vector([dim if is_solved else 0 for dim, is_solved in zip(dims, solved, strict=True)])
-            free = self.placed_constant(np.array([not is_solved for is_solved in solved]))
-            values = where(values.equals(expected) | free, values, self.placed_constant(np.int64(WRONG)))
+            free = self.constant([not is_solved for is_solved in solved])
+            values = where(values.equals(expected) | free, values, WRONG)
             needed = " x ".join(str(dim) if is_solved else "any" for dim, is_solved in zip(dims, solved, strict=True))
             text += f", or its size is not {needed}, which other nodes need"
         limits = [
@@ -303,29 +316,18 @@ class GraphBuilder:
         self, values: Tensor, pairs: Sequence[tuple[str, Dim]], divisors: Sequence[int | None]
     ) -> tuple[list[str], Tensor]:
         """Return what to bind instead of sizes that must be multiples: the symbols of their quotients."""
-        numbers = self.placed_constant(np.array([divisor or 1 for divisor in divisors]))
+        numbers = self.constant([divisor or 1 for divisor in divisors], "i64")
         quotients = values // numbers
         whole = (quotients * numbers).equals(values)
         symbols = [
             name if divisor is None else next(iter(D.symbols_of(dim)))
             for (name, dim), divisor in zip(pairs, divisors, strict=True)
         ]
-        return symbols, where(whole, quotients, self.placed_constant(np.int64(WRONG)))
+        return symbols, where(whole, quotients, WRONG)
 
-    def placed_constant(self, array: npt.ArrayLike) -> Tensor:
-        """Return a constant that is an operation already."""
-        elements = np.asarray(array)
-        dtype = dtype_of_numpy(elements.dtype)
-        assert dtype is not None
-        result = Tensor(self, TensorType(elements.shape, dtype), array=elements)
-        self.full(result)
-        return result
-
-    def size_vector(self, dims: Sequence[Dim]) -> Tensor:
-        """Return dims as an i64 vector."""
-        if all(isinstance(dim, int) for dim in dims):
-            return self.placed_constant(np.array(dims, np.int64))
-        return self.emit("dims_tensor", dims=tuple(dims))
+    def size_vector(self, dims: Sequence[Dim], dtype: str = "i64") -> Tensor:
+        """Return dims as a vector."""
+        return self.known(TensorType.of((len(dims),), dtype), tuple(dims))
 
     def require_nonnegative(self, sizes: Sequence[Dim], message: str) -> None:
         """Check in the call that sizes are not negative; an error contains the message."""
@@ -486,34 +488,45 @@ class GraphBuilder:
 class OperationView:
     """A converter's view of an operation: emission of relax operators."""
 
-    def __init__(self, body: GraphBuilder) -> None:
-        self.body = body
+    def __init__(self, builder: GraphBuilder) -> None:
+        self.builder = builder
 
-    def emit(self, name: str, *operands: Any, **attributes: Any) -> Tensor:
-        """Make a relax operator of one result; operands are tensors or SSA values, or lists of them."""
-        return self.body.emit(name, *operands, **attributes)
+    def emit(self, operator: str | type[DialectOp], *operands: Any, **attributes: Any) -> Tensor:
+        """Make an operator of one result, of relax by name or of a class; return its value.
 
-    def emit_all(self, name: str, *operands: Any, **attributes: Any) -> list[Tensor]:
-        """Make a relax operator of several results like `emit`."""
-        return self.body.emit_all(name, *operands, **attributes)
+        Operands are tensors or SSA values, or lists of them. Those that may broadcast in a call are expanded.
+        """
+        return self.builder.emit(operator, *operands, **attributes)
+
+    def emit_all(self, operator: str | type[DialectOp], *operands: Any, **attributes: Any) -> list[Tensor]:
+        """Make an operator like `emit`; return its results, one or several."""
+        return self.builder.emit_all(operator, *operands, **attributes)
 
     def tensor(self, value: ir.Value) -> Tensor:
         """Wrap an SSA value."""
-        return self.body.tensor(value)
+        return self.builder.tensor(value)
 
-    def constant(self, array: npt.ArrayLike, dtype: DType, shape: Sequence[Dim] = ()) -> Tensor:
-        """Return a constant that broadcasts to a shape."""
-        return self.body.constant(array, dtype, shape)
+    def constant(self, array: npt.ArrayLike, like: Like | None = None, shape: Sequence[Dim] | None = None) -> Tensor:
+        """Return a constant, with the element type and the shape of the array unless others are given."""
+        return self.builder.constant(array, like, shape)
 
-    def sizes(self, values: Sequence[Dim], dtype: str = "i64") -> Tensor:
-        """Return a vector of sizes."""
-        return self.body.known(TensorType.of((len(values),), dtype), tuple(values))
+    def sizes(self, dims: Sequence[Dim], dtype: str = "i64") -> Tensor:
+        """Return dims as a vector."""
+        return self.builder.size_vector(dims, dtype)
+
+    def size(self, dim: Dim) -> Tensor:
+        """Return a dim as an i64 without dims."""
+        return number(self.builder, dim, DTYPES["i64"])
+
+    def index_vector(self, count: Dim) -> Tensor:
+        """Return 0, 1, 2, ... as an i64 vector."""
+        return iota(self.builder, count)
 
     def positions(self, type_: TensorType, axis: int) -> Tensor:
         """Return a tensor that holds each element's index along an axis."""
         dtype = type_.dtype if type_.dtype.bits >= 32 and type_.dtype.is_integer else TensorType.of((), "i64").dtype
         start, step = (self.constant(number, dtype) for number in (0, 1))
-        row = self.emit("steps", start, step, shape=(type_.shape[axis],))
+        row = steps(start, step, type_.shape[axis])
         if type_.dtype is not dtype:
             row = row.cast(type_.dtype)
         inner = type_.rank - axis - 1
@@ -530,6 +543,22 @@ class OperationView:
             return position
         nans = x.isnan().cast("i8")
         return where(nans.max(axis, keepdims).cast("bool"), nans.argmax(axis, keepdims), position)
+
+
+def dtype_of_array(array: np.ndarray) -> DType:
+    """Return the element type of an array."""
+    result = dtype_of_numpy(array.dtype)
+    if result is None:
+        raise ValueError(f"no element type for numpy's {array.dtype}")
+    return result
+
+
+def _operator_class(name: str) -> type[DialectOp]:
+    """Return the class of a relax operator."""
+    result = OPS.get(name)
+    if result is None:
+        raise ValueError(f"relax has no operator '{name}'{nearest(name, OPS)}")
+    return result
 
 
 def _elements(array: np.ndarray, dtype: DType) -> np.ndarray:

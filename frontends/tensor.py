@@ -16,11 +16,12 @@ from types import EllipsisType
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, SymbolicDim
-from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.core.dtypes import dtype as dtype_of
 from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
@@ -29,6 +30,8 @@ from mirlo.runtime.kinds import Kind
 
 SIZES = 64
 """Integer tensors of up to so many elements are followed as sizes."""
+Like: TypeAlias = TensorType | DType | str
+"""What has the element type that a constant gets."""
 Operand: TypeAlias = "Tensor | SymbolicDim | float"
 """What stands beside an operator: a tensor, a size or a number."""
 Axes: TypeAlias = "int | Sequence[int] | None"
@@ -40,13 +43,18 @@ Index: TypeAlias = "int | slice | None | EllipsisType"
 class TensorBuilder(Protocol):
     """What operators use of the function that is being built."""
 
+    def constant(
+        self, array: npt.ArrayLike, like: Like | None = None, shape: Sequence[Dim] | None = None, name: str = ""
+    ) -> Tensor:
+        """Return a constant, with the element type and the shape of the array unless others are given."""
+
     def elementwise(self, name: str, operands: Sequence[Tensor], attributes: Mapping[str, object]) -> Tensor:
         """Make an elementwise operator on tensors that broadcast."""
 
-    def emit(self, name: str, *operands: Any, **attributes: Any) -> Tensor:
+    def emit(self, operator: str, *operands: Any, **attributes: Any) -> Tensor:
         """Make an operator of one result."""
 
-    def emit_all(self, name: str, *operands: Any, **attributes: Any) -> list[Tensor]:
+    def emit_all(self, operator: str, *operands: Any, **attributes: Any) -> list[Tensor]:
         """Make an operator of several results."""
 
     def compact(self, tensor: Tensor) -> ir.Value:
@@ -496,6 +504,17 @@ def number(builder: TensorBuilder, x: SymbolicDim | float, dtype: DType) -> Tens
         raise OpError(f"{x} stands beside a tensor of {dtype}, which has no such number: cast the tensor first")
     wrapped = np.array(int(x) & ((1 << dtype.bits) - 1), np.uint64)
     return Tensor(builder, type_, array=wrapped.astype(dtype.to_numpy()))
+
+
+def iota(builder: TensorBuilder, count: Dim) -> Tensor:
+    """Return 0, 1, 2, ... as an i64 vector."""
+    zero, one = (number(builder, each, DTYPES["i64"]) for each in (0, 1))
+    return steps(zero, one, count)
+
+
+def steps(start: Tensor, step: Tensor, count: Dim) -> Tensor:
+    """Return start, start + step, start + 2 * step, ... as a vector of their element type."""
+    return start.builder.emit("steps", start, step, shape=(count,))
 
 
 def where(condition: Tensor, x: Operand, y: Operand, dtype: DType | None = None) -> Tensor:

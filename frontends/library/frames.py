@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.dtypes import DTYPES
-from mirlo.frontends.tensor import Tensor, TensorBuilder, number, stack
+from mirlo.frontends.tensor import Tensor, iota, stack
 
 MAX_SLICES = 4
 """Most elements of frames that are one slice for each. Up to 4 slices are faster than a gather; from 8 on, they are
@@ -18,11 +17,5 @@ def frames_of(x: Tensor, axis: int, count: Dim, size: Dim, step: Dim | Tensor) -
     """
     if isinstance(size, int) and isinstance(step, int) and 0 < size <= MAX_SLICES:
         return stack([x.slice(axis, at, count, step) for at in range(size)], axis + 1)
-    starts = _positions(x.builder, count) * step
-    return x.gather(starts.reshape((count, 1)) + _positions(x.builder, size), axis)
-
-
-def _positions(builder: TensorBuilder, count: Dim) -> Tensor:
-    """Return 0, 1, 2, ... as an i64 vector."""
-    zero, one = (number(builder, each, DTYPES["i64"]) for each in (0, 1))
-    return builder.emit("steps", zero, one, shape=(count,))
+    starts = iota(x.builder, count) * step
+    return x.gather(starts.reshape((count, 1)) + iota(x.builder, size), axis)

@@ -8,10 +8,11 @@ import numpy as np
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.builder import dtype_of_array
 from mirlo.frontends.onnx.dtypes import onnx_code
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import FunctionDef, NodeDef, node_of, tensor_of
-from mirlo.frontends.onnx.values import AnyValue, dtype_of_array
+from mirlo.frontends.onnx.values import AnyValue
 from mirlo.frontends.tensor import Tensor
 
 MICROSOFT = "com.microsoft"

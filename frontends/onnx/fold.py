@@ -19,7 +19,7 @@ from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.node import Node, NodeTrait
 from mirlo.frontends.onnx.registry import FOLDERS
-from mirlo.frontends.onnx.values import FoldedDims, as_dim, constant, symbolic
+from mirlo.frontends.onnx.values import FoldedDims, as_dim, symbolic
 from mirlo.frontends.sizes import DimFraction, Undecided
 from mirlo.frontends.tensor import Tensor
 
@@ -47,7 +47,7 @@ def fold(node: Node, compute: Callable[[], Tensor]) -> list[Tensor] | None:
     return [
         symbolic(node.builder, array, dtype, compute, name)
         if array.dtype == object
-        else constant(node.builder, array, name)
+        else node.builder.constant(array, name=name)
         for name, array in zip(node.outputs, arrays, strict=False)
     ]
 

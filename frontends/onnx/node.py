@@ -14,23 +14,18 @@ from enum import Enum
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.dtypes import DType, dtype
 from mirlo.dialects.core.errors import DimsDiffer, OpMistake, describe_raised
 from mirlo.dialects.core.op import DialectOp, OpError
-from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax import DIALECT
 from mirlo.dialects.relax.dynamic import RequireDims
 from mirlo.frontends.builder import OF_BOOLS, GraphBuilder, assume_equal
 from mirlo.frontends.onnx import functions, schema
 from mirlo.frontends.onnx import graph as G
 from mirlo.frontends.onnx.checkpoints import INTERVAL, Checkpoint
 from mirlo.frontends.onnx.choices import Choices, Ended, Frame, RanksDiffer
-from mirlo.frontends.onnx.errors import ConverterError, NodeError, OnnxImportError, nearest
+from mirlo.frontends.onnx.errors import ConverterError, NodeError, OnnxImportError
 from mirlo.frontends.onnx.functions import Expansion, TooManyIterations
 from mirlo.frontends.onnx.graph import (
     KIND_NAMES,
@@ -44,26 +39,23 @@ from mirlo.frontends.onnx.graph import (
 )
 from mirlo.frontends.onnx.inputs import identifier
 from mirlo.frontends.onnx.model import LoadedModel
+from mirlo.frontends.onnx.node_inputs import NodeInputs
 from mirlo.frontends.onnx.objects import ObjectBuilder, call_host, object_of
 from mirlo.frontends.onnx.order import steps
 from mirlo.frontends.onnx.schema_table import Signature
 from mirlo.frontends.onnx.values import (
     AnyValue,
     Converted,
-    ListValue,
     LoopIteration,
     ObjectValue,
-    OptionalValue,
     Output,
     Scope,
-    as_dim,
-    constant,
 )
 from mirlo.frontends.onnx.writing import inference_error
 from mirlo.frontends.sizes import DimSymbols, Solved
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.kinds import SEQUENCE, STRING, Kind
+from mirlo.runtime.kinds import STRING
 from mirlo.runtime.names import terminal
 from mirlo.runtime.params import ParameterStore
 
@@ -675,8 +667,10 @@ class NotSupported(Exception):
     """No converter accepts the node; its function body may."""
 
 
-class Node:
+class Node(NodeInputs):
     """A node of the model, ready to be converted."""
+
+    builder: NodeImporter
 
     def __init__(
         self,
@@ -690,88 +684,19 @@ class Node:
         domain: str = "",
         traits: frozenset[NodeTrait] = frozenset(),
     ) -> None:
-        self.operator = operator
+        super().__init__(operator, inputs, outputs, signature, builder)
         self.opset = opset
-        self.inputs = inputs
-        self.outputs = outputs
         self.attr = attributes if isinstance(attributes, Attributes) else Attributes(attributes)
-        self.signature = signature
-        self.builder = builder
         self.domain = domain
         self.traits = traits
         """What the converters of the operator declare of it."""
-        self._read: set[int] = set()
-
-    def __len__(self) -> int:
-        """Return the number of inputs, without absent ones at the end."""
-        return max((i + 1 for i, value in enumerate(self.inputs) if value is not None), default=0)
-
-    def has(self, index: int) -> bool:
-        return index < len(self.inputs) and self.inputs[index] is not None
 
     def has_output(self, index: int) -> bool:
         return index < len(self.outputs) and bool(self.outputs[index])
 
-    def any_value(self, index: int) -> AnyValue:
-        """Return a required input of any kind."""
-        self._read.add(index)
-        result = self.inputs[index] if index < len(self.inputs) else None
-        if result is None:
-            raise NodeError(f"input '{self.input_name(index)}' is missing")
-        return result
-
-    def value(self, index: int) -> Tensor:
-        """Return a required input that is a tensor."""
-        result = self.any_value(index)
-        if not isinstance(result, Tensor):
-            raise NodeError(f"input '{self.input_name(index)}' is {result}, expected a tensor")
-        return result
-
-    def sequence(self, index: int) -> ListValue | ObjectValue:
-        """Return a required input that is a sequence."""
-        result = self.any_value(index)
-        if result.kind.name != SEQUENCE or isinstance(result, (Tensor, OptionalValue)):
-            raise NodeError(f"input '{self.input_name(index)}' is {result}, expected a sequence")
-        return result
-
-    def is_string(self, index: int) -> bool:
-        """Return whether an input is a tensor of strings."""
-        found = self.inputs[index] if index < len(self.inputs) else None
-        return isinstance(found, ObjectValue) and found.kind.name == STRING
-
-    def object(self, index: int) -> ir.Value | None:
-        """Return an input of any kind as an SSA value; None if the node omits it."""
-        return self.builder.ssa(self.any_value(index)) if self.has(index) else None
-
-    def host(
-        self, function: str, *values: Tensor | ir.Value | None, results: Sequence[Kind], **options: Any
-    ) -> list[AnyValue]:
-        """Call a host function on SSA values; return its results, which have these kinds."""
-        given = [self.builder.full(value) if isinstance(value, Tensor) else value for value in values]
-        return call_host(self.builder, function, given, results, **options)
-
-    def __getitem__(self, index: int) -> Tensor:
-        """Return an input as an SSA value."""
-        return self.ssa(self.value(index))
-
-    def ssa(self, value: AnyValue) -> Tensor:
-        """Return a tensor that is no input, as an SSA value."""
-        if not isinstance(value, Tensor):
-            raise NodeError(f"'{value.name}' is {value}, expected a tensor")
-        self.builder.full(value)
-        return value
-
     def declared(self, output: int) -> tuple[int, ...] | None:
         """Return the declared shape of an output if it is static."""
         return self.builder.declared(self.outputs[output]) if self.has_output(output) else None
-
-    def optional(self, index: int) -> Tensor | None:
-        """Return an input as an SSA value, or None if the node omits it."""
-        return self[index] if self.has(index) else None
-
-    def all(self, start: int = 0) -> list[Tensor]:
-        """Return all inputs from `start` on as SSA values."""
-        return [self[i] for i in range(start, len(self))]
 
     def is_ring(self, index: int) -> bool:
         """Return whether an input is an input of the model that is a ring of rows."""
@@ -779,13 +704,6 @@ class Node:
             return False
         value = self.value(index)
         return value.name in self.builder.rings and value.value is not None and isinstance(value.value.owner, ir.Block)
-
-    def type(self, index: int) -> TensorType:
-        return self.value(index).type
-
-    def ignore(self, *indices: int) -> None:
-        """Declare that these inputs do not affect the result."""
-        self._read.update(indices)
 
     def unread(self) -> str | None:
         """Return an attribute or an input that was not read; None if there is none."""
@@ -831,133 +749,14 @@ class Node:
             self.traits,
         )  # fmt: skip
 
-    def input_name(self, index: int) -> str:
-        return self.signature.input_name(index) if self.signature else f"#{index}"
-
-    def array(self, index: int) -> np.ndarray:
-        """Return the elements of an input that must be constant."""
-        value = self.value(index)
-        if value.known is None or value.sizes is not None:
-            raise NodeError(
-                f"input '{self.input_name(index)}' ('{value.name}') must be a constant, but is computed at run time; "
-                "fix the shapes of the model's inputs, or make it an initializer"
-            )
-        return value.known
-
-    def scalar(self, index: int, default: float | None = None) -> Any:
-        """Return the single element of a constant input as a Python number."""
-        if not self.has(index):
-            return default
-        array = self.array(index)
-        if array.size != 1:
-            raise NodeError(f"input '{self.input_name(index)}' must have one element, got {self.type(index)}")
-        return array.reshape(-1)[0].item()
-
-    def dims(self, index: int) -> tuple[Dim, ...]:
-        """Return the elements of an input that is a list of dims: numbers or expressions of symbols.
-
-        Elements known only at run time become symbols.
-        """
-        value = self.value(index)
-        if value.known is not None:
-            return tuple(map(as_dim, value.known.reshape(-1)))
-        values, what = self.vector(index), f"input '{self.input_name(index)}' must be sizes"
-        return (
-            self.bind(values, what) if value.partial is None else self.bind_unknown(values, what, value.partial_sizes)
-        )
-
-    def bind(self, values: Tensor, what: str, bounds: Sequence[Dim] | None = None) -> tuple[Dim, ...]:
-        """Bind the elements of an i64 vector to symbols; `what` describes them in errors.
-
-        Later shapes use these symbols like those of inputs. An invalid size is made negative where it is computed, so
-        that the check of `relax.bind_dims` reports it.
-        """
-        if values.rank != 1:
-            raise NodeError(f"a list of numbers is expected, got {values.type}")
-        if not isinstance(values.shape[0], int):
-            raise NodeError(f"{what} is a list of {values.shape[0]} numbers: how many there are must be known")
-        text = f"node '{self.outputs[0]}' ({self.operator}): {what}"
-        return self.builder.bind(values, self.outputs[0], text, bounds=bounds)
-
-    def bind_unknown(self, values: Tensor, what: str, known: Sequence[Dim | None]) -> tuple[Dim, ...]:
-        """Return the elements of an i64 vector: those that are known, and symbols that the others are bound to."""
-        unknown = [i for i, dim in enumerate(known) if dim is None]
-        chosen = values if len(unknown) == len(known) else values.gather(self.integers(unknown))
-        bound = iter(self.bind(chosen, what))
-        return tuple(next(bound) if dim is None else dim for dim in known)
-
-    def vector(self, index: int) -> Tensor:
-        """Return an input that is a list of integers as an i64 vector."""
-        x = self[index]
-        return (x if x.rank == 1 else x.reshape((x.type.elements,))).cast("i64")
-
-    def single(self, index: int) -> Tensor:
-        """Return an input of one element as rank 0."""
-        if self.type(index).elements != 1:
-            raise NodeError(f"input '{self.input_name(index)}' must have one element, got {self.type(index)}")
-        return self[index].reshape(())
-
-    def sizes(self, dims: Sequence[Dim]) -> Tensor:
-        """Return dims as an i64 vector."""
-        return self.builder.size_vector(dims)
-
-    def size(self, dim: Dim) -> Tensor:
-        """Return a dim as an i64 of rank 0."""
-        return self.integers(dim) if isinstance(dim, int) else self.sizes([dim]).reshape(())
-
-    def integers(self, values: int | Sequence[int] | np.ndarray) -> Tensor:
-        """Return integers as an i64 constant."""
-        return self.builder.placed_constant(np.asarray(values, np.int64))
-
-    def positions(self, count: Dim) -> Tensor:
-        """Return 0, 1, 2, ... as an i64 vector."""
-        if isinstance(count, int):
-            require_table("the positions along a dim", count)
-            return self.integers(np.arange(count))
-        return self.emit("steps", self.integers(0), self.integers(1), shape=(count,))
-
-    def ints(self, index: int) -> list[int]:
-        """Return the elements of a constant list of integers."""
-        return [int(item) for item in self.array(index).reshape(-1)]
-
     def axes(self, index: int, name: str = "axes") -> list[int] | None:
         """Return axes, an attribute in older opsets and an input in newer ones; None if absent."""
         if name in self.attr:
             return self.attr.ints(name)
         return self.ints(index) if self.has(index) else None
 
-    def emit(self, operator: str | OperatorClass, *operands: Any, **attributes: Any) -> Tensor:
-        """Make an operation of one result, of relax by name or of a class; return its value.
-
-        Operands that may broadcast at run time are expanded.
-        """
-        result = self.emit_all(operator, *operands, **attributes)
-        # Converters of extensions may unpack several results; `emit_all` has the type for that.
-        return result[0] if len(result) == 1 else result  # type: ignore[return-value]
-
-    def emit_all(self, operator: str | OperatorClass, *operands: Any, **attributes: Any) -> tuple[Tensor, ...]:
-        """Make an operation like `emit`; return the values of its results, one or several."""
-        cls = _relax_op(operator) if isinstance(operator, str) else operator
-        made = self.builder.operation(cls, operands, attributes)
-        return tuple(map(self.builder.tensor, made.operation.results))
-
-    def constant(self, array: npt.ArrayLike, like: TensorType | DType | str | None = None) -> Tensor:
-        """Return the SSA value of a constant with the element type of `like`."""
-        if like is not None:
-            element = like.dtype if isinstance(like, TensorType) else dtype(like)
-            array = np.asarray(array).astype(element.to_numpy())
-        return self.ssa(constant(self.builder, np.asarray(array)))
-
     def tensor_attribute(self, name: str) -> np.ndarray:
         return self.builder.array(self.attr.tensor(name))
-
-
-def _relax_op(name: str) -> type[DialectOp]:
-    """Return the class of a relax operation."""
-    result = DIALECT.operations.get(f"relax.{name}")
-    if result is None:
-        raise ValueError(f"relax has no operator '{name}': {nearest(name, (key[6:] for key in DIALECT.operations))}")
-    return result
 
 
 def _is_text(value: AnyValue) -> bool:

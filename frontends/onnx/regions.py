@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import UNKNOWN, Dim
@@ -22,7 +20,7 @@ from mirlo.frontends.onnx.graph import GraphDef, ValueDef
 from mirlo.frontends.onnx.kinds import join, kind_of, tensor_kind, tensor_type, without_shapes
 from mirlo.frontends.onnx.node import NodeImporter
 from mirlo.frontends.onnx.objects import object_of
-from mirlo.frontends.onnx.values import AnyValue, LoopIteration, ObjectValue, constant
+from mirlo.frontends.onnx.values import AnyValue, LoopIteration, ObjectValue
 from mirlo.frontends.tensor import Tensor, concat, where
 from mirlo.runtime.kinds import ELEMENT_TYPES, Kind
 
@@ -129,9 +127,9 @@ def repeat(
     if room is UNKNOWN:
         return _appending(body, round_, limit, going, carried)
     most = None if limit is None else scalar_of(body, limit, "M")
-    going = constant(body, np.array(True)) if going is None else going
+    going = body.constant(True) if going is None else going
     kinds = _carried_kinds(body, round_, carried)
-    first = [body.full(constant(body, np.array(0, np.int64))), scalar_of(body, going, "cond")]
+    first = [body.full(body.constant(0, "i64")), scalar_of(body, going, "cond")]
     for _ in range(ATTEMPTS + sum(len(kind.shape or ()) for kind in kinds)):
         inits = [*first, *(of_kind(body, value, kind) for value, kind in zip(carried, kinds, strict=True))]
         found: list[Kind] | None = None
@@ -163,7 +161,7 @@ def _appending(
     carried: Sequence[AnyValue],
 ) -> list[Any]:
     """Make a loop that carries the rows of its scan outputs, to which each iteration appends."""
-    rows = _types_of_rows(body, round_, constant(body, np.array(True)) if going is None else going, carried)
+    rows = _types_of_rows(body, round_, body.constant(True) if going is None else going, carried)
 
     def make(count: Tensor, going: Tensor, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
         condition, results, collected = round_.make(count, going, values[: len(carried)])
@@ -183,7 +181,7 @@ def _types_of_rows(
 ) -> list[TensorType]:
     """Return the types of the scan outputs of an iteration."""
     kinds = [_carried_kind(value, _at(round_.carried, i)) for i, value in enumerate(carried)]
-    first = [body.full(constant(body, np.array(0, np.int64))), scalar_of(body, going, "cond")]
+    first = [body.full(body.constant(0, "i64")), scalar_of(body, going, "cond")]
     for _ in range(ATTEMPTS + sum(len(kind.shape or ()) for kind in kinds)):
         inits = [*first, *(of_kind(body, value, kind) for value, kind in zip(carried, kinds, strict=True))]
         found, rows = _collected_types(body, round_, inits, kinds)
@@ -306,9 +304,7 @@ class _Iteration:
         for i, (rows, new) in enumerate(zip(arguments[2 + len(self.kinds) :], collected, strict=False)):
             is_backwards = i < len(round_.backwards) and round_.backwards[i]
             values.append(self._with_row(body.tensor(rows), new, count, is_backwards))
-        one = constant(body, np.array(1, np.int64))
-        body.full(one)
-        return [body.full(count + one), scalar_of(body, condition, "cond"), *values]
+        return [body.full(count + 1), scalar_of(body, condition, "cond"), *values]
 
     def _with_row(self, rows: Tensor, new: AnyValue, position: Tensor, is_backwards: bool) -> ir.Value:
         """Return rows with what an iteration makes in its place."""

@@ -188,7 +188,7 @@ def _converted(node: Node, cls: type[DialectOp]) -> Converted:
         operands.append(node[i] if operand.kind == "single" else node.optional(i))
     names = dict(_onnx_name(cls).attributes)
     given = {name: _read(node, names.get(name, name), declared) for name, declared in cls._attributes.items()}
-    return node.emit(cls, *operands, **given)
+    return node.emit_all(cls, *operands, **given)
 
 
 def _read(node: Node, name: str, declared: A.Attribute) -> object:

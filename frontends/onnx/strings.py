@@ -18,7 +18,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.kinds import tensor_kind
 from mirlo.frontends.onnx.node import Node, NodeImporter, NodeTrait
 from mirlo.frontends.onnx.objects import call_host
-from mirlo.frontends.onnx.values import AnyValue, constant
+from mirlo.frontends.onnx.values import AnyValue
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import STRING, Kind
 from mirlo.runtime.names import terminal
@@ -53,7 +53,7 @@ def _string_indices(texts: Sequence[AnyValue], body: NodeImporter) -> Sequence[A
         indices, start = [], 0
         for shape in shapes:
             count = prod(int(dim) for dim in shape or ())
-            indices.append(constant(body, np.arange(start, start + count).reshape(shape or ())))
+            indices.append(body.constant(np.arange(start, start + count).reshape(shape or ())))
             start += count
         return indices
     if any(shape is None for shape in shapes):

@@ -14,7 +14,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim, SymbolicDim
-from mirlo.dialects.core.dtypes import DType, dtype_of_numpy
+from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.dtypes import onnx_type_name
 from mirlo.frontends.onnx.graph import GraphDef, NodeDef, ValueDef
@@ -119,11 +119,6 @@ class FoldedDims:
     dtype: DType
 
 
-def constant(builder: TensorBuilder, array: np.ndarray, name: str = "") -> Tensor:
-    """Return a tensor with these elements."""
-    return Tensor(builder, TensorType(array.shape, dtype_of_array(array)), array=array, name=name)
-
-
 def symbolic(
     builder: TensorBuilder, array: np.ndarray, dtype: DType, compute: Callable[[], Tensor], name: str
 ) -> Tensor:
@@ -142,13 +137,6 @@ def as_dim(element: Dim | np.generic) -> Dim:
 def is_exact(number: float) -> bool:
     """Return whether an f64 represents this number exactly, as Float attributes require."""
     return isinstance(number, (bool, float)) or int(float(number)) == number
-
-
-def dtype_of_array(array: np.ndarray) -> DType:
-    result = dtype_of_numpy(array.dtype)
-    if result is None:
-        raise ValueError(f"no element type for numpy's {array.dtype}")
-    return result
 
 
 class Scope:

@@ -15,7 +15,7 @@ from mirlo.frontends.builder import INLINE_ELEMENTS
 from mirlo.frontends.onnx.dtypes import OnnxDType, onnx_dtype
 from mirlo.frontends.onnx.errors import OnnxImportError, plural
 from mirlo.frontends.onnx.graph import STRING_CODE, TensorDef
-from mirlo.frontends.onnx.values import AnyValue, constant, strings
+from mirlo.frontends.onnx.values import AnyValue, strings
 from mirlo.frontends.tensor import Tensor, TensorBuilder
 from mirlo.runtime import system
 
@@ -47,7 +47,7 @@ class Weights:
             return strings(tensor.name, self.strings(tensor))
         packed = self.packed(tensor)
         if packed is None:
-            return constant(builder, self.array(tensor), tensor.name)
+            return builder.constant(self.array(tensor), name=tensor.name)
         return Tensor(builder, TensorType(tensor.dims, packed[1]), packed=packed[0], name=tensor.name)
 
     def array(self, tensor: TensorDef, name: str | None = None) -> np.ndarray:

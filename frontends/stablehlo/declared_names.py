@@ -38,7 +38,7 @@ def _converter_of(cls: type[DialectOp]) -> Converter:
             first, *others = op.operands
             return first.elementwise(operator, *others)
         types = None if cls.infers else op.declared_parts()
-        built = cls.build(*map(op.body.full, op.operands), result_types=types, **_attributes(op, cls))
+        built = cls.build(*map(op.builder.full, op.operands), result_types=types, **_attributes(op, cls))
         return [op.tensor(value) for value in built.operation.results]
 
     return convert

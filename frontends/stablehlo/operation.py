@@ -41,10 +41,10 @@ class BodyImporter(GraphBuilder, ABC):
 class StablehloOperation(OperationView):
     """An operation of the program, ready to be converted."""
 
-    body: BodyImporter
+    builder: BodyImporter
 
-    def __init__(self, op: ir.Operation, name: str, parts: Sequence[Parts], body: BodyImporter) -> None:
-        super().__init__(body)
+    def __init__(self, op: ir.Operation, name: str, parts: Sequence[Parts], builder: BodyImporter) -> None:
+        super().__init__(builder)
         self.op = op
         self.name = name
         self.parts = parts
@@ -64,7 +64,7 @@ class StablehloOperation(OperationView):
         parts: list[Tensor] = []
         for which in (0, 1):
             view = StablehloOperation(
-                self.op, self.name, [(part[which % len(part)],) for part in self.parts], self.body
+                self.op, self.name, [(part[which % len(part)],) for part in self.parts], self.builder
             )
             view.scope = self.scope
             converted = convert(view)
@@ -73,7 +73,7 @@ class StablehloOperation(OperationView):
 
     def __getitem__(self, index: int) -> ir.Value:
         """Return an operand as an SSA value of its whole shape."""
-        return self.body.full(self.operands[index])
+        return self.builder.full(self.operands[index])
 
     def type(self, index: int) -> TensorType:
         """Return the type of an operand, with symbolic dims."""
@@ -147,7 +147,7 @@ class StablehloOperation(OperationView):
     def dims(self, index: int) -> tuple[Dim, ...]:
         """Return the elements of an operand that holds sizes; those known only at run time become symbols."""
         sizes = self.operands[index].known_sizes
-        return self.body.bind(self.operands[index], self.name) if sizes is None else sizes
+        return self.builder.bind(self.operands[index], self.name) if sizes is None else sizes
 
     def numbers(self, index: int, what: str) -> list[int]:
         """Return the elements of an operand that holds sizes, all of which must be numbers; `what` is for the error."""

@@ -42,18 +42,18 @@ def combiner(block: ir.Block) -> str | None:
 
 def apply(op: StablehloOperation, block: ir.Block, operands: Sequence[Tensor]) -> list[Tensor]:
     """Apply a region on scalars to each element of tensors of one shape."""
-    op.body.lifted += 1
+    op.builder.lifted += 1
     try:
-        results = op.body.block(block, operands, op.scope)
+        results = op.builder.block(block, operands, op.scope)
     finally:
-        op.body.lifted -= 1
+        op.builder.lifted -= 1
     shape = operands[0].shape
     for tensor in results:
         if tensor.shape not in ((), shape):
             raise UnsupportedOperation(
                 f"its region makes {tensor.type} of {operands[0].type}: expected elementwise operations"
             )
-    return [Tensor(op.body, tensor.type.with_shape(shape), op.body.compact(tensor)) for tensor in results]
+    return [Tensor(op.builder, tensor.type.with_shape(shape), op.builder.compact(tensor)) for tensor in results]
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def evaluate(op: StablehloOperation) -> Tensor | None:
         return None
     if made is None or len(made) != count or not all(_fits(size, declared) for size in made):
         return None
-    return op.body.known(declared, tuple(made))
+    return op.builder.known(declared, tuple(made))
 
 
 def _fits(size: Dim, declared: TensorType) -> bool:

@@ -44,7 +44,7 @@ def _require_known(holds: bool, what: str) -> None:
 
 def require_none(op: AtenOperation, flags: Tensor, what: str) -> None:
     """Require in the call that no flag is set, if the import makes checks."""
-    if not op.body.checks:
+    if not op.builder.checks:
         return
     count = flags.cast("i64") if not flags.rank else flags.cast("i64").sum()
-    op.body.require_values((-count).reshape((1,)), 1, what)
+    op.builder.require_values((-count).reshape((1,)), 1, what)

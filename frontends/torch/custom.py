@@ -105,8 +105,8 @@ def _prim_emitter(prim_func: SpecializablePrim) -> Emit:
             )
         present, same = _with_dims_of(prim_func, op, present)
         results = [kind.with_shape([D.substitute(dim, same) for dim in kind.shape]) for kind in types]
-        symbol, _ = prims.specialize(op.body, [tensor.type for tensor in present], results, attributes)
-        values = [op.body.full(tensor) for tensor in present]
+        symbol, _ = prims.specialize(op.builder, [tensor.type for tensor in present], results, attributes)
+        values = [op.builder.full(tensor) for tensor in present]
         return list(CallTir.build(values, result_types=results, callee=symbol).operation.results)
 
     return emit
@@ -130,7 +130,7 @@ def _with_dims_of(
                 name = getattr(part, "name", None)
                 wanted = part if isinstance(part, int) else bound.setdefault(name, dim) if name else dim
                 if isinstance(dim, D.SymbolicDim) and dim != wanted:
-                    tensor = op.body.with_dim(tensor, axis, wanted)
+                    tensor = op.builder.with_dim(tensor, axis, wanted)
                     same.update({str(dim): wanted} if D.is_symbol_name(str(dim)) else {})
         made.append(tensor)
     return made, same
@@ -144,7 +144,7 @@ def _packed_emitter(packed: str) -> Emit:
             raise UnsupportedOperation(
                 f"has the argument '{next(iter(attributes))}', a number: the packed function '{packed}' takes tensors"
             )
-        values = [op.body.full(tensor) for tensor in _present(tensors, f"the packed function '{packed}'")]
+        values = [op.builder.full(tensor) for tensor in _present(tensors, f"the packed function '{packed}'")]
         return list(CallDpsPacked.build(values, result_types=types, function=packed).operation.results)
 
     return emit
@@ -160,7 +160,7 @@ def _operator_emitter(operator: type[DialectOp]) -> Emit:
                 f"has the argument '{unknown[0]}', which is not an attribute of '{operator.OPERATION_NAME}'; those "
                 f"are: {', '.join(operator._attributes) or 'none'}"
             )
-        values = [None if tensor is None else op.body.full(tensor) for tensor in tensors]
+        values = [None if tensor is None else op.builder.full(tensor) for tensor in tensors]
         given = {key: value for key, value in attributes.items() if value is not None}
         built = operator.build(*values, result_types=None if operator.infers else types, **given)
         return list(built.operation.results)

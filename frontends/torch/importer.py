@@ -184,7 +184,7 @@ class _Weights:
         type_ = TensorType(tuple(held.shape), element_type(held.dtype))
         array = to_array(held)
         if array.size <= INLINE_ELEMENTS:
-            return self._body.of_array(array.copy(), type_)
+            return self._body.constant(array.copy(), type_, type_.shape)
         with ir.Location.name(node.name):
             result = OPS["constant"].make(param=self._body.store.add_unique(name, array), result_types=[type_])
         return Tensor(self._body, type_, result, made=result, block=self._body.blocks[0])

@@ -83,10 +83,10 @@ class GraphImporter(GraphBuilder, ABC):
 class AtenOperation(OperationView):
     """A node of the program, ready to be converted."""
 
-    body: GraphImporter
+    builder: GraphImporter
 
-    def __init__(self, node: torch.fx.Node, name: str, body: GraphImporter) -> None:
-        super().__init__(body)
+    def __init__(self, node: torch.fx.Node, name: str, builder: GraphImporter) -> None:
+        super().__init__(builder)
         self.node = node
         self.name = name
 
@@ -99,12 +99,12 @@ class AtenOperation(OperationView):
 
     def type_of(self, value: torch.Tensor) -> TensorType:
         """Return the type of a tensor of the trace, of complex ones that of their parts."""
-        return TensorType(self.body.sizes.dims(value.shape), element_type(component(value.dtype)))
+        return TensorType(self.builder.sizes.dims(value.shape), element_type(component(value.dtype)))
 
     @property
     def shape(self) -> tuple[Dim, ...]:
         """Return the shape of the only result."""
-        return self.body.sizes.dims(self.node.meta["val"].shape)
+        return self.builder.sizes.dims(self.node.meta["val"].shape)
 
     @property
     def dtype(self) -> DType:
@@ -127,7 +127,7 @@ class AtenOperation(OperationView):
         if isinstance(x, Tensor):
             return x.cast(target)
         if isinstance(x, SymbolicDim):
-            return number(self.body, x, dtype(target))
+            return number(self.builder, x, dtype(target))
         wanted = dtype(target)
         if isinstance(x, int) and wanted.is_integer:  # wraps around
             return self.constant(np.array(x & ((1 << wanted.bits) - 1), np.uint64), wanted)

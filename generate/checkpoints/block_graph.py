@@ -15,7 +15,7 @@ _KINDS = {"float32": "f32", "float16": "f16", "uint8": "u8", "int8": "i8"}
 def block_matrix(b: GraphBuilder, weights: BlockWeights) -> Tensor:
     """Return a matrix as f32, in the form in which products read packed weights."""
     (rows, width), kind = weights.shape, TensorType.of(weights.shape, weights.dtype)
-    codes = b.of_array(weights.codes, kind) if weights.bits == 8 else Tensor(b, kind, packed=weights.codes)
+    codes = b.constant(weights.codes, kind) if weights.bits == 8 else Tensor(b, kind, packed=weights.codes)
     scales, zeros = _constant(b, weights.scales), None
     if weights.table:
         numbers = _numbers(b, weights, codes.reshape((rows, width // weights.block, weights.block)))
@@ -49,4 +49,4 @@ def _numbers(b: GraphBuilder, weights: BlockWeights, codes: Tensor) -> Tensor:
 
 
 def _constant(b: GraphBuilder, array: np.ndarray) -> Tensor:
-    return b.of_array(array, TensorType.of(array.shape, _KINDS[array.dtype.name]))
+    return b.constant(array, _KINDS[array.dtype.name])

@@ -17,7 +17,7 @@ from mirlo.frontends.foreign import ImportedModule
 from mirlo.frontends.library.attention import join_heads, split_heads
 from mirlo.frontends.library.experts import mix_experts
 from mirlo.frontends.library.normalizations import layer_norm, rms_norm
-from mirlo.frontends.tensor import Tensor, where
+from mirlo.frontends.tensor import Tensor, iota, where
 from mirlo.generate.checkpoints.architectures import DecoderOptions, ExpertOptions, LayerOptions, read_options
 from mirlo.generate.checkpoints.block_graph import block_matrix, block_rows
 from mirlo.generate.checkpoints.block_weights import BlockWeights
@@ -281,7 +281,7 @@ class DecoderGraph:
         """Return a tensor as f32."""
         if isinstance(found, BlockWeights):
             return block_matrix(self.builder, found)
-        return self.builder.of_array(found, TensorType.of(found.shape, _KINDS[found.dtype.name])).cast("f32")
+        return self.builder.constant(found, _KINDS[found.dtype.name]).cast("f32")
 
     def rows(self, table: np.ndarray | BlockWeights, index: Tensor) -> Tensor:
         """Return rows of a table as f32."""
@@ -304,7 +304,7 @@ class DecoderGraph:
         """Return cos and sin of the angles, [batch, 1, length, pairs], once for all layers that share them."""
         key = frequencies.tobytes(), scale
         if key not in self._angles:
-            each = self.builder.of_array(frequencies, TensorType.of(frequencies.shape, "f32"))
+            each = self.builder.constant(frequencies, "f32")
             angles = places.tokens.cast("f32").expand_dims(1, 3) * each
             self._angles[key] = angles.cos() * scale, angles.sin() * scale
         return self._angles[key]
@@ -316,8 +316,7 @@ class DecoderGraph:
         return TokenPlaces(first + self._range(LENGTH).expand_dims(0), self._range(TOTAL).expand_dims(0, 1, 2))
 
     def _range(self, size: D.Dim) -> Tensor:
-        zero, one = (self.builder.constant(number, _I64) for number in (0, 1))
-        return self.builder.emit("steps", zero, one, shape=(size,))
+        return iota(self.builder, size)
 
     def _size(self, size: D.Dim) -> Tensor:
         return self.builder.known(TensorType.of((), "i64"), (size,))

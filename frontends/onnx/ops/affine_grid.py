@@ -46,7 +46,7 @@ def affine_grid(node: Node) -> Tensor:
 
 def _positions(node: Node, size: Dim, corners: bool, kind: TensorType) -> Tensor:
     """Return positions from -1 to 1: the corners, or the centers, of `size` equal parts."""
-    i = node.positions(size).cast(kind.dtype)
+    i = node.index_vector(size).cast(kind.dtype)
     if isinstance(size, int):
         count = node.constant(size, kind)
     else:

@@ -31,8 +31,8 @@ def causal_conv(node: Node) -> Converted:
     padded = concat((before, node[0]), axis=2)
 
     wide = "f64" if x.dtype.name == "f64" else "f32"
-    rows = node.positions(length).reshape((length, 1))
-    columns = node.positions(window).reshape((1, window))
+    rows = node.index_vector(length).reshape((length, 1))
+    columns = node.index_vector(window).reshape((1, window))
     taken = padded.gather(rows + columns, 2)
     factors = node[1].cast(wide)
     result = (taken.cast(wide) * factors).sum(3)

@@ -21,7 +21,6 @@ from mirlo.frontends.onnx.values import (
     ObjectValue,
     OptionalValue,
     Output,
-    constant,
 )
 from mirlo.frontends.tensor import Tensor, maximum, stack, where
 
@@ -99,7 +98,7 @@ def _unrolled(node: Node, body: GraphDef, carried: list[AnyValue]) -> list[Outpu
     while going and (limit is None or done < limit):
         if done >= MAX_UNROLLED_ITERATIONS:
             return None
-        given = [constant(node.builder, np.array(done, np.int64)), constant(node.builder, np.array(True)), *carried]
+        given = [node.constant(done, "i64"), node.constant(True), *carried]
         condition, *results = node.builder.branch(body, given, f"{done}/")
         if not isinstance(condition, Tensor) or condition.array is None:
             return None

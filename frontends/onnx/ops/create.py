@@ -9,15 +9,15 @@ import numpy as np
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim
-from mirlo.frontends.builder import WRONG, as_sizes, holds_sum, unless
+from mirlo.frontends.builder import WRONG, as_sizes, dtype_of_array, holds_sum, unless
 from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import STRING_CODE
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.values import Converted, constant, dtype_of_array, is_exact, strings
-from mirlo.frontends.tensor import Tensor, maximum, where
+from mirlo.frontends.onnx.values import Converted, is_exact, strings
+from mirlo.frontends.tensor import Tensor, maximum, steps, where
 
 
 @converter("Constant")
@@ -32,7 +32,7 @@ def constant_node(node: Node) -> Converted:
             tensor = node.attr.tensor("value")
             if tensor.code == STRING_CODE:
                 return strings(name, node.builder.strings(tensor))
-            result = constant(node.builder, node.builder.array(tensor), name)
+            result = node.builder.constant(node.builder.array(tensor), name=name)
             result.parameter = node.builder.parameter_of(tensor, name)
             return result
         case "value_float":
@@ -49,7 +49,7 @@ def constant_node(node: Node) -> Converted:
             array = np.array(node.attr.ints("value_ints"), np.int64)
         case other:
             raise NodeError(f"attribute '{other}' is not supported: only dense tensors of numbers are")
-    return constant(node.builder, array, name)
+    return node.builder.constant(array, name=name)
 
 
 @converter("ConstantOfShape")
@@ -89,15 +89,15 @@ def arange(node: Node) -> Converted:
     is_counted = tensor_type.rank == 0 and not tensor_type.dtype.is_float and node.value(1).known is not None
     if is_counted and node.value(0).array is not None and node.value(2).array is not None and node.scalar(2) == 1:
         (stop,), start = node.dims(1), node.scalar(0)
-        return node.emit("steps", node[0], node[2], shape=(stop if start == 0 else D.maximum(stop - int(start), 0),))
+        return steps(node[0], node[2], stop if start == 0 else D.maximum(stop - int(start), 0))
     return dynamic_range(node)
 
 
 def _range_of_declared_shape(node: Node, count: int) -> Tensor:
     start, limit, delta = (node[i].reshape(()) for i in range(3))
     require_table("the range", count)
-    steps = node.constant(np.arange(count), node.type(0))
-    made = start + steps * delta
+    index = node.constant(np.arange(count), node.type(0))
+    made = start + index * delta
     # Up or down, the last element is before the limit, and the next one is not.
     spans = [node.constant(number, node.type(0)) * delta for number in (count - 1, count)]
     ends = [start + span for span in spans]
@@ -126,8 +126,8 @@ def trilu(node: Node) -> Converted:
 def _trilu_of_dynamic_k(node: Node) -> Tensor:
     """Convert Trilu with a run-time diagonal: compare it with each element's own."""
     rows, columns = node.type(0).shape[-2:]
-    down = node.positions(rows).reshape((rows, 1))
-    diagonals = node.positions(columns) - down
+    down = node.index_vector(rows).reshape((rows, 1))
+    diagonals = node.index_vector(columns) - down
     k = node.single(1)
     is_kept = node.emit("greater_equal" if node.attr.bool("upper", 1) else "less_equal", diagonals, k)
     return where(is_kept, node[0], node.constant(0, node.type(0)))
@@ -146,14 +146,14 @@ def dynamic_range(node: Node) -> Tensor:
         first, last, step = (
             each if tensor_type.dtype.name == "i64" else each.cast("i64") for each in (start, limit, delta)
         )
-        nonzero = where(step.equals(0), node.integers(1), step)
+        nonzero = where(step.equals(0), 1, step)
         count = -((first - last) // nonzero)
-        count = maximum(count, node.integers(0))
+        count = maximum(count, 0)
         count = unless(holds_sum(first, -last), count)
     wrong = delta.equals(0)
-    count = where(wrong, node.integers(WRONG), count)
-    shape = node.bind(
+    count = where(wrong, WRONG, count)
+    (size,) = node.bind(
         count.reshape((1,)),
         "input 'delta' must not be 0, nor the range longer than any memory",
     )
-    return node.emit("steps", start, delta, shape=shape)
+    return steps(start, delta, size)

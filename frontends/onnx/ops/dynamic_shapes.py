@@ -37,7 +37,7 @@ def reshape_dims(
         own = node.sizes([*x.shape, *[WRONG_DIM] * rank][:rank])
         dims = where(wanted.equals(0), own, wanted)
     is_inferred = dims.equals(-1)
-    ones = node.integers(1)
+    ones = node.constant(1, "i64")
     known = where(is_inferred, ones, dims).prod()
     total = node.sizes(x.shape).prod() if x.rank else ones
     rest = total // maximum(known, ones)
@@ -57,7 +57,7 @@ def infer_remaining_dim(node: Node, x: TensorType, shape: Sequence[Dim]) -> tupl
     """Return a shape whose -1 is replaced by what the other dims leave of x's elements."""
     total = node.sizes(x.shape).prod()
     known = node.sizes([1, *(dim for dim in shape if dim != -1)]).prod()
-    rest = total // maximum(known, node.integers(1))
+    rest = total // maximum(known, 1)
     whole = (rest * known).equals(total)
     checked = unless(whole, rest).reshape((1,))
     (dim,) = node.bind(checked, f"the other dims of the shape do not divide the elements of {x}")
@@ -112,10 +112,10 @@ def dynamic_slice(node: Node) -> Tensor:
         starts, ends, axes = (each.reshape((counts[0],)) for each in (starts, ends, axes))
         steps = None if steps is None else steps.reshape((counts[0],))
     bounds = node.emit("slice_bounds", node.sizes(x.shape), starts, ends, axes, steps)
-    lengths = bounds.gather(node.integers(1)).reshape((x.rank,))
+    lengths = bounds.gather(node.constant(1, "i64")).reshape((x.rank,))
     shape = [ranges[axis][1] if axis in ranges else dim for axis, dim in enumerate(x.shape)]
     unknown = [axis for axis in changed if axis not in ranges]
-    chosen = lengths.gather(node.integers(unknown))
+    chosen = lengths.gather(node.constant(unknown, "i64"))
     bound = node.bind(chosen, "its axes or steps cannot be", [x.shape[axis] for axis in unknown])
     for axis, dim in zip(unknown, bound, strict=True):
         shape[axis] = dim
@@ -130,7 +130,7 @@ def _per_axis(node: Node, values: Tensor, count: Dim, rank: int, rest: int) -> T
         f"got {count} and {own} elements"
     )
     RequireDims.build(dims=(own, own - count), bounds=(rank, 0), what=what, result_types=[])
-    longer = concat([values, node.integers([rest] * rank)], axis=0)
+    longer = concat([values, node.constant([rest] * rank, "i64")], axis=0)
     return longer.slice(0, 0, rank)
 
 
@@ -203,7 +203,7 @@ def dynamic_pad(node: Node) -> Tensor:
     if not isinstance(amounts, int) or amounts % 2:
         raise NodeError(f"input 'pads' must have two numbers for each axis, got {node.type(1)}")
     halves = pads.reshape((2, amounts // 2))
-    before, after = (halves.gather(node.integers(i)).reshape((amounts // 2,)) for i in range(2))
+    before, after = (halves.gather(node.constant(i, "i64")).reshape((amounts // 2,)) for i in range(2))
     if node.has(3):
         axes = node.vector(3)
         before, after = (by_axis(node, each, axes, x.rank) for each in (before, after))
@@ -239,10 +239,10 @@ def by_axis(node: Node, values: Tensor, axes: Tensor, rank: int) -> Tensor:
     """Return a number per axis: `values` for the axes that `axes` lists, which may be negative; 0 for others."""
     (count,) = values.type.shape
     column = axes.reshape((count, 1))
-    positions = node.integers(np.arange(rank)[None])
+    positions = node.constant(np.arange(rank)[None], "i64")
     negative = positions - rank
     here = column.equals(positions) | column.equals(negative)
-    spread = where(here, values.reshape((count, 1)), node.integers(0))
+    spread = where(here, values.reshape((count, 1)), 0)
     return spread.sum(0)
 
 
@@ -252,8 +252,8 @@ def dynamic_squeeze(node: Node) -> Tensor:
     if left < 0:
         raise NodeError(f"input 'axes' is a list of {count} numbers, but {x} has {x.rank} axes")
     kept, position, once = _kept_axes(node, x.rank)
-    here = position.equals(node.integers(np.arange(1, left + 1)[:, None]))
-    shape = where(here, dims, node.integers(0)).sum(1)
+    here = position.equals(node.constant(np.arange(1, left + 1)[:, None], "i64"))
+    shape = where(here, dims, 0).sum(1)
     ones = (kept | dims.equals(1)).all()
     return _reshaped(node, ones & once, shape, f"must name {count} dims of {x} that are 1")
 
@@ -263,10 +263,10 @@ def dynamic_unsqueeze(node: Node) -> Tensor:
     rank = x.rank + count
     kept, position, once = _kept_axes(node, rank)
     column = position.reshape((rank, 1))
-    here = column.equals(node.integers(np.arange(1, x.rank + 1)))
-    dims = where(here, node.sizes(x.shape), node.integers(0)) if x.rank else None
-    old = dims.sum(1) if dims is not None else node.integers(np.zeros(rank))
-    shape = where(kept, old, node.integers(1))
+    here = column.equals(node.constant(np.arange(1, x.rank + 1), "i64"))
+    dims = where(here, node.sizes(x.shape), 0) if x.rank else None
+    old = dims.sum(1) if dims is not None else node.constant(np.zeros(rank), "i64")
+    shape = where(kept, old, 1)
     return _reshaped(node, once, shape, f"must name {count} axes of a tensor of rank {rank}")
 
 
@@ -283,11 +283,11 @@ def _kept_axes(node: Node, rank: int) -> tuple[Tensor, Tensor, Tensor]:
     The third result is whether the list has no duplicates.
     """
     count = _count(node)
-    listed = by_axis(node, node.integers(np.ones(count)), node.vector(1), rank)
+    listed = by_axis(node, node.constant(np.ones(count), "i64"), node.vector(1), rank)
     kept = listed.equals(0)
-    before = node.integers(np.tril(np.ones((rank, rank))))
+    before = node.constant(np.tril(np.ones((rank, rank))), "i64")
     counted = kept.cast("i64") * before
-    position = where(kept, counted.sum(1), node.integers(0))
+    position = where(kept, counted.sum(1), 0)
     named = (~kept).cast("i64").sum()
     return kept, position, named.equals(count)
 
@@ -296,5 +296,5 @@ def _reshaped(node: Node, fits: Tensor, shape: Tensor, what: str) -> Tensor:
     what = f"input 'axes' {what}"
     if shape.type.shape != (0,):
         return node[0].reshape(node.bind(unless(fits, shape), what))
-    node.bind(unless(fits, node.integers(0)).reshape((1,)), what)
+    node.bind(unless(fits, node.constant(0, "i64")).reshape((1,)), what)
     return node[0].reshape(())

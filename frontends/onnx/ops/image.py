@@ -123,7 +123,7 @@ def _dynamic_resize(node: Node, axes: list[int]) -> Tensor:
     else:
         node.ignore(SCALES)
         wanted = node.vector(SIZES).cast("f64")
-        ratios = wanted / own.gather(node.integers(axes))
+        ratios = wanted / own.gather(node.constant(axes, "i64"))
         if policy != "stretch":
             least = node.emit("reduce_min" if policy == "not_larger" else "reduce_max", ratios)
             ratios = node.emit("expand", least, shape=(len(axes),))
@@ -158,7 +158,7 @@ def _spread(node: Node, values: Tensor, axes: list[int], default: float) -> Tens
     filled = concat([values, node.constant(np.array([default]), "f64")], axis=0)
     rank = node.type(0).rank
     chosen = [axes.index(i) if i in axes else len(axes) for i in range(rank)]
-    return filled.gather(node.integers(chosen))
+    return filled.gather(node.constant(chosen, "i64"))
 
 
 def _resize(node: Node, axes: list[int]) -> Tensor:

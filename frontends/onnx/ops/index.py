@@ -79,7 +79,7 @@ def _dynamic_one_hot(node: Node, axis: int) -> Output:
     below = indices < 0
     indices = where(below, indices + size, indices)
     column = indices.reshape((*tensor_type.shape[:at], 1, *tensor_type.shape[at:]))
-    columns = node.positions(depth).reshape((depth, *[1] * (tensor_type.rank - at)))
+    columns = node.index_vector(depth).reshape((depth, *[1] * (tensor_type.rank - at)))
     off, on = (node[2].gather(node.constant(i, "i64")).reshape(()) for i in range(2))
     return where(column.equals(columns), on, off)
 
@@ -100,7 +100,7 @@ def top_k_attribute(node: Node) -> Converted:
     return _top_k(node, node.attr.int("k"))
 
 
-def _top_k(node: Node, count: float) -> tuple[Tensor, ...]:
+def _top_k(node: Node, count: float) -> list[Tensor]:
     return node.emit_all(
         "topk",
         node[0],
@@ -160,7 +160,7 @@ def reverse_sequence(node: Node) -> Converted:
         )
     length = x.shape[time]
     along = [1] * x.rank
-    steps = node.positions(length).reshape((*along[:time], length, *along[time + 1 :]))
+    steps = node.index_vector(length).reshape((*along[:time], length, *along[time + 1 :]))
     lengths = node[1].reshape((*along[:batch], x.shape[batch], *along[batch + 1 :]))
     if node.type(1).dtype.name != "i64":
         lengths = lengths.cast("i64")
@@ -181,7 +181,7 @@ def tensor_scatter(node: Node) -> Converted:
     axis %= cache.rank
     length, room = update.shape[axis], cache.shape[axis]
     column = tuple(length if i == axis else 1 for i in range(cache.rank))
-    rows = node.positions(length).reshape(column)
+    rows = node.index_vector(length).reshape(column)
     if node.has(2):
         starts = node[2].reshape((cache.shape[0], *[1] * (cache.rank - 1)))
         rows = starts + rows

@@ -92,7 +92,7 @@ def _placed(node: Node, table: Tensor, places: int | None = None) -> Tensor:
     """Return the embeddings of positions: those of an input, or of 0, 1, 2, ..."""
     if places is not None and node.has(places):
         return table.gather(node[places])
-    return table.gather(node.positions(node.type(0).shape[1]))
+    return table.gather(node.index_vector(node.type(0).shape[1]))
 
 
 def _tokens(node: Node) -> Tensor | None:
@@ -253,7 +253,7 @@ def _hidden(node: Node, mask: int, query: TensorType, keys: Dim) -> Tensor | Non
         return None
     tensor_type = node.type(mask)
     if tensor_type.rank == 1 and tensor_type.shape[0] == query.shape[0]:
-        indices = node.positions(keys).reshape((1, keys)).cast(tensor_type.dtype)
+        indices = node.index_vector(keys).reshape((1, keys)).cast(tensor_type.dtype)
         seen = indices < node[mask].reshape((query.shape[0], 1))
     elif tensor_type.rank in (2, 3) and tensor_type.shape[-1] == keys:
         seen = node[mask].not_equals(node.constant(0, tensor_type))
@@ -272,7 +272,7 @@ def rotary_embedding(node: Node) -> Converted:
     length = value.type.shape[2]
     indices = node[1]
     if node.type(1).elements == 1 and node.type(1).rank == 1:
-        indices = indices + node.positions(length).reshape((1, length))
+        indices = indices + node.index_vector(length).reshape((1, length))
     cos, sin = (node.emit("expand_dims", node[i].gather(indices), axes=[1]) for i in (2, 3))
     return _rotated(node, value, cos, sin)
 

@@ -138,8 +138,8 @@ def _tokens(node: Node, count: Dim) -> _Tokens:
     ends, past = node.vector(ENDS), node.vector(PAST)
     batch = ends.type.shape[0] - 1
     begins, after = (ends.slice(0, at, batch) for at in (0, 1))
-    past = past.gather(node.positions(batch))
-    number = node.positions(count)
+    past = past.gather(node.index_vector(batch))
+    number = node.index_vector(count)
     column = node.emit("expand_dims", number, axes=[1])
     is_behind = node.emit("expand_dims", after, axes=[0]) <= column
     sequence = is_behind.cast("i64").sum(1)
@@ -151,7 +151,7 @@ def _tokens(node: Node, count: Dim) -> _Tokens:
     last = totals - 1
     blocks = last // node.size(block) + 1
     # At least one, so that nothing is computed of no elements.
-    sizes = [maximum(each.max(0, keepdims=True), node.integers(1)) for each in (new, blocks)]
+    sizes = [maximum(each.max(0, keepdims=True), 1) for each in (new, blocks)]
     what = "the most new tokens of a sequence, and the most blocks"
     longest, used = node.bind(concat(sizes, axis=0), what, [D.maximum(count, 1), most])
     return _Tokens(count, batch, sequence, index, position, begins, past, totals, longest, used)
@@ -159,7 +159,7 @@ def _tokens(node: Node, count: Dim) -> _Tokens:
 
 def _slots(node: Node, tokens: _Tokens) -> Tensor:
     """Return where each token is written: i64[tokens], -1 for nowhere."""
-    nowhere = node.integers(-1)
+    nowhere = node.constant(-1, "i64")
     if node.has(SLOTS):
         return maximum(node.vector(SLOTS), nowhere)
     block, most = (node.size(dim) for dim in (node.type(KEY_CACHE).shape[1], node.type(TABLE).shape[1]))
@@ -217,13 +217,13 @@ def _table(node: Node, tokens: _Tokens) -> Tensor:
     table = node[TABLE].cast("i64")
     shape = (table.type.shape[0], tokens.blocks)
     table = table.part((0, 0), shape)
-    return table.gather(node.positions(tokens.batch))
+    return table.gather(node.index_vector(tokens.batch))
 
 
 def _by_sequence(node: Node, query: Tensor, tokens: _Tokens) -> Tensor:
     """Return queries [1, heads, tokens, size] as [batch, heads, longest, size]."""
     number = node.emit("expand_dims", tokens.begins, axes=[1]) + node.emit(
-        "expand_dims", node.positions(tokens.longest), axes=[0]
+        "expand_dims", node.index_vector(tokens.longest), axes=[0]
     )
     _, heads, count, size = query.type.shape
     rows = swap_heads(query).reshape((count, heads, size))
@@ -232,9 +232,9 @@ def _by_sequence(node: Node, query: Tensor, tokens: _Tokens) -> Tensor:
 
 def _seen(node: Node, tokens: _Tokens, rows: Dim) -> Tensor:
     """Return which rows each token sees: [batch, 1, longest, rows]."""
-    key = node.emit("expand_dims", node.positions(rows), axes=[0, 1, 2])
+    key = node.emit("expand_dims", node.index_vector(rows), axes=[0, 1, 2])
     past, totals = (node.emit("expand_dims", each, axes=[1, 2, 3]) for each in (tokens.past, tokens.totals))
-    own = past + node.emit("expand_dims", node.positions(tokens.longest), axes=[0, 1, 3])
+    own = past + node.emit("expand_dims", node.index_vector(tokens.longest), axes=[0, 1, 3])
     seen = key < totals
     if node.attr.bool("is_causal", 1):
         seen = seen & (key <= own)

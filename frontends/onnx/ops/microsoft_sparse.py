@@ -47,7 +47,7 @@ def sparse_attention(node: Node) -> Converted:
     room = node.type(PAST_KEY).shape[2]
     count = D.minimum(room, total_length(node, TOTAL))
     key, value = (written(node, node[i], new, indices, room) for i, new in ((PAST_KEY, key), (PAST_VALUE, value)))
-    column = node.positions(count)
+    column = node.index_vector(count)
     row = node.emit("expand_dims", indices.each, axes=[1, 3])
     is_before = node.emit("expand_dims", column, axes=[0, 1, 2]) <= row
     blocks = _seen_blocks(node, block)
@@ -81,7 +81,7 @@ def _seen_blocks(node: Node, block: int) -> np.ndarray:
 def _by_token(node: Node, blocks: np.ndarray, block: int, heads: int, tokens: Tensor, keys: Tensor) -> Tensor:
     """Return which keys are seen [batch, heads, length, keys]; layouts belong to the heads in turn."""
     layouts = len(blocks)
-    size = node.integers(block)
+    size = node.constant(block, "i64")
     of_tokens, of_keys = (places // size for places in (tokens, keys))
     rows = node.constant(blocks).gather(of_tokens, 1)
     result = rows.gather(of_keys, 3).permute((1, 0, 2, 3))

@@ -50,7 +50,7 @@ class RingCache:
 
     def key_positions(self) -> Tensor:
         """Return the position of the newest token of each row [batch, keys]; a negative number for unused rows."""
-        row = self.node.emit("expand_dims", self.node.positions(self.keys), axes=[0])
+        row = self.node.emit("expand_dims", self.node.index_vector(self.keys), axes=[0])
         return row + (self.last - row) // self._divisor * self._divisor
 
 
@@ -71,22 +71,22 @@ class WindowCache:
 
     def _resident(self, tokens: Tensor) -> Tensor:
         """Return how many rows a sequence of so many tokens has."""
-        node, group = self.node, self.node.integers(self.group)
+        group = self.group
         beyond = tokens - (self.rows - self.group + 1)
         groups = beyond // group
-        dropped = maximum(groups, node.integers(0)) * group
+        dropped = maximum(groups, 0) * group
         return tokens - dropped
 
     def key_positions(self) -> Tensor:
         """Return the position of each key [batch, rows + new]: of rows that are not used, one that no token sees."""
         node = self.node
         position = self.before - self._resident(self.before) + self._row()
-        old = where(self._is_used(), position, node.integers(np.iinfo(np.int64).max // 2))
-        step = node.positions(self.new).reshape((1, self.new))
+        old = where(self._is_used(), position, int(np.iinfo(np.int64).max // 2))
+        step = node.index_vector(self.new).reshape((1, self.new))
         return concat([old, self.before + step], axis=1)
 
     def _row(self) -> Tensor:
-        return self.node.positions(self.rows).reshape((1, self.rows))
+        return self.node.index_vector(self.rows).reshape((1, self.rows))
 
     def _is_used(self) -> Tensor:
         """Return which rows the sequences used before the step."""
@@ -107,7 +107,7 @@ class WindowCache:
         of_past = position - first
         of_new = position - self.before + self.rows
         source = where(position < self.before, of_past, of_new)
-        source = maximum(source, node.integers(0))
+        source = maximum(source, 0)
         source = minimum(source, node.size(count - 1))
         column = source.reshape((batch, 1, self.rows, 1))
         indices = node.emit("expand", column, shape=(batch, heads, self.rows, size))

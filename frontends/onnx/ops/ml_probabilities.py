@@ -12,7 +12,7 @@ from itertools import combinations
 import numpy as np
 
 from mirlo.frontends.onnx.node import Node
-from mirlo.frontends.onnx.values import AnyValue, LoopIteration, constant
+from mirlo.frontends.onnx.values import AnyValue, LoopIteration
 from mirlo.frontends.tensor import Tensor, concat, where
 
 _MAX_ITERATIONS = 100
@@ -47,7 +47,7 @@ def class_probabilities(node: Node, wins: Tensor, classes: int) -> Tensor:
         goes_on = opened > 0
         return goes_on, [where(is_open, swept, p)], []
 
-    limit = constant(node.builder, np.array(_MAX_ITERATIONS, np.int64))
+    limit = node.constant(_MAX_ITERATIONS, "i64")
     (probabilities,) = node.builder.loop(LoopIteration(make), limit, None, [start])
     return node.ssa(probabilities)
 
@@ -88,6 +88,6 @@ def _sweep(node: Node, matrix: Tensor, classes: int, p: Tensor, product: Tensor,
         p = (p + step * is_own) / scale
         return going, [p, product, form], []
 
-    limit = constant(node.builder, np.array(classes, np.int64))
+    limit = node.constant(classes, "i64")
     states = node.builder.loop(LoopIteration(make), limit, None, [p, product, form])
     return node.ssa(states[0])

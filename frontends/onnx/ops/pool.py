@@ -39,7 +39,7 @@ def max_pool(node: Node) -> Converted:
     storage_order = node.attr.int("storage_order", 0)
     if node.has_output(1):
         del attributes["data_layout"]  # channels come first
-        return node.emit("max_pool_with_indices", node[0], storage_order=storage_order, **attributes)
+        return node.emit_all("max_pool_with_indices", node[0], storage_order=storage_order, **attributes)
     return node.emit("max_pool", node[0], **attributes)
 
 

@@ -109,7 +109,7 @@ def _reduce_along(node: Node) -> Tensor:
     named = reduced.cast("i64").sum().equals(number)
     if not isinstance(count, int) and not is_noop:
         reduced = reduced | number.equals(0)
-    sizes, ones = node.sizes(x.shape), node.integers(np.ones(rank))
+    sizes, ones = node.sizes(x.shape), node.constant(np.ones(rank), "i64")
     outer = unless(named, where(reduced, ones, sizes))
     bounds = [D.maximum(dim, 1) for dim in x.shape]
     kept = node.bind(outer, "input 'axes' must name axes of the input", bounds)

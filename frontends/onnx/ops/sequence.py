@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
@@ -18,7 +16,6 @@ from mirlo.frontends.onnx.values import (
     ListValue,
     ObjectValue,
     OptionalValue,
-    constant,
 )
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import OPTIONAL, STRING, Kind, sequence_of
@@ -79,7 +76,7 @@ def at(node: Node) -> Converted:
 def length(node: Node) -> Converted:
     sequence = node.sequence(0)
     if isinstance(sequence, ListValue):
-        return constant(node.builder, np.array(len(sequence.items), np.int64))
+        return node.constant(len(sequence.items), "i64")
     return node.host("mirlo.sequence.length", node.object(0), results=[Kind("i64", ())])
 
 
@@ -190,7 +187,7 @@ def has_element(node: Node) -> Converted:
     if isinstance(value, ObjectValue) and value.kind.name == OPTIONAL:
         return node.host("mirlo.sequence.has_element", node.object(0), results=[Kind("bool", ())])
     is_there = value is not None and not (isinstance(value, OptionalValue) and value.value is None)
-    return constant(node.builder, np.array(is_there))
+    return node.constant(is_there, "bool")
 
 
 @converter("OptionalGetElement")

@@ -181,7 +181,7 @@ def _mel_of_declared_shape(node: Node, shape: tuple[Dim, ...], dtype: DType) -> 
         return node.size(dim).cast("f64")
 
     def index(dim: Dim) -> Tensor:
-        return node.positions(dim).cast("f64")
+        return node.index_vector(dim).cast("f64")
 
     def number(value: float) -> Tensor:
         return node.constant(value, "f64")

@@ -63,7 +63,7 @@ def _find_distinct(node: Node, ordered: Tensor, order: Tensor, count: Dim) -> _D
     if count == 0:
         none = node.constant(np.zeros(0, np.int64))
         return _Distinct(none, none, none)
-    number = node.positions(count)
+    number = node.index_vector(count)
     before = ordered.gather(maximum(number - 1, node.constant(np.int64(0))))
     changes = ordered.not_equals(before)
     kind = ordered.type

@@ -58,13 +58,13 @@ def _dynamic_col2im(node: Node) -> Tensor:
         raise NodeError(f"inputs must be [N, rows, columns] and two lists of one length, got {x}, {count} and {other}")
     attributes = _col2im_attributes(node, count)
     pads = attributes["padding"]
-    around = node.integers([pads[i] + pads[count + i] for i in range(count)])
-    strides, dilations = (node.integers(attributes[name]) for name in ("strides", "dilations"))
+    around = node.constant([pads[i] + pads[count + i] for i in range(count)], "i64")
+    strides, dilations = (node.constant(attributes[name], "i64") for name in ("strides", "dilations"))
     image, window = sizes
     reach = (window - 1) * dilations + 1
     steps = (image + around - reach) // strides
     columns = (steps + 1).prod()
-    elements = maximum(window.prod(), node.integers(1))
+    elements = maximum(window.prod(), 1)
     rows, given = (node.size(dim) for dim in x.shape[1:])
     fits = stack([
         columns.equals(given),
@@ -167,7 +167,7 @@ def max_unpool(node: Node) -> Converted:
     indices, values = (node[i].reshape((D.product(x.shape),)) for i in (1, 0))
     result = node.emit("scatter_elements", zeros, indices, values, axis=0).reshape(pooled)
     if shape != pooled:
-        result = node.emit("pad_at", result, node.integers([0] * x.rank), node.constant(0, x), shape=shape)
+        result = node.emit("pad_at", result, node.constant([0] * x.rank, "i64"), node.constant(0, x), shape=shape)
     if declared is None:
         return result
     return required(node, equals(node, 2, declared), "input 'output_shape' is another", result)

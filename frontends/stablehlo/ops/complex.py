@@ -54,7 +54,7 @@ def bilinear(op: StablehloOperation) -> Sequence[Tensor]:
         if any(len(part) <= i for part, i in zip(op.parts, which, strict=False)):
             return None  # the imaginary part of a real operand
         chosen = [(part[i],) for part, i in zip(op.parts, which, strict=False)]
-        result = convert(StablehloOperation(op.op, op.name, [*chosen, *op.parts[2:]], op.body))
+        result = convert(StablehloOperation(op.op, op.name, [*chosen, *op.parts[2:]], op.builder))
         return result if isinstance(result, Tensor) else result[0]
 
     rows = product(0, 0), product(1, 1), product(0, 1), product(1, 0)
@@ -142,7 +142,7 @@ def constant(op: StablehloOperation) -> Sequence[Tensor]:
     result = []
     for part in (elements[..., 0], elements[..., 1]):
         shape = declared.static_shape if part.size == declared.elements else ()
-        result.append(op.body.of_array(part.reshape(shape), declared))
+        result.append(op.constant(part.reshape(shape), declared, declared.shape))
     return result
 
 

@@ -21,7 +21,7 @@ IDENTITIES = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annot
 @converter("call")
 def call(op: StablehloOperation) -> Sequence[Tensor]:
     """Convert a call: the function's operations take its place."""
-    return op.body.call(op.text("callee"), op.operands)
+    return op.builder.call(op.text("callee"), op.operands)
 
 
 @of_parts
@@ -32,7 +32,7 @@ def composite(op: StablehloOperation) -> Sequence[Tensor]:
     if known is not None:
         result = known(op)
         return [result] if isinstance(result, Tensor) else list(result)
-    return op.body.call(op.text("decomposition"), op.operands)
+    return op.builder.call(op.text("decomposition"), op.operands)
 
 
 @of_parts
@@ -74,7 +74,7 @@ def _require(op: StablehloOperation) -> None:
         return
     yes, no = (op.constant(number, TensorType.of((), "i64").dtype) for number in (1, -1))
     flag = where(op.operands[0], yes, no).reshape((1,))
-    op.body.require_values(flag, 1, message.partition(" Using ")[0])
+    op.builder.require_values(flag, 1, message.partition(" Using ")[0])
 
 
 @of_parts
@@ -82,7 +82,7 @@ def _require(op: StablehloOperation) -> None:
 def if_(op: StablehloOperation) -> Sequence[Tensor]:
     """Convert `if`, whose condition is a bool."""
     blocks = [region.blocks[0] for region in op.op.regions]
-    return _chosen(op, op.operands[0], blocks[0], lambda: op.body.block(blocks[1], [], op.scope))
+    return _chosen(op, op.operands[0], blocks[0], lambda: op.builder.block(blocks[1], [], op.scope))
 
 
 @of_parts
@@ -97,9 +97,9 @@ def _branches(op: StablehloOperation, blocks: list[ir.Block], number: int) -> li
     known = op.operands[0].known_sizes
     if known is not None and isinstance(known[0], int):
         at = known[0] if 0 <= known[0] < len(blocks) else len(blocks) - 1
-        return op.body.block(blocks[at], [], op.scope)
+        return op.builder.block(blocks[at], [], op.scope)
     if number == len(blocks) - 1:
-        return op.body.block(blocks[number], [], op.scope)
+        return op.builder.block(blocks[number], [], op.scope)
     here = op.constant(number, op.type(0).dtype)
     flag = op.operands[0].equals(here)
     return _chosen(op, flag, blocks[number], lambda: _branches(op, blocks, number + 1))
@@ -109,7 +109,7 @@ def _chosen(
     op: StablehloOperation, flag: Tensor, then: ir.Block, otherwise: Callable[[], Sequence[Tensor]]
 ) -> list[Tensor]:
     """Make an scf.if of a branch, and of what makes the other one."""
-    return op.body.choose(flag, op.declared_parts(), (lambda: op.body.block(then, [], op.scope), otherwise))
+    return op.builder.choose(flag, op.declared_parts(), (lambda: op.builder.block(then, [], op.scope), otherwise))
 
 
 @of_parts
@@ -131,8 +131,8 @@ def get_tuple_element(op: StablehloOperation) -> Sequence[Tensor]:
 @converter("while")
 def while_(op: StablehloOperation) -> Sequence[Tensor]:
     condition, body = (region.blocks[0] for region in op.op.regions)
-    return op.body.repeat(
+    return op.builder.repeat(
         op.operands,
-        lambda carried: op.body.block(condition, carried, op.scope)[0],
-        lambda carried: op.body.block(body, carried, op.scope),
+        lambda carried: op.builder.block(condition, carried, op.scope)[0],
+        lambda carried: op.builder.block(body, carried, op.scope),
     )

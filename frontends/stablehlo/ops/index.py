@@ -83,7 +83,7 @@ def _grid(op: StablehloOperation, begins: Tensor, sizes: Sequence[Dim]) -> Tenso
             continue
         steps = op.positions(TensorType.of(shape, "i64"), axis)
         unit = op.constant(np.eye(len(sizes), dtype=np.int64)[axis], steps.dtype)
-        along = steps * Tensor(op.body, steps.type, array=unit.array)
+        along = steps * Tensor(op.builder, steps.type, array=unit.array)
         total = total + along
     return total
 
@@ -161,7 +161,7 @@ class _Windows:
         for number, axis in enumerate(spans):
             steps = op.positions(total.type, len(self.outer) + number)
             unit = np.eye(count, dtype=np.int64)[self.indexed.index(axis)]
-            along = steps * Tensor(op.body, total.type, array=unit)
+            along = steps * Tensor(op.builder, total.type, array=unit)
             total = total + along
         return total, spans
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.dims import Dim
@@ -24,9 +22,9 @@ def constant(op: StablehloOperation) -> Tensor:
     if getattr(value, "is_splat", False):
         one = TensorType((), declared.dtype)
         if declared.dtype.name in ("f32", "f64", "bool") or declared.dtype.is_integer:
-            return op.body.of_array(np.array(value.get_splat_value().value).astype(declared.dtype.to_numpy()), declared)
-        return op.body.of_array(read_dense(value, one), declared)
-    return op.body.of_array(read_dense(value, declared), declared)
+            return op.constant(value.get_splat_value().value, declared, declared.shape)
+        return op.constant(read_dense(value, one), declared, declared.shape)
+    return op.constant(read_dense(value, declared), declared)
 
 
 @converter("iota")
@@ -46,7 +44,7 @@ def dynamic_iota(op: StablehloOperation) -> Tensor:
 def reshape(op: StablehloOperation) -> Tensor:
     x, declared = op.operands[0], op.declared()
     if x.array is not None and x.array.size == 1:
-        return op.body.of_array(x.array.reshape(()), declared)
+        return op.constant(x.array.reshape(()), declared, declared.shape)
     return x.reshape(_known_shape(op, x.shape, declared.shape))
 
 
@@ -92,9 +90,9 @@ def broadcast_leading(op: StablehloOperation) -> Tensor:
 def broadcast(op: StablehloOperation, x: Tensor, type_: TensorType, axes: Sequence[int]) -> Tensor:
     """Return x with its dims at these axes of a larger shape; it is expanded where it has to be."""
     if x.array is not None and x.array.size == 1:
-        return op.body.of_array(x.array.reshape(()), type_)
+        return op.constant(x.array.reshape(()), type_, type_.shape)
     order = sorted(range(len(axes)), key=axes.__getitem__)
-    result = op.tensor(op.body.compact(x))
+    result = op.tensor(op.builder.compact(x))
     rank = result.rank
     dims = [1] * (x.rank - rank) + list(result.shape)
     if order != list(range(len(axes))):

@@ -24,13 +24,14 @@ def attention(
         raise UnsupportedOperation("has operands of different ranks")
     outer = D.product(query.shape[:-3])
     query, factor = _scaled(op, query, scale)
-    key, value = op.body.with_dim(key, rank - 1, query.shape[-1]), op.body.with_dim(value, rank - 2, key.shape[-2])
+    key = op.builder.with_dim(key, rank - 1, query.shape[-1])
+    value = op.builder.with_dim(value, rank - 2, key.shape[-2])
     if rank > 2:
-        value = op.body.with_dim(value, rank - 3, key.shape[-3])
+        value = op.builder.with_dim(value, rank - 3, key.shape[-3])
     given = []
     for each in (query, key, value):
         for axis, size in enumerate(query.shape[:-3] if enable_gqa else query.shape[:-2]):
-            each = op.body.with_dim(each, axis, size)
+            each = op.builder.with_dim(each, axis, size)
         leading = each.shape[:-2]
         if leading[:-1] != query.shape[:-3] or (not enable_gqa and leading != query.shape[:-2]):
             leading = (*query.shape[:-3], leading[-1] if enable_gqa else query.shape[-3])

@@ -28,7 +28,7 @@ def declared(op: AtenOperation, *_: object, **ignored: object) -> None:
 @converter("aten._assert_scalar.default")
 def assert_scalar(op: AtenOperation, *_: object) -> None:
     """Check a condition on sizes in the call."""
-    op.body.require(op.node.args[0], str(op.node.args[1]) if len(op.node.args) > 1 else "a condition on sizes")
+    op.builder.require(op.node.args[0], str(op.node.args[1]) if len(op.node.args) > 1 else "a condition on sizes")
 
 
 @converter("higher_order.with_effects")
@@ -45,4 +45,4 @@ def with_effects(op: AtenOperation, token: None, target: object, *args: object, 
 def assert_async(op: AtenOperation, flag: Tensor, message: str) -> None:
     """Check a condition on data in the call."""
     sign = where(flag.cast("bool"), 1, -1, flag.cast("i64").dtype)
-    op.body.require_values(sign.reshape((1,)), 1, message)
+    op.builder.require_values(sign.reshape((1,)), 1, message)

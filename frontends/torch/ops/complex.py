@@ -171,12 +171,12 @@ def polar(op: AtenOperation, size: Tensor, turn: Tensor) -> Complex:
 
 @complex_converter("aten.view_as_real.default", "aten.view_as_real_copy.default")
 def view_as_real(op: AtenOperation, x: Complex) -> Tensor:
-    return op.body.join_parts(x.re, x.im)
+    return op.builder.join_parts(x.re, x.im)
 
 
 @complex_converter("aten.view_as_complex.default", "aten.view_as_complex_copy.default")
 def view_as_complex(op: AtenOperation, x: Tensor) -> Complex:
-    return Complex(*op.body.split_parts(x))
+    return Complex(*op.builder.split_parts(x))
 
 
 @converter("aten._neg_view.default")

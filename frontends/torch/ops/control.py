@@ -30,24 +30,24 @@ def cond(
     def branch(graph: GraphModule) -> Callable[[], list[Tensor]]:
         return lambda: [
             _with_bound_dims(op, _as_tensor(op, value), found)
-            for value, found in zip(op.body.graph(graph, operands), types, strict=True)
+            for value, found in zip(op.builder.graph(graph, operands), types, strict=True)
         ]
 
-    return op.body.choose(condition, types, (branch(then), branch(otherwise)))
+    return op.builder.choose(condition, types, (branch(then), branch(otherwise)))
 
 
 def _with_bound_dims(op: AtenOperation, x: Tensor, declared: TensorType) -> Tensor:
     """Return x with the dims that are declared, as far as the trace has bound their symbols."""
     for axis, dim in enumerate(declared.shape):
-        if not D.symbols_of(dim) - op.body.taken:
-            x = op.body.with_dim(x, axis, dim)
+        if not D.symbols_of(dim) - op.builder.taken:
+            x = op.builder.with_dim(x, axis, dim)
     return x
 
 
 @converter("higher_order.wrap_with_set_grad_enabled")
 def set_grad_enabled(op: AtenOperation, enabled: bool, graph: GraphModule, *operands: object) -> list[object]:
     """Convert the operators of `torch.no_grad()` and its like: nothing here has gradients."""
-    return op.body.graph(graph, operands)
+    return op.builder.graph(graph, operands)
 
 
 @converter("higher_order.while_loop")
@@ -62,13 +62,13 @@ def while_loop(
         raise UnsupportedOperation("carries numbers or sizes: carry tensors")
 
     def goes_on(values: list[Tensor]) -> Tensor:
-        (flag,) = op.body.graph(condition, [*values, *additional])
+        (flag,) = op.builder.graph(condition, [*values, *additional])
         return _as_tensor(op, flag).cast("bool").reshape(())
 
     def step(values: list[Tensor]) -> list[Tensor]:
-        return [_as_tensor(op, value) for value in op.body.graph(body, [*values, *additional])]
+        return [_as_tensor(op, value) for value in op.builder.graph(body, [*values, *additional])]
 
-    return op.body.repeat([*carried], goes_on, step)
+    return op.builder.repeat([*carried], goes_on, step)
 
 
 @converter("higher_order.scan")
@@ -87,9 +87,9 @@ def scan(
 
     def step(at: Tensor | int, carried: Sequence[Tensor]) -> list[Tensor]:
         slices = [row_at(x, at) for x in xs]
-        return [_as_tensor(op, value) for value in op.body.graph(combine, [*carried, *slices, *additional])]
+        return [_as_tensor(op, value) for value in op.builder.graph(combine, [*carried, *slices, *additional])]
 
-    return scan_rows(op.body, step, init, rows, length)
+    return scan_rows(op.builder, step, init, rows, length)
 
 
 def _as_tensor(op: AtenOperation, value: object) -> Tensor:

@@ -50,7 +50,7 @@ def _runs(op: AtenOperation, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     position = op.positions(TensorType((size,), index), 0)
     starts = position.equals(0) | x.not_equals(x.gather(maximum(position - 1, 0))) if size != 0 else x.cast("bool")
     at = starts.cast(index).cumsum(axis=0) - 1
-    room = (op.body.bind_result(op, starts.cast(index).sum()),)
+    room = (op.builder.bind_result(op, starts.cast(index).sum()),)
     stored = x.cast("i8") if kind.is_bool else x
     values = op.emit("scatter_elements", op.constant(0, stored.dtype).expand(room), at, stored, axis=0)
     ones = op.constant(1, index).expand((size,))
@@ -64,6 +64,6 @@ def bincount(op: AtenOperation, x: Tensor, weights: Tensor | None = None, least:
     kind = op.dtype
     at = x.cast("i64")
     require_none(op, at < 0, "numbers to count that are not negative")
-    count = op.body.bind_result(op, maximum(at.max() + 1, least) if x.shape[0] != 0 else at.like(least))
+    count = op.builder.bind_result(op, maximum(at.max() + 1, least) if x.shape[0] != 0 else at.like(least))
     each = op.constant(1, kind).expand(x.shape) if weights is None else weights.cast(kind)
     return op.emit("scatter_elements", op.constant(0, kind).expand((count,)), at, each, axis=0, reduction="add")

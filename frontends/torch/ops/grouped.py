@@ -32,7 +32,7 @@ def of_rows(op: AtenOperation, x: Tensor, weight: Tensor, ends: Tensor) -> Tenso
         raise UnsupportedOperation(f"multiplies {x.dtype} by {weight.dtype}")
     ends = ends.cast("i64")
     before = concat([op.constant(0, ends.dtype, (1,)), ends.slice(0, 0, groups - 1)], 0)
-    sizes = op.body.bind(ends - before, op.name)
+    sizes = op.builder.bind(ends - before, op.name)
     begin: Dim = 0
     parts = []
     for group, size in enumerate(sizes):
@@ -41,6 +41,6 @@ def of_rows(op: AtenOperation, x: Tensor, weight: Tensor, ends: Tensor) -> Tenso
         parts.append(op.wide(rows) @ op.wide(matrix))
         begin = begin + size
     rest = x.shape[0] - begin
-    op.body.require_nonnegative([rest], "groups end within the rows")
+    op.builder.require_nonnegative([rest], "groups end within the rows")
     parts.append(op.constant(0, parts[0].dtype, (rest, weight.shape[2])))
     return concat(parts, 0).cast(op.dtype)

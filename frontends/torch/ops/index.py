@@ -221,7 +221,7 @@ def _positions(op: AtenOperation, x: Tensor, indices: Sequence[Tensor | None]) -
 def nonzero_rows(op: AtenOperation, flags: Tensor) -> Tensor:
     """Return a row of positions for each dim, of the elements that are set."""
     total = flags.cast("i64").sum()
-    count = op.body.bind_result(op, total)
+    count = op.builder.bind_result(op, total)
     return op.emit("nonzero", flags, count=(count,))
 
 
@@ -269,7 +269,7 @@ def index_put(
 @converter("aten.nonzero.default", "aten.argwhere.default")
 def nonzero(op: AtenOperation, x: Tensor) -> Tensor:
     if not x.rank:
-        count = op.body.bind_result(op, x.cast("bool").cast("i64").reshape((1,)))
+        count = op.builder.bind_result(op, x.cast("bool").cast("i64").reshape((1,)))
         return op.constant(0, op.dtype).expand((count, 0))
     rows = nonzero_rows(op, x.cast("bool"))
     return rows.permute([1, 0])

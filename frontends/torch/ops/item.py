@@ -25,12 +25,12 @@ def item(op: AtenOperation, x: Tensor) -> Tensor | Dim:
     if not isinstance(value, torch.SymInt):
         return x.reshape(())
     if statically_known_true(value >= 0):
-        return op.body.bind_result(op, x)
+        return op.builder.bind_result(op, x)
     # Symbols are not negative: the number is the difference of two, one of which is 0.
     number = x.reshape((1,)).cast("i64")
     signs = concat([number, -number], 0)
-    above, below = op.body.bind(maximum(signs, 0), op.name)
-    op.body.sizes.learn(value, above - below)
+    above, below = op.builder.bind(maximum(signs, 0), op.name)
+    op.builder.sizes.learn(value, above - below)
     return above - below
 
 
@@ -40,9 +40,11 @@ def _flag(op: AtenOperation, x: Tensor, value: torch.SymBool | bool) -> Dim:
     expression = value if isinstance(value, bool) else value.node.expr
     symbols = () if isinstance(expression, bool) else expression.free_symbols
     for symbol in symbols:
-        op.body.taken.add(symbol.name)
-        op.body.bind(number, op.name, names=[symbol.name])
+        op.builder.taken.add(symbol.name)
+        op.builder.bind(number, op.name, names=[symbol.name])
     if not symbols:
         missed = number - 1 if bool(expression) else -number
-        op.body.require_values(missed, 1, f"{op.name}: a condition on data, which was {bool(expression)} when tracing")
+        op.builder.require_values(
+            missed, 1, f"{op.name}: a condition on data, which was {bool(expression)} when tracing"
+        )
     return 0

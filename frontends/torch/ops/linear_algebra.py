@@ -27,7 +27,7 @@ def check_errors(op: AtenOperation, info: Tensor, name: str, *, is_matrix: bool)
     failed = flags if not info.rank else flags.sum()
     what = "not positive definite" if "cholesky" in name else "singular"
     message = f"{name}: a matrix is {what}; minus the number of such matrices"
-    op.body.require_values((-failed).reshape((1,)), 1, message)
+    op.builder.require_values((-failed).reshape((1,)), 1, message)
 
 
 def _checked(op: AtenOperation, info: Tensor, name: str, wanted: bool) -> Tensor:
@@ -296,7 +296,7 @@ def _permutation(op: AtenOperation, pivots: Tensor, rows: Dim) -> Tensor:
         swapped = where(indices.equals(at), there, swapped, kind.dtype)
         return [at + 1, swapped]
 
-    _, order = op.body.repeat([op.constant(0, kind.dtype), indices], goes_on, exchange)
+    _, order = op.builder.repeat([op.constant(0, kind.dtype), indices], goes_on, exchange)
     return order
 
 

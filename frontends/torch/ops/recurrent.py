@@ -39,7 +39,7 @@ def recurrent(
             for at in range(first, first + directions)
         ]
         begin = [start[first : first + directions] for start in starts]
-        outputs, finals = recurrent_layer(op.body, sequence, begin, weights)
+        outputs, finals = recurrent_layer(op.builder, sequence, begin, weights)
         sequence = concat(outputs, 2)
         for found, final in zip(last, finals, strict=True):
             found.append(final)

@@ -17,16 +17,16 @@ def repeat_interleave(op: AtenOperation, repeats: Tensor, *, output_size: Dim | 
         return op.constant(0, op.dtype).expand(op.shape)
     wide = repeats.cast("i64")
     least = wide.min().reshape((1,))
-    op.body.require_values(least, 1, "repeat_interleave: the least number of repeats")
+    op.builder.require_values(least, 1, "repeat_interleave: the least number of repeats")
     ends = wide.cumsum(axis=0)
     total = ends.slice(0, count - 1, 1)
     if output_size is None:
-        size = op.body.bind_result(op, total)
+        size = op.builder.bind_result(op, total)
     else:
         size = output_size
         rest = op.operand(size, "i64") - total
         both = concat([rest, -rest], 0)
-        op.body.require_values(both, 2, f"repeat_interleave: the sum of repeats, less {size}, which is declared")
+        op.builder.require_values(both, 2, f"repeat_interleave: the sum of repeats, less {size}, which is declared")
     # Elements begin where others end: the number of ends up to a place is the position of its element.
     room = op.constant(0, op.dtype).expand((size + 1,))
     ones = op.constant(1, op.dtype).expand((count,))

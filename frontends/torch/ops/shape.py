@@ -133,7 +133,7 @@ def cat(op: AtenOperation, tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
         if other != axis:
             sizes = [x.shape[other] for x in kept]
             wanted = next((size for size in sizes if isinstance(size, int)), sizes[0])
-            kept = [op.body.with_dim(x, other, wanted) for x in kept]
+            kept = [op.builder.with_dim(x, other, wanted) for x in kept]
     return kept[0] if len(kept) == 1 else concat(kept, axis)
 
 

@@ -111,7 +111,7 @@ def test_unknown_relax_operator(context: Any) -> None:
     def twice(node: Any) -> Any:
         return node.emit("addd", node[0], node[0])
 
-    with pytest.raises(ValueError, match="relax has no operator 'addd': did you mean 'add'?"):
+    with pytest.raises(ValueError, match="relax has no operator 'addd'; did you mean 'add'?"):
         import_model(own_model(), context=context)
 
 
