@@ -101,11 +101,9 @@ class Einsum(RelaxOp, name="einsum"):
                     if label in labels[:i]:
                         require_equal_dims(x.shape[labels.index(label)], dim, "diagonal")
                     dims[label] = broadcast_dims(known, dim)
-                except OpError as error:
+                except DimsDiffer as error:
                     text = f"index '{label}' of '{equation}' is {known} in one place and {dim} in another"
-                    if isinstance(error, DimsDiffer):
-                        raise DimsDiffer(text, error.left, error.right) from None
-                    raise OpError(text) from None
+                    raise DimsDiffer(text, error.left, error.right) from None
         return xs[0].with_shape([dims[label] for label in output])
 
     @classmethod

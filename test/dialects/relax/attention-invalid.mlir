@@ -269,3 +269,107 @@ func.func @paged_attention_5(%query: tensor<2x4x1x8xf32>, %cache: tensor<5x16x2x
   %0 = "relax.paged_attention"(%query, %cache, %cache, %table, %lengths, %cache, %scale) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 1, 1, 0>} : (tensor<2x4x1x8xf32>, tensor<5x16x2x8xf32>, tensor<5x16x2x8xf32>, tensor<2x3xi64>, tensor<2xi64>, tensor<5x16x2x8xf32>, tensor<5x16x2x1xf32>) -> tensor<2x4x1x8xf32>
   return
 }
+
+// -----
+
+func.func @attention_13(%x0: tensor<1x4x2x8xf32>, %x1: tensor<1x4x3x8xf32>, %x2: tensor<1x4x3x8xf32>) {
+  // expected-error@+1 {{'relax.attention' op softcap must be positive, got 0.0}}
+  %0 = "relax.attention"(%x0, %x1, %x2) {softcap = 0.0 : f64} : (tensor<1x4x2x8xf32>, tensor<1x4x3x8xf32>, tensor<1x4x3x8xf32>) -> tensor<1x4x2x8xf32>
+  return
+}
+
+// -----
+
+func.func @attention_with_scales_3(%x0: tensor<1x4x3x8xf32>, %x1: tensor<1x2x5x8xf32>, %x2: tensor<1x2x5x6xf32>, %x3: tensor<1x2x5x1xf32>, %x4: tensor<1x2x1xf16>) {
+  // expected-error@+1 {{'relax.attention_with_scales' op query and value_scale must have one element type, got f32, f16}}
+  %0 = "relax.attention_with_scales"(%x0, %x1, %x2, %x3, %x4) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 0>} : (tensor<1x4x3x8xf32>, tensor<1x2x5x8xf32>, tensor<1x2x5x6xf32>, tensor<1x2x5x1xf32>, tensor<1x2x1xf16>) -> tensor<1x4x3x6xf32>
+  return
+}
+
+// -----
+
+func.func @attention_with_sinks_1(%x0: tensor<1x4x2x8xf32>, %x1: tensor<1x4x3x8xf32>, %x2: tensor<1x4x3x8xf32>, %x3: tensor<f32>) {
+  // expected-error@+1 {{'relax.attention_with_sinks' op sinks [heads] must have rank 1, got f32[]}}
+  %0 = "relax.attention_with_sinks"(%x0, %x1, %x2, %x3) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 1>} : (tensor<1x4x2x8xf32>, tensor<1x4x3x8xf32>, tensor<1x4x3x8xf32>, tensor<f32>) -> tensor<1x4x2x8xf32>
+  return
+}
+
+// -----
+
+func.func @attention_with_sinks_2(%x0: tensor<1x4x2x8xf32>, %x1: tensor<1x4x3x8xf32>, %x2: tensor<1x4x3x8xf32>, %x3: tensor<4xi8>) {
+  // expected-error@+1 {{'relax.attention_with_sinks' op query and sinks must have one element type, got f32, i8}}
+  %0 = "relax.attention_with_sinks"(%x0, %x1, %x2, %x3) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 1>} : (tensor<1x4x2x8xf32>, tensor<1x4x3x8xf32>, tensor<1x4x3x8xf32>, tensor<4xi8>) -> tensor<1x4x2x8xf32>
+  return
+}
+
+// -----
+
+func.func @cache_write_7(%x0: tensor<1x2x8x4xf32>, %x1: tensor<1x2x4xf32>, %x2: tensor<1xi64>) {
+  // expected-error@+1 {{'relax.cache_write' op new [batch, heads, length, size] must have rank 4, got f32[1, 2, 4]}}
+  %0 = "relax.cache_write"(%x0, %x1, %x2) {shape = [1, 2, 3, 4]} : (tensor<1x2x8x4xf32>, tensor<1x2x4xf32>, tensor<1xi64>) -> tensor<1x2x9x4xf32>
+  return
+}
+
+// -----
+
+func.func @cache_write_8(%x0: tensor<1x2x8x4xf32>, %x1: tensor<1x2x1x4xf32>, %x2: tensor<2x1xi64>) {
+  // expected-error@+1 {{'relax.cache_write' op the batch dims of new f32[1, 2, 1, 4] and positions i64[2, 1] must agree, got 1 and 2}}
+  %0 = "relax.cache_write"(%x0, %x1, %x2) {shape = [1, 2, 9]} : (tensor<1x2x8x4xf32>, tensor<1x2x1x4xf32>, tensor<2x1xi64>) -> tensor<1x2x9x4xf32>
+  return
+}
+
+// -----
+
+func.func @cache_write_9(%x0: tensor<1x2x8x4xf32>, %x1: tensor<1x2x1x4xf32>, %x2: tensor<1x1xi64>) {
+  // expected-error@+1 {{'relax.cache_write' op shape must be 4 dims, got 2}}
+  %0 = "relax.cache_write"(%x0, %x1, %x2) {shape = [1, 3]} : (tensor<1x2x8x4xf32>, tensor<1x2x1x4xf32>, tensor<1x1xi64>) -> tensor<1x2x8x4xf32>
+  return
+}
+
+// -----
+
+func.func @paged_attention_6(%x0: tensor<2x4x1x8xf32>, %x1: tensor<5x16x2x8xf32>, %x2: tensor<5x16x2x8xf32>, %x3: tensor<2x3xi64>, %x4: tensor<2xi64>, %x5: tensor<f32>) {
+  // expected-error@+1 {{'relax.paged_attention' op sinks [heads] must have rank 1, got f32[]}}
+  %0 = "relax.paged_attention"(%x0, %x1, %x2, %x3, %x4, %x5) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0, 1>} : (tensor<2x4x1x8xf32>, tensor<5x16x2x8xf32>, tensor<5x16x2x8xf32>, tensor<2x3xi64>, tensor<2xi64>, tensor<f32>) -> tensor<2x4x1x8xf32>
+  return
+}
+
+// -----
+
+func.func @paged_attention_7(%x0: tensor<1x4x1x8xi64>, %x1: tensor<3x4x8xf32>, %x2: tensor<3x4x2x8xf32>, %x3: tensor<1x2xi64>, %x4: tensor<1xi64>) {
+  // expected-error@+1 {{'relax.paged_attention' op query must be floating point, got i64}}
+  %0 = "relax.paged_attention"(%x0, %x1, %x2, %x3, %x4) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0, 0>} : (tensor<1x4x1x8xi64>, tensor<3x4x8xf32>, tensor<3x4x2x8xf32>, tensor<1x2xi64>, tensor<1xi64>) -> tensor<1x4x1x8xf32>
+  return
+}
+
+// -----
+
+func.func @paged_attention_8(%x0: tensor<1x4x1xf32>, %x1: tensor<3x4x2x8xf32>, %x2: tensor<3x4x2x8xf32>, %x3: tensor<1x2xi64>, %x4: tensor<1xi64>) {
+  // expected-error@+1 {{'relax.paged_attention' op query [batch, heads, length, size] must have rank 4, got f32[1, 4, 1]}}
+  %0 = "relax.paged_attention"(%x0, %x1, %x2, %x3, %x4) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0, 0>} : (tensor<1x4x1xf32>, tensor<3x4x2x8xf32>, tensor<3x4x2x8xf32>, tensor<1x2xi64>, tensor<1xi64>) -> tensor<1x4x1x8xf32>
+  return
+}
+
+// -----
+
+func.func @paged_attention_9(%x0: tensor<2x4x1x8xf32>, %x1: tensor<5x4x2x8xf32>, %x2: tensor<5x8xf32>, %x3: tensor<2x3xi64>, %x4: tensor<2xi64>) {
+  // expected-error@+1 {{'relax.paged_attention' op value_cache [pages, rows, heads, size] must have rank 4, got f32[5, 8]}}
+  %0 = "relax.paged_attention"(%x0, %x1, %x2, %x3, %x4) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0, 0>} : (tensor<2x4x1x8xf32>, tensor<5x4x2x8xf32>, tensor<5x8xf32>, tensor<2x3xi64>, tensor<2xi64>) -> tensor<2x4x1x8xf32>
+  return
+}
+
+// -----
+
+func.func @paged_attention_10(%x0: tensor<1x4x1x8xf32>, %x1: tensor<3x4x2x8xf32>, %x2: tensor<3x4x2x8xf32>, %x3: tensor<1x2xi64>, %x4: tensor<2xi64>) {
+  // expected-error@+1 {{'relax.paged_attention' op the batch dims of query f32[1, 4, 1, 8] and lengths i64[2] must agree, got 1 and 2}}
+  %0 = "relax.paged_attention"(%x0, %x1, %x2, %x3, %x4) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0, 0>} : (tensor<1x4x1x8xf32>, tensor<3x4x2x8xf32>, tensor<3x4x2x8xf32>, tensor<1x2xi64>, tensor<2xi64>) -> tensor<1x4x1x8xf32>
+  return
+}
+
+// -----
+
+func.func @paged_attention_11(%x0: tensor<1x2x1x8xf32>, %x1: tensor<4x16x2x8xf32>, %x2: tensor<0x16x2x8xf32>, %x3: tensor<1x2xi64>, %x4: tensor<1xi64>) {
+  // expected-error@+1 {{'relax.paged_attention' op value_cache f32[0, 16, 2, 8], which is read, has no pages}}
+  %0 = "relax.paged_attention"(%x0, %x1, %x2, %x3, %x4) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0, 0>} : (tensor<1x2x1x8xf32>, tensor<4x16x2x8xf32>, tensor<0x16x2x8xf32>, tensor<1x2xi64>, tensor<1xi64>) -> tensor<1x2x1x8xf32>
+  return
+}

@@ -157,3 +157,19 @@ func.func @grid_sample_9(%x: tensor<1x3x4xi32>, %grid: tensor<1x5x1xf32>) {
   %0 = "relax.grid_sample"(%x, %grid) : (tensor<1x3x4xi32>, tensor<1x5x1xf32>) -> tensor<1x3x4xi32>
   return
 }
+
+// -----
+
+func.func @grid_sample_10(%x0: tensor<1x2x4x0xf32>, %x1: tensor<1x3x3x2xf32>) {
+  // expected-error@+1 {{'relax.grid_sample' op axis 3 of the operand f32[1, 2, 4, 0], which is sampled, is empty}}
+  %0 = "relax.grid_sample"(%x0, %x1) : (tensor<1x2x4x0xf32>, tensor<1x3x3x2xf32>) -> tensor<1x2x3x3xf32>
+  return
+}
+
+// -----
+
+func.func @resize_12(%x0: tensor<0x2xf32>) {
+  // expected-error@+1 {{'relax.resize' op axis 0 of the operand f32[0, 2], which is resized to 2, is empty}}
+  %0 = "relax.resize"(%x0) {shape = [2, 4]} : (tensor<0x2xf32>) -> tensor<0x4xf32>
+  return
+}

@@ -269,3 +269,19 @@ func.func @one_hot_6(%indices: tensor<3xi1>, %values: tensor<2xf32>) {
   %0 = "relax.one_hot"(%indices, %values) {depth = 4 : i64} : (tensor<3xi1>, tensor<2xf32>) -> tensor<3xi1>
   return
 }
+
+// -----
+
+func.func @gather_elements_6(%x0: tensor<0x8xf32>, %x1: tensor<3x8xi32>) {
+  // expected-error@+1 {{'relax.gather_elements' op axis 0 of the operand f32[0, 8], which i32[3, 8] indexes, is empty}}
+  %0 = "relax.gather_elements"(%x0, %x1) : (tensor<0x8xf32>, tensor<3x8xi32>) -> tensor<2x8xf32>
+  return
+}
+
+// -----
+
+func.func @gather_nd_9(%x0: tensor<0x8xf32>, %x1: tensor<5x2xi64>) {
+  // expected-error@+1 {{'relax.gather_nd' op axis 0 of the operand f32[0, 8], which i64[5, 2] indexes, is empty}}
+  %0 = "relax.gather_nd"(%x0, %x1) : (tensor<0x8xf32>, tensor<5x2xi64>) -> tensor<5x3xf32>
+  return
+}

@@ -197,3 +197,11 @@ func.func @einsum_12(%x0: tensor<2x3xf32>) {
   %0 = "relax.einsum"(%x0) {equation = "...i...->i", operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<2x3xf32>) -> tensor<2x3xf32>
   return
 }
+
+// -----
+
+func.func @einsum_13(%x: tensor<4x5xf32>) {
+  // expected-error@+1 {{'relax.einsum' op index 'i' of 'ii->i' is 4 in one place and 5 in another}}
+  %0 = "relax.einsum"(%x) {equation = "ii->i", operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<4x5xf32>) -> tensor<4xf32>
+  return
+}

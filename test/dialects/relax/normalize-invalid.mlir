@@ -221,3 +221,11 @@ func.func @lp_normalize_3(%x: tensor<2xi32>) {
   %0 = "relax.lp_normalize"(%x) : (tensor<2xi32>) -> tensor<2xi32>
   return
 }
+
+// -----
+
+func.func @group_norm_5(%x0: tensor<1x6x4x4xf32>, %x1: tensor<f32>, %x2: tensor<f32>) {
+  // expected-error@+1 {{'relax.group_norm' op scale must be a vector of one number per channel, 6, got f32[]}}
+  %0 = "relax.group_norm"(%x0, %x1, %x2) {groups = 2} : (tensor<1x6x4x4xf32>, tensor<f32>, tensor<f32>) -> tensor<1x6x4x4xf32>
+  return
+}

@@ -157,3 +157,11 @@ func.func @max_pool_with_indices_3(%x: tensor<1x2x6x6xf32>) {
   %0:2 = "relax.max_pool_with_indices"(%x) {kernel = array<i64: 2, 2>, data_layout = "N*C"} : (tensor<1x2x6x6xf32>) -> (tensor<1x2x5x5xf32>, tensor<1x2x5x5xi64>)
   return
 }
+
+// -----
+
+func.func @max_pool_with_indices_4(%x0: tensor<2x8xi1>) {
+  // expected-error@+1 {{'relax.max_pool_with_indices' op operand must be floating point, integer or unsigned integer, got bool}}
+  %0:2 = "relax.max_pool_with_indices"(%x0) {kernel = array<i64: 3>, padding = array<i64: 1, 1>} : (tensor<2x8xi1>) -> (tensor<1x2x8xf32>, tensor<1x2x8xi64>)
+  return
+}

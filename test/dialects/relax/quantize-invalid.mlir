@@ -149,3 +149,75 @@ func.func @requantize_2(%x: tensor<2x3xi32>, %m: tensor<3xf32>) {
   %0 = "relax.requantize"(%x, %m, %m, %m, %m) {dtype = i8, min = -128 : i64, max = 200 : i64} : (tensor<2x3xi32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) -> tensor<2x3xi8>
   return
 }
+
+// -----
+
+func.func @quantize_rows_1(%x0: tensor<5xi1>) {
+  // expected-error@+1 {{'relax.quantize_rows' op operand must be floating point, got bool}}
+  %0:3 = "relax.quantize_rows"(%x0) {block = 32, digits = 1} : (tensor<5xi1>) -> (tensor<1x2x4x32xi8>, tensor<2x4xf32>, tensor<1x2x4xi32>)
+  return
+}
+
+// -----
+
+func.func @quantize_rows_2(%x0: tensor<f32>) {
+  // expected-error@+1 {{'relax.quantize_rows' op operand must be a matrix, got f32[]}}
+  %0:3 = "relax.quantize_rows"(%x0) {block = 32, digits = 1} : (tensor<f32>) -> (tensor<1x2x4x32xi8>, tensor<2x4xf32>, tensor<1x2x4xi32>)
+  return
+}
+
+// -----
+
+func.func @quantize_rows_3(%x0: tensor<4x3xf32>) {
+  // expected-error@+1 {{'relax.quantize_rows' op block must be positive and digits 1 to 3, got 5 and 0}}
+  %0:3 = "relax.quantize_rows"(%x0) {block = 5, digits = 0} : (tensor<4x3xf32>) -> (tensor<1x2x4x32xi8>, tensor<2x4xf32>, tensor<1x2x4xi32>)
+  return
+}
+
+// -----
+
+func.func @requantize_3(%x0: tensor<4x5xi32>, %x1: tensor<5xi8>, %x2: tensor<5xf32>, %x3: tensor<5xi1>, %x4: tensor<5xf32>) {
+  // expected-error@+1 {{'relax.requantize' op multiplier must be f32, got i8[5]}}
+  %0 = "relax.requantize"(%x0, %x1, %x2, %x3, %x4) {dtype = i8, max = 0, min = -128, zero_point = 0} : (tensor<4x5xi32>, tensor<5xi8>, tensor<5xf32>, tensor<5xi1>, tensor<5xf32>) -> tensor<4x5xi8>
+  return
+}
+
+// -----
+
+func.func @requantize_4(%x0: tensor<4xi32>, %x1: tensor<5xf32>, %x2: tensor<f32>, %x3: tensor<5xf32>, %x4: tensor<5xf32>) {
+  // expected-error@+1 {{'relax.requantize' op multiplier of shape [5] does not broadcast to [4]}}
+  %0 = "relax.requantize"(%x0, %x1, %x2, %x3, %x4) {dtype = i8, max = 127, min = -128, zero_point = 0} : (tensor<4xi32>, tensor<5xf32>, tensor<f32>, tensor<5xf32>, tensor<5xf32>) -> tensor<4x5xi8>
+  return
+}
+
+// -----
+
+func.func @requantize_5(%x0: tensor<4x5xi32>, %x1: tensor<5xf32>, %x2: tensor<5xf32>, %x3: tensor<5xf32>, %x4: tensor<f32>) {
+  // expected-error@+1 {{'relax.requantize' op dtype must be an integer of 8 or 16 bits, got i4}}
+  %0 = "relax.requantize"(%x0, %x1, %x2, %x3, %x4) {dtype = i4, max = 100, min = -128, zero_point = 0} : (tensor<4x5xi32>, tensor<5xf32>, tensor<5xf32>, tensor<5xf32>, tensor<f32>) -> tensor<4x5xi8>
+  return
+}
+
+// -----
+
+func.func @requantize_6(%x: tensor<4x5xi32>, %m: tensor<5xf32>) {
+  // expected-error@+1 {{'relax.requantize' op zero_point must be within i8, got 200}}
+  %0 = "relax.requantize"(%x, %m, %m, %m, %m) {dtype = i8, min = -128, max = 127, zero_point = 200} : (tensor<4x5xi32>, tensor<5xf32>, tensor<5xf32>, tensor<5xf32>, tensor<5xf32>) -> tensor<4x5xi8>
+  return
+}
+
+// -----
+
+func.func @unpack_1(%x0: tensor<ui8>) {
+  // expected-error@+1 {{'relax.unpack' op operand must be u8 of rank 1 or more, got u8[]}}
+  %0 = "relax.unpack"(%x0) {dtype = i4} : (tensor<ui8>) -> tensor<4x10xi4>
+  return
+}
+
+// -----
+
+func.func @unpack_2(%x0: tensor<5xui8>) {
+  // expected-error@+1 {{'relax.unpack' op dtype must be of 2 or 4 bits, got i8}}
+  %0 = "relax.unpack"(%x0) {dtype = i8} : (tensor<5xui8>) -> tensor<4x10xi4>
+  return
+}

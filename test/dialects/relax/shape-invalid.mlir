@@ -295,3 +295,11 @@ func.func @shape_of_2(%x: tensor<2x3xf32>) {
 
 // expected-error @below {{dims must be known, got ['?']}}
 "relax.require_dims"() {dims = ["?"], what = "sizes"} : () -> ()
+
+// -----
+
+func.func @expand_4(%x: tensor<?xf32, #relax.dims<["n + 5"]>>) {
+  // expected-error@+1 {{'relax.expand' op a tensor of shape [n + 5] does not broadcast to [3]}}
+  %0 = "relax.expand"(%x) {shape = [3]} : (tensor<?xf32, #relax.dims<["n + 5"]>>) -> tensor<3xf32>
+  return
+}

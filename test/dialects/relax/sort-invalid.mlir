@@ -109,3 +109,11 @@ func.func @argsort_3(%x: tensor<4xi1>) {
   %0 = "relax.argsort"(%x) : (tensor<4xi1>) -> tensor<4xi64>
   return
 }
+
+// -----
+
+func.func @argsort_rows_1(%x0: tensor<f32>) {
+  // expected-error@+1 {{'relax.argsort_rows' op operand must have rank 2, got f32[]}}
+  %0 = "relax.argsort_rows"(%x0) : (tensor<f32>) -> tensor<2xi64>
+  return
+}
