@@ -2,12 +2,14 @@
 
 python -m benchmarks.mutation --map                    # run the tests once: which of them reach which change
 python -m benchmarks.mutation --run 40                 # the first 40 of 300 changes; all of them without a number
+python -m benchmarks.mutation --run 40 --again         # those that survived, with all tests that reach them
 python -m benchmarks.mutation --report                 # a table by folder
 
 Changes are made in copies of the tracked files, in `.cache/mutation`. A change is killed if something that `make test`
 runs fails with it, and not without it: a test that reaches the change, which fails or takes too long; a test of lit in
 the folder that is named as that of the change; the type checker. Tests that do not reach a change cannot
-notice it. With `--nightly`, changes that survive are tried with all cases of the same tests, which `make nightly` runs.
+notice it. Few of many tests are tried, and one folder of lit; with `--again`, changes that survived are tried with all
+of them. With `--nightly`, changes that survive are tried with all cases of the same tests, which `make nightly` runs.
 """
 
 from __future__ import annotations
@@ -89,6 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--nightly", action="store_true", help="try what survives with all cases of the tests that reach it, too"
     )
+    parser.add_argument("--again", action="store_true", help="try what survived with all tests that reach it")
     parser.add_argument("--report", action="store_true", help="print the table")
     parser.add_argument("--jobs", type=int, default=2, help="processes of the tests, or changes at a time")
     given = parser.parse_args(arguments)
@@ -98,10 +101,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.map:
         make_map(mutants, given.jobs)
     if given.run:
-        try_all(mutants[: given.run], read_map(), given.jobs, given.nightly)
+        try_all(mutants[: given.run], read_map(), given.jobs, Effort(given.nightly, given.again))
     if given.report:
         print("\n".join(report(read_verdicts())))
     return 0
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Which tests are tried with a change that the cheapest ones do not notice."""
+
+    nightly: bool
+    """All cases of the tests that reach it."""
+    again: bool
+    """All tests that reach it, and all of lit."""
 
 
 def choose(found: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
@@ -212,13 +225,16 @@ class Tree:
         text = (SOURCE / mutant.path).read_text(encoding="utf-8")
         (self.root / mutant.path).write_text(mutated(text, mutant), encoding="utf-8")
 
-    def judge(self, mutant: Mutant, tests: Sequence[str], nightly: bool) -> Verdict:
+    def judge(self, mutant: Mutant, tests: Sequence[str], effort: Effort) -> Verdict:
         """Make a change and run what may notice it, among it the tests that reach it."""
         # What is computed when a module is imported is reached by the tests of its folder.
         first = tests[:FIRST_TESTS] or neighbours(mutant)
-        killed, by = "test", self.failing(mutant, first) or self.failing(mutant, tests[FIRST_TESTS:MOST_TESTS])
-        by = by or self.failing_lit(mutant) or self.failing_types(mutant)
-        if not by and tests and nightly:
+        most = len(tests) if effort.again else MOST_TESTS
+        killed, by = "test", self.failing(mutant, first)
+        for start in range(FIRST_TESTS, most, MOST_TESTS):
+            by = by or self.failing(mutant, tests[start : min(start + MOST_TESTS, most)])
+        by = by or self.failing_lit(mutant, effort.again) or self.failing_types(mutant)
+        if not by and tests and effort.nightly:
             functions = list(dict.fromkeys(test.partition("[")[0] for test in tests))[:MOST_TESTS]
             killed, by = "nightly", self.failing(mutant, functions, "--whole")
         return Verdict(mutant, len(tests), killed if by else "", by)
@@ -239,9 +255,9 @@ class Tree:
             ignored.append(found)
         return ""
 
-    def failing_lit(self, mutant: Mutant) -> str:
-        """Return the first test of lit in the folder of a change that fails with it and does not without it."""
-        files = lit_files(mutant)
+    def failing_lit(self, mutant: Mutant, everywhere: bool) -> str:
+        """Return the first test of lit, of its folder or of all, that fails with a change and not without it."""
+        files = lit_files(mutant, everywhere)
         if not files:
             return ""
         self.change(mutant)
@@ -272,9 +288,11 @@ class Tree:
             "-q",
             "--workers=1",
             "--max-failures=1",
-            f"--max-time={SECONDS}",
         ]
-        done = subprocess.run([*command, *files], cwd=self.root, env=self._environment, capture_output=True, text=True)
+        limit = f"--max-time={SECONDS * (1 + len(files) // MOST_TESTS)}"
+        done = subprocess.run(
+            [*command, limit, *files], cwd=self.root, env=self._environment, capture_output=True, text=True
+        )
         if done.returncode == 0:
             return ""
         failed = re.findall(r"^FAIL: .*?:: (\S+)", done.stdout, re.MULTILINE)
@@ -303,10 +321,11 @@ class Tree:
         return "" if running.returncode in (0, 5) else "import"
 
 
-def try_all(mutants: Sequence[Mutant], tests: dict[int, list[str]], jobs: int, nightly: bool) -> None:
+def try_all(mutants: Sequence[Mutant], tests: dict[int, list[str]], jobs: int, effort: Effort) -> None:
     """Try changes, as many at a time as there are jobs, and keep each verdict."""
-    known = {verdict.mutant for verdict in read_verdicts()}
-    waiting = iter([mutant for mutant in mutants if mutant not in known])
+    known = {verdict.mutant: verdict for verdict in read_verdicts()}
+    survived = {mutant for mutant, verdict in known.items() if not verdict.killed}
+    waiting = iter([mutant for mutant in mutants if (mutant in survived if effort.again else mutant not in known)])
     lock = Lock()
 
     def work(number: int) -> None:
@@ -316,7 +335,7 @@ def try_all(mutants: Sequence[Mutant], tests: dict[int, list[str]], jobs: int, n
                 mutant = next(waiting, None)
             if mutant is None:
                 return
-            verdict = tree.judge(mutant, tests.get(mutant.number, []), nightly)
+            verdict = tree.judge(mutant, tests.get(mutant.number, []), effort)
             with lock, open(WORK / "verdicts.jsonl", "a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(verdict)) + "\n")
                 print(describe(verdict), flush=True)
@@ -325,15 +344,17 @@ def try_all(mutants: Sequence[Mutant], tests: dict[int, list[str]], jobs: int, n
         list(pool.map(work, range(jobs)))
 
 
-def lit_files(mutant: Mutant) -> list[str]:
-    """Return the files of lit in the folder of tests named as that of a change, those first that have its words."""
+def lit_files(mutant: Mutant, everywhere: bool) -> list[str]:
+    """Return files of lit, those in the folder of tests that is named as that of a change, or all; like ones first."""
     folder = Path("test", *Path(mutant.path).parts[:-1])
     while not (SOURCE / folder).is_dir():
         folder = folder.parent
     words = set(Path(mutant.path).stem.split("_"))
-    files = [path.relative_to(SOURCE) for path in (SOURCE / folder).rglob("*.mlir") if "Inputs" not in path.parts]
+    kinds = ("*.mlir", "*.test") if everywhere else ("*.mlir",)
+    found = [path for kind in kinds for path in (SOURCE / ("test" if everywhere else folder)).rglob(kind)]
+    files = [path.relative_to(SOURCE) for path in found if "Inputs" not in path.parts]
     ranked = sorted(files, key=lambda path: (-len(words & set(path.stem.split("-"))), str(path)))
-    return [str(path) for path in ranked[:MOST_TESTS]]
+    return [str(path) for path in (ranked if everywhere else ranked[:MOST_TESTS])]
 
 
 def neighbours(mutant: Mutant) -> list[str]:
@@ -345,10 +366,11 @@ def neighbours(mutant: Mutant) -> list[str]:
 
 
 def read_verdicts() -> list[Verdict]:
-    """Return what `--run` has found."""
+    """Return what `--run` has found, of each change the last verdict."""
     path = WORK / "verdicts.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [Verdict(**{**fields, "mutant": Mutant(**fields["mutant"])}) for fields in map(json.loads, lines)]
+    found = [Verdict(**{**fields, "mutant": Mutant(**fields["mutant"])}) for fields in map(json.loads, lines)]
+    return list({verdict.mutant: verdict for verdict in found}.values())
 
 
 def describe(verdict: Verdict) -> str:
