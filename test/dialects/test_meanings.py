@@ -12,11 +12,13 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from mirlo.dialects.core.dtypes import DTYPES
+from mirlo.dialects.core.attributes import ElementType
+from mirlo.dialects.core.dtypes import DTYPES, dtype
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.relax import OPS
-from mirlo.tools.conformance import special
-from mirlo.tools.conformance.errors import WIDE
+from mirlo.tools.conformance import check, special
+from mirlo.tools.conformance.case import TABLE, TOLERANCE, OperatorCase, wide
+from mirlo.tools.conformance.errors import WIDE, relative_error
 
 
 def _solved(function: Callable[[float], float], y: float, low: float, high: float) -> float:
@@ -163,3 +165,39 @@ def _right(a: int, b: int, bits: int) -> int:
 
 def _wrapped(value: int, info: Any) -> int:
     return (value - int(info.min)) % (1 << info.bits) + int(info.min)
+
+
+def _meaning(cls: Any, case: OperatorCase) -> tuple[np.ndarray, ...]:
+    """Return what the class of an operator makes of a case; nothing where it leaves it to targets."""
+    absent = len(cls._operand_layout.fields) - len(case.operands)
+    is_type = {name for name, declared in cls._attributes.items() if isinstance(declared, ElementType)}
+    given = {name: dtype(str(value)) if name in is_type else value for name, value in case.attributes.items()}
+    found = cls.meaning(*case.operands, *[None] * absent, **{**defaults(cls), **given})
+    results = found if isinstance(found, tuple) else (found,)
+    return tuple(np.asarray(result) for result in results if result is not None)
+
+
+def _differs(found: np.ndarray, expected: np.ndarray, tolerance: float) -> bool:
+    if found.shape != expected.shape:
+        return True
+    if found.dtype.kind in "biu":
+        return bool((wide(found) != wide(expected.astype(found.dtype))).any())
+    return relative_error(wide(found), expected) > tolerance
+
+
+def test_operators_mean_what_their_cases_expect() -> None:
+    """What constants are folded by agrees with what targets are checked by, for each operator and element type."""
+    check.names()  # fills the table
+    wrong, count = [], 0
+    for name, cls in OPS.items():
+        for kind in DTYPES if getattr(cls, "meaning", None) is not None else ():
+            for case in TABLE.cases(name, kind):
+                with np.errstate(all="ignore"):
+                    results = _meaning(cls, case)
+                count += bool(results)
+                tolerance = max(case.tolerance, TOLERANCE.get(kind, TOLERANCE["f32"]))
+                assert not results or len(results) == len(case.expected)
+                if any(map(_differs, results, case.expected, [tolerance] * len(results))):
+                    wrong.append(f"{name} of {kind}")
+    assert count > 900
+    assert wrong == []
