@@ -2,6 +2,7 @@
 
 python -m benchmarks.trees          # other rows in each call
 python -m benchmarks.trees --same   # the same rows again and again
+python -m benchmarks.trees --labels # classifiers of few rows whose labels are strings, with and without ZipMap
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,9 @@ FORESTS = ((10, 4, 0.0), (100, 6, 0.0), (300, 8, 0.0), (300, 10, 0.3))
 ROWS = (1, 4, 8, 16, 256, 5000, 100_000)
 DISTINCT_ROWS = 16_384
 """Rows of all batches of a size: processors remember the branches of few rows, of 16 in 300 trees for example."""
+LABELLED = ((10, 4, 2), (10, 4, 10), (100, 6, 2), (100, 6, 10))
+"""Trees, their depth and the labels of classifiers."""
+FEW_ROWS = (1, 2, 10, 100)
 COLUMNS = ("treeids", "nodeids", "featureids", "modes", "values", "truenodeids", "falsenodeids")
 
 
@@ -55,6 +60,31 @@ def forest(trees: int, depth: int, early: float) -> onnx.ModelProto:
     return helper.make_model(helper.make_graph([node], "trees", [x], [y]), opset_imports=opsets, ir_version=9)
 
 
+def classifier(trees: int, depth: int, labels: int, zipped: bool) -> onnx.ModelProto:
+    """Return a classifier of random trees with strings as labels, whose scores are dictionaries if `zipped`."""
+    model = forest(trees, depth, 0.0)
+    (regressor,) = model.graph.node
+    given = {attribute.name: helper.get_attribute_value(attribute) for attribute in regressor.attribute}
+    votes = {name.replace("target_", "class_"): value for name, value in given.items() if name.startswith("target_")}
+    votes["class_ids"] = [i % labels for i in range(len(votes["class_ids"]))]
+    names = [f"label {i}" for i in range(labels)]
+    nodes = [
+        helper.make_node(
+            "TreeEnsembleClassifier", ["x"], ["label", "scores"], domain="ai.onnx.ml", classlabels_strings=names,
+            **votes, **{name: value for name, value in given.items() if name.startswith("nodes_")},
+        )
+    ]  # fmt: skip
+    outputs = [helper.make_tensor_value_info("label", TensorProto.STRING, ["n"])]
+    if zipped:
+        nodes.append(helper.make_node("ZipMap", ["scores"], ["y"], domain="ai.onnx.ml", classlabels_strings=names))
+        kind = helper.make_map_type_proto(TensorProto.STRING, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
+        outputs.append(helper.make_value_info("y", helper.make_sequence_type_proto(kind)))
+    else:
+        outputs.append(helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["n", labels]))
+    graph = helper.make_graph(nodes, "classes", list(model.graph.input), outputs)
+    return helper.make_model(graph, opset_imports=list(model.opset_import), ir_version=9)
+
+
 def microseconds(
     calls: Sequence[Callable[[np.ndarray], Any]], batches: Sequence[np.ndarray], seconds: float = 0.6
 ) -> list[float]:
@@ -71,10 +101,45 @@ def microseconds(
     return [1e6 * each / len(batches) for each in best]
 
 
+def compare_labels() -> None:
+    """Print the times of classifiers, both called by the interface of ONNX Runtime."""
+    import onnxruntime
+
+    import mirlo
+
+    print("trees  depth  labels  ZipMap  rows   Mirlo us   ONNX Runtime us   ratio")
+    for trees, depth, labels in LABELLED:
+        for zipped in (False, True):
+            content = classifier(trees, depth, labels, zipped).SerializeToString()
+            own, other = mirlo.SessionOptions(), onnxruntime.SessionOptions()
+            own.intra_op_num_threads = other.intra_op_num_threads = 1
+            sessions = [
+                mirlo.InferenceSession(content, own),
+                onnxruntime.InferenceSession(content, other, providers=["CPUExecutionProvider"]),
+            ]
+            for rows in FEW_ROWS:
+                batches = np.random.default_rng(1).standard_normal((300, rows, FEATURES), dtype=np.float32)
+                found, expected = (session.run(None, {"x": batches[0]}) for session in sessions)
+                assert list(found[0]) == list(expected[0]), "the labels differ"
+                calls = [partial(_run, session) for session in sessions]
+                mine, theirs = microseconds(calls, list(batches))
+                line = f"{trees:5d} {depth:6d} {labels:7d} {'yes' if zipped else 'no':>7s} {rows:5d}"
+                print(f"{line} {mine:10.1f} {theirs:17.1f} {mine / theirs:7.2f}", flush=True)
+
+
+def _run(session: Any, x: np.ndarray) -> Any:
+    return session.run(None, {"x": x})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--same", action="store_true", help="call with the same rows again and again")
-    same = parser.parse_args().same
+    parser.add_argument("--labels", action="store_true", help="classifiers whose labels are strings")
+    arguments = parser.parse_args()
+    if arguments.labels:
+        compare_labels()
+        return
+    same = arguments.same
     import onnxruntime
 
     import mirlo

@@ -137,7 +137,7 @@ class Executable(KernelCodeOwner):
         overlap. An input that is itself called `out` is passed by position, or to `run`.
         """
         if out is None:
-            quick = self._quickly(arrays if not named else None if arrays else self._in_order(named))
+            quick = self.run_quickly(arrays if not named else None if arrays else self._in_order(named))
             if quick is not None:
                 return quick[0] if len(quick) == 1 else quick
         results = self._execute(bind(self.inputs, arrays, named), out)
@@ -147,10 +147,18 @@ class Executable(KernelCodeOwner):
         """Run the model on arrays by input name, and return arrays by output name."""
         results: Sequence[np.ndarray] | None = None
         if out is None:
-            results = self._quickly(self._in_order(inputs))
+            results = self.run_quickly(self._in_order(inputs))
         if results is None:
             results = self._execute(bind(self.inputs, (), inputs), out)
         return dict(zip(self._results.names, results, strict=True))
+
+    def run_quickly(self, values: Sequence[np.ndarray] | None) -> tuple[np.ndarray, ...] | None:
+        """Return the results in new arrays; None if values are not exactly arrays that the fast path takes."""
+        if self._direct is None or values is None:
+            return None
+        if self.artifact.threads > 1:
+            threads.revive(self.artifact.threads)
+        return self._run_directly(self._direct, values)
 
     def on_device(
         self, *arrays: object, stream: object = None, out: object = None, **named: object
@@ -312,14 +320,6 @@ class Executable(KernelCodeOwner):
             return [inputs[name] for name in self._names] if len(inputs) == len(self._names) else None
         except Exception:  # `bind` says what is wrong with it
             return None
-
-    def _quickly(self, values: Sequence[np.ndarray] | None) -> tuple[np.ndarray, ...] | None:
-        """Return the results of the fast path in new arrays; None if the call cannot take it."""
-        if self._direct is None or values is None:
-            return None
-        if self.artifact.threads > 1:
-            threads.revive(self.artifact.threads)
-        return self._run_directly(self._direct, values)
 
     def _run_directly(self, direct: DirectCall, values: Sequence[np.ndarray]) -> tuple[np.ndarray, ...] | None:
         """Return the results of the fast path; None if the call cannot take it."""

@@ -24,7 +24,7 @@ from mirlo.runtime.executable import Executable
 from mirlo.runtime.host import is_prepared, makes_new, resolve_host
 from mirlo.runtime.inputs import random_input, require_names
 from mirlo.runtime.kernel_code import KernelCodeOwner
-from mirlo.runtime.kinds import MAP, Kind, parse_kind
+from mirlo.runtime.kinds import MAP, SEQUENCE, Kind, parse_kind
 from mirlo.runtime.memory_use import MemoryUse
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile, TimedRun, make_profile
@@ -56,8 +56,9 @@ class Program(KernelCodeOwner):
         ]
         self._accepted: _Arrays = None
         new = self._new_results()
+        self._output_names = [port.name for port in self.outputs]
         self._results = [
-            (register, partial(_own_result if register in new else _copy_result, port.kind))
+            (register, _own_result(port.kind) if register in new else partial(_copy_result, port.kind))
             for port, register in zip(self.outputs, compiled.body.results, strict=True)
         ]
 
@@ -88,8 +89,7 @@ class Program(KernelCodeOwner):
 
     def run(self, inputs: Mapping[str, object]) -> dict[str, Any]:
         """Run the program on values by input name, and return values by output name."""
-        results = self._execute(self._bind((), inputs))
-        return {port.name: result for port, result in zip(self.outputs, results, strict=True)}
+        return dict(zip(self._output_names, self._execute(self._bind((), inputs)), strict=True))
 
     def random_inputs(self, seed: int = 0, dims: Mapping[str, int] | None = None) -> dict[str, np.ndarray]:
         """Return arrays that fit the inputs, which must be numeric tensors; `dims` are the symbols' sizes."""
@@ -122,7 +122,7 @@ class Program(KernelCodeOwner):
         start = time.perf_counter()
         results = self._execute(values, stamps)
         end = time.perf_counter()
-        named = {port.name: result for port, result in zip(self.outputs, results, strict=True)}
+        named = dict(zip(self._output_names, results, strict=True))
         return TimedRun(named, kernels, stamps, start, end, 1e-9)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -172,16 +172,20 @@ class Program(KernelCodeOwner):
         for (register, _), value in zip(self._inputs, self._converted(values), strict=True):
             registers[register] = value
         if stamps is None:
-            self._body.run(registers)
+            for action in self._body.steps:
+                action(registers)
         else:
             self._body.run_timed(registers, stamps)
-        return [finish(registers[register]) for register, finish in self._results]
+        return [
+            registers[register] if finish is None else finish(registers[register]) for register, finish in self._results
+        ]
 
     def _converted(self, values: Sequence[Any]) -> Sequence[ProgramValue]:
         """Return the values of the inputs as steps take them; arrays like those of the call before need no checks."""
+        accepted = self._accepted
+        if accepted is not None and (known := _as_described(values, accepted)) is not None:
+            return known
         actual = _describe(values)
-        if actual is not None and actual == self._accepted:
-            return [value if row[2] else value.copy("C") for row, value in zip(actual, values, strict=True)]
         dims: dict[str, int] = {}
         result = [convert_(value, dims) for (_, convert_), value in zip(self._inputs, values, strict=True)]
         rows = zip(actual or (), values, result, strict=False)
@@ -215,9 +219,16 @@ class Program(KernelCodeOwner):
         if step.kind == PART:
             part: Callable[..., np.ndarray | tuple[np.ndarray, ...]] = self._parts[step.part]
 
+            quickly = self._parts[step.part].run_quickly
+
             def run(registers: list[ProgramValue]) -> None:
-                results = part(*[registers[i] for i in inputs])
-                _assign(outputs, results if isinstance(results, tuple) else (results,), registers)
+                values: list[Any] = [registers[i] for i in inputs]
+                results = quickly(values)
+                if results is None:
+                    computed = part(*values)
+                    results = computed if isinstance(computed, tuple) else (computed,)
+                for register, result in zip(outputs, results, strict=True):
+                    registers[register] = result
 
             return run
         if step.kind == HOST:
@@ -234,8 +245,13 @@ class Program(KernelCodeOwner):
 
 
 StepAction = Callable[[list[ProgramValue]], None]
-_Arrays = list[tuple[np.dtype, tuple[int, ...], bool]] | None
-"""The element types and shapes of arrays, and whether steps read their memory as it is, not a copy."""
+_Array = tuple[np.dtype, tuple[int, ...], bool]
+"""The element type and the shape of an array, and whether steps read its memory as it is, not a copy."""
+_Arrays = list[_Array] | None
+
+
+_READABLE = 0x101
+"""NumPy's flags of contiguous, aligned memory."""
 
 
 def _describe(values: Sequence[object]) -> _Arrays:
@@ -251,9 +267,23 @@ def _describe(values: Sequence[object]) -> _Arrays:
         elif dtype.hasobject or dtype.char in "SU":
             return None
         else:
-            flags = value.flags
-            is_readable = flags.c_contiguous and flags.aligned
+            is_readable = value.flags.num & _READABLE == _READABLE
         result.append((dtype, value.shape, is_readable))
+    return result
+
+
+def _as_described(values: Sequence[Any], arrays: Sequence[_Array]) -> list[ProgramValue] | None:
+    """Return values that fit a description as steps read them; None for others."""
+    result: list[ProgramValue] = []
+    for value, (dtype, shape, is_readable) in zip(values, arrays, strict=True):
+        if type(value) is not np.ndarray or value.dtype != dtype or value.shape != shape:
+            return None
+        if dtype.hasobject:
+            if not holds_strings(value):
+                return None
+        elif (value.flags.num & _READABLE == _READABLE) != is_readable:
+            return None
+        result.append(value if is_readable else value.copy("C"))
     return result
 
 
@@ -317,6 +347,12 @@ class _HostCall:
         """Return what the step does: it reads registers, and writes those of its outputs."""
         function, inputs, outputs, tests = self.function, self.step.inputs, self.step.outputs, self.tests
 
+        def run_unary(registers: list[ProgramValue]) -> None:
+            try:
+                registers[outputs[0]] = function(registers[inputs[0]])
+            except Exception as error:
+                raise self._failure(error) from error
+
         def run_single(registers: list[ProgramValue]) -> None:
             try:
                 result = function(*[registers[i] for i in inputs])
@@ -337,7 +373,9 @@ class _HostCall:
             self._require(results)
             _assign(outputs, results, registers)
 
-        return run_single if len(outputs) == 1 else run
+        if len(outputs) != 1:
+            return run
+        return run_unary if len(inputs) == 1 and not tests else run_single
 
     def _failure(self, error: Exception) -> PackedFunctionError:
         return PackedFunctionError(f"{self} raised {type(error).__name__}: {error}")
@@ -361,9 +399,12 @@ def _label(step: ProgramStep) -> str:
     return {PART: f"part_{step.part}", HOST: step.function}.get(step.kind, step.kind)
 
 
-def _own_result(kind: Kind, value: ProgramValue) -> object:
-    """Return a result that nothing else refers to for the caller; a sequence of maps becomes a list."""
-    return list(value) if isinstance(value, tuple) and kind.element is not None and kind.element.name == MAP else value
+def _own_result(kind: Kind) -> Callable[[Any], object] | None:
+    """Return what makes a result for the caller of a value that nothing else refers to, or None for the value itself.
+
+    A sequence of maps becomes a list.
+    """
+    return list if kind.name == SEQUENCE and kind.element is not None and kind.element.name == MAP else None
 
 
 def _copy_result(kind: Kind, value: ProgramValue) -> object:

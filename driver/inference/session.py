@@ -255,11 +255,10 @@ class InferenceSession:
 
     def _build_for(self, feed: Mapping[str, Any]) -> Any:
         """Return the build that serves a call."""
-        if self._builds:
-            sizes = self._sizes(feed)
-            for fixed, made in self._builds:
-                if fixed.items() <= sizes.items():
-                    return made
+        sizes = self._sizes(feed)
+        for fixed, made in self._builds:
+            if fixed.items() <= sizes.items():
+                return made
         return self.executable
 
     def _run_bound(
@@ -276,7 +275,7 @@ class InferenceSession:
 
     def _call(self, feed: Mapping[str, Any]) -> dict[str, Any]:
         profile = self._profile
-        executable = self._build_for(feed)
+        executable = self._build_for(feed) if self._builds else self.executable
         if profile is None:
             results: dict[str, Any] = executable.run(feed)
             return results

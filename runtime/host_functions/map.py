@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 from itertools import repeat
 
 import numpy as np
@@ -15,34 +14,37 @@ from mirlo.runtime.kinds import STRING
 
 FEW_LABELS = 8
 """Labels up to which it takes less time to fill all dictionaries label by label; they grow beyond it."""
+FEW_ROWS = 4
+"""Rows up to which it takes less time to fill one dictionary after the other."""
 
 
-@host_function("mirlo.map.zip", new=True)
-def zip_labels(scores: np.ndarray, *, labels: Sequence[int | str]) -> tuple[dict[int | str, float], ...]:
+@host_function("mirlo.map.zip", new=True, prepared=True)
+def zip_labels(*, labels: Sequence[int | str]) -> Callable[[np.ndarray], tuple[dict[int | str, float], ...]]:
     """Return a dictionary from labels to scores for each row; of equal labels the last one counts."""
-    rows = scores.reshape(1, -1) if scores.ndim == 1 else scores
-    if rows.shape[1] != len(labels):
-        raise ValueError(f"there are {len(labels)} labels for {rows.shape[1]} scores")
-    keys, columns = _in_order(tuple(labels))
-    if columns is not None:
-        rows = rows[:, columns]
-    if len(rows) == 1:
-        return (dict(zip(keys, rows.tolist()[0], strict=True)),)
-    if not 0 < len(keys) <= FEW_LABELS:
-        return tuple(map(dict, map(zip, repeat(keys), rows.tolist())))
-    scores_of, *others = zip(keys, rows.T.tolist(), strict=True)
-    maps = [{scores_of[0]: score} for score in scores_of[1]]
-    for label, column in others:
-        for row, score in zip(maps, column, strict=True):
-            row[label] = score
-    return tuple(maps)
+    count = len(labels)
+    # As in ONNX Runtime's ordered map.
+    order = sorted(range(count), key=lambda column: labels[column])
+    keys = tuple(labels[column] for column in order)
+    is_in_order = order == list(range(count))
 
+    def zip_rows(scores: np.ndarray) -> tuple[dict[int | str, float], ...]:
+        rows = scores if scores.ndim == 2 else scores.reshape(1, -1)
+        if rows.shape[1] != count:
+            raise ValueError(f"there are {count} labels for {rows.shape[1]} scores")
+        if not is_in_order:
+            rows = rows[:, order]
+        if len(rows) == 1:
+            return (dict(zip(keys, rows.tolist()[0], strict=True)),)
+        if len(rows) <= FEW_ROWS or not 0 < count <= FEW_LABELS:
+            return tuple(map(dict, map(zip, repeat(keys), rows.tolist())))
+        scores_of, *others = zip(keys, rows.T.tolist(), strict=True)
+        maps = [{scores_of[0]: score} for score in scores_of[1]]
+        for label, column in others:
+            for row, score in zip(maps, column, strict=True):
+                row[label] = score
+        return tuple(maps)
 
-@lru_cache(maxsize=256)
-def _in_order(labels: tuple[int | str, ...]) -> tuple[tuple[int | str, ...], list[int] | None]:
-    """Return labels as in ONNX Runtime's ordered map, and the columns of their scores; None for all as they are."""
-    keys = tuple(sorted(labels))
-    return keys, None if keys == labels else sorted(range(len(labels)), key=lambda column: labels[column])
+    return zip_rows
 
 
 @host_function("mirlo.map.vector")

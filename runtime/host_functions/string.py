@@ -120,11 +120,12 @@ def places(*arrays: np.ndarray) -> np.ndarray | tuple[np.ndarray, ...]:
 
 @host_function("mirlo.string.take", new=True)
 def take(strings: np.ndarray, places: np.ndarray) -> np.ndarray:
-    if places.size == 1:
-        taken = np.empty(places.shape, object)
-        taken.fill(strings[places.item()])
+    if places.ndim and strings.ndim == 1:
+        taken: np.ndarray = strings[places]  # takes a quarter of the time of `np.take`
         return taken
-    return np.take(strings, places)
+    taken = np.empty(places.shape, object)
+    taken[...] = np.take(strings, places)
+    return taken
 
 
 @host_function("mirlo.string.gather", prepared=True)

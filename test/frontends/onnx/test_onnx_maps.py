@@ -70,7 +70,7 @@ def test_zip_map_of_any_size(count: int, rows: int) -> None:
     rng = np.random.default_rng(count * 100 + rows)
     labels, scores = rng.permutation(count).tolist(), rng.random((rows, count), np.float32)
     wanted = [dict(zip(labels, row, strict=True)) for row in scores.tolist()]
-    assert list(zip_labels(scores, labels=labels)) == wanted
+    assert list(zip_labels(labels=labels)(scores)) == wanted
 
 
 def test_results_belong_to_the_caller() -> None:
