@@ -28,6 +28,7 @@ setup(
         "mirlo.tools.samples": ["*.onnx"],
         "mirlo.tools": ["*.c"],
         "mirlo.tools.place": ["*.html", "*.css", "*.js"],
+        "mirlo.tools.explorer": ["*.html", "*.css", "*.js"],
     },
     cmdclass={"build_py": BuildPackage},
 )

@@ -32,6 +32,7 @@ COMMANDS = {
     "serve": "mirlo.tools.cli.serving",
     "targets": "mirlo.tools.cli.targets",
     "explain": "mirlo.tools.cli.explaining",
+    "explorer": "mirlo.tools.cli.exploring",
     "bench": "mirlo.tools.cli.bench",
     "cache": "mirlo.tools.cli.cache",
     "check-target": "mirlo.tools.cli.checking",

@@ -47,6 +47,10 @@ class Arguments(argparse.Namespace):
     subject: str
     node: str | None
     save_words: str | None
+    model_explorer: str | None
+    netron: str | None
+    no_times: bool
+    open: bool
     json: bool
     operator: list[str]
     markdown: bool
@@ -145,6 +149,7 @@ def make_parser() -> argparse.ArgumentParser:
     completion = _add(commands, "completion", "print what lets a shell complete commands and flags")
     completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
     _add_explain(commands)
+    _add_explorer(commands)
     _add_check_target(commands)
     _add_new(commands)
     add_cache(commands, _add)
@@ -246,6 +251,17 @@ def _add_explain(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--save-words", metavar="FILE", help="with --kernel: write the words that schedule it, as JSON")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_options(parser, "threads", "precision", "shapes", "dims", "strategies", "schedules")
+
+
+def _add_explorer(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(commands, "explorer", "write a page with a model at every stage of its compilation, side by side")
+    add_model(parser, "MODEL", "an ONNX model, or IR")
+    parser.add_argument("-o", "--output", metavar="FILE", help="the page (default: MODEL-explorer.html, here)")
+    parser.add_argument("--model-explorer", metavar="FILE.json", help="write the graph of kernels for Model Explorer")
+    parser.add_argument("--netron", metavar="FILE.json", help="write the graph of kernels for Netron")
+    parser.add_argument("--no-times", action="store_true", help="do not run the model to time its kernels")
+    parser.add_argument("--open", action="store_true", help="open the page in a browser")
+    add_options(parser, "target", "threads", "precision", "shapes", "dims", "strategies", "schedules", "cache", "jobs")
 
 
 def _add_new(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:

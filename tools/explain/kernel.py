@@ -16,6 +16,8 @@ from mirlo.passes.kernel_nodes import kernel_calls, node_labels
 from mirlo.passes.pipeline_parser import Step
 from mirlo.passes.targets import CompileOptions, Target
 from mirlo.runtime.nearest import nearest
+from mirlo.tools.explain.locations import split_locations
+from mirlo.tools.explain.operations import FollowedOperation, calls_kernels, operations_of
 
 MAX_ELEMENTS = 16
 """Elements of a constant that are printed: more hide the code."""
@@ -34,6 +36,8 @@ class KernelStage:
 
     title: str
     text: str
+    nodes: tuple[tuple[str, ...], ...] = ()
+    """The nodes of each line, of IR with locations."""
 
 
 @dataclass
@@ -41,15 +45,23 @@ class FollowedKernels(Instrument):
     """Keeps the operators of a model, and prim functions after each pass that changed them."""
 
     kernel: str | None
-    """The name of the only kernel that is followed."""
+    """The name of the only kernel that is followed. If all are, each line is kept with its nodes."""
     operators: list[tuple[list[str], str]] = field(default_factory=list)
     legalized: list[tuple[list[str], str]] = field(default_factory=list)
     """The prim functions before they are fused, with the nodes of their calls."""
     stages: dict[str, list[KernelStage]] = field(default_factory=dict)
+    graph: list[KernelStage] = field(default_factory=list)
+    """The graph before the first pass, and after each one that changed it; only if all kernels are followed."""
+    imported: list[FollowedOperation] = field(default_factory=list)
+    called: list[FollowedOperation] = field(default_factory=list)
+    """The operations of the graph before the first pass, and the last ones that call kernels with values."""
 
     def begin_stage(self, op: ir.Operation | ir.OpView, remaining: Sequence[Step]) -> None:
         if not self.operators:
             self.operators = _operators(op.operation)
+            if self.kernel is None:
+                self.imported = operations_of(op.operation)
+            self._keep_graph("import", op.operation)
 
     def after_pass(self, step: Step, op: ir.OpView) -> None:
         module = op.operation
@@ -57,12 +69,30 @@ class FollowedKernels(Instrument):
             module = module.parent.operation
         if step.name == "legalize":
             self.legalized += _called(module)
+        self._keep_graph(f"after {step}", module)
+        if step.name == "legalize":
             return
         for name, operations in _kernels(module, self.kernel).items():
-            text = "\n".join(map(_text, operations))
-            stages = self.stages.setdefault(name, [])
-            if not stages or stages[-1].text != text:
-                stages.append(KernelStage(f"after {step}", text))
+            self._keep(self.stages.setdefault(name, []), f"after {step}", operations)
+
+    def _keep_graph(self, title: str, module: ir.Operation) -> None:
+        if self.kernel is None:
+            operations = [op.operation for op in module.regions[0].blocks[0].operations]
+            graphs = [op for op in operations if op.name == "func.func" and not is_prim_func(op)]
+            if self._keep(self.graph, title, [op for op in graphs if op.regions[0].blocks]):
+                found = operations_of(module)
+                self.called = found if calls_kernels(found) else self.called
+
+    def _keep(self, stages: list[KernelStage], title: str, operations: Sequence[ir.Operation]) -> bool:
+        """Keep the text of operations if it differs from what was kept last; return whether it does."""
+        if self.kernel is None:
+            text, nodes = split_locations("\n".join(_text(op, locations=True) for op in operations))
+        else:
+            text, nodes = "\n".join(map(_text, operations)), ()
+        if not text or (stages and stages[-1].text == text):
+            return False
+        stages.append(KernelStage(title, text, nodes))
+        return True
 
     def all_stages(
         self, kernels: Sequence[NamedKernel], module: ir.Module, target: Target, options: CompileOptions
@@ -152,6 +182,8 @@ def _launched(function: ir.Operation) -> set[str]:
     return names
 
 
-def _text(op: ir.Operation) -> str:
-    text: str = op.get_asm(use_local_scope=True, large_elements_limit=MAX_ELEMENTS, assume_verified=True)
+def _text(op: ir.Operation, locations: bool = False) -> str:
+    text: str = op.get_asm(
+        use_local_scope=True, large_elements_limit=MAX_ELEMENTS, assume_verified=True, enable_debug_info=locations
+    )
     return text

@@ -39,6 +39,7 @@ from mirlo.passes.schedule.tuned import TUNING, TuningRecord
 from mirlo.passes.session import Session
 from mirlo.runtime.regions import RegionDescription
 from mirlo.tools.explain.kernel import FollowedKernels, KernelStage
+from mirlo.tools.explain.operations import FollowedOperation
 
 if TYPE_CHECKING:
     from mirlo.driver.options import GivenSchedule, RuleFunction, Strategies
@@ -101,6 +102,13 @@ class Explanation:
     regions: tuple[RegionDescription, ...] = ()
     stages: dict[str, list[KernelStage]] = field(default_factory=dict)
     """The stages of the kernels that were followed."""
+    calls: list[tuple[str, list[str]]] = field(default_factory=list)
+    """The kernels in the order in which they are called, each with the nodes of its call."""
+    graph: list[KernelStage] = field(default_factory=list)
+    """The stages of the graph, if all kernels were followed."""
+    imported: list[FollowedOperation] = field(default_factory=list)
+    called: list[FollowedOperation] = field(default_factory=list)
+    """The operations of the graph as it was imported, and with calls of kernels."""
 
 
 def explain_model(
@@ -149,10 +157,15 @@ def explain_model(
         calls = list(kernel_calls(module))
         externals = detach_artifacts(module) if failure is None else ()
     explanation = _assemble(target, watch, session.notes, calls, failure)
+    explanation.calls = calls
     if failure is None:
         explanation.regions = describe_regions(targets, session.notes, operators, externals=externals)
     if followed is not None:
-        explanation.stages = followed.all_stages(explanation.kernels, module, host, options)
+        explanation.graph, explanation.imported, explanation.called = followed.graph, followed.imported, followed.called
+        # A compilation that failed has no code.
+        explanation.stages = (
+            followed.all_stages(explanation.kernels, module, host, options) if failure is None or kernel else {}
+        )
     return explanation
 
 

@@ -12,9 +12,9 @@ from mirlo.dialects.relax.reference import signature
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.frontends.script.words import Word
 from mirlo.passes.rules import LEGALIZE, SCHEDULE, Rule
-from mirlo.tools.lsp.document import Name, Span
+from mirlo.tools.lsp.document import Name, TextSpan
 
-NOWHERE = Span(0, 0, 0)
+NOWHERE = TextSpan(0, 0, 0)
 """The span of a name that stands in no document."""
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Span:
+class TextSpan:
     """Characters of a line, both counted from 0."""
 
     line: int
@@ -19,23 +19,23 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Problem:
+class TextProblem:
     """A diagnostic of the parser or of a verifier."""
 
     severity: str
     message: str
-    span: Span
-    notes: tuple[tuple[str, Span], ...] = ()
+    span: TextSpan
+    notes: tuple[tuple[str, TextSpan], ...] = ()
 
 
 @dataclass
 class Name:
     """A name in the text: of a value, a block, a function, an operation, or a rule."""
 
-    span: Span
+    span: TextSpan
     kind: str
     text: str
-    definition: Span | None = None
+    definition: TextSpan | None = None
     """Where the name gets its meaning, if that is in this document."""
     type: str | None = None
 
@@ -45,7 +45,7 @@ class Function:
     """A function of the document."""
 
     name: str
-    span: Span
+    span: TextSpan
     """Its name."""
     last_line: int
 
@@ -54,7 +54,7 @@ class Function:
 class Index:
     """What the server answers questions about a document from."""
 
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[TextProblem] = field(default_factory=list)
     names: list[Name] = field(default_factory=list)
     functions: list[Function] = field(default_factory=list)
     operations: list[tuple[int, int]] = field(default_factory=list)

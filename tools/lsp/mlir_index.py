@@ -11,11 +11,10 @@ from mirlo.driver.diagnostics import Diagnostic, Diagnostics
 from mirlo.driver.source import Chunk, SourceFile
 from mirlo.driver.type_sizes import TypeSizeError, require_type_sizes
 from mirlo.passes.locations import SourcePosition, find_source_position
-from mirlo.tools.lsp.document import Index, Problem, Span
+from mirlo.tools.explain.locations import locations_in
+from mirlo.tools.lsp.document import Index, TextProblem, TextSpan
 from mirlo.tools.lsp.mlir_names import NamedText, names_of
 
-_LOCATION = re.compile(r"(?<![=\w] )\bloc\((?:[^()\"]|\"(?:[^\"\\\n]|\\.)*\"|\((?:[^()]|\([^()]*\))*\))*\)")
-"""`loc(...)` after an operation or an argument; `#loc = loc(...)` is a definition."""
 _WORD = re.compile(r"[\w$.%@^#!\"-]+")
 Types = dict[tuple[int, int], tuple[list[str], list[str]]]
 """The types of the results of each operation, and of the first arguments of its regions, by line and column."""
@@ -45,7 +44,13 @@ def parse_ir(text: str) -> ir.Module:
 
 def without_locations(text: str) -> str:
     """Return IR of the same lines and columns in which operations give no locations."""
-    return _LOCATION.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text) if "loc(" in text else text
+    if "loc(" not in text:
+        return text
+    lines = text.split("\n")
+    for i, line in enumerate(lines):
+        for begin, end in locations_in(line):
+            lines[i] = f"{lines[i][:begin]}{' ' * (end - begin)}{lines[i][end:]}"
+    return "\n".join(lines)
 
 
 def _read_chunk(chunk: Chunk, index: Index, types: Types) -> None:
@@ -101,9 +106,9 @@ def _set_types(named: NamedText, types: Types) -> None:
             name.type = by_span[name.definition].type
 
 
-def _problem(found: Diagnostic, lines: list[str]) -> Problem:
+def _problem(found: Diagnostic, lines: list[str]) -> TextProblem:
     notes = tuple((note.message, _span(note.place, lines)) for note in _all_notes(found))
-    return Problem(found.severity, found.message, _span(found.place, lines), notes)
+    return TextProblem(found.severity, found.message, _span(found.place, lines), notes)
 
 
 def _all_notes(found: Diagnostic) -> Iterator[Diagnostic]:
@@ -112,12 +117,12 @@ def _all_notes(found: Diagnostic) -> Iterator[Diagnostic]:
         yield from _all_notes(note)
 
 
-def _span(place: SourcePosition | None, lines: list[str]) -> Span:
+def _span(place: SourcePosition | None, lines: list[str]) -> TextSpan:
     """Return the word at a position; the first line without one."""
     if place is None or not 0 < place.line <= len(lines):
-        return Span(0, 0, len(lines[0]) if lines else 0)
+        return TextSpan(0, 0, len(lines[0]) if lines else 0)
     line = lines[place.line - 1]
     # The parser counts bytes.
     start = len(line.encode("utf-8")[: max(0, place.column - 1)].decode("utf-8", "ignore"))
     word = _WORD.match(line, start)
-    return Span(place.line - 1, start, word.end() if word is not None else min(start + 1, len(line)))
+    return TextSpan(place.line - 1, start, word.end() if word is not None else min(start + 1, len(line)))

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from mirlo.tools.lsp.document import Function, Name, Span
+from mirlo.tools.lsp.document import Function, Name, TextSpan
 
 _TOKEN = re.compile(
     r"""(?P<comment>//[^\n]*)|(?P<string>"(?:[^"\\\n]|\\.)*")|(?P<value>%[\w$.-]+)(?P<pick>[:\#]\d+)?"""
@@ -31,7 +31,7 @@ class Token:
 
     kind: str
     text: str
-    span: Span
+    span: TextSpan
 
 
 @dataclass
@@ -39,7 +39,7 @@ class _Scope:
     """What is defined between two braces."""
 
     parent: _Scope | None = None
-    defined: dict[str, list[tuple[int, Span]]] = field(default_factory=dict)
+    defined: dict[str, list[tuple[int, TextSpan]]] = field(default_factory=dict)
     """The definitions of a name, with the tokens that they are, in order."""
 
 
@@ -49,9 +49,9 @@ class NamedText:
 
     names: list[Name] = field(default_factory=list)
     functions: list[Function] = field(default_factory=list)
-    results: list[tuple[Span, list[Name]]] = field(default_factory=list)
+    results: list[tuple[TextSpan, list[Name]]] = field(default_factory=list)
     """The name of each operation that has results, and the names of these."""
-    arguments: list[tuple[Span, list[Name]]] = field(default_factory=list)
+    arguments: list[tuple[TextSpan, list[Name]]] = field(default_factory=list)
     """The name of each operation that defines values in its own text, as loops do, and the names of these."""
 
 
@@ -68,7 +68,7 @@ def tokens_of(text: str) -> list[Token]:
             kind = "value"
         if kind != "comment":
             end = match.end("value") if kind == "value" else match.end()
-            found.append(Token(kind, text[match.start() : end], Span(line, match.start() - begin, end - begin)))
+            found.append(Token(kind, text[match.start() : end], TextSpan(line, match.start() - begin, end - begin)))
     return found
 
 
@@ -85,8 +85,8 @@ class _Reader:
         self.tokens = tokens_of(text)
         self.result = NamedText()
         self.scopes: list[_Scope] = []
-        self.symbols: dict[str, Span] = {}
-        self.types: dict[Span, str] = {}
+        self.symbols: dict[str, TextSpan] = {}
+        self.types: dict[TextSpan, str] = {}
         self.closing = _closing(self.tokens)
 
     def read(self) -> NamedText:
@@ -109,7 +109,7 @@ class _Reader:
         return self.result
 
     def _name_all(self, defined: frozenset[int]) -> None:
-        by_span: dict[Span, Name] = {}
+        by_span: dict[TextSpan, Name] = {}
         for i, token in enumerate(self.tokens):
             name = self._name(i, token)
             if name is not None:
@@ -140,11 +140,11 @@ class _Reader:
         """Return whether a word is the name of an attribute: what has no value comes in a list in braces."""
         return self._text(i + 1) == "=" or (self._text(i - 1) in "{," and self._text(i + 1) in (",", "}"))
 
-    def _lookup(self, i: int) -> Span | None:
+    def _lookup(self, i: int) -> TextSpan | None:
         """Return the last definition of a name before its use, in the innermost scope; else the first one after it."""
         text = self.tokens[i].text
         scope: _Scope | None = self.scopes[i]
-        later: Span | None = None
+        later: TextSpan | None = None
         while scope is not None:
             known = scope.defined.get(text, ())
             before = [span for at, span in known if at <= i]
@@ -228,8 +228,8 @@ class _Reader:
 
     # Operations and functions
 
-    def _operations(self, defined: frozenset[int], by_span: dict[Span, Name]) -> None:
-        operation: Span | None = None
+    def _operations(self, defined: frozenset[int], by_span: dict[TextSpan, Name]) -> None:
+        operation: TextSpan | None = None
         for i, token in enumerate(self.tokens):
             name = by_span.get(token.span)
             if name is not None and name.kind == "operation":

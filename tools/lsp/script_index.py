@@ -11,7 +11,7 @@ from mirlo.frontends.script.check import check_scripts, is_definition
 from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.syntax import dotted
 from mirlo.passes.locations import find_source_position
-from mirlo.tools.lsp.document import Function, Index, Name, Problem, Span
+from mirlo.tools.lsp.document import Function, Index, Name, TextProblem, TextSpan
 
 UNCHECKED = "not checked: its value is known only when the file runs"
 Types = dict[tuple[int, int], str]
@@ -24,9 +24,9 @@ def index_of_scripts(text: str, file: str) -> Index:
     checked = check_scripts(text, file, context)
     lines = text.split("\n")
     index = Index()
-    index.problems = [Problem("error", error.problem, _error_span(error, lines)) for error in checked.errors]
+    index.problems = [TextProblem("error", error.problem, _error_span(error, lines)) for error in checked.errors]
     index.problems += [
-        Problem("information", f"'{error.named}' is {UNCHECKED}", _error_span(error, lines))
+        TextProblem("information", f"'{error.named}' is {UNCHECKED}", _error_span(error, lines))
         for error in checked.unchecked
     ]
     types: Types = {}
@@ -71,13 +71,13 @@ def _types(module: ir.Module) -> Types:
     return found
 
 
-def _error_span(error: ScriptError, lines: Sequence[str]) -> Span:
+def _error_span(error: ScriptError, lines: Sequence[str]) -> TextSpan:
     if not error.place:
-        return Span(0, 0, len(lines[0]))
+        return TextSpan(0, 0, len(lines[0]))
     _, line, column = error.place.rsplit(":", 2)
     row, start = int(line) - 1, int(column) - 1
     width = max(1, len(error.named))
-    return Span(row, start, min(start + width, len(lines[row]) if row < len(lines) else start))
+    return TextSpan(row, start, min(start + width, len(lines[row]) if row < len(lines) else start))
 
 
 class _Names:
@@ -118,7 +118,7 @@ class _Names:
     def _bind_definition(self, node: ast.FunctionDef | ast.ClassDef, names: dict[str, list[Name]]) -> None:
         keyword = "class" if isinstance(node, ast.ClassDef) else "def"
         start = self._column(node.lineno, node.col_offset) + len(keyword) + 1
-        span = Span(node.lineno - 1, start, start + len(node.name))
+        span = TextSpan(node.lineno - 1, start, start + len(node.name))
         self._bind(Name(span, "function", node.name, span), names)
         self.functions.append(Function(node.name, span, (node.end_lineno or node.lineno) - 1))
 
@@ -137,7 +137,7 @@ class _Names:
         own: dict[str, list[Name]] = {}
         for argument in node.args.args:
             start = self._column(argument.lineno, argument.col_offset)
-            span = Span(argument.lineno - 1, start, start + len(argument.arg))
+            span = TextSpan(argument.lineno - 1, start, start + len(argument.arg))
             note = ast.unparse(argument.annotation) if argument.annotation is not None else None
             self._bind(Name(span, "value", argument.arg, span, note), own)
         for statement in _statements(node.body):
@@ -163,11 +163,11 @@ class _Names:
         for child in ast.iter_child_nodes(node):
             self._uses(child, names)
 
-    def _span(self, node: ast.expr) -> Span:
+    def _span(self, node: ast.expr) -> TextSpan:
         start = self._column(node.lineno, node.col_offset)
         end = node.end_col_offset if node.end_lineno == node.lineno else None
         last = len(self.lines[node.lineno - 1]) if end is None else self._column(node.lineno, end)
-        return Span(node.lineno - 1, start, last)
+        return TextSpan(node.lineno - 1, start, last)
 
     def _column(self, line: int, offset: int) -> int:
         """Return the character of a byte of a line."""

@@ -14,7 +14,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.workspace import TextDocument
 
 from mirlo.runtime.names import file_name
-from mirlo.tools.lsp.document import Function, Index, Name, Problem, Span
+from mirlo.tools.lsp.document import Function, Index, Name, TextProblem, TextSpan
 from mirlo.tools.lsp.process import Worker, WorkerError
 
 QUIET_SECONDS = 0.15
@@ -26,14 +26,14 @@ COMPILE_SECONDS = 600.0
 def index_from(found: dict[str, Any]) -> Index:
     """Return an index from the worker's JSON."""
 
-    def span(value: dict[str, int] | None) -> Span | None:
-        return Span(**value) if value is not None else None
+    def span(value: dict[str, int] | None) -> TextSpan | None:
+        return TextSpan(**value) if value is not None else None
 
-    def some(value: dict[str, int]) -> Span:
-        return Span(**value)
+    def some(value: dict[str, int]) -> TextSpan:
+        return TextSpan(**value)
 
     problems = [
-        Problem(p["severity"], p["message"], some(p["span"]), tuple((text, some(at)) for text, at in p["notes"]))
+        TextProblem(p["severity"], p["message"], some(p["span"]), tuple((text, some(at)) for text, at in p["notes"]))
         for p in found["problems"]
     ]
     names = [Name(some(n["span"]), n["kind"], n["text"], span(n["definition"]), n["type"]) for n in found["names"]]
@@ -85,7 +85,7 @@ class MirloServer(LanguageServer):  # type: ignore[misc]
         try:
             index = index_from(await self.parser.ask("index", text=text, path=document.path))
         except WorkerError as error:
-            index = Index(problems=[Problem("error", str(error), Span(0, 0, 1))])
+            index = Index(problems=[TextProblem("error", str(error), TextSpan(0, 0, 1))])
         if uri not in self.workspace.text_documents or self.document(uri).version != number:
             return index  # it is out of date
         self.indices[uri] = number, index
@@ -113,7 +113,7 @@ class MirloServer(LanguageServer):  # type: ignore[misc]
         return {"uri": path.as_uri(), "text": text}
 
 
-def _range(span: Span, document: TextDocument) -> lsp.Range:
+def _range(span: TextSpan, document: TextDocument) -> lsp.Range:
     inside = lsp.Range(lsp.Position(span.line, span.start), lsp.Position(span.line, span.end))
     return document.position_codec.range_to_client_units(document.lines, inside)
 
@@ -124,7 +124,7 @@ SEVERITIES = {
 }  # fmt: skip
 
 
-def _diagnostic(problem: Problem, document: TextDocument) -> lsp.Diagnostic:
+def _diagnostic(problem: TextProblem, document: TextDocument) -> lsp.Diagnostic:
     related = [
         lsp.DiagnosticRelatedInformation(lsp.Location(document.uri, _range(span, document)), text)
         for text, span in problem.notes

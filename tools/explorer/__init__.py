@@ -1,0 +1,1 @@
+"""`mirlo explorer`: a model at every stage of its compilation, linked."""
