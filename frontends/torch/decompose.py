@@ -45,16 +45,15 @@ def _must_be_traced(program: torch.export.ExportedProgram, targets: set[torch._o
     return any(target._schema.is_mutable for target in targets) or "higher_order.wrap_with_autocast" in regions
 
 
-UPDATING = {"aten.batch_norm.default": 5, "aten.instance_norm.default": 5}
-"""By operator that may write its fourth argument, the running mean, the place of the flag that says whether it does."""
+UPDATING, RUNNING_MEAN, IN_TRAINING = "aten.batch_norm.default", 3, 5
+"""The operator that has a converter and may write, with the places of what it writes and of whether it does."""
 
 
 def _updating(program: torch.export.ExportedProgram) -> set[torch._ops.OpOverload]:
     """Return the norms that update running statistics, which PyTorch decomposes into writes of these."""
     return {
         node.target for node in program.graph.nodes
-        if target_name(node.target) in UPDATING and node.args[UPDATING[target_name(node.target)]]
-        and node.args[3] is not None
+        if target_name(node.target) == UPDATING and node.args[IN_TRAINING] and node.args[RUNNING_MEAN] is not None
     }  # fmt: skip
 
 

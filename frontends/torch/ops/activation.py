@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirlo.frontends.tensor import Tensor, maximum, minimum, where
-from mirlo.frontends.torch.operation import AtenOperation, Operand
+from mirlo.frontends.torch.operation import AtenOperation
 from mirlo.frontends.torch.registry import converter
 
 
@@ -47,11 +47,6 @@ def elu(op: AtenOperation, x: Tensor, alpha: float = 1.0, scale: float = 1.0, in
     return where(y <= 0.0, below, above, y.dtype).cast(op.dtype)
 
 
-@converter("aten.selu.default")
-def selu(op: AtenOperation, x: Tensor) -> Tensor:
-    return elu(op, x, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
-
-
 @converter("aten.celu.default")
 def celu(op: AtenOperation, x: Tensor, alpha: float = 1.0) -> Tensor:
     return elu(op, x, alpha, 1.0, 1.0 / alpha)
@@ -65,20 +60,6 @@ def softplus(op: AtenOperation, x: Tensor, beta: float = 1, threshold: float = 2
     result = scaled.softplus()
     result = result if beta == 1 else result / float(beta)
     return where(scaled > float(threshold), y, result, y.dtype).cast(op.dtype)
-
-
-@converter("aten.log_sigmoid.default")
-def log_sigmoid(op: AtenOperation, x: Tensor) -> Tensor:
-    y = op.wide(x)
-    least = minimum(y, 0.0)
-    tail = (-abs(y)).exp().log1p()
-    return (least - tail).cast(op.dtype)
-
-
-@converter("aten.threshold.default")
-def threshold(op: AtenOperation, x: Tensor, limit: Operand, value: Operand) -> Tensor:
-    left, right = op.promoted(x, limit)
-    return where(left <= right, value, x, op.dtype)
 
 
 @converter("aten.prelu.default", "aten._prelu_kernel.default")
@@ -96,17 +77,6 @@ def glu(op: AtenOperation, x: Tensor, axis: int = -1) -> Tensor:
     half = x.shape[axis] // 2
     left, right = x.slice(axis, 0, half), x.slice(axis, half, half)
     return left * right.sigmoid()
-
-
-@converter("aten.hardshrink.default", "aten.softshrink.default")
-def shrink(op: AtenOperation, x: Tensor, limit: float = 0.5) -> Tensor:
-    """Convert the shrinks, which keep NaN."""
-    bound = float(limit)
-    inside = (x <= bound) & (x >= -bound)
-    if "hard" in op.name:
-        return where(inside, 0, x, op.dtype)
-    moved = where(x > 0, x - bound, x + bound, op.dtype)
-    return where(inside, 0, moved, op.dtype)
 
 
 @converter("aten.tanhshrink.default")

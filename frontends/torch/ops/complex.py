@@ -18,10 +18,10 @@ FORMULAS: dict[str, Callable[[Complex], Complex]] = {
     "exp": Complex.exp, "expm1": Complex.expm1, "log": Complex.log, "log1p": Complex.log1p, "sqrt": Complex.sqrt,
     "rsqrt": Complex.rsqrt, "sin": Complex.sin, "cos": Complex.cos, "tan": Complex.tan, "sinh": Complex.sinh,
     "cosh": Complex.cosh, "tanh": Complex.tanh, "sigmoid": Complex.logistic, "reciprocal": Complex.reciprocal,
-    "square": Complex.square, "sgn": Complex.sign, "neg": Complex.__neg__, "negative": Complex.__neg__,
+    "sgn": Complex.sign, "neg": Complex.__neg__, "negative": Complex.__neg__,
     "conj": Complex.conj, "_conj": Complex.conj, "conj_physical": Complex.conj, "_conj_physical": Complex.conj,
     "log2": lambda z: z.log().scaled(1 / math.log(2)), "log10": lambda z: z.log().scaled(1 / math.log(10)),
-    "exp2": lambda z: z.scaled(math.log(2)).exp(), "positive": lambda z: z, "_neg_view": Complex.__neg__,
+    "exp2": lambda z: z.scaled(math.log(2)).exp(), "_neg_view": Complex.__neg__,
 }  # fmt: skip
 TESTS = {"isnan": "logical_or", "isinf": "logical_or", "isfinite": "logical_and"}
 """By test of an element, how the tests of its parts are combined."""

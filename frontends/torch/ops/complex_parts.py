@@ -14,7 +14,7 @@ from mirlo.frontends.torch.registry import COMPLEX, CONVERTERS, Converter, compl
 
 DATA: dict[Converter, tuple[int, ...]] = {
     shape.view: (0,), shape.expand: (0,), shape.permute: (0,), shape.transpose: (0,), shape.t: (0,),
-    shape.matrix_transpose: (0,), shape.movedim: (0,), shape.select: (0,), shape.slice_: (0,), shape.narrow: (0,),
+    shape.select: (0,), shape.slice_: (0,),
     shape.split: (0,), shape.unbind: (0,), shape.cat: (0,), shape.stacked: (0,), shape.diff: (0, 3, 4),
     shape.repeat: (0,), shape.flip: (0,), shape.roll: (0,), shape.constant_pad: (0, 2), shape.pad: (0, 3),
     shape.pad_edges: (0,), shape.diagonal: (0,), shape.unfold: (0,), strided.as_strided: (0,),
@@ -79,12 +79,6 @@ for _name in LINEAR:
 @complex_converter("aten.cumsum.default")
 def running_sum(op: AtenOperation, x: Complex, axis: int, **ignored: object) -> object:
     return _by_parts(CONVERTERS[op.name], (0,))(op, x, axis)
-
-
-@complex_converter("aten.mH.default", "aten.adjoint.default")
-def adjoint(op: AtenOperation, x: Complex) -> Complex:
-    real, imaginary = (shape.transpose(op, each, -1, -2) for each in (x.re, x.im))
-    return Complex(real, -imaginary)
 
 
 @complex_converter("aten.ones.default", "aten.ones_like.default", "aten.new_ones.default", "aten.eye.default",

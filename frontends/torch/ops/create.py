@@ -17,7 +17,7 @@ MAX_TABLE = 1 << 16
 
 @converter(
     "aten.alias.default", "aten.clone.default", "aten.contiguous.default", "aten.detach.default",
-    "aten.lift_fresh_copy.default", "aten.lift_fresh.default", "aten.detach_.default", "aten.alias_copy.default",
+    "aten.lift_fresh_copy.default", "aten.lift_fresh.default", "aten.detach_.default",
     "aten.detach_copy.default", "aten.resolve_conj.default", "aten.resolve_neg.default", "aten.conj.default",
     "aten._conj.default", "aten.conj_physical.default", "aten._conj_physical.default",
 )  # fmt: skip

@@ -43,11 +43,6 @@ def neg(op: AtenOperation, x: Tensor) -> Tensor:
     return -x
 
 
-@converter("aten.positive.default")
-def positive(op: AtenOperation, x: Tensor) -> Tensor:
-    return x
-
-
 @converter("aten.sign.default", "aten.sgn.default")
 def sign(op: AtenOperation, x: Tensor) -> Tensor:
     """Convert `sign`, which is 0 for NaN."""
@@ -57,12 +52,6 @@ def sign(op: AtenOperation, x: Tensor) -> Tensor:
         return minimum(x, 1)
     above, below = x > 0, x < 0
     return where(above, 1, where(below, -1, 0, x.dtype), x.dtype)
-
-
-@converter("aten.square.default")
-def square(op: AtenOperation, x: Tensor) -> Tensor:
-    y = x.cast(op.dtype)
-    return y * y
 
 
 @converter("aten.isnan.default", "aten.isinf.default", "aten.isfinite.default")
@@ -242,40 +231,6 @@ def clamp_min(op: AtenOperation, x: Tensor, least: Operand | None) -> Tensor:
 @converter("aten.clamp_max.default", "aten.clamp_max.Tensor")
 def clamp_max(op: AtenOperation, x: Tensor, most: Operand | None) -> Tensor:
     return clamp(op, x, None, most)
-
-
-@converter("aten.lerp.Scalar", "aten.lerp.Tensor")
-def lerp(op: AtenOperation, x: Tensor, end: Tensor, weight: Operand) -> Tensor:
-    """Convert `lerp`, from the nearer end."""
-    a, b = op.wide(x), op.wide(end)
-    kind = a.dtype
-    w = op.operand(weight, kind)
-    span = b - a
-    low = a + w * span
-    rest = span * (1 - w)
-    near = abs(w) < 0.5
-    return where(near, low, b - rest, kind).cast(op.dtype)
-
-
-@converter("aten.addcmul.default", "aten.addcdiv.default")
-def addcmul(op: AtenOperation, x: Tensor, a: Tensor, b: Tensor, *, value: Operand = 1) -> Tensor:
-    wide: list[Tensor] = [op.wide(each.cast(op.dtype)) for each in (x, a, b)]
-    if "addcdiv" in op.name:
-        result = wide[1] * op.operand(value, wide[1].dtype) / wide[2]
-    else:
-        result = wide[1] * op.operand(value, wide[1].dtype) * wide[2]
-    return (wide[0] + result).cast(op.dtype)
-
-
-@converter("aten.deg2rad.default", "aten.rad2deg.default")
-def degrees(op: AtenOperation, x: Tensor) -> Tensor:
-    factor = math.pi / 180 if "deg2rad" in op.name else 180 / math.pi
-    return (op.wide(x.cast(op.dtype)) * factor).cast(op.dtype)
-
-
-@converter("aten.frac.default")
-def frac(op: AtenOperation, x: Tensor) -> Tensor:
-    return x - x.trunc()
 
 
 @converter("aten.round.decimals")

@@ -132,14 +132,20 @@ def _scattered(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, source:
         updates = updates.reshape((1,))
     for other, size in enumerate(indices.shape):
         updates = updates.slice(other, 0, size)
+    return _combined(op, "scatter_elements", x, indices, updates, kind, axis=axis_of(axis, x.rank))
+
+
+def _combined(
+    op: AtenOperation, operator: str, x: Tensor, indices: Tensor, updates: Tensor, kind: str, **attributes: int
+) -> Tensor:
+    """Return x with updates at positions, combined in f32 if they are 16-bit floats, and as numbers if bools."""
+    start, new = x, updates
     if x.dtype.is_bool and kind != "none":
-        wide = [each.cast("i8") for each in (x, updates)]
-        entry = {"add": "max", "mul": "min"}.get(kind, kind)
-        result = op.emit("scatter_elements", wide[0], indices, wide[1], axis=axis_of(axis, x.rank), reduction=entry)
-        return result.cast("bool")
-    start, new = (x, updates) if kind in ("none", "max", "min") else (op.wide(x), op.wide(updates))
-    result = op.emit("scatter_elements", start, indices, new, axis=axis_of(axis, x.rank), reduction=kind)
-    return result.cast(x.dtype)
+        start, new = x.cast("i8"), updates.cast("i8")
+        kind = {"add": "max", "mul": "min"}.get(kind, kind)
+    elif kind in ("add", "mul"):
+        start, new = op.wide(x), op.wide(updates)
+    return op.emit(operator, start, indices, new, reduction=kind, **attributes).cast(x.dtype)
 
 
 @converter("aten.index_add.default")
@@ -165,7 +171,7 @@ def index_fill(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, value: 
 
 
 def _along(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, new: Tensor, kind: str) -> Tensor:
-    """Return x with slices combined at positions along an axis."""
+    """Return x with slices combined at positions along an axis; along the first one they are rows."""
     if not x.rank:
         x, new = x.reshape((1,)), new.reshape((1,))
     axis = axis_of(axis, x.rank)
@@ -173,9 +179,14 @@ def _along(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, new: Tensor
     count = indices.type.elements
     if count == 0 or 0 in x.shape:
         return x.reshape(op.shape)
+    shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+    new = new if new.rank == x.rank else new.reshape(shape)
+    for other, size in enumerate(shape):
+        new = op.builder.with_dim(new, other, size)
+    if not axis:
+        return _combined(op, "scatter_nd", x, indices.reshape((count, 1)), new, kind).reshape(op.shape)
     column = indices.reshape((count, *[1] * (x.rank - axis - 1)))
-    positions = column.expand((*x.shape[:axis], count, *x.shape[axis + 1 :]))
-    return _scattered(op, x, axis, positions, new, kind).reshape(op.shape)
+    return _scattered(op, x, axis, column.expand(shape), new, kind).reshape(op.shape)
 
 
 @converter("aten.index.Tensor", "aten._unsafe_index.Tensor")
@@ -259,10 +270,7 @@ def index_put(
     else:
         new = new.expand((*shape, *inner))
     kind = "add" if accumulate else "none"
-    start, new = (op.wide(x), op.wide(new)) if accumulate else (x, new)
-    if x.dtype.is_bool and accumulate:
-        start, new, kind = x.cast("i8"), new.cast("i8"), "max"
-    result = op.emit("scatter_nd", start.permute(order), points, new, reduction=kind)
+    result = _combined(op, "scatter_nd", x.permute(order), points, new, kind)
     return result.permute([order.index(i) for i in range(x.rank)]).cast(op.dtype)
 
 
@@ -303,18 +311,18 @@ def masked_scatter(op: AtenOperation, x: Tensor, mask: Tensor, source: Tensor) -
     return where(flags.reshape(shape), taken.reshape(shape), x.expand(shape), op.dtype)
 
 
-@converter("aten.sort.default", "aten.sort.stable", "aten.msort.default")
+@converter("aten.sort.default", "aten.sort.stable")
 def sort(op: AtenOperation, x: Tensor, *args: Any, stable: Any = None, dim: int = -1, descending: bool = False) -> Any:
     if op.name.endswith("stable"):
         args = args[1:] if len(args) == 3 else args
-    axis = args[0] if args else 0 if "msort" in op.name else dim
+    axis = args[0] if args else dim
     descending = args[1] if len(args) > 1 else descending
     zero = op.constant(0, TensorType.of((), "i64").dtype, x.shape)
     if not x.rank:
-        return x if "msort" in op.name else [x, zero]
+        return [x, zero]
     order = op.sorted_order(x, axis_of(axis, x.rank), bool(descending))
     result = x.gather_elements(order, axis=axis_of(axis, x.rank))
-    return result if "msort" in op.name else [result, order]
+    return [result, order]
 
 
 @converter("aten.argsort.default", "aten.argsort.stable")

@@ -141,11 +141,6 @@ def lu_solve(
     return y if left else transposed(op, y)
 
 
-@converter("aten.lu_solve.default")
-def lu_solve_of_factors(op: AtenOperation, b: Tensor, factors: Tensor, pivots: Tensor) -> Tensor:
-    return lu_solve(op, factors, pivots, b)
-
-
 @converter("aten._linalg_solve_ex.default")
 def solve_ex(
     op: AtenOperation, a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False

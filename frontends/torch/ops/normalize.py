@@ -165,16 +165,3 @@ def native_group_norm(
     flat = x.reshape((x.shape[0], groups, D.product(x.shape[1:]) // groups))
     kept = _statistics(op, flat, [2], epsilon, op.result(1).dtype.name)
     return [result, *(each.reshape((x.shape[0], groups)) for each in kept)]
-
-
-@converter("aten.instance_norm.default")
-def instance_norm(
-    op: AtenOperation, x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor | None,
-    variance: Tensor | None, use_input_stats: bool, momentum: float, epsilon: float, *_: object,
-) -> Tensor:  # fmt: skip
-    if not use_input_stats:
-        assert mean is not None and variance is not None
-        return _batch_norm(x, weight, bias, mean, variance, epsilon)
-    if mean is not None or variance is not None:
-        raise UnsupportedOperation(TRAINING)
-    return library.group_norm(x, weight, bias, op.fixed(x.shape[1], "a number of channels"), epsilon)

@@ -14,29 +14,26 @@ from mirlo.frontends.torch.registry import converter
 
 
 @converter(
-    "aten.view.default", "aten.reshape.default", "aten._unsafe_view.default", "aten.view_copy.default",
+    "aten.view.default", "aten.reshape.default", "aten._unsafe_view.default",
     "aten.flatten.using_ints", "aten.unflatten.int", "aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims",
-    "aten.unsqueeze.default", "aten.view_as.default", "aten.reshape_as.default", "aten._reshape_alias.default",
-    "aten.squeeze_copy.dim", "aten.squeeze_copy.default", "aten.squeeze_copy.dims", "aten.unsqueeze_copy.default",
-    "aten._reshape_copy.default", "aten.ravel.default", "aten.atleast_1d.default", "aten.atleast_2d.default",
-    "aten.atleast_3d.default",
+    "aten.unsqueeze.default", "aten._reshape_alias.default", "aten._reshape_copy.default",
 )  # fmt: skip
 def view(op: AtenOperation, x: Tensor, *_: object) -> Tensor:
     """Convert operators that change the shape alone."""
     return x.reshape(op.shape)
 
 
-@converter("aten.expand.default", "aten.expand_as.default", "aten.broadcast_to.default", "aten.expand_copy.default")
+@converter("aten.expand.default", "aten.expand_as.default")
 def expand(op: AtenOperation, x: Tensor, *_: object, **ignored: object) -> Tensor:
     return x.expand(op.shape)
 
 
-@converter("aten.permute.default", "aten.permute_copy.default")
+@converter("aten.permute.default")
 def permute(op: AtenOperation, x: Tensor, order: Sequence[int]) -> Tensor:
     return x.permute([axis_of(axis, x.rank) for axis in order])
 
 
-@converter("aten.transpose.int", "aten.transpose_copy.int", "aten.swapaxes.default", "aten.swapdims.default")
+@converter("aten.transpose.int")
 def transpose(op: AtenOperation, x: Tensor, one: int, two: int) -> Tensor:
     order = list(range(x.rank))
     if order:
@@ -45,22 +42,9 @@ def transpose(op: AtenOperation, x: Tensor, one: int, two: int) -> Tensor:
     return x.permute(order)
 
 
-@converter("aten.t.default", "aten.numpy_T.default", "aten.t_copy.default")
+@converter("aten.t.default")
 def t(op: AtenOperation, x: Tensor) -> Tensor:
     return x.permute(list(range(x.rank))[::-1])
-
-
-@converter("aten.mT.default", "aten.adjoint.default", "aten.mH.default")
-def matrix_transpose(op: AtenOperation, x: Tensor) -> Tensor:
-    return transpose(op, x, -1, -2)
-
-
-@converter("aten.movedim.int", "aten.movedim.intlist")
-def movedim(op: AtenOperation, x: Tensor, source: Ints, target: Ints) -> Tensor:
-    rank = x.rank
-    given, wanted = ([axis % rank for axis in ([a] if isinstance(a, int) else a)] for a in (source, target))
-    rest = iter(axis for axis in range(rank) if axis not in given)
-    return x.permute([given[wanted.index(axis)] if axis in wanted else next(rest) for axis in range(rank)])
 
 
 @converter("aten.select.int", "aten.select_copy.int")
@@ -93,16 +77,10 @@ def start_of(size: Dim, start: Dim | None) -> Dim:
     return begin if D.is_certain(lambda: begin <= size) else D.minimum(begin, size)
 
 
-@converter("aten.narrow.default")
-def narrow(op: AtenOperation, x: Tensor, axis: int, start: Dim, length: Dim) -> Tensor:
-    axis = axis_of(axis, x.rank)
-    return x.slice(axis, start_of(x.shape[axis], start), length)
-
-
 @converter(
     "aten.split.Tensor", "aten.split_with_sizes.default", "aten.chunk.default", "aten.split.sizes",
     "aten.unsafe_split.Tensor", "aten.unsafe_split_with_sizes.default", "aten.unsafe_chunk.default",
-    "aten.split_copy.Tensor", "aten.split_with_sizes_copy.default", "aten.tensor_split.sections",
+    "aten.split_copy.Tensor", "aten.tensor_split.sections",
     "aten.tensor_split.indices",
 )  # fmt: skip
 def split(op: AtenOperation, x: Tensor, _: object, axis: int = 0) -> list[Tensor]:
@@ -116,7 +94,7 @@ def split(op: AtenOperation, x: Tensor, _: object, axis: int = 0) -> list[Tensor
     return result
 
 
-@converter("aten.unbind.int", "aten.unbind_copy.int")
+@converter("aten.unbind.int")
 def unbind(op: AtenOperation, x: Tensor, axis: int = 0) -> list[Tensor]:
     return [select(op, x, axis, index) for index in range(len(op.node.meta["val"]))]
 
@@ -168,10 +146,8 @@ def repeat(op: AtenOperation, x: Tensor, repeats: Sequence[Dim]) -> Tensor:
     return apart.expand(pairs).reshape(op.shape)
 
 
-@converter("aten.flip.default", "aten.fliplr.default", "aten.flipud.default")
-def flip(op: AtenOperation, x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
-    if axes is None:
-        axes = [1] if "fliplr" in op.name else [0]
+@converter("aten.flip.default")
+def flip(op: AtenOperation, x: Tensor, axes: Sequence[int]) -> Tensor:
     axes = [axis_of(axis, x.rank) for axis in axes]
     return x.flip(axes) if axes and x.rank else x
 
@@ -249,7 +225,7 @@ def _cropped_and_padded(op: AtenOperation, x: Tensor, sizes: Sequence[int], mode
     return op.emit("pad", x, pads=[max(size, 0) for size in sizes], mode=mode, value=0.0)
 
 
-@converter("aten.diagonal.default", "aten.diagonal_copy.default")
+@converter("aten.diagonal.default")
 def diagonal(op: AtenOperation, x: Tensor, offset: int = 0, one: int = 0, two: int = 1) -> Tensor:
     """Convert `diagonal`: elements that are a row and one column apart."""
     rank = x.rank
@@ -266,7 +242,7 @@ def diagonal(op: AtenOperation, x: Tensor, offset: int = 0, one: int = 0, two: i
     return flat.slice(len(outer), begin, size, step)
 
 
-@converter("aten.unfold.default", "aten.unfold_copy.default")
+@converter("aten.unfold.default")
 def unfold(op: AtenOperation, x: Tensor, axis: int, size: int, step: int) -> Tensor:
     axis = axis_of(axis, x.rank)
     if not x.rank:

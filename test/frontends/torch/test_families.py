@@ -105,6 +105,36 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 }
 
 
+LEFT_TO_PYTORCH = (
+    "addcdiv", "addcmul", "adjoint", "atleast_3d", "broadcast_to", "deg2rad", "diagonal_copy", "flipud", "frac",
+    "hardshrink", "instance_norm", "lerp", "log_sigmoid", "mH", "mT", "movedim", "msort", "narrow", "rad2deg", "selu",
+    "softshrink", "square", "swapaxes", "threshold", "view_as",
+)  # fmt: skip
+"""Operators that have no converter, as PyTorch decomposes them into others with the same operations."""
+
+
+def _left_to_pytorch(x: Any, y: Any) -> list[Any]:
+    return [
+        torch.addcdiv(x, y, y + 3, value=0.5), torch.addcmul(x, x, y, value=2), x.adjoint(), torch.atleast_3d(x[0]),
+        x[0].broadcast_to(x.shape), x.deg2rad(), torch.diagonal_copy(x, 1), x.flipud(), (3 * x).frac(),
+        F.hardshrink(x), F.instance_norm(x[None]), torch.lerp(x, y, 0.3), F.logsigmoid(x), x.mH, x.mT,
+        x[None].movedim((0, 1), (2, 0)), x.msort(), x.narrow(1, 1, 2), x.rad2deg(), F.selu(x), F.softshrink(x),
+        x.square(), x.swapaxes(0, 1), F.threshold(x, 0.1, 20), x.reshape(-1).view_as(x),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("is_dynamic", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_what_is_left_to_pytorch(dtype: Any, is_dynamic: bool) -> None:
+    load_converters()
+    assert [name for name in LEFT_TO_PYTORCH if has_converter(f"aten.{name}.default")] == []
+    x, y = torch.randn(3, 5).to(dtype), torch.rand(3, 5).to(dtype)
+    shapes = {"x": {0: DYNAMIC}, "rest": ({0: DYNAMIC},)} if is_dynamic else None
+    made = compiled(Calls(_left_to_pytorch), x, y, dynamic_shapes=shapes)
+    tolerance = 1e-5 if dtype is torch.float32 else 4e-3
+    torch.testing.assert_close(made.torch(x, y), _left_to_pytorch(x, y), rtol=tolerance, atol=tolerance)
+
+
 @pytest.mark.sample(9)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions(name: str) -> None:
