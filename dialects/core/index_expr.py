@@ -133,8 +133,9 @@ class IndexExpr:
 
     def coefficient(self, variable: Variable) -> Any:
         """Return the step of the expression along a loop; None if it is not constant."""
-        if any(variable in division.inner.variables() for division in self.divisions):
-            return None
+        for term in self.terms:
+            if isinstance(term, FloorDiv) and variable in term.inner.variables():
+                return None
         return self.terms.get(variable, 0)
 
     def moves_along(self, variable: Variable) -> bool:
@@ -152,13 +153,20 @@ class IndexExpr:
 
     def variables(self) -> set[Any]:
         """Return the variables that it depends on."""
-        return set().union(*(t.inner.variables() if isinstance(t, FloorDiv) else (t,) for t in self.terms))
+        result: set[Any] = set()
+        for term in self.terms:
+            if isinstance(term, FloorDiv):
+                result |= term.inner.variables()
+            else:
+                result.add(term)
+        return result
 
     def replace(self, values: Mapping[str, IndexExpr]) -> IndexExpr:
         """Replace these variables; others stay."""
-        if not any(isinstance(term, FloorDiv) or term in values for term in self.terms):
-            return self
-        return self._replace(values.get)
+        for term in self.terms:
+            if term in values or isinstance(term, FloorDiv):
+                return self._replace(values.get)
+        return self
 
     def substitute(self, by: Callable[[Any], IndexExpr], extents: Extents | None = None) -> IndexExpr:
         """Replace every variable; `extents` are those of the new variables, where quotients may use them."""
@@ -166,6 +174,11 @@ class IndexExpr:
 
     def _replace(self, by: Callable[[Any], IndexExpr | None], extents: Extents | None = None) -> IndexExpr:
         """Replace the variables for which there is an expression."""
+        if len(self.terms) == 1 and self.constant == 0:
+            ((term, coefficient),) = self.terms.items()
+            if not isinstance(term, FloorDiv):  # a loop, or a multiple of one: most are
+                replacement = by(term)
+                return self if replacement is None else replacement * coefficient
         terms: dict[Any, Any] = {}
         constant = self.constant
         for term, coefficient in self.terms.items():

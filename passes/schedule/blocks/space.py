@@ -68,10 +68,8 @@ class BlockInstance:
         self._linear: dict[ir.Value, IndexExpr | None] = {}
         self._known: dict[ir.Value, bool | None] = dict(known or {})
         self._dims: dict[int, tuple[IndexExpr, ...]] = {}
-        for op in block.body_ops:  # in order, to avoid deep recursion in long bodies
-            for value in op.results:
-                self.linear(value)
-                self.known(value)
+        self._is_read = False
+        """Whether the body is analyzed: many instances are placed, and placed elsewhere, before one is emitted."""
 
     @property
     def results(self) -> list[tuple[OperandView, ir.Value]]:
@@ -104,6 +102,8 @@ class BlockInstance:
 
     def linear(self, value: ir.Value) -> IndexExpr | None:
         """Return an index computation of the body as an expression over the loops; None if it is not affine."""
+        if not self._is_read:
+            self._read_body()
         if value not in self._linear:
             index = self._read(value) if str(value.type) in ("index", "i64") else None
             if index is not None and self._may_wrap(index):
@@ -143,9 +143,19 @@ class BlockInstance:
 
     def known(self, value: ir.Value) -> bool | None:
         """Return a condition of the body that is the same at every iteration, else None."""
+        if not self._is_read:
+            self._read_body()
         if value not in self._known:
             self._known[value] = self._decide(value)
         return self._known[value]
+
+    def _read_body(self) -> None:
+        """Analyze the operations of the body in order, to avoid deep recursion in long bodies."""
+        self._is_read = True
+        for op in self.block.body_ops:
+            for value in op.results:
+                self.linear(value)
+                self.known(value)
 
     def _decide(self, value: ir.Value) -> bool | None:
         if isinstance(value.owner, ir.Block):

@@ -25,6 +25,7 @@ from mirlo.passes.schedule.words.tree import (
     extents_of,
     leaves_of,
     nested,
+    parts_of_reduction,
     replace,
     set_children,
 )
@@ -269,6 +270,9 @@ def _require_decomposable(leaf: BlockLeaf, loop: Loop) -> None:
         raise ScheduleError(f"decompose_reduction: '{leaf.name}' is not a reduction, or is decomposed already")
     if loop not in around(leaf):
         raise ScheduleError(f"decompose_reduction: '{leaf.name}' is not in '{loop.name}'")
+    if leaf.begin not in (None, leaf):
+        assert leaf.begin is not None
+        raise ScheduleError(f"decompose_reduction: '{leaf.name}' continues '{leaf.begin.name}': decompose that one")
     if leaf.epilogue:
         raise ScheduleError(
             f"decompose_reduction: '{leaf.epilogue[0].name}' is computed on the results of '{leaf.name}', which are in "
@@ -318,7 +322,8 @@ def decompose(root: Root, leaf: BlockLeaf, loop: Loop) -> BlockLeaf:
     ]
     start.guards += [guard for guard in kept if guard not in start.guards]
     replace(loop, [nested(starts, start), loop])
-    leaf.part = "update"
+    for part in parts_of_reduction(root, leaf):
+        part.part = "update"
     return start
 
 
@@ -354,6 +359,8 @@ def _require_movable(root: Root, leaf: BlockLeaf) -> None:
         )
     if leaf.part != "whole":
         raise ScheduleError(f"'{leaf.name}' is decomposed: move it before that")
+    if leaf.begin is not None:
+        raise ScheduleError(f"'{leaf.name}' is a part of a reduction whose loop is partitioned: move it before that")
     if leaf.has_partial_results:
         raise ScheduleError(f"'{leaf.name}' makes partial results: move it before rfactor")
     for loop in around(leaf):
@@ -389,7 +396,7 @@ def _move(root: Root, leaf: BlockLeaf, loop: Loop, axes: list[int | None], regio
         while name in {other.name for other in new_loops}:
             name += "_"
         new_loops.append(Loop(name, size))
-        leaf.at[axis] = start + loop_index(name)
+        leaf.at = [*leaf.at[:axis], start + loop_index(name), *leaf.at[axis + 1 :]]
         _guard(leaf, leaf.at[axis], extent, [*around(loop), loop, *new_loops])
     node = nested(new_loops, leaf)
     set_children(loop, [*loop.body, node] if at_end else [node, *loop.body])

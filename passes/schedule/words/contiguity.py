@@ -15,6 +15,7 @@ from mirlo.passes.schedule.words.tree import (
     around,
     axis_name,
     extents_of,
+    leaves_of,
     placed_at,
 )
 
@@ -24,29 +25,32 @@ def contiguous_loops(leaf: BlockLeaf, last: Loop | None = None) -> list[Loop]:
 
     Fused, they need no divisions: each access runs along its memory over all of them, or stays at one element. There
     are none if the innermost loop has a stride in the memory of a result. With `last`, they are that loop and those
-    around it, whatever the strides are.
+    around it, for all blocks in it, whatever the strides are.
     """
-    chain = around(leaf)
+    chain, leaves = around(leaf), [leaf]
     if last is not None:
-        chain = [*around(last), last]
+        chain, leaves = [*around(last), last], [*leaves_of(last)]
     elif not chain or not _has_unit_steps(leaf, chain):
         return []
-    expressions, reduced = [_simplified(each, leaf) for each in _expressions(leaf, leaf.at)], leaf.reduce_loops()
+    expressions = [_simplified(each, inner) for inner in leaves for each in _expressions(inner, inner.at)]
+    reduced = [inner.reduce_loops() for inner in leaves]
     result: list[Loop] = []
     steps: list[Dim] = []
+    kinds: list[bool] = []
     extent: Dim = 1
     for loop in reversed(chain):
         own = [expression.coefficient(loop.name) for expression in expressions]
         if loop.kind != SERIAL or loop.tensorized is not None or _is_divided(loop, expressions):
             break
         if result:
-            if loop.body != [result[0]] or (loop.name in reduced) != (result[0].name in reduced):
+            if loop.body != [result[0]]:
                 break
             has_one_iteration = loop.extent == 1 or extent == 1
-            if not (has_one_iteration or _are_equal(own, [step * extent for step in steps])):
+            is_one = _are_equal(own, [step * extent for step in steps]) and kinds == [loop.name in r for r in reduced]
+            if not (has_one_iteration or is_one):
                 break
         if extent == 1:
-            steps = own
+            steps, kinds = own, [loop.name in names for names in reduced]
         extent = extent * loop.extent
         result.insert(0, loop)
     return result

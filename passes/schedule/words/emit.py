@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import TypeGuard
 
 from mirlo.dialects.bindings import func, ir, scf
 from mirlo.dialects.core import dims as D
@@ -16,12 +17,14 @@ from mirlo.dialects.tir.scalars import create
 from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
 from mirlo.passes.schedule.loops import PARALLEL as PARALLEL_LOOP
-from mirlo.passes.schedule.loops import if_any, keep_rolled, when
+from mirlo.passes.schedule.loops import either, if_any, keep_rolled, when
 from mirlo.passes.schedule.words.blocks import decompose
-from mirlo.passes.schedule.words.index import LoopValue, LoopValues
+from mirlo.passes.schedule.words.held import keep_in_registers
+from mirlo.passes.schedule.words.index import LoopPosition, LoopValue, LoopValues
 from mirlo.passes.schedule.words.kernels import limits_of, prepare_kernels
 from mirlo.passes.schedule.words.lanes import (
     EdgeTest,
+    LaneGuards,
     LoopLanes,
     can_vectorize,
     count_active_lanes,
@@ -34,7 +37,7 @@ from mirlo.passes.schedule.words.loops import THREAD
 from mirlo.passes.schedule.words.memory import PlacedBuffers, allocate_buffers
 from mirlo.passes.schedule.words.points import PointEmitter
 from mirlo.passes.schedule.words.ranges import Bound, emit_bound, hoist, hoist_loads, ranges_of, reached, steps_of
-from mirlo.passes.schedule.words.registers import Accumulators, Carried, accumulate
+from mirlo.passes.schedule.words.registers import Accumulators, Carried, RegisterResults, accumulate
 from mirlo.passes.schedule.words.streams import StoreLanes, emit_streamed
 from mirlo.passes.schedule.words.threads import accesses_of, prepare_threads, reduced_threads
 from mirlo.passes.schedule.words.transposed import TransposedTile
@@ -48,6 +51,7 @@ from mirlo.passes.schedule.words.tree import (
     Guard,
     Loop,
     Node,
+    PartRange,
     Root,
     ScheduleError,
     TileStart,
@@ -57,6 +61,7 @@ from mirlo.passes.schedule.words.tree import (
     loops_of,
     placed_at,
     reads_of,
+    region_of,
 )
 
 MAX_UNROLL = 256
@@ -90,18 +95,24 @@ class PartEmitter:
             if (reduced_threads(leaf) or leaf.epilogue and leaf.is_reduction) and leaf.part == "whole":
                 accumulate(root, leaf, next(loop for loop in around(leaf) if loop.name in leaf.reduce_loops()))
             elif leaf.is_reduction and leaf.part == "whole" and not leaf.rule:
-                # Each iteration of a loop may have a partial result of one element: then no loop of the reduction
-                # is left.
+                # What continues a reduction is decomposed with the block that begins it. Each iteration of a loop
+                # may have a partial result of one element: then no loop of the reduction is left.
                 chain = around(leaf)
                 decompose(root, leaf, next((loop for loop in chain if loop.name in leaf.reduce_loops()), chain[-1]))
         prepare_threads(root)
+        if limits_of(root) is None:
+            keep_in_registers(root)
 
     def emit(self, nodes: Sequence[Node], function: BufferFunction) -> None:
         """Emit some nodes at the insertion point."""
         if self._emitter is None:
             self._emitter = _Emitter(allocate_buffers(self._root, function), extents_of(self._root.loops()))
-        for node in nodes:
-            self._emitter.node(node, LoopValues(), [])
+        self._emitter.nodes(nodes, LoopValues(), [])
+
+
+def _has_guards_of(node: Node, leaf: BlockLeaf) -> TypeGuard[BlockLeaf]:
+    """Return whether a node is a block that computes the same iterations as another one."""
+    return isinstance(node, BlockLeaf) and node.guards == leaf.guards
 
 
 def _has_loops(loop: Loop) -> bool:
@@ -109,11 +120,18 @@ def _has_loops(loop: Loop) -> bool:
     return any(inner.kind != UNROLLED and inner.extent != 1 for inner in loops_of(loop))
 
 
+def _at_position(
+    name: str, part: PartRange, body: Callable[[LoopValue, Carried], Carried], at: ir.Value, held: Carried
+) -> Carried:
+    """Emit an iteration of a loop, given where it is in the loop that it is a part of."""
+    return body(LoopPosition(name, at, part), held)
+
+
 def _is_at_most_one(low: Bound, high: Bound) -> bool:
     """Return whether a range of iterations is certainly one at most."""
     if isinstance(low, ir.Value) or isinstance(high, ir.Value):
         return False
-    return D.is_certain(lambda: high - low <= 1)
+    return D.is_certain(lambda: (high if low == 0 else high - low) <= 1)
 
 
 class _Emitter(PointEmitter):
@@ -132,17 +150,52 @@ class _Emitter(PointEmitter):
         self.accumulators: Accumulators | None = None
         """The results that are in registers in the loops which are emitted now."""
 
-    def node(self, node: Node, values: LoopValues, carried: Carried) -> Carried:
-        """Emit a node; return the accumulators after it."""
-        if isinstance(node, BlockLeaf):
-            if self.accumulators is not None and node is self.accumulators.leaf:
-                return self.accumulators.add_point(self, values, carried)
-            guards = self.guards_of(node, values)
-            if guards is not None:
-                self.guarded(guards, values, lambda: self.point(node, values))
-        elif isinstance(node, Loop):
-            return self.loop(node, values, carried)
+    def nodes(self, nodes: Sequence[Node], values: LoopValues, carried: Carried) -> Carried:
+        """Emit nodes that follow one another; return the accumulators after them."""
+        following = list(nodes)
+        while following:
+            node = following.pop(0)
+            if isinstance(node, Loop):
+                if node.accumulated and self.accumulators is None:
+                    # The loops that continue a reduction are emitted with the one that begins it.
+                    region = region_of(node)
+                    following = [other for other in following if other not in region]
+                carried = self.loop(node, values, carried)
+            elif isinstance(node, BlockLeaf):
+                group = [node]
+                while node.guards and following and _has_guards_of(last := following[0], node):
+                    group.append(last)
+                    del following[0]
+                carried = self.leaves(group, values, carried)
         return carried
+
+    def leaves(self, leaves: list[BlockLeaf], values: LoopValues, carried: Carried) -> Carried:
+        """Emit a point of blocks with the same guards, one after the other; return the accumulators after them."""
+        guards = self.guards_of(leaves[0], values)
+        if guards is None:
+            return carried
+        results = self.results_of(leaves)
+
+        def points(held: Carried) -> Carried:
+            with self.assuming(frozenset(leaves[0].guards)):
+                for leaf, result in zip(leaves, results, strict=True):
+                    if result is None:
+                        self.point(leaf, values)
+                    else:
+                        held = result.add_point(leaf, self, values, held)
+            return held
+
+        return self.carrying(guards, values, points, carried, self.slots(leaves, results, values))
+
+    def results_of(self, leaves: Sequence[BlockLeaf]) -> list[RegisterResults | None]:
+        """Return the results in registers that blocks compute."""
+        return [None if self.accumulators is None else self.accumulators.of(leaf) for leaf in leaves]
+
+    @staticmethod
+    def slots(leaves: Sequence[BlockLeaf], results: Sequence[RegisterResults | None], values: LoopValues) -> list[int]:
+        """Return the positions of the accumulators that blocks add to in an iteration."""
+        pairs = zip(leaves, results, strict=True)
+        return [at for leaf, result in pairs if result is not None for at in result.slot(leaf, values)]
 
     def loop(self, loop: Loop, values: LoopValues, carried: Carried) -> Carried:
         if loop.is_unswitched and loop.name not in self.unswitched:
@@ -150,9 +203,8 @@ class _Emitter(PointEmitter):
         if loop.tensorized is not None:
             loop.tensorized.emit(loop, values, self.placed)
             return carried
-        if loop.accumulated is not None and (self.accumulators is None or self.accumulators.loop is not loop):
-            assert self.accumulators is None
-            self.accumulators = Accumulators(loop, loop.accumulated, self.placed)
+        if loop.accumulated and self.accumulators is None:
+            self.accumulators = Accumulators(region_of(loop), self.placed)
             self.accumulators.emit(self, values)
             self.accumulators = None
             return carried
@@ -162,27 +214,19 @@ class _Emitter(PointEmitter):
             return carried
         if loop.is_transposed and self.transposed(loop, values):
             return carried
-        (leaf, *others) = loop.body
-        if loop.kind == VECTORIZED and not others and isinstance(leaf, BlockLeaf) and loop.extent != 1:
-            if self.accumulators is not None and leaf is self.accumulators.leaf:
-                if loop is self.accumulators.vector:
-                    return self.accumulators.add_lanes(self, loop, values, carried)
-                return self.each_iteration(loop, values, carried)
-            guards = self.guards_of(leaf, values)
-            if guards is None:
-                return carried
-            if self.lanes(leaf, loop, values, guards):
-                return carried
+        if loop.kind == VECTORIZED and loop.extent != 1:
+            leaves = [node for node in loop.body if isinstance(node, BlockLeaf)]
+            if len(leaves) == len(loop.body) and (len(leaves) == 1 or not self.placed.in_threads):
+                following = self.lanes(leaves, loop, values, carried)
+                if following is not None:
+                    return following
         return self.each_iteration(loop, values, carried)
 
     def each_iteration(self, loop: Loop, values: LoopValues, carried: Carried) -> Carried:
         """Emit a loop that is none of vectors."""
 
         def body(i: LoopValue, held: Carried, known: LoopValues = values) -> Carried:
-            inside = known.at({loop.name: i})
-            for child in loop.body:
-                held = self.node(child, inside, held)
-            return held
+            return self.nodes(loop.body, known.at({loop.name: i}), held)
 
         if loop.name in values:
             return body(values[loop.name], carried)
@@ -203,9 +247,7 @@ class _Emitter(PointEmitter):
 
         def tile() -> None:
             inside = first.minimum(index(start.extent - start.size)).maximum(0)
-            known = values.at({loop.name: inside})
-            for child in loop.body:
-                self.node(child, known, [])
+            self.nodes(loop.body, values.at({loop.name: inside}), [])
 
         when(first < values.emit(start.extent), tile)
 
@@ -297,16 +339,25 @@ class _Emitter(PointEmitter):
                 self.synchronize_once(loop, self.bound[first:])
             return carried
         kind = SERIAL if is_rest else loop.kind
-        if kind == SERIAL and _is_at_most_one(low, high):
-            return if_any(low, high, lambda i, *held: body(i, list(held)), carried)
+        part, is_at_most_one = loop.part, kind == SERIAL and _is_at_most_one(low, high)
+        is_counted = isinstance(high, ir.Value) or isinstance(high, int) and not carried
+        if part is None or kind != SERIAL or isinstance(low, ir.Value) or is_counted:
+            step, iteration = 1, body
+        else:
+            # Addresses contain where the part begins: as iterations, one value has it, instead of one each.
+            low, high, step = part.low + low * part.step, part.low + high * part.step, part.step  # type: ignore[operator]
+            iteration = partial(_at_position, loop.name, part, body)
+        if is_at_most_one:
+            return if_any(low, high, lambda i, *held: iteration(i, list(held)), carried)
         if carried or kind in (SERIAL, PARALLEL):
-            new_loop = scf.ForOp(emit_bound(low, values), emit_bound(high, values), values.emit(1), carried)
+            new_loop = scf.ForOp(emit_bound(low, values), emit_bound(high, values), values.emit(step), carried)
             if kind == PARALLEL:
                 new_loop.operation.attributes[PARALLEL_LOOP] = ir.UnitAttr.get()
             with ir.InsertionPoint(new_loop.body):
-                scf.YieldOp(body(new_loop.induction_variable, list(new_loop.inner_iter_args)))
+                scf.YieldOp(iteration(new_loop.induction_variable, list(new_loop.inner_iter_args)))
             is_static = isinstance(low, int) and isinstance(high, int)
-            if not is_static and not carried and self.has_vectors_only(loop):
+            is_cut = self.accumulators is not None and len(self.accumulators.loops) > 1
+            if not is_static and (not carried or is_cut) and self.has_vectors_only(loop):
                 keep_rolled(new_loop.operation)
             if kind == SERIAL and not carried and is_static and not _has_loops(loop):
                 hoist(new_loop.operation)
@@ -431,6 +482,33 @@ class _Emitter(PointEmitter):
         finally:
             self.assumed = before
 
+    def carrying(
+        self,
+        guards: Sequence[Guard],
+        values: LoopValues,
+        body: Callable[[Carried], Carried],
+        carried: Carried,
+        changed: Sequence[int],
+    ) -> Carried:
+        """Emit a body, which changes some of the accumulators, for iterations that pass the guards."""
+        condition = self.condition(guards, values)
+        if condition is None:
+            return body(carried)
+        if not changed:
+            when(condition, lambda: body(carried))
+            return carried
+        held = [carried[at] for at in changed]
+
+        def then() -> Carried:
+            made = body(carried)
+            return [made[at] for at in changed]
+
+        following = list(carried)
+        results = either(condition, then, lambda: held, [value.type for value in held])
+        for at, value in zip(changed, results, strict=True):
+            following[at] = value
+        return following
+
     def guarded(self, guards: Sequence[Guard], values: LoopValues, body: Callable[[], None]) -> None:
         """Emit a body for iterations that pass the guards."""
         when(self.condition(guards, values), body)
@@ -445,31 +523,83 @@ class _Emitter(PointEmitter):
 
     # Points
 
-    def lanes(self, leaf: BlockLeaf, loop: Loop, values: LoopValues, guards: Sequence[Guard]) -> bool:
-        """Emit a vectorized loop around a block as vector operations; return whether that is possible."""
+    def lanes(self, leaves: list[BlockLeaf], loop: Loop, values: LoopValues, carried: Carried) -> Carried | None:
+        """Emit a vectorized loop around blocks as vector operations; None if that is not possible.
+
+        One block after the other is computed for all lanes.
+        """
+        guards_by_leaf = [self.guards_of(leaf, values) for leaf in leaves]
+        known = [guards for guards in guards_by_leaf if guards is not None]
+        results = self.results_of(leaves)
+        held = [(leaf, result) for leaf, result in zip(leaves, results, strict=True) if result is not None]
+        if not all(result.is_vector(leaf, loop) for leaf, result in held):
+            return None
+        for leaf, guards in zip(leaves, guards_by_leaf, strict=True):
+            if not held and guards is not None and not self.can_be_lanes(leaf, loop, guards):
+                return None
+        if not known:
+            return carried
+        if len(known) < len(leaves) or any(guards != known[0] for guards in known[1:]):
+            for leaf, guards in zip(leaves, guards_by_leaf, strict=True):
+                if guards is not None:
+                    carried = self.guarded_lanes([leaf], loop, values, guards, carried)
+            return carried
+        return self.guarded_lanes(leaves, loop, values, known[0], carried)
+
+    def narrowed(self, loop: Loop, guards: Sequence[Guard]) -> tuple[Loop, list[Guard]]:
+        """Return a vectorized loop with the lanes that iterations need, and the guards that are left."""
         inside = [guard for guard in guards if loop.name in guard[0].variables()]
-        if not self.placed.in_threads:
-            # A tail of 3 elements takes a vector of 4, one of 8 takes no mask.
-            loop = narrowed(loop, inside)
-            if count_active_lanes(inside, loop) == loop.extent:
-                guards, inside = [guard for guard in guards if guard not in inside], []
-        if not can_vectorize(leaf, loop, guards, self.placed):
-            return False
+        if self.placed.in_threads:
+            return loop, list(guards)
+        # A tail of 3 elements takes a vector of 4, one of 8 takes no mask.
+        loop = narrowed(loop, inside)
+        is_whole = count_active_lanes(inside, loop) == loop.extent
+        return loop, [guard for guard in guards if guard not in inside] if is_whole else list(guards)
 
-        def vector() -> None:
+    def can_be_lanes(self, leaf: BlockLeaf, loop: Loop, guards: Sequence[Guard]) -> bool:
+        """Return whether a block in a vectorized loop can be vector operations."""
+        loop, guards = self.narrowed(loop, guards)
+        return can_vectorize(leaf, loop, guards, self.placed)
+
+    def guarded_lanes(
+        self, leaves: list[BlockLeaf], loop: Loop, values: LoopValues, guards: list[Guard], carried: Carried
+    ) -> Carried:
+        """Emit blocks with the same guards as vector operations; return the accumulators after them."""
+        results = self.results_of(leaves)
+        if all(result is None for result in results):
+            loop, guards = self.narrowed(loop, guards)
+        inside = [guard for guard in guards if loop.name in guard[0].variables()]
+
+        def vectors(held: Carried) -> Carried:
             if loop.extent == 1:
-                self.point(leaf, values.at({loop.name: 0}))
-                return
+                for leaf in leaves:
+                    self.point(leaf, values.at({loop.name: 0}))
+                return held
             active = mask_of_guards(inside, loop, values)
-            if leaf.is_streamed and self.stores is None:
-                stores: list[StoreLanes] = []
-                LoopLanes(leaf, loop, values, self.placed, active, self.passed, stores).emit()
-                emit_streamed(stores, leaf, self.placed)
-                return
-            LoopLanes(leaf, loop, values, self.placed, active, self.passed, self.stores).emit()
+            for leaf, result in zip(leaves, results, strict=True):
+                if result is not None:
+                    held = result.add_lanes(self.lanes_of(leaf, loop, values, active), held)
+                else:
+                    self.vector(leaf, loop, values, active)
+            return held
 
-        self.guarded([guard for guard in guards if guard not in inside], values, vector)
-        return True
+        others = [guard for guard in guards if guard not in inside]
+        return self.carrying(others, values, vectors, carried, self.slots(leaves, results, values))
+
+    def lanes_of(self, leaf: BlockLeaf, loop: Loop, values: LoopValues, guards: LaneGuards) -> LoopLanes:
+        """Return the lanes of a block in a vectorized loop."""
+        return LoopLanes(leaf, loop, values, self.placed, guards, self.passed, self.stores, registers=self.registers)
+
+    def vector(self, leaf: BlockLeaf, loop: Loop, values: LoopValues, guards: LaneGuards) -> None:
+        """Emit a block as vector operations."""
+        lanes = self.lanes_of(leaf, loop, values, guards)
+        if not leaf.is_streamed or self.stores is not None:
+            lanes.emit()
+            return
+        stores: list[StoreLanes] = []
+        lanes.stores = stores
+        lanes.emit()
+        emit_streamed(stores, leaf, self.placed)
 
     def point(self, leaf: BlockLeaf, values: LoopValues) -> None:
         results = self.computed(leaf, leaf.at, values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from operator import le
 from typing import TypeAlias
@@ -13,8 +14,32 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, Remainder, number
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.scalars import create
+from mirlo.passes.schedule.words.tree import PartRange
 
-LoopValue = ir.Value | int
+
+@dataclass(frozen=True)
+class LoopPosition:
+    """The index of a loop, by where its iterations are in the loop that it is a part of: what addresses need."""
+
+    name: str
+    value: ir.Value
+    part: PartRange
+
+    def __str__(self) -> str:
+        return self.name
+
+    def scaled(self, count: Dim) -> Dim | None:
+        """Return the multiple of the position that a multiple of the index moves by; None if there is none."""
+        times = count // self.part.step
+        return times if times * self.part.step == count else None
+
+    def index(self) -> Value:
+        """Emit the index."""
+        value = Value(self.value) - index(self.part.low)
+        return value if self.part.step == 1 else create("arith.divui", value.type, value, index(self.part.step))
+
+
+LoopValue = ir.Value | int | LoopPosition
 """The index of a loop: an integer in an iteration that is emitted by itself."""
 Sum: TypeAlias = tuple[frozenset[tuple[object, Dim]], Dim]
 """Terms and constant of an expression whose loops are values."""
@@ -111,6 +136,9 @@ class LoopValues:
             value = self._values[atom]
             if isinstance(value, int):
                 constant = constant + value * count
+            elif isinstance(value, LoopPosition) and (times := value.scaled(count)) is not None:
+                terms[value] = times
+                constant = constant - value.part.low * times
             else:
                 terms[atom] = count
         return self._sum(terms, constant)
@@ -151,9 +179,11 @@ class LoopValues:
     def _atom(self, atom: object) -> Value:
         if isinstance(atom, (FloorDiv, Remainder)):
             return self._division(atom)
+        if isinstance(atom, LoopPosition):
+            return Value(atom.value)
         value = self._values[str(atom)]
         assert not isinstance(value, int), "integers are substituted"
-        return Value(value)
+        return value.index() if isinstance(value, LoopPosition) else Value(value)
 
     def _division(self, atom: FloorDiv | Remainder) -> Value:
         kind = ir.IndexType.get()

@@ -227,6 +227,8 @@ class LoopLanes:
     """The tile that this is a row of."""
     held: Mapping[int, ir.Value] = field(default_factory=dict)
     """The results that blocks computed on them read, by their buffers."""
+    registers: dict[int, ir.Value] = field(default_factory=dict)
+    """The elements that blocks after this one read in registers, by the accesses that write them."""
     inlined: dict[tuple[int, tuple[IndexExpr, ...]], ir.Value] = field(default_factory=dict, init=False)
     """The elements of inlined blocks that are emitted, each once."""
 
@@ -291,6 +293,8 @@ class LoopLanes:
         """Emit the elements that the lanes read: a scalar if it is the same one."""
         if access.is_opaque:
             return self.placed[access.buffer].value
+        if access.register is not None:
+            return self.registers[id(access.register)]
         if id(access) in self.loaded:
             return self.loaded[id(access)]
         if id(access.buffer) in self.held:
@@ -393,7 +397,7 @@ class LoopLanes:
             known = self._known(leaf, at)
             env = {**self.environment(leaf, at, known), **former}
             extract = partial(self._extract, leaf, at, known)
-            return vector_body(body if known is None else known.rest(body), env, self.lanes, self._emit_mask(), extract)
+            return vector_body(body if known is None else known.rest(body), env, self.lanes, extract=extract)
         loaded, held = self._load_lanes(), {name: elements_of(value) for name, value in former.items()}
         results = []
         for lane in range(self.lanes):
@@ -473,7 +477,7 @@ class LoopLanes:
 
         def store(values: Sequence[ir.Value], leaf: BlockLeaf, at: list[IndexExpr]) -> None:
             for value, access in zip(values, leaf.writes, strict=True):
-                held[id(access.buffer)] = value
+                held[id(access.buffer)] = self.registers[id(access)] = value
                 if not access.is_held:
                     if leaf.is_streamed:
                         self.first(self.where(access, at))  # for both branches of the test of alignment

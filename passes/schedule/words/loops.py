@@ -18,6 +18,7 @@ from mirlo.passes.schedule.words.tree import (
     BlockLeaf,
     Guard,
     Loop,
+    PartRange,
     Root,
     ScheduleBuffer,
     ScheduleError,
@@ -75,6 +76,9 @@ def split(
     for part in reversed(new_loops):
         value, step = value + loop_index(part.name) * step, step * part.extent
     is_exact = D.is_certain(lambda: step <= loop.extent)
+    if is_exact and factors[0] is None:
+        whole = loop.part or PartRange(0)
+        new_loops[0].part = PartRange(whole.low, whole.step * known)
     substitute(loop, {loop.name: value}, None if is_exact else (value, loop.extent))
     return replace_by_nest(loop, new_loops)
 
@@ -108,8 +112,11 @@ def rotate(loop: Loop, by: Loop) -> None:
     for leaf in leaves_of(loop):
         if by not in around(leaf) or by is loop:
             raise ScheduleError(f"rotate: '{leaf.name}' in '{loop.name}' is in no loop '{by.name}'")
-        if loop.name in leaf.reduce_loops():
-            raise ScheduleError(f"rotate: '{loop.name}' is a loop of the reduction '{leaf.name}', which has an order")
+        for each in (loop, by):
+            if each.name in leaf.reduce_loops():
+                raise ScheduleError(
+                    f"rotate: '{each.name}' is a loop of the reduction '{leaf.name}', which has an order"
+                )
     require_no_accumulators("rotate", loop)
     substitute(loop, {loop.name: modulo(loop_index(loop.name) + loop_index(by.name), loop.extent)}, None)
 
@@ -126,7 +133,7 @@ def fuse(root: Root, loops: Sequence[Loop]) -> Loop:
         require_no_accumulators("fuse", loop)
     for leaf in leaves_of(loops[-1]):
         reduced = [loop.name for loop in loops if loop.name in leaf.reduce_loops()]
-        if reduced and len(reduced) < len(loops):
+        if reduced and any(loop.name not in reduced and loop.extent != 1 for loop in loops):
             raise ScheduleError(f"fuse: '{reduced[0]}' is a loop of the reduction '{leaf.name}', others are not")
     iterations = math.prod(loop.extent for loop in loops if isinstance(loop.extent, int))
     if iterations > MAX_ITERATIONS:
@@ -231,6 +238,10 @@ def _require_partial_results(leaf: BlockLeaf, loop: Loop) -> None:
             f"bind: '{leaf.name}' is decomposed; across threads, a reduction starts from its initial value once: bind "
             f"'{loop.name}' instead of decompose_reduction"
         )
+    if leaf.begin is not None:
+        raise ScheduleError(
+            f"bind: '{loop.name}' is a loop of the reduction '{leaf.begin.name}', another loop of which is partitioned"
+        )
     if leaf.view is None or reducer_of(leaf.view) is None:
         raise ScheduleError(
             f"bind: '{leaf.name}' does not end with one operation on its former result, such as a sum: threads cannot "
@@ -261,7 +272,7 @@ def require_no_accumulators(word: str, loop: Loop) -> None:
     """Require that a loop is not one over which results are in registers."""
     for leaf in leaves_of(loop):
         chain = around(leaf) if leaf.part == "registers" else []
-        first = next((i for i, other in enumerate(chain) if other.accumulated is leaf), None)
+        first = next((i for i, other in enumerate(chain) if leaf.accumulation in other.accumulated), None)
         if first is not None and loop in chain[first:]:
             raise ScheduleError(f"{word}: '{leaf.name}' is in registers over '{chain[first].name}': {word} before that")
 
@@ -289,7 +300,7 @@ def replace_by_nest(loop: Loop, made: list[Loop]) -> list[Loop]:
 
 def unique_loop_name(root: Root, base: str) -> str:
     """Return a loop name that is not in use."""
-    return unused_name(base, {loop.name for loop in root.loops()})
+    return unused_name(base, root.loop_names)
 
 
 def remove_empty(node: Loop | BlockLeaf | Root | None) -> None:

@@ -13,12 +13,13 @@ from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, flatten, floor_divide, loop_index, modulo
-from mirlo.dialects.tir.buffers import ALIGNMENT, element_bytes
+from mirlo.dialects.tir.buffers import ALIGNMENT, UNBOUNDED, element_bytes
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.vectors import flat
 from mirlo.passes.schedule.words.analysis import KnownValues, known_values
 from mirlo.passes.schedule.words.kernels import limits_of
 from mirlo.passes.schedule.words.regions import region_of
+from mirlo.passes.schedule.words.sharing import require_sharable
 from mirlo.passes.schedule.words.threads import ThreadRegion, is_thread, thread_region
 from mirlo.passes.schedule.words.tree import (
     BOUND,
@@ -35,6 +36,7 @@ from mirlo.passes.schedule.words.tree import (
     extents_of,
     placed_at,
 )
+from mirlo.passes.targets import has_vectors
 
 MAX_STACK_BYTES = 1 << 18
 """Most bytes of a buffer on the stack."""
@@ -63,6 +65,11 @@ class Placed:
         outer = [floor_divide(inside[d], tiles[d]) if d in tiles else inside[d] for d in self.buffer.order]
         found = outer + [modulo(inside[d], tiles[d]) for d in self.buffer.order if d in tiles]
         return found if self.threads is None else [flatten(found, contiguous_strides(self.threads.shape))]
+
+    @property
+    def is_flat(self) -> bool:
+        """Return whether the memory has one dim of any length, as buffers with dynamic dims have."""
+        return list(self.value.type.shape) == [UNBOUNDED]
 
     @property
     def flat(self) -> ir.Value:
@@ -97,12 +104,16 @@ class _Place:
 class PlacedBuffers:
     """The buffers of a schedule in memory, and where blocks access them while they are emitted."""
 
-    def __init__(self, placed: dict[int, Placed], in_threads: bool, extents: dict[str, Dim]) -> None:
+    def __init__(
+        self, placed: dict[int, Placed], in_threads: bool, extents: dict[str, Dim], has_views: bool = False
+    ) -> None:
         self._placed = placed
         self.extents = extents
         """The extents of all loops."""
         self.in_threads = in_threads
         """Whether the function runs in threads of a GPU."""
+        self.has_views = has_views
+        """Whether code may have views of memory as one dim."""
         self._places: dict[int, _Place] = {}
         self._known: dict[tuple[object, ...], KnownValues] = {}
         self._epilogues: dict[int, list[tuple[BlockLeaf, list[IndexExpr]]]] = {}
@@ -169,15 +180,26 @@ class PlacedBuffers:
 
 def allocate_buffers(root: Root, function: BufferFunction) -> PlacedBuffers:
     """Allocate all buffers that blocks access."""
-    placed = {}
-    for buffer in root.buffers:
-        uses = [(leaf, access) for leaf in root.leaves() for access in _accesses(leaf) if access.buffer is buffer]
+    placed: dict[int, Placed] = {}
+    uses_of: dict[int, list[tuple[BlockLeaf, BufferAccess]]] = {}
+    for leaf in root.leaves():
+        for access in _accesses(leaf):
+            uses_of.setdefault(id(access.buffer), []).append((leaf, access))
+    # Those in the memory of others come after these.
+    for buffer in sorted(root.buffers, key=lambda each: each.shared is not None):
+        if buffer.shared is not None:
+            require_sharable(root, buffer, buffer.shared)
+            placed[id(buffer)] = changed(placed[id(buffer.shared)], buffer=buffer)
+            continue
+        uses = uses_of.get(id(buffer), [])
         is_whole = buffer.is_parameter or any(leaf.rule for leaf, _ in uses)
         if buffer.value is not None and is_whole:
             placed[id(buffer)] = _whole(buffer, function.buffer(buffer.value))
         elif uses:
             placed[id(buffer)] = _allocate(buffer, uses, function)
-    return PlacedBuffers(placed, limits_of(root) is not None, extents_of(root.loops()))
+    in_threads = limits_of(root) is not None
+    has_views = not in_threads and bool(root.target) and has_vectors(root.target)
+    return PlacedBuffers(placed, in_threads, extents_of(root.loops()), has_views)
 
 
 def _whole(buffer: ScheduleBuffer, value: ir.Value) -> Placed:
@@ -188,7 +210,8 @@ def _accesses(leaf: BlockLeaf) -> list[BufferAccess]:
     """Return all accesses of a block, those of inlined blocks included."""
     result = [access for access in leaf.writes if not access.is_held]
     for access in leaf.reads:
-        result += _accesses(access.inlined) if access.inlined is not None else [access]
+        if access.register is None:
+            result += _accesses(access.inlined) if access.inlined is not None else [access]
     held = [access.buffer for access in (*leaf.writes, *(each for after in leaf.epilogue for each in after.writes))]
     for after in leaf.epilogue:
         result += [access for access in _accesses(after) if access.buffer not in held or access in after.writes]

@@ -10,9 +10,12 @@ from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index
 from mirlo.passes.schedule.words.analysis import conditions_of
 from mirlo.passes.schedule.words.loops import require_no_accumulators, require_serial
+from mirlo.passes.schedule.words.threads import reduced_threads
 from mirlo.passes.schedule.words.tree import (
+    Accumulation,
     BlockLeaf,
     Loop,
+    PartRange,
     Root,
     ScheduleError,
     around,
@@ -36,11 +39,8 @@ def partition(root: Root, loop: Loop, points: Sequence[int], multiples: Sequence
     require_serial(loop)
     require_no_accumulators("partition", loop)
     for leaf in leaves_of(loop):
-        if leaf.is_reduction and loop.name in leaf.reduce_loops():
-            raise ScheduleError(
-                f"partition: '{loop.name}' is a loop of the reduction '{leaf.name}', whose result would begin anew in "
-                "each part"
-            )
+        if loop.name in leaf.reduce_loops():
+            _require_continuable(leaf, loop)
         if leaf.part not in ("whole", "registers"):
             name = leaf.name.removesuffix("_start") if leaf.part == "start" else leaf.name
             raise ScheduleError(f"partition: '{name}' is decomposed: partition '{loop.name}' before that")
@@ -48,8 +48,38 @@ def partition(root: Root, loop: Loop, points: Sequence[int], multiples: Sequence
     names = {other.name for other in root.loops()}
     blocks = {leaf.name for leaf in root.leaves()}
     parts = [_part(loop, low, high - low, names, blocks, i == 0) for i, (low, high) in enumerate(bounds)]
+    _continue_reductions(root, loop, parts)
     replace(loop, [*parts])
     return parts
+
+
+def _require_continuable(leaf: BlockLeaf, loop: Loop) -> None:
+    """Require that a block can continue a reduction that another one begins."""
+    if leaf.epilogue:
+        raise ScheduleError(
+            f"partition: '{leaf.epilogue[0].name}' is computed on the results of '{leaf.name}', which are complete "
+            f"after all parts of '{loop.name}', a loop of the reduction: keep its loops apart (reverse_compute_at)"
+        )
+    if leaf.has_partial_results or reduced_threads(leaf):
+        raise ScheduleError(
+            f"partition: '{loop.name}' is a loop of the reduction '{leaf.name}', which makes partial results"
+        )
+
+
+def _continue_reductions(root: Root, loop: Loop, parts: list[Loop]) -> None:
+    """Let the parts of a reduction continue the one that it begins with."""
+    old = leaves_of(loop)
+    copies = [dict(zip(map(id, old), leaves_of(part), strict=True)) for part in parts]
+    for leaf in old:
+        if loop.name in leaf.reduce_loops() and len(parts) > 1:
+            begin = copies[0][id(leaf)] if leaf.begin in (None, leaf) else leaf.begin
+            for each in copies:
+                each[id(leaf)].begin = begin
+    others = [leaf for leaf in root.leaves() if leaf not in old]
+    for each, leaves in [(copies[0], [*others, *copies[0].values()]), *((each, each.values()) for each in copies[1:])]:
+        for leaf in leaves:
+            if id(leaf.begin) in each:
+                leaf.begin = each[id(leaf.begin)]
 
 
 def _bounds(loop: Loop, points: Sequence[int], multiples: Sequence[int]) -> list[tuple[Dim, Dim]]:
@@ -90,12 +120,16 @@ def _part(loop: Loop, low: Dim, extent: Dim, names: set[str], blocks: set[str], 
     values: dict[str, IndexExpr] = {old: loop_index(new) for old, new in new_names.items()}
     values[loop.name] = loop_index(new_names[loop.name]) + low
     copies: dict[int, BlockLeaf] = {}
+    # Parts of a loop around those over which results are in registers have registers of their own.
+    held = {id(old): Accumulation(old.is_in_order) for each in inside for old in each.accumulated}
     for leaf in leaves_of(loop):
         name = leaf.name if is_first else unused_name(f"{leaf.name}_1", blocks)
         blocks.add(name)
         copies[id(leaf)] = _leaf(leaf, name, values)
-    result = _copy(loop, new_names, copies, values)
+        copies[id(leaf)].accumulation = held.get(id(leaf.accumulation))
+    result = _copy(loop, new_names, copies, values, held)
     result.extent = extent
+    result.part = PartRange(low)
     return result
 
 
@@ -114,13 +148,20 @@ def _leaf(leaf: BlockLeaf, name: str, values: dict[str, IndexExpr]) -> BlockLeaf
     return result
 
 
-def _copy(loop: Loop, names: dict[str, str], leaves: dict[int, BlockLeaf], values: dict[str, IndexExpr]) -> Loop:
-    held, start = loop.accumulated, loop.start
+def _copy(
+    loop: Loop,
+    names: dict[str, str],
+    leaves: dict[int, BlockLeaf],
+    values: dict[str, IndexExpr],
+    held: dict[int, Accumulation],
+) -> Loop:
+    start = loop.start
     result = changed(
-        loop, name=names[loop.name], parent=None, nested=None, accumulated=None if held is None else leaves[id(held)],
+        loop, name=names[loop.name], parent=None, nested=None,
+        accumulated=tuple(held[id(old)] for old in loop.accumulated),
         start=None if start is None else changed(start, tile=start.tile.replace(values)),
     )  # fmt: skip
-    inside = [_copy(n, names, leaves, values) if isinstance(n, Loop) else leaves[id(n)] for n in loop.body]
+    inside = [_copy(n, names, leaves, values, held) if isinstance(n, Loop) else leaves[id(n)] for n in loop.body]
     set_children(result, inside)
     return result
 

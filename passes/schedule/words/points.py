@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mirlo.dialects.bindings import ir
+from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.schedule.loops import ScalarBody, attribute_constant, load, read_inside, store
@@ -29,9 +29,14 @@ class PointEmitter:
         """The elements of inlined blocks at the point that is emitted now."""
         self._held: dict[int, ir.Value] = {}
         """The results that blocks computed on them read, by their buffers."""
+        self.registers: dict[int, ir.Value] = {}
+        """The elements that blocks after them read in registers, by the accesses that write them."""
 
     def store(self, value: ir.Value, access: BufferAccess, at: list[IndexExpr], values: LoopValues) -> None:
         placed = self.placed[access.buffer]
+        if self.by_position(access, at, values):
+            memref.StoreOp(value, placed.flat, [self.position(access, at, values)])
+            return
         store(value, placed.value, placed.shape, self.address(access, at, values))
 
     def finish(self, results: Sequence[ir.Value], leaf: BlockLeaf, values: LoopValues) -> None:
@@ -48,7 +53,7 @@ class PointEmitter:
         self, results: Sequence[ir.Value], leaf: BlockLeaf, at: list[IndexExpr], values: LoopValues
     ) -> None:
         for value, access in zip(results, leaf.writes, strict=True):
-            self._held[id(access.buffer)] = value
+            self._held[id(access.buffer)] = self.registers[id(access)] = value
             if not access.is_held:
                 self.store(value, access, at, values)
 
@@ -101,6 +106,8 @@ class PointEmitter:
     def read(self, access: BufferAccess, axes: list[IndexExpr], values: LoopValues) -> ir.Value:
         if access.is_opaque:
             return self.placed[access.buffer].value
+        if access.register is not None:
+            return self.registers[id(access.register)]
         if id(access.buffer) in self._held:
             return self._held[id(access.buffer)]
         at = self.placed.indices(access, axes)
@@ -124,6 +131,8 @@ class PointEmitter:
 
     def load(self, access: BufferAccess, axes: list[IndexExpr], values: LoopValues) -> ir.Value:
         placed = self.placed[access.buffer]
+        if self.by_position(access, axes, values):
+            return memref.LoadOp(placed.flat, [self.position(access, axes, values)]).result
         return load(placed.value, placed.shape, self.address(access, axes, values))
 
     def all_inside(self, tests: Sequence[EdgeTest], values: LoopValues) -> ir.Value:
@@ -133,6 +142,21 @@ class PointEmitter:
         for other in others:
             condition = condition & other
         return condition
+
+    def by_position(self, access: BufferAccess, axes: list[IndexExpr], values: LoopValues) -> bool:
+        """Return whether an element is addressed by its position, which has no divisions, unlike its indices."""
+        if self.placed[access.buffer].is_flat:
+            return True
+        if not self.placed.has_views:
+            return False
+        indices = self.placed.in_memory(access, axes)
+        if not any(values.with_numbers(index).divisions for index in indices):
+            return False
+        return not values.with_numbers(self.placed.flat_index(access, axes)).divisions
+
+    def position(self, access: BufferAccess, axes: list[IndexExpr], values: LoopValues) -> ir.Value:
+        """Emit the position in memory of the element that a block with these axes accesses."""
+        return values.emit(self.placed.simplified(values.with_numbers(self.placed.flat_index(access, axes))))
 
     def address(self, access: BufferAccess, axes: list[IndexExpr], values: LoopValues) -> list[ir.Value]:
         """Emit the indices in memory of the element that a block with these axes accesses."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Protocol
 
 from mirlo.dialects.bindings import ir
@@ -20,13 +20,15 @@ from mirlo.dialects.tir.block import Yield
 from mirlo.dialects.tir.loops import ReduceThreads
 from mirlo.dialects.tir.scalars import create
 from mirlo.passes.schedule.blocks.combine import Reducer, in_pairs, reducer_of
-from mirlo.passes.schedule.loops import ScalarBody, attribute_constant, either
+from mirlo.passes.schedule.loops import ScalarBody, attribute_constant
 from mirlo.passes.schedule.vectors import elements_of, may_trap, splat
 from mirlo.passes.schedule.words.index import LoopValues
 from mirlo.passes.schedule.words.lanes import (
     Contributions,
     EdgeTest,
+    LaneGuards,
     LoopLanes,
+    can_vectorize,
     has_all_lanes,
     mask_of_guards,
     sum_of_lanes,
@@ -40,12 +42,16 @@ from mirlo.passes.schedule.words.tree import (
     SERIAL,
     UNROLLED,
     VECTORIZED,
+    Accumulation,
     BlockLeaf,
     Guard,
     Loop,
     Root,
     ScheduleError,
     around,
+    leaves_of,
+    parts_of_reduction,
+    region_of,
     views_of,
 )
 
@@ -89,6 +95,9 @@ class LoopEmitter(Protocol):
     def finish(self, results: Sequence[ir.Value], leaf: BlockLeaf, values: LoopValues) -> None:
         """Store the results of a block, and compute on them what is not computed anywhere else."""
 
+    def lanes_of(self, leaf: BlockLeaf, loop: Loop, values: LoopValues, guards: LaneGuards) -> LoopLanes:
+        """Return the lanes of a block in a vectorized loop."""
+
 
 MAX_ACCUMULATORS = 64
 """Most accumulators: no machine has more registers."""
@@ -109,22 +118,115 @@ def accumulate(root: Root, leaf: BlockLeaf, loop: Loop, in_order: bool = False) 
             f"accumulate: expected the outermost loop of the reduction '{leaf.name}', "
             f"{f'{name!r}' if name else 'which has none'}, found '{loop.name}'"
         )
-    if loop.accumulated is not None:
-        raise ScheduleError(f"accumulate: '{loop.accumulated.name}' is in registers over '{loop.name}' already")
-    if any(other.accumulated is not None for other in chain):
+    if leaf.begin not in (None, leaf):
+        assert leaf.begin is not None
+        raise ScheduleError(f"accumulate: '{leaf.name}' continues '{leaf.begin.name}': name that one")
+    parts = parts_of_reduction(root, leaf)
+    region = _region(loop, parts)
+    if any(other.accumulated for part in parts for other in around(part) if other not in region):
         raise ScheduleError(f"accumulate: '{loop.name}' is in a loop over which other results are in registers")
-    loop.accumulated, loop.is_in_order, leaf.part = leaf, in_order, "registers"
+    if any(region_of(other) != region for other in region if other.accumulated):
+        raise ScheduleError(f"accumulate: other results are in registers over some of the parts of '{loop.name}' only")
+    accumulation = Accumulation(in_order)
+    for each in region:
+        each.accumulated = (*each.accumulated, accumulation)
+    for part in parts:
+        part.part, part.accumulation = "registers", accumulation
+
+
+def _region(loop: Loop, parts: Sequence[BlockLeaf]) -> list[Loop]:
+    """Return the loops that compute a reduction, one after the other."""
+    region = [loop]
+    assert loop.parent is not None
+    siblings = loop.parent.body
+    for part in parts:
+        outer = next((each for each in around(part) if each.parent is loop.parent), None)
+        if outer in region:
+            continue
+        if outer is None or siblings.index(outer) != siblings.index(region[-1]) + 1:
+            raise ScheduleError(
+                f"accumulate: '{part.name}' continues the reduction '{parts[0].name}', and is not in a loop that "
+                f"follows '{region[-1].name}'"
+            )
+        region.append(outer)
+    return region
+
+
+class Accumulators:
+    """The results of reductions that are in registers while loops run, one after the other."""
+
+    def __init__(self, loops: list[Loop], placed: PlacedBuffers) -> None:
+        self.loops = loops
+        self._results: dict[Accumulation, RegisterResults] = {}
+        first = 0
+        for accumulation in loops[0].accumulated:
+            leaves = [leaf for loop in loops for leaf in leaves_of(loop) if leaf.accumulation is accumulation]
+            results = RegisterResults(loops, leaves, accumulation.is_in_order, placed, first)
+            self._results[accumulation] = results
+            first += results.count
+        self._bound = [loop for each in self._results.values() for loop in each.bound]
+        if self._bound and len(self._results) + len(loops) > 2:
+            raise ScheduleError(
+                f"accumulate: '{self._bound[0].name}' is bound to threads, which compute one reduction in "
+                f"'{loops[0].name}'"
+            )
+        count = sum(each.count for each in self._results.values())
+        if count > MAX_ACCUMULATORS:
+            names = ", ".join(f"'{each.leaf.name}'" for each in self._results.values())
+            raise ScheduleError(
+                f"accumulate: {names} {'has' if len(self._results) == 1 else 'have'} {count} accumulators in "
+                f"'{loops[0].name}': at most {MAX_ACCUMULATORS}; unroll smaller loops"
+            )
+
+    def of(self, leaf: BlockLeaf) -> RegisterResults | None:
+        """Return the results that a block computes; None of a block whose results are not in registers."""
+        return None if leaf.accumulation is None else self._results.get(leaf.accumulation)
+
+    def emit(self, emitter: LoopEmitter, values: LoopValues) -> None:
+        """Emit the loops, and store the results after them."""
+        self._emit_in(self._bound, emitter, values)
+
+    def _emit_in(self, threads: Sequence[Loop], emitter: LoopEmitter, values: LoopValues) -> None:
+        if threads:
+            emitter.each_thread(threads[0], values, lambda inside: self._emit_in(threads[1:], emitter, inside))
+            return
+        carried = [start for each in self._results.values() for start in each.starts()]
+        for loop in self.loops:
+            carried = emitter.loop(loop, values, carried)
+        for each in self._results.values():
+            each.store(emitter, values, carried[each.first : each.first + each.count])
 
 
 @dataclass
-class Accumulators:
-    """The results of a reduction that are in registers while a loop runs."""
+class PartLoops:
+    """The loops of one of the blocks that compute a reduction, inside of those over which it is in registers."""
 
-    loop: Loop
     leaf: BlockLeaf
-    placed: PlacedBuffers
+    vector: Loop | None
+    unrolled: list[Loop]
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def keys(self) -> list[tuple[int, ...]]:
+        """Return the iterations of the unrolled loops."""
+        return list(itertools.product(*(range(D.static_dim(loop.extent)) for loop in self.unrolled)))
+
+    @property
+    def lanes(self) -> int:
+        return 1 if self.vector is None else D.static_dim(self.vector.extent)
+
+
+class RegisterResults:
+    """The results of one reduction that are in registers.
+
+    The block that it begins with decides what they are: vectors, several of them. What fewer lanes of blocks that
+    continue it add up to is a scalar of its own.
+    """
+
+    def __init__(
+        self, loops: list[Loop], leaves: list[BlockLeaf], is_in_order: bool, placed: PlacedBuffers, first: int
+    ) -> None:
+        self.loop, self.leaf, self.placed, self.first = loops[0], leaves[0], placed, first
+        self.is_in_order = is_in_order
         chain = around(self.leaf)
         inside = chain[chain.index(self.loop) :]
         reduced = self.leaf.reduce_loops()
@@ -135,7 +237,7 @@ class Accumulators:
         scalars = [loop for loop in vectors if not can_accumulate(self.leaf, loop, self.placed)]
         self.vector = vectors[0] if vectors and not scalars else None
         self.unrolled_loops = [loop for loop in inside if loop.kind == UNROLLED or loop in scalars]
-        if self.loop.is_in_order:
+        if is_in_order:
             self.unrolled_loops = [loop for loop in self.unrolled_loops if loop.name not in reduced]
         self.spatial = [loop for loop in self.unrolled_loops if loop.name not in reduced]
         self.parts = [loop for loop in self.unrolled_loops if loop.name in reduced]
@@ -148,15 +250,51 @@ class Accumulators:
                 f"accumulate: '{found.name}' is inside of '{self.loop.name}' and {found.kind}: unroll or vectorize it, "
                 "so that each iteration has registers of its own"
             )
-        if vectors and (len(vectors) > 1 or inside[-1] is not vectors[0] or len(vectors[0].body) > 1):
+        if vectors and not _is_innermost(vectors, inside):
             raise ScheduleError(
                 f"accumulate: '{vectors[0].name}' is vectorized: expected the innermost loop, around '{self.leaf.name}'"
             )
         assert self.leaf.view is not None
         self.view = self.leaf.view
         self.reducer = reducer_of(self.view)
-        self.keys = list(itertools.product(*(range(D.static_dim(loop.extent)) for loop in self.unrolled_loops)))
+        main = PartLoops(self.leaf, self.vector, self.unrolled_loops)
+        self.keys, self.lanes = main.keys, main.lanes
+        self._parts = {id(leaf): self._part(leaf) for leaf in leaves[1:]} | {id(self.leaf): main}
+        self.has_scalars = any(part.lanes != self.lanes for part in self._parts.values())
+        """Whether blocks that continue the reduction have fewer lanes."""
         self._require_accumulators()
+
+    @property
+    def count(self) -> int:
+        """Return how many registers there are."""
+        return len(self.leaf.writes) * (len(self.keys) + int(self.has_scalars))
+
+    def _part(self, leaf: BlockLeaf) -> PartLoops:
+        """Return the loops of a block that continues the reduction."""
+        inside = [loop for loop in around(leaf) if loop not in around(self.loop)]
+        reduced = leaf.reduce_loops()
+        spatial = [loop for loop in inside if loop.name not in reduced and loop.extent != 1]
+        if spatial or self.spatial or self.vector is not None and not self.is_summed or self.bound:
+            name = (spatial or self.spatial or self.bound or [self.loop])[0].name
+            raise ScheduleError(
+                f"accumulate: '{leaf.name}' continues the reduction '{self.leaf.name}', of one result, and '{name}' is "
+                "no loop of the reduction: partition such a loop instead"
+            )
+        vectors = [loop for loop in inside if loop.kind == VECTORIZED and loop.extent != 1]
+        if vectors and (not _is_innermost(vectors, inside) or self.is_in_order):
+            raise ScheduleError(
+                f"accumulate: '{vectors[0].name}' is vectorized: expected the innermost loop, around '{leaf.name}', "
+                "and partial results"
+            )
+        unrolled = [] if self.is_in_order else [loop for loop in inside if loop.kind == UNROLLED]
+        is_vector = bool(vectors) and can_accumulate(leaf, vectors[0], self.placed)
+        part = PartLoops(leaf, vectors[0] if is_vector else None, unrolled if is_vector else [*unrolled, *vectors])
+        if part.lanes > self.lanes or part.lanes == self.lanes and len(part.keys) > len(self.keys):
+            raise ScheduleError(
+                f"accumulate: '{leaf.name}' continues the reduction '{self.leaf.name}' with more registers: expected "
+                f"at most {len(self.keys)} of {self.lanes} elements, found {len(part.keys)} of {part.lanes}"
+            )
+        return part
 
     def _require_accumulators(self) -> None:
         """Check that the block can be computed in parts, whose results fit the registers."""
@@ -166,108 +304,70 @@ class Accumulators:
                 f"accumulate: '{self.leaf.name}' does not end with one operation on its former result, such as a sum: "
                 f"'{name}', a loop of the reduction, can be neither unrolled nor vectorized"
             )
-        if self.loop.is_in_order and (self.is_summed or self.threads):
+        if self.is_in_order and (self.is_summed or self.threads):
             loop = self.threads[0] if self.threads else self.vector
             assert loop is not None
             raise ScheduleError(
                 f"accumulate: '{loop.name}' is a loop of the reduction '{self.leaf.name}' and {loop.kind}, which makes "
                 "partial results: leave in_order out, or the loop serial"
             )
-        is_guarded = self.vector is not None and any(
-            self.vector.name in guard.variables() for guard, _ in self.leaf.guards
-        )
-        if is_guarded and may_trap([op for view in views_of(self.leaf) for op in view.body_ops]):
-            assert self.vector is not None
-            raise ScheduleError(
-                f"accumulate: '{self.leaf.name}' divides integers: '{self.vector.name}' cannot be vectors"
-            )
-        count = len(self.keys) * len(self.leaf.writes)
-        if count > MAX_ACCUMULATORS:
-            raise ScheduleError(
-                f"accumulate: '{self.leaf.name}' has {count} accumulators in '{self.loop.name}': at most "
-                f"{MAX_ACCUMULATORS}; unroll smaller loops"
-            )
+        for part in self._parts.values():
+            vector, leaf = part.vector, part.leaf
+            is_guarded = vector is not None and any(vector.name in guard.variables() for guard, _ in leaf.guards)
+            if is_guarded and may_trap([op for view in views_of(leaf) for op in view.body_ops]):
+                assert vector is not None
+                raise ScheduleError(f"accumulate: '{leaf.name}' divides integers: '{vector.name}' cannot be vectors")
 
     @property
     def has_parts(self) -> bool:
         """Return whether several accumulators, lanes or threads are parts of one result."""
         return bool(self.parts) or self.is_summed or bool(self.threads)
 
-    @property
-    def lanes(self) -> int:
-        return 1 if self.vector is None else D.static_dim(self.vector.extent)
-
-    def emit(self, emitter: LoopEmitter, values: LoopValues) -> None:
-        """Emit the loop, and store the results after it."""
-        self._emit_in(self.bound, emitter, values)
-
-    def _emit_in(self, threads: Sequence[Loop], emitter: LoopEmitter, values: LoopValues) -> None:
-        if threads:
-            emitter.each_thread(threads[0], values, lambda inside: self._emit_in(threads[1:], emitter, inside))
-            return
-        starts = self.reducer.identity() if self.has_parts and self.reducer is not None else self._init()
-        starts = [splat(start, self.lanes) if self.lanes > 1 else start for start in starts]
-        totals = emitter.loop(self.loop, values, starts * len(self.keys))
-        self._store(emitter, values, totals)
+    def starts(self) -> list[ir.Value]:
+        """Emit the values that the registers start from."""
+        scalars = self.reducer.identity() if self.has_parts and self.reducer is not None else self._init()
+        starts = [splat(start, self.lanes) if self.lanes > 1 else start for start in scalars]
+        return starts * len(self.keys) + (scalars if self.has_scalars else [])
 
     def _init(self) -> list[ir.Value]:
         return [attribute_constant(attribute) for attribute in self.view.init]
 
-    def _slot(self, values: LoopValues) -> slice:
+    def is_vector(self, leaf: BlockLeaf, loop: Loop) -> bool:
+        """Return whether a loop around a block is lanes of its registers."""
+        return self._parts[id(leaf)].vector is loop
+
+    def slot(self, leaf: BlockLeaf, values: LoopValues) -> range:
         """Return where the accumulators of this iteration of the unrolled loops are."""
-        here = [values[loop.name] for loop in self.unrolled_loops]
+        part, width = self._parts[id(leaf)], len(self.leaf.writes)
+        here = [values[loop.name] for loop in part.unrolled]
         key = tuple(i for i in here if isinstance(i, int))
-        width = len(self.leaf.writes)
-        at = self.keys.index(key) * width
-        return slice(at, at + width)
+        at = part.keys.index(key) if part.lanes == self.lanes else len(self.keys)
+        return range(self.first + at * width, self.first + (at + 1) * width)
 
-    def add_point(self, emitter: LoopEmitter, values: LoopValues, carried: Carried) -> Carried:
+    def add_point(self, leaf: BlockLeaf, emitter: LoopEmitter, values: LoopValues, carried: Carried) -> Carried:
         """Emit one iteration of the reduction, and add to its accumulators."""
-        slot, guards = self._slot(values), emitter.guards_of(self.leaf, values)
-        if guards is None:
-            return carried
-
-        def add(held: Carried) -> Carried:
-            leaf = self.leaf
-            if self.has_parts and self.reducer is not None:
-                body = Contributions.of(leaf.body, self.reducer)
-                return self.reducer.combine(held, emitter.evaluate(body, leaf, leaf.at, values, {}))
+        slot = self.slot(leaf, values)
+        held = [carried[at] for at in slot]
+        if self.has_parts and self.reducer is not None:
+            body = Contributions.of(leaf.body, self.reducer)
+            result = self.reducer.combine(held, emitter.evaluate(body, leaf, leaf.at, values, {}))
+        else:
             former = dict(zip(leaf.body.accumulators, held, strict=True))
-            return emitter.evaluate(leaf.body, leaf, leaf.at, values, former)
+            result = emitter.evaluate(leaf.body, leaf, leaf.at, values, former)
+        return _replaced(carried, slot, result)
 
-        return _replaced(carried, slot, self._guarded(emitter, guards, values, carried[slot], add))
-
-    def add_lanes(self, emitter: LoopEmitter, loop: Loop, values: LoopValues, carried: Carried) -> Carried:
+    def add_lanes(self, point: LoopLanes, carried: Carried) -> Carried:
         """Emit one iteration in each lane, and add to the accumulators."""
-        slot, guards = self._slot(values), emitter.guards_of(self.leaf, values)
-        if guards is None:
-            return carried
-        inside = [guard for guard in guards if loop.name in guard[0].variables()]
+        slot = self.slot(point.leaf, point.values)
+        held = [carried[at] for at in slot]
+        if self.reducer is None or not self.has_parts:
+            return _replaced(carried, slot, point.replaced(held))
+        values = point.contributions(self.reducer)
+        if point.lanes != self.lanes:
+            values = sum_of_lanes(self.reducer, values, self.placed)
+        return _replaced(carried, slot, self.reducer.combine(held, values))
 
-        def add(held: Carried) -> Carried:
-            active = mask_of_guards(inside, loop, values)
-            point = LoopLanes(self.leaf, loop, values, self.placed, active, emitter.passed)
-            if self.reducer is not None and self.has_parts:
-                return self.reducer.combine(held, point.contributions(self.reducer))
-            return point.replaced(held)
-
-        others = [guard for guard in guards if guard not in inside]
-        return _replaced(carried, slot, self._guarded(emitter, others, values, carried[slot], add))
-
-    def _guarded(
-        self,
-        emitter: LoopEmitter,
-        guards: list[Guard],
-        values: LoopValues,
-        held: Carried,
-        body: Callable[[Carried], Carried],
-    ) -> Carried:
-        condition = emitter.condition(guards, values)
-        if condition is None:
-            return body(held)
-        return either(condition, lambda: body(held), lambda: held, [value.type for value in held])
-
-    def _store(self, emitter: LoopEmitter, values: LoopValues, totals: Carried) -> None:
+    def store(self, emitter: LoopEmitter, values: LoopValues, totals: Carried) -> None:
         """Combine the parts of each result, and store it."""
         reduced = self.leaf.reduce_loops()
         left = [loop for loop in around(self.leaf) if loop.name not in values]
@@ -294,7 +394,7 @@ class Accumulators:
             def store(made: Carried = result, inside: LoopValues = inside, masked: list[Guard] = masked) -> None:
                 assert self.vector is not None
                 active = mask_of_guards(masked, self.vector, inside)
-                LoopLanes(self.leaf, self.vector, inside, self.placed, active).finish(made)
+                emitter.lanes_of(self.leaf, self.vector, inside, active).finish(made)
 
             emitter.guarded([guard for guard in guards if guard not in masked], inside, store)
 
@@ -316,7 +416,7 @@ class Accumulators:
     def _partial(self, at: dict[str, int], totals: Carried) -> Carried:
         """Return what the accumulators of one result add up to."""
         width = len(self.leaf.writes)
-        if not self.parts:
+        if not self.parts and not self.has_scalars:
             first = width * self.keys.index(tuple(at[loop.name] for loop in self.unrolled_loops))
             total = totals[first : first + width]
             return sum_of_lanes(self.reducer, total, self.placed) if self.is_summed and self.reducer else total
@@ -328,7 +428,8 @@ class Accumulators:
         if not self.has_parts or self.reducer is None:
             return parts[0]
         total = in_pairs(self.reducer.combine, parts)
-        return sum_of_lanes(self.reducer, total, self.placed) if self.is_summed else total
+        total = sum_of_lanes(self.reducer, total, self.placed) if self.is_summed else total
+        return self.reducer.combine(total, totals[len(self.keys) * width :]) if self.has_scalars else total
 
     def _finished(self, total: Carried) -> Carried:
         """Return the outputs of one result: the initial values are counted once."""
@@ -356,15 +457,24 @@ def reduce_threads(reducer: Reducer, points: list[Carried], axes: Sequence[str])
     return [results[at : at + width] for at in range(0, len(values), width)]
 
 
+def _is_innermost(vectors: Sequence[Loop], inside: Sequence[Loop]) -> bool:
+    """Return whether one loop is vectorized, which has nothing but blocks in it."""
+    return len(vectors) == 1 and inside[-1] is vectors[0] and all(isinstance(n, BlockLeaf) for n in vectors[0].body)
+
+
 def can_accumulate(leaf: BlockLeaf, loop: Loop, placed: PlacedBuffers) -> bool:
-    """Return whether the lanes of a loop have vectors as accumulators: of threads of GPUs, where all lanes exist."""
+    """Return whether the lanes of a loop have vectors as accumulators: of threads of GPUs, where all lanes exist.
+
+    What other blocks in the loop compute must be vectors too.
+    """
     if not placed.in_threads:
-        return True
+        others = [other for other in leaves_of(loop) if other.accumulation is None]
+        return all(can_vectorize(other, loop, other.guards, placed) for other in others)
     guards = undecided_guards(leaf, LoopValues())
     return guards is not None and has_all_lanes(loop, [guard for guard, _ in guards])
 
 
-def _replaced(carried: Carried, slot: slice, made: Carried) -> Carried:
+def _replaced(carried: Carried, slot: range, result: Carried) -> Carried:
     following = list(carried)
-    following[slot] = made
+    following[slot.start : slot.stop] = result
     return following

@@ -15,11 +15,13 @@ from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
 from mirlo.passes.schedule.words import blocks, layout, loops
 from mirlo.passes.schedule.words.arguments import PRIMITIVES, call_given, plain, primitive
 from mirlo.passes.schedule.words.kernels import limits_of, require_axis, require_scope
+from mirlo.passes.schedule.words.merge import merge
 from mirlo.passes.schedule.words.partition import partition
 from mirlo.passes.schedule.words.queries import LoopQueries
 from mirlo.passes.schedule.words.registers import accumulate
 from mirlo.passes.schedule.words.rfactor import rfactor
 from mirlo.passes.schedule.words.rule_parts import ANY_RULE, ScheduleParts, claim, require_room_for_rule, unclaimed
+from mirlo.passes.schedule.words.sharing import share_memory
 from mirlo.passes.schedule.words.streams import stream
 from mirlo.passes.schedule.words.tensorize import PrimScript, find_tensor_intrin
 from mirlo.passes.schedule.words.trace import APPLIED, PrimitiveCallRecord, Trace
@@ -109,6 +111,18 @@ class Schedule(LoopQueries):
         if len(names) < 2:
             raise ScheduleError("fuse: expected two loops or more")
         return self._record("fuse", names, loops.fuse(self._root, [self._loop(name) for name in names]).name)
+
+    @primitive
+    def merge(self, *names: str) -> None:
+        """Merge loops that follow one another, with as many iterations each, into the first of them.
+
+        An iteration of it computes those of all of them, in order. What one of them reads of another one is made in
+        the same iteration. Blocks that read an element where it is made have it in a register.
+        """
+        if len(names) < 2:
+            raise ScheduleError("merge: expected two loops or more")
+        merge([self._loop(name) for name in names])
+        self._record("merge", names, None)
 
     @primitive
     def partition(self, loop: str, points: Sequence[int] = (), multiples: Sequence[int] = ()) -> list[str]:
@@ -271,6 +285,15 @@ class Schedule(LoopQueries):
         """Set the memory of a buffer that is not a parameter: `local` to a thread, `shared` by a block of threads."""
         layout.set_scope(self._root, buffer, scope)
         self._record("set_scope", (buffer, scope), None)
+
+    @primitive
+    def share_memory(self, buffer: str, result: str) -> None:
+        """Keep a buffer in the memory of a result of the function that is written when the elements are read.
+
+        Both have the same shape and type. It is checked when the loops are emitted.
+        """
+        share_memory(self._root, buffer, result)
+        self._record("share_memory", (buffer, result), None)
 
     @primitive
     def pack(self, buffer: str, order: Sequence[int] = (), tiles: Sequence[Sequence[int]] = ()) -> None:

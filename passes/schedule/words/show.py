@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mirlo.dialects.core.index_expr import IndexExpr
-from mirlo.passes.schedule.words.tree import SERIAL, BlockLeaf, BufferAccess, Loop, Root, placed_at
+from mirlo.passes.schedule.words.tree import SERIAL, BlockLeaf, BufferAccess, Loop, Root, leaves_of, placed_at
 
 
 def show(root: Root) -> str:
@@ -26,7 +26,9 @@ def _node(node: Loop | BlockLeaf, depth: int) -> Iterator[str]:
     by = f" by {node.tensorized.name}" if node.tensorized is not None else ""
     peeled = " peeled" if node.is_peeled else ""
     peeled += " transposed" if node.is_transposed else ""
-    held = f" with {node.accumulated.name} in registers" if node.accumulated is not None else ""
+    begun = [leaf for leaf in leaves_of(node) if leaf.begin in (None, leaf)]
+    names = [leaf.name for leaf in begun if leaf.accumulation in node.accumulated]
+    held = f" with {', '.join(names)} in registers" if names else ""
     if node.start is not None:
         start = node.start
         yield f"{indent}for {node.name} at tile {start.tile} of {start.size}, aligned to {start.buffer.name}:"

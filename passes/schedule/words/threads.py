@@ -157,7 +157,7 @@ def _require_all_threads(nest: Loop, leaf: BlockLeaf) -> None:
             "the reduction, or let each thread keep the result (set_scope 'local')"
         )
     chain = around(leaf)
-    outer = chain[: 1 + next(i for i, loop in enumerate(chain) if loop.accumulated is leaf)]
+    outer = chain[: 1 + next(i for i, loop in enumerate(chain) if leaf.accumulation in loop.accumulated)]
     switched = [loop for loop in outer if loop.is_unswitched]
     if switched:
         raise ScheduleError(

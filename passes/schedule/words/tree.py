@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.index_expr import IndexExpr, loop_index
+from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.affine import read_affine
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
@@ -51,6 +51,8 @@ class ScheduleBuffer:
     """A factor and an offset: the elements of a row in memory are a multiple of the one, plus the other."""
     alias: str = ""
     """The name that it would have without the author's: `x0`, or its block's."""
+    shared: ScheduleBuffer | None = None
+    """The result in whose memory it is (`share_memory`)."""
 
     def __str__(self) -> str:
         return f"{self.name}[{', '.join(map(str, self.shape))}]"
@@ -68,7 +70,17 @@ class BufferAccess:
     inlined: BlockLeaf | None = None
     """The inlined block that computes the element."""
     is_held: bool = False
-    """Whether the element that is written is only read by the blocks that are computed on it."""
+    """Whether the element that is written is only read where it is in a register."""
+    register: BufferAccess | None = None
+    """Of an element that is read in a register, where a block before this one writes it, in the same loops."""
+
+
+@dataclass(eq=False)
+class Accumulation:
+    """A reduction whose results are in registers while a loop runs, or several that follow one another."""
+
+    is_in_order: bool = False
+    """Whether unrolled loops of the reduction add to one result, iteration by iteration."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +123,10 @@ class BlockLeaf:
     """Expressions and bounds: points at which an expression is not below its bound are skipped."""
     part: str = "whole"
     """`start` for the initialization of a reduction, `update` for the rest of it; `registers` where both are."""
+    begin: BlockLeaf | None = None
+    """Where a loop of the reduction is partitioned, the first of the blocks that compute it."""
+    accumulation: Accumulation | None = None
+    """Where the results of the reduction are in registers."""
     parent: Loop | Root | None = None
     is_moved: bool = False
     """Whether it was moved into a loop of another block, which may compute an element several times."""
@@ -122,6 +138,9 @@ class BlockLeaf:
     """Whether whole vectors of results go past the caches."""
     epilogue: list[BlockLeaf] = field(default_factory=list)
     """The blocks that are computed on its results, before they are stored; `at` has expressions of its axes."""
+
+    known_loops: tuple[list[IndexExpr], set[str], set[str]] | None = None
+    """The axes as they were, the loops that the spatial ones depend on, and those of the reduction."""
 
     @property
     def is_reduction(self) -> bool:
@@ -160,10 +179,13 @@ class BlockLeaf:
 
     def _loops_by_kind(self) -> tuple[set[str], set[str]]:
         """Return the loops that the spatial axes depend on, and those that the reduction axes depend on."""
-        used: dict[bool, set[str]] = {True: set(), False: set()}
-        for kind, index in zip(self.kinds, self.at, strict=True):
-            used[kind == "reduce"] |= index.variables()
-        return used[False], used[True]
+        # Primitives replace the list of expressions.
+        if self.known_loops is None or self.known_loops[0] is not self.at:
+            used: dict[bool, set[str]] = {True: set(), False: set()}
+            for kind, index in zip(self.kinds, self.at, strict=True):
+                used[kind == "reduce"] |= index.variables()
+            self.known_loops = self.at, used[False], used[True]
+        return self.known_loops[1:]
 
 
 @dataclass(frozen=True)
@@ -192,18 +214,26 @@ class Loop:
     """The intrinsic that replaces the loop."""
     is_peeled: bool = False
     """Whether the iterations that no guard limits are a loop of their own."""
-    accumulated: BlockLeaf | None = None
-    """The reduction whose results are in registers while the loop runs."""
-    is_in_order: bool = False
-    """Whether unrolled loops of that reduction add to one result, iteration by iteration."""
+    accumulated: tuple[Accumulation, ...] = ()
+    """The reductions whose results are in registers while the loop runs."""
     is_unswitched: bool = False
     """Whether there is a copy of the loop for iterations without reads beyond edges."""
     is_transposed: bool = False
     """Whether memory is accessed along this loop, and vectors along the one in it."""
     start: TileStart | None = None
     """Of a loop whose index is where a tile begins: one iteration for each tile."""
+    part: PartRange | None = None
+    """The iterations of the loop that this is a part of."""
     nested: NestedNodes | None = None
     """The nodes inside, where they are listed since the last change."""
+
+
+@dataclass(frozen=True)
+class PartRange:
+    """Where a part of a loop begins (`partition`), and how many of the iterations one of the part computes."""
+
+    low: Dim
+    step: int = 1
 
 
 @dataclass(frozen=True)
@@ -212,6 +242,11 @@ class NestedNodes:
 
     loops: tuple[Loop, ...]
     leaves: tuple[BlockLeaf, ...]
+
+    @cached_property
+    def loops_by_name(self) -> dict[str, Loop]:
+        """Return the loops by their names."""
+        return {loop.name: loop for loop in self.loops}
 
 
 @dataclass(eq=False)
@@ -235,9 +270,14 @@ class Root:
     def loops(self) -> Sequence[Loop]:
         return loops_of(self)
 
+    @property
+    def loop_names(self) -> Mapping[str, Loop]:
+        """Return the loops by their names."""
+        return _nested(self).loops_by_name
+
     def find_loop(self, name: str) -> Loop:
         """Return the loop of a name."""
-        return _find({loop.name: loop for loop in self.loops()}, name, "loop")
+        return _find(self.loop_names, name, "loop")
 
     def find_leaf(self, name: str) -> BlockLeaf:
         """Return the block of a name."""
@@ -331,6 +371,30 @@ def reads_of(leaf: BlockLeaf) -> Iterator[tuple[BufferAccess, list[IndexExpr]]]:
     yield from of(leaf, leaf.at)
     for after in leaf.epilogue:
         yield from of(after, placed_at(after.at, leaf.at))
+
+
+def without_single(indices: list[IndexExpr], leaf: BlockLeaf) -> list[IndexExpr]:
+    """Return expressions of the loops around a block, without those of one iteration."""
+    single = {loop.name: number(0) for loop in around(leaf) if loop.extent == 1}
+    return [index.replace(single) for index in indices] if single else indices
+
+
+def parts_of_reduction(root: Root, leaf: BlockLeaf) -> list[BlockLeaf]:
+    """Return the blocks that compute a reduction, one after the other: several where its loop is partitioned."""
+    return [leaf] if leaf.begin is None else [other for other in root.leaves() if other.begin is leaf.begin]
+
+
+def register_loop(leaf: BlockLeaf) -> Loop | None:
+    """Return the loop around a block over which its results are in registers."""
+    return next((loop for loop in around(leaf) if leaf.accumulation in loop.accumulated), None)
+
+
+def region_of(loop: Loop) -> list[Loop]:
+    """Return the loops from this one on, that follow one another, over which the same results are in registers."""
+    assert loop.parent is not None
+    siblings = loop.parent.body
+    held = set(loop.accumulated)
+    return [each for each in siblings if isinstance(each, Loop) and held & set(each.accumulated)]
 
 
 def extents_of(loops: Sequence[Loop]) -> dict[str, Dim]:

@@ -132,7 +132,18 @@ def test_a_reduction_is_in_registers_without_a_word() -> None:
 
 
 REFUSED = {
-    "sum_k is of the reduction": (lambda s: s.partition("sum_k", [1]), "partition: 'sum_k' is a loop of the reduction"),
+    "part of a reduction": (lambda s: (s.partition("sum_k", [1]), s.accumulate("sum_1", "sum_k_1")), "continues 'sum'"),
+    "decomposed in a part": (
+        lambda s: (s.partition("sum_k", [1]), s.decompose_reduction("sum_1", "sum_k_1")), "continues 'sum': decompose",
+    ),
+    "moved": (
+        lambda s: (s.partition("sum_k", [1]), s.compute_at("sum_1", "mean_j")), "whose loop is partitioned: move it",
+    ),
+    "results of a part": (
+        lambda s: (s.reverse_compute_inline("mean"), s.partition("sum_k", [1])), "which are complete after all parts",
+    ),
+    "partial results": (lambda s: (s.partition("sum_k", [1]), s.rfactor("sum", "sum_k_0")), "rfactor: 'sum'"),
+    "threads": (lambda s: (s.partition("sum_k", [1]), s.bind("sum_k_0", "threadIdx.x")), "another loop of which"),
     "order": (lambda s: s.partition("sum_i", [5, 5]), "expected iterations from 1 to 22 in ascending order"),
     "end": (lambda s: s.partition("sum_i", [23]), "expected iterations from 1 to 22 in ascending order"),
     "nothing": (lambda s: s.partition("sum_i"), "expected either points or multiples"),

@@ -82,6 +82,8 @@ def _call(s: Schedule, rng: random.Random) -> tuple[str, list[Any]]:
         "compute_with": [block, rng.choice(blocks)], "stream": [block],
         "partition": [rng.choice(loops), rng.choice([(), (1,), (2, 4), (5, 3)]), rng.choice([(), (), (size,), (4, 2)])],
         "fuse": some(loops), "reorder": some(loops),
+        "merge": [rng.choice(s.loops(each) or ["none"]) for each in blocks[blocks.index(block) :][:2]],
+        "share_memory": [rng.choice(buffers), rng.choice(buffers)],
         "tile": [some(loops), [size] * rng.randint(1, 3)],
         "bind": [rng.choice(loops), "threadIdx.x"],
         "compute_inline": [block], "reverse_compute_inline": [block],

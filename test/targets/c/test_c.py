@@ -324,3 +324,25 @@ def test_loops_that_words_vectorize_are_loops_of_c() -> None:
     a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((5, 12), (12, 20)))
     f = mirlo.compile(clipped_model, "c", schedules={"clipped": vectorized}, cache=False)
     np.testing.assert_allclose(f(a, b), np.maximum(a @ b, 0), rtol=1e-5, atol=1e-6)
+
+
+def test_fused_loops_have_text() -> None:
+    """Elements are addressed by their indices: the language has no views of arrays as one dim."""
+
+    @mirlo.prim_func
+    def double(x: T.Buffer[(4, 6, 5), T.f32], y: T.Out[(4, 6, 5), T.f32]):
+        for i, j, k in T.grid(4, 6, 5):
+            with T.block("double"):
+                vi, vj, vk = T.axes("SSS", i, j, k)
+                y[vi, vj, vk] = x[vi, vj, vk] * 2.0
+
+    @mirlo.script
+    def model(x: R.Tensor[(4, 6, 5), R.f32]):
+        return R.call_tir(double, x)
+
+    def fused(s: Schedule) -> None:
+        s.fuse(*s.loops("double"))
+
+    x = np.arange(120, dtype=np.float32).reshape(4, 6, 5)
+    executable = mirlo.compile(model, target="c", schedules={"double": fused}, cache=False)
+    np.testing.assert_array_equal(executable(x), 2 * x)

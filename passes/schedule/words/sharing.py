@@ -1,0 +1,78 @@
+"""The schedule primitive `share_memory`: a buffer in the memory of a result."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.passes.schedule.words.tree import (
+    BlockLeaf,
+    Root,
+    ScheduleBuffer,
+    ScheduleError,
+    around,
+    placed_at,
+    reads_of,
+)
+
+
+def share_memory(root: Root, name: str, result: str) -> None:
+    """Keep a buffer in the memory of a result."""
+    buffer, target = root.find_buffer(name), root.find_buffer(result)
+    if buffer.is_parameter or buffer.scope or buffer.tiles or buffer.padding is not None:
+        raise ScheduleError(f"share_memory: '{name}' is a parameter, or has memory of its own kind")
+    if target.value is None or target.value not in root.view.returned or target.value in root.view.arguments:
+        raise ScheduleError(f"share_memory: '{result}' is no result of the function")
+    if buffer.shape != target.shape or buffer.element != target.element or buffer.order != target.order:
+        raise ScheduleError(
+            f"share_memory: '{buffer}' of {buffer.element} and '{target}' of {target.element} are not alike"
+        )
+    other = next((each for each in root.buffers if each.shared is target), None)
+    if other is not None or buffer.shared is not None:
+        raise ScheduleError(f"share_memory: '{(other or buffer).name}' shares memory already")
+    buffer.shared = target
+
+
+def require_sharable(root: Root, buffer: ScheduleBuffer, target: ScheduleBuffer) -> None:
+    """Require that elements of a buffer are read before, or where, those of the result are written over them."""
+    leaves = root.leaves()
+    writes = {id(leaf): list(_written(leaf, target)) for leaf in leaves}
+    touched = {id(leaf): [*_written(leaf, buffer), *_read(leaf, buffer)] for leaf in leaves}
+    writers = [leaf for leaf in leaves if writes[id(leaf)]]
+    users = [leaf for leaf in leaves if touched[id(leaf)]]
+    if not users or not writers:
+        return
+    what = f"share_memory: '{buffer.name}' is in the memory of '{target.name}'"
+    chains = [around(leaf) for leaf in (*users, *writers)]
+    shared = itertools.takewhile(lambda level: all(loop is level[0] for loop in level), zip(*chains, strict=False))
+    common = [level[0] for level in shared]
+    names = {loop.name for loop in common if loop.extent != 1}
+    places = [place for leaf in leaves for place in (*writes[id(leaf)], *touched[id(leaf)])]
+    by_iteration = [[index if index.variables() & names else None for index in place] for place in places]
+    reached = {name for index in by_iteration[0] if index is not None for name in index.variables()}
+    if any(each != by_iteration[0] for each in by_iteration) or not names <= reached:
+        raise ScheduleError(f"{what}, and an iteration of '{common[-1].name}' accesses elements of another one")
+    first = leaves.index(writers[0])
+    for leaf in users:
+        is_own = all(place in writes[id(leaf)] for place in touched[id(leaf)])
+        if leaves.index(leaf) >= first and not is_own:
+            raise ScheduleError(f"{what}, and '{leaf.name}' accesses it after '{writers[0].name}' has written there")
+
+
+def _written(leaf: BlockLeaf, buffer: ScheduleBuffer) -> Iterator[list[IndexExpr]]:
+    """Yield the elements of a buffer that a block writes, and those that are computed on its results."""
+    for access in leaf.writes:
+        if access.buffer is buffer:
+            yield leaf.place(access)
+    for after in leaf.epilogue:
+        for access in after.writes:
+            if access.buffer is buffer:
+                yield placed_at(access.at, placed_at(after.at, leaf.at))
+
+
+def _read(leaf: BlockLeaf, buffer: ScheduleBuffer) -> Iterator[list[IndexExpr]]:
+    """Yield the elements of a buffer that a block reads; an empty list for those that its body picks."""
+    for access, axes in reads_of(leaf):
+        if access.buffer is buffer:
+            yield [] if access.is_opaque else placed_at(access.at, axes)
