@@ -8,7 +8,7 @@ the loop reduces.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mirlo.dialects.bindings import ir
@@ -37,6 +37,8 @@ class Walk:
     blocks: list[BlockView] = field(default_factory=list)
     reductions: dict[int, Reducer] = field(default_factory=dict)
     space: Space = field(default_factory=lambda: Space((), ()))
+    order: tuple[int, ...] = ()
+    """The loops within a row, by their positions in `own`, outermost first."""
 
 
 @dataclass
@@ -46,6 +48,12 @@ class RowGroup:
     group: BlockGroup[Any]
     rows: tuple[Any, ...]
     walks: list[Walk]
+    axes: int = 0
+    """How many leading axes of each block are rows."""
+
+    def merged(self) -> RowGroup:
+        """Return the same with loops over rows as one where all loops allow it, without those of extent 1."""
+        return _merge_rows(self)
 
     def prepare(self, memory: TensorBuffers, held: bool = False) -> set[ir.Value]:
         """Allocate all memory that is needed, outside of all loops; return the values stored there.
@@ -102,7 +110,16 @@ class RowGroup:
         return bool(walk.own) and value not in reduced
 
     def _share(self, memory: TensorBuffers, stored: set[ir.Value]) -> None:
-        """Store elements of a row in the buffer of the row's result if they are read no later than it is written."""
+        for value, result in self.shared(stored).items():
+            memory.share(value, result)
+
+    def shared(self, stored: set[ir.Value] | None = None) -> dict[ir.Value, ir.Value]:
+        """Return the elements of a row that are stored where the row's result will be.
+
+        They are read no later than it is written.
+        """
+        stored = self._stored() if stored is None else stored
+        result_of: dict[ir.Value, ir.Value] = {}
         taken: set[ir.Value] = set()
         # In the order of the blocks: the order of a set of values differs from run to run.
         outputs = [output.value for block in self.group.blocks for output in block.outputs]
@@ -110,9 +127,10 @@ class RowGroup:
         for value in (v for v in outputs if v in stored and v not in self.group.kept):
             for result in (r for r in kept if r not in taken):
                 if self._can_share(value, result):
-                    memory.share(value, result)
+                    result_of[value] = result
                     taken.add(result)
                     break
+        return result_of
 
     def _can_share(self, value: ir.Value, result: ir.Value) -> bool:
         target = self.walk_of(result)
@@ -157,7 +175,7 @@ def find_rows(group: BlockGroup[LaneModel]) -> RowGroup | Decline:
         refusal = _place_walk(walk, rows, group)
         if refusal is not None:
             return refusal
-    return _merge_rows(RowGroup(group, rows, walks))
+    return RowGroup(group, rows, walks, count)
 
 
 def _row_axes(group: BlockGroup[LaneModel]) -> int:
@@ -242,16 +260,21 @@ def _place_walk(walk: Walk, rows: tuple[Dim, ...], group: BlockGroup[LaneModel])
             instance = BlockInstance(block, instance.where, extents, walk.reductions[i].contributions)
         instances.append(instance)
     start = len(rows)
-    space = merge_all(_ordered(Space(extents, tuple(instances)), start), start)
-    walk.space = space
+    space = Space(extents, tuple(instances))
+    walk.order = tuple(_order(space, start))
+    if list(walk.order) != sorted(walk.order):
+        space = space.order([*range(start), *(start + i for i in walk.order)])
+    walk.space = space = merge_all(space, start)
     if len(space.extents) == start:
         return None
     return _require_profitable(walk, space, start, group) if walk.reductions else _elements_along(walk, space)
 
 
-def _ordered(space: Space, start: int) -> Space:
-    """Order the loops of a row by stride, the smallest innermost."""
+def _order(space: Space, start: int) -> list[int]:
+    """Return the loops of a row by stride, the smallest innermost."""
     axes = range(start, len(space.extents))
+    if len(axes) < 2:
+        return list(range(len(axes)))
     sizes = [
         (D.estimate_dim(D.product(o.shape)), [p.flat(o).estimated_step(a) for a in axes])
         for p in space.instances for o in (*p.needed_inputs, *p.block.outputs) if o.map is not None
@@ -262,8 +285,7 @@ def _ordered(space: Space, start: int) -> Space:
         if all(p.flat(o).moves_along(a) for a in axes)
     ]  # fmt: skip
     steps = outputs[0] if outputs else max(sizes)[1] if sizes else [0] * len(axes)
-    order = sorted(range(len(axes)), key=lambda i: -steps[i])
-    return space.order([*range(start), *(start + i for i in order)])
+    return sorted(range(len(axes)), key=lambda i: -steps[i])
 
 
 def _require_profitable(walk: Walk, space: Space, start: int, group: BlockGroup[LaneModel]) -> Decline | None:
@@ -304,21 +326,22 @@ def _elements_along(walk: Walk, space: Space) -> Decline | None:
 def _merge_rows(plan: RowGroup) -> RowGroup:
     """Merge row loops where all loops allow it, and drop those of extent 1."""
     kept = [i for i, extent in enumerate(plan.rows) if extent != 1]
+    walks = []
     for walk in plan.walks:
         space = walk.space
         inner = range(len(plan.rows), len(space.extents))
         position = {axis: i for i, axis in enumerate([*kept, *inner])}
-        walk.space = _without_units(space, position)
+        walks.append(replace(walk, space=_without_units(space, position)))
     rows: Sequence[Dim] = [plan.rows[i] for i in kept]
     axis = len(rows) - 2
     while axis >= 0:
-        merged = [found for walk in plan.walks if (found := walk.space.merge(axis)) is not None]
-        if len(merged) == len(plan.walks):
-            for walk, space in zip(plan.walks, merged, strict=True):
+        merged = [found for walk in walks if (found := walk.space.merge(axis)) is not None]
+        if len(merged) == len(walks):
+            for walk, space in zip(walks, merged, strict=True):
                 walk.space = space
             rows = [*rows[:axis], rows[axis] * rows[axis + 1], *rows[axis + 2 :]]
         axis -= 1
-    return RowGroup(plan.group, tuple(rows), plan.walks)
+    return RowGroup(plan.group, tuple(rows), walks, plan.axes)
 
 
 def _without_units(space: Space, position: dict[int, int]) -> Space:

@@ -100,7 +100,8 @@ def _code(rows: RowGroup) -> int:
 
 def plan(group: BlockGroup[LaneModel]) -> ThreadRowsPlan | Decline:
     """Plan these blocks row by row."""
-    result = find_rows(group)
+    found = find_rows(group)
+    result = found if isinstance(found, Decline) else found.merged()
     if isinstance(result, Decline):
         return result
     if not any(D.estimate_dim(D.product(list(walk.own))) >= SHORTEST for walk in result.walks if walk.reductions):

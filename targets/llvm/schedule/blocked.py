@@ -42,7 +42,7 @@ from mirlo.targets.llvm.schedule.dynamic_blocks import DynamicBlockedPlan, eleme
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.priorities import PRIORITIES
 from mirlo.targets.llvm.schedule.row_blocks import BLOCK, KEPT, BlockedPlan, RowBlockContraction
-from mirlo.targets.llvm.schedule.rows import VectorRowsPlan
+from mirlo.targets.llvm.schedule.rows import RowsPlan, VectorRowsPlan
 from mirlo.targets.llvm.schedule.stages import plan_stages
 
 
@@ -56,13 +56,14 @@ def plan_blocked(
     stages = plan_stages(group)
     if len(stages) != 3:
         return decline("not a contraction, rows and a contraction", stages=len(stages))
-    first, rows, last = stages
+    first, between, last = stages
     if not (
         isinstance(first, VectorContractionPlan)
-        and isinstance(rows, VectorRowsPlan)
+        and isinstance(between, RowsPlan)
         and isinstance(last, VectorContractionPlan)
     ):
         return decline("not a contraction, rows and a contraction")
+    rows = between.between_contractions()
     plans = [first.plan, last.plan]
     weights = plans[1].rows.access.value
     produced = {output.value for block in (*rows.group.blocks, *_blocks_of(plans[0])) for output in block.outputs}

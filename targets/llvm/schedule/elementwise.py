@@ -25,7 +25,13 @@ from mirlo.targets.llvm.schedule.priorities import PRIORITIES
 from mirlo.targets.llvm.schedule.runs import arrange_runs, find_runs
 from mirlo.targets.llvm.schedule.sweep import LoopVectors, choose_lane_vectors, describe_vectors
 from mirlo.targets.llvm.schedule.transposes import arrange_interleaved, arrange_tiles, choose_tile, find_across
-from mirlo.targets.llvm.schedule.vector_loops import cut_lanes, cut_vectors, fuse_contiguous, order_loops
+from mirlo.targets.llvm.schedule.vector_loops import (
+    cut_lanes,
+    cut_vectors,
+    fuse_contiguous,
+    order_loops,
+    split_vectors,
+)
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
@@ -156,20 +162,11 @@ class _Loops:
         for each in cut_lanes(s, last, lanes):
             cut = cut_vectors(s, each, lanes, unroll, masked)
             for loop, width, count in cut:
-                self._vectorize(loop, width, count, is_shared=not outer and loop == cut[0][0])
+                vectorized = split_vectors(s, loop, width, count)
+                if not outer and loop == cut[0][0]:
+                    s.parallel(vectorized)
         for loop in outer:
             s.parallel(loop)
-
-    def _vectorize(self, loop: str, lanes: int, unroll: int, is_shared: bool) -> None:
-        s = self.s
-        factors = [factor for factor in (unroll, lanes) if factor > 1]
-        outer, *inner = s.split(loop, (None, *factors)) if factors else [loop]
-        if lanes > 1:
-            s.vectorize(inner.pop())
-        for several in inner:
-            s.unroll(several)
-        if is_shared:
-            s.parallel(outer)
 
     def choices(self) -> ChoiceValues:
         """Return the vectors of the loops and the tiles of transposes, with which they are made again."""

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.rules import Decline, schedule
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk, find_rows
-from mirlo.passes.schedule.loops import every
+from mirlo.passes.schedule.buffers import ScheduleFacts
+from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
+from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.targets.llvm.choices import NO_LOOP_CHOICES, LoopChoices
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.group import schedule_group
+from mirlo.targets.llvm.schedule.chunks import can_mask
+from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.priorities import PRIORITIES
-from mirlo.targets.llvm.schedule.sweep import Sweep, choose_vectors, describe_vectors
+from mirlo.targets.llvm.schedule.sweep import LoopVectors, Sweep, choose_vectors, describe_vectors
+from mirlo.targets.llvm.schedule.vector_loops import cut_lanes, cut_vectors, fuse_contiguous, split_vectors
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
@@ -24,14 +30,9 @@ if TYPE_CHECKING:
 
 @dataclass
 class VectorRowsPlan(RowGroup):
-    """Row operations planned in vectors."""
+    """Row operations between contractions, planned in vectors: a row at a time, of a block of rows."""
 
     chosen: LoopChoices = NO_LOOP_CHOICES
-
-    def emit(self, memory: TensorBuffers) -> None:
-        """Emit all rows at the insertion point."""
-        stored = self.prepare(memory)
-        every(self.rows, lambda indices: self.emit_row(memory, stored, *indices), parallel=True)
 
     def emit_row(
         self, memory: TensorBuffers, stored: set[ir.Value], *indices: ir.Value, limit: ir.Value | None = None
@@ -65,27 +66,125 @@ class VectorRowsPlan(RowGroup):
     def _has_loop(self, walk: Walk) -> bool:
         return len(walk.space.extents) > len(self.rows)
 
+
+@dataclass(frozen=True)
+class RowsPlan:
+    """Row operations, whose loops are arranged when they are needed."""
+
+    found: RowGroup
+    chosen: LoopChoices
+    name = "rows"
+
+    @property
+    def group(self) -> BlockGroup[Machine]:
+        """Return the blocks."""
+        return self.found.group
+
+    @cached_property
+    def words(self) -> WordsPlan:
+        """Return the blocks with their loops arranged."""
+        s = words_of(self.group)
+        arranged = _Rows(s, self.found, self.chosen)
+        arranged.arrange()
+        facts: ScheduleFacts = {"rows": arranged.rows, "walks": len(self.found.walks)}
+        return WordsPlan(self.group, s, self.name, describe_vectors(arranged.vectors), facts)
+
     def choices(self) -> ChoiceValues:
-        """Return the vectors of the loops, with which they are made again."""
-        return describe_vectors(
-            [
-                choose_vectors(walk.space, self.group.machine, self.chosen, self._loop(i), bool(walk.reductions))
-                for i, walk in enumerate(self.walks)
-                if self._has_loop(walk)
-            ]
-        )
+        """Return the choices with which the loops are made again."""
+        return self.words.choices()
 
-    def describe(self) -> dict[str, int | list[int]]:
-        return {"rows": list(self.rows), "walks": len(self.walks)}
+    def emit(self, memory: TensorBuffers) -> None:
+        """Emit the loops at the insertion point."""
+        self.words.emit(memory)
+
+    def between_contractions(self) -> VectorRowsPlan:
+        """Return a plan to compute rows one by one, of a block of rows."""
+        found = self.found.merged()
+        return VectorRowsPlan(found.group, found.rows, found.walks, found.axes)
 
 
-def plan_rows(group: BlockGroup[Machine], choices: LoopChoices = NO_LOOP_CHOICES) -> VectorRowsPlan | Decline:
+def plan_rows(group: BlockGroup[Machine], choices: LoopChoices = NO_LOOP_CHOICES) -> RowsPlan | Decline:
     """Plan how to compute these blocks row by row."""
-    rows = find_rows(group)
-    return rows if isinstance(rows, Decline) else VectorRowsPlan(rows.group, rows.rows, rows.walks, choices)
+    found = find_rows(group)
+    return found if isinstance(found, Decline) else RowsPlan(found, choices)
+
+
+@dataclass
+class _Rows:
+    """The loops of row operations as they are arranged, and what was chosen for them."""
+
+    s: Schedule
+    found: RowGroup
+    chosen: LoopChoices
+    vectors: list[LoopVectors] = field(default_factory=list)
+    rows: list[Dim] = field(default_factory=list)
+    """The iterations of the loops over rows."""
+
+    def arrange(self) -> None:
+        """Compute a row in each iteration of one loop, or of several where rows are not next to each other."""
+        s, blocks = self.s, self.s.blocks()
+        loops = {block: s.loops(block) for block in blocks}
+        rows = [self._merge([loops[block][axis] for block in blocks]) for axis in range(self.found.axes)]
+        rows = fuse_contiguous(s, blocks[0], rows)
+        self.rows = [s.extent(row) for row in rows if s.extent(row) != 1]
+        at = 0
+        for walk in self.found.walks:
+            names = blocks[at : at + len(walk.blocks)]
+            at += len(names)
+            inner = [self._elements(loops[name][self.found.axes :]) for name in names]
+            if walk.own:
+                merged = [self._merge([each[i] for each in inner]) for i in range(len(walk.own))]
+                self._walk(walk, names, [merged[i] for i in walk.order])
+        for row in rows:
+            s.parallel(row)
+        for value, result in self.found.shared().items():
+            s.share_memory(s.buffer_of(value), s.buffer_of(result))
+
+    def _merge(self, loops: list[str]) -> str:
+        if len(loops) > 1:
+            self.s.merge(*loops)
+        return loops[0]
+
+    def _elements(self, loops: list[str]) -> list[str]:
+        """Fuse loops of one iteration with those next to them; return the others."""
+        s, result, single = self.s, list[str](), list[str]()
+        for loop in loops:
+            if s.extent(loop) == 1:
+                single.append(loop)
+                continue
+            result.append(s.fuse(*single, loop) if single else loop)
+            single = []
+        if single and result:
+            result[-1] = s.fuse(result[-1], *single)
+        return result
+
+    def _walk(self, walk: Walk, blocks: list[str], loops: list[str]) -> None:
+        """Compute the elements of a row in vectors, and reduce them in registers."""
+        s, machine = self.s, self.found.group.machine
+        if list(walk.order) != sorted(walk.order):
+            s.reorder(*loops)
+        *outer, last = fuse_contiguous(s, blocks[0], loops)
+        vectors = choose_vectors(walk.space, machine, self.chosen, len(self.vectors), bool(walk.reductions))
+        self.vectors.append(vectors)
+        joined = vectors.unroll if vectors.are_joined else 1
+        lanes, unroll = vectors.lanes * joined, vectors.unroll // joined
+        masked = can_mask(walk.space.instances, machine)
+        first = ""
+        for part in [last] if walk.reductions else cut_lanes(s, last, lanes):
+            for loop, width, count in cut_vectors(s, part, lanes, unroll, masked):
+                made = split_vectors(s, loop, width, count)
+                first = first or made
+        for position in walk.reductions:
+            s.accumulate(blocks[position], outer[0] if outer else first)
+        for loop in () if self.rows or walk.reductions else (outer or [first]):
+            s.parallel(loop)
 
 
 @schedule(target="llvm", priority=PRIORITIES["rows"])
 def rows(kernel: Kernel, context: ScheduleContext, choices: LoopChoices = NO_LOOP_CHOICES) -> ir.OpView | Decline:
     """Schedule softmax, normalizations and reductions along the innermost axis row by row, in vectors."""
-    return schedule_group(kernel, context, "rows", lambda group: plan_rows(group, choices))
+    group = function_group(kernel, context)
+    if isinstance(group, Decline):
+        return group
+    plan = plan_rows(group, choices)
+    return plan if isinstance(plan, Decline) else plan.words.schedule()

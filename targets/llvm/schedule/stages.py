@@ -34,7 +34,7 @@ from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan, plan_
 from mirlo.targets.llvm.schedule.elementwise import plan_elementwise
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.priorities import PRIORITIES
-from mirlo.targets.llvm.schedule.rows import VectorRowsPlan, plan_rows
+from mirlo.targets.llvm.schedule.rows import RowsPlan, plan_rows
 from mirlo.targets.llvm.schedule.window import plan_window
 
 SCALAR = "scalar_nest"
@@ -51,11 +51,12 @@ class Scalar:
         return {}
 
 
-RuleStage = VectorContractionPlan | VectorRowsPlan | WordsPlan | Scalar
+ChosenStage = VectorContractionPlan | RowsPlan | WordsPlan
+RuleStage = ChosenStage | Scalar
 Stage = RuleStage | LoopWords
 _NAMES = {
     VectorContractionPlan: "contraction",
-    VectorRowsPlan: "rows",
+    RowsPlan: RowsPlan.name,
     Scalar: "scalar",
     LoopWords: WORDS_RULE,
 }
@@ -65,7 +66,6 @@ def _name_of(stage: Stage) -> str:
     return stage.rule if isinstance(stage, WordsPlan) else _NAMES[type(stage)]
 
 
-ChosenStage = VectorContractionPlan | VectorRowsPlan | WordsPlan
 RULES: dict[str, tuple[Callable[..., ChosenStage | Decline], type]] = {
     "contraction": (plan_contraction, ContractionChoices),
     "elementwise": (plan_elementwise, ElementwiseChoices),

@@ -45,3 +45,14 @@ def cut_vectors(s: Schedule, part: str, lanes: int, unroll: int, masked: bool) -
         parts = s.partition(part, multiples=[lanes * unroll for lanes, unroll in widths])
     # Parts that certainly are empty, the last ones, are left out.
     return [(loop, lanes, unroll) for loop, (lanes, unroll) in zip(parts, widths, strict=False)]
+
+
+def split_vectors(s: Schedule, loop: str, lanes: int, unroll: int) -> str:
+    """Split a loop into vectors, several of them unrolled; return the loop around them."""
+    factors = [factor for factor in (unroll, lanes) if factor > 1]
+    outer, *inner = s.split(loop, (None, *factors)) if factors else [loop]
+    if lanes > 1:
+        s.vectorize(inner.pop())
+    for several in inner:
+        s.unroll(several)
+    return outer

@@ -193,7 +193,7 @@ def test_a_rule_is_the_only_word(tmp_path: Path) -> None:
 
 def test_explain_prints_the_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = save_model(tmp_path / "model.onnx", 29)
-    name, word = next(item for item in words_of(path).items() if item[1].arguments[0] == "rows")
+    name, word = next(item for item in words_of(path).items() if item[1].arguments[0] == "contraction")
     assert main(["explain", str(path), "--kernel", name]) == 0
     text = capsys.readouterr().out
     assert f'  words, for schedules={{"{name}": schedule}}:\n    def schedule(s):\n        {word}\n' in text
