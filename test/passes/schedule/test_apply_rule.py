@@ -133,7 +133,7 @@ def test_a_choice_changes_the_kernel(tmp_path: Path) -> None:
     kernel = next(kernel for kernel in explained.kernels if kernel.name == name)
     assert kernel.schedule is not None and str(kernel.schedule.words) == str(given)
     assert any("tile = array<i64: 3, 16>" in stage.text or "tile = array<i64: 3, 8>" in stage.text
-               or "tile = array<i64: 3, 4>" in stage.text for stage in explained.stages)  # fmt: skip
+               or "tile = array<i64: 3, 4>" in stage.text for stage in explained.stages[name])  # fmt: skip
 
 
 ERRORS = {
