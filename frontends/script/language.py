@@ -96,7 +96,8 @@ class RelaxLanguage(Language):
 
     def __getattr__(self, name: str) -> Word:
         from mirlo.dialects.relax import OPS
-        from mirlo.frontends.script.tvm_operators import NOT_OF_GRAPHS, TVM_OPERATORS
+        from mirlo.frontends.script.tvm_calls import NOT_OF_GRAPHS
+        from mirlo.frontends.script.tvm_operators import TVM_OPERATORS
 
         if (name in OPS or name in TVM_OPERATORS) and name not in self._words:
             return Word("R", name)

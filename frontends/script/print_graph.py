@@ -15,7 +15,7 @@ from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.constant import Constant
 from mirlo.frontends.script.print_scalar import NotPrintable, quoted
 from mirlo.frontends.script.print_tensor import INDENT, tuple_text
-from mirlo.frontends.script.tvm_operators import OTHER_MEANING
+from mirlo.frontends.script.tvm_calls import OTHER_MEANING
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,99 +8,23 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.script.describe import kind_of
 from mirlo.frontends.script.graph_values import GraphResult, GraphTensor
 from mirlo.frontends.script.syntax import TVM_TYPES
+from mirlo.frontends.script.tvm_calls import TvmCall, TvmMistake
 
 if TYPE_CHECKING:
-    from mirlo.dialects.core.types import TensorType
-    from mirlo.frontends.script.source import Located
-
-
-class TvmMistake(ValueError):
-    """An argument of an operator of TVM that has no meaning here."""
-
-
-class OperatorMaker(Protocol):
-    """What reads a graph and makes its operators."""
-
-    names: dict[str, object]
-
-    def as_tensor(self, value: object, node: Located, like: TensorType | None = None) -> GraphTensor: ...
-
-    def make(
-        self,
-        node: Located,
-        name: str,
-        operands: Sequence[GraphTensor | list[GraphTensor] | None],
-        results: list[TensorType] | None = None,
-        **attributes: Any,
-    ) -> GraphResult: ...
-
-
-@dataclass(frozen=True)
-class TvmCall:
-    """A call of an operator of TVM, in whose place operators of Mirlo are made."""
-
-    calls: OperatorMaker
-    node: Located
-
-    def tensor(self, name: str, *operands: GraphTensor | list[GraphTensor] | None, **attributes: Any) -> GraphTensor:
-        """Make an operator of one result."""
-        if isinstance(attributes.get("dtype"), str):
-            attributes["dtype"] = TVM_TYPES.get(attributes["dtype"], attributes["dtype"])
-        made = self.calls.make(self.node, name, operands, None, **attributes)
-        assert isinstance(made, GraphTensor)
-        return made
-
-    def tensors(self, name: str, *operands: GraphTensor | None, **attributes: Any) -> tuple[GraphTensor, ...]:
-        made = self.calls.make(self.node, name, operands, None, **attributes)
-        return made if isinstance(made, tuple) else (made,)
-
-    def number(self, value: object, like: GraphTensor) -> GraphTensor:
-        return self.calls.as_tensor(value, self.node, like.type)
+    pass
 
 
 TvmOperator = Callable[..., GraphResult]
 Function = TypeVar("Function", bound=TvmOperator)
 TVM_OPERATORS: dict[str, TvmOperator] = {}
 """The operators by the name behind `R.`; `nn_attention` is `R.nn.attention`, of which Mirlo has another one."""
-NOT_OF_GRAPHS = {
-    "print": "a compiled graph prints nothing: return the tensor as one more result",
-    "assert_op": "a compiled graph checks nothing that its caller can check: compare before the call",
-    "call_tir_inplace": "call_tir with an output; the memory plan lets both share memory where that is possible",
-    "call_inplace_packed": "call_dps_packed with an output",
-    "invoke_closure": "a graph has no closures: call the function",
-    "make_closure": "a graph has no closures: call the function",
-    "builtin": "memory is planned by the compiler",
-    "memory": "memory is planned by the compiler",
-    "vm": "what TVM's virtual machine is told is no part of a model",
-    "dist": "one device computes a graph",
-    "ccl": "one device computes a graph",
-    "ExternFunc": "call_dps_packed takes the name of the function",
-    "dynamic_strided_slice": "R.strided_slice takes integers and symbols",
-    "layout_transform": "write R.permute_dims and R.reshape",
-    "multinomial_from_uniform": "draw where the model is called, from the probabilities that it returns",
-    "nll_loss": "a loss is for training: R.gather_elements of R.nn.log_softmax gives what it sums up",
-    "cross_entropy_with_logits": "a loss is for training: R.gather_elements of R.nn.log_softmax gives what it sums up",
-    "unique": "the size of its result comes from data, which a script cannot declare: import an ONNX model, Unique",
-}
-"""Words of TVM without a meaning in a compiled graph, and what to write."""
-
-
-OTHER_MEANING: dict[str, tuple[str, ...]] = {
-    "argmax": ("axis", "keepdims"), "argmin": ("axis", "keepdims"),
-    "mod": (), "scatter_elements": (), "scatter_nd": (), "argsort": (), "topk": (), "dequantize": (),
-}  # fmt: skip
-"""Operators whose calls may be read either way, with another meaning: TVM's where the text imports TVM's script.
-
-The attributes have another default; elsewhere they are given, as the printer does.
-"""
 LAYOUTS = {
     "NCHW": "NC*", "NHWC": "N*C", "NCW": "NC*", "NWC": "N*C",
     "OIHW": "OI*", "HWIO": "*IO", "OHWI": "O*I", "OIW": "OI*",

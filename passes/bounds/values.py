@@ -14,19 +14,11 @@ from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, floor_divide, lo
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.affine import read_affine
 from mirlo.dialects.tir.buffers import INPLACE
+from mirlo.passes.bounds.conditions import INDEX_BITS, comparison_facts, constant_condition, width_of
 from mirlo.passes.bounds.data import COUNT, LAUNCH, DataDependence, launch_sizes
 from mirlo.passes.bounds.limits import SAFE, Limits
 from mirlo.passes.bounds.local_buffers import RESHAPES, Merged, Reaching
 from mirlo.passes.bounds.prover import Case, Facts, Prover
-
-INDEX_BITS = 64
-SLT, SLE, SGT, SGE = 2, 3, 4, 5
-ULT, ULE, UGT, UGE = 6, 7, 8, 9
-EQ, NE = 0, 1
-_NEGATED = {EQ: NE, NE: EQ, SLT: SGE, SGE: SLT, SGT: SLE, SLE: SGT, ULT: UGE, UGE: ULT, UGT: ULE, ULE: UGT}
-_SWAPPED = {SGT: SLT, SGE: SLE, UGT: ULT, UGE: ULE}
-"""Predicates written with `<` by swapping the operands."""
-
 
 REARRANGED = (
     "vector.shuffle",
@@ -637,13 +629,14 @@ class ValueReader:
         if op.name == ("arith.andi" if holds else "arith.ori"):
             return [*self.facts(op.operands[0], holds), *self.facts(op.operands[1], holds)]
         if op.name == "arith.cmpi":
-            return self._comparison(op, holds)
+            left, right = self.operands(op)
+            return comparison_facts(op, holds, left, right, self.prover)
         if op.name == "arith.constant":
             return self._constant_condition(op, holds)
         if op.name == "arith.xori":
             other = op.operands[1].owner
             if isinstance(other, ir.Operation | ir.OpView) and other.operation.name == "arith.constant":
-                return self.facts(op.operands[0], holds != bool(_bool_of(other.operation)))
+                return self.facts(op.operands[0], holds != bool(constant_condition(other.operation)))
             return ()
         if op.name == "vector.broadcast":
             return self.facts(op.operands[0], holds)
@@ -652,7 +645,7 @@ class ValueReader:
         return ()
 
     def _constant_condition(self, op: ir.Operation, holds: bool) -> Sequence[IndexExpr]:
-        value = _bool_of(op)
+        value = constant_condition(op)
         if value is not None:
             return () if value == holds else [number(-1)]
         shape = op.results[0].type.shape
@@ -675,32 +668,6 @@ class ValueReader:
             size - self.lane(extent, len(shape) - 1 - axis) - 1
             for axis, (size, extent) in enumerate(zip(sizes, shape, strict=True))
         ]
-
-    def _comparison(self, op: ir.Operation, holds: bool) -> Sequence[IndexExpr]:
-        if width_of(op.operands[0].type)[0] == 1:
-            return ()
-        predicate = ir.IntegerAttr(op.attributes["predicate"]).value
-        if not holds:
-            predicate = _NEGATED[predicate]
-        left, right = self.operands(op)
-        if predicate in _SWAPPED:
-            predicate, left, right = _SWAPPED[predicate], right, left
-        if predicate == NE:
-            return self._unequal(left, right)
-        if predicate == EQ:
-            return [left - right, right - left]
-        if predicate in (ULT, ULE):
-            if not self.prover.is_nonnegative(right):
-                return ()
-            # As unsigned values, negative ones are the largest.
-            return [left, right - left - (predicate == ULT)]
-        return [right - left - (predicate == SLT)]
-
-    def _unequal(self, left: IndexExpr, right: IndexExpr) -> Sequence[IndexExpr]:
-        for difference in (left - right, right - left):
-            if self.prover.is_nonnegative(difference):
-                return [difference - 1]
-        return ()
 
 
 def _is_only_read(buffer: ir.BlockArgument, function: ir.Operation) -> bool:
@@ -733,14 +700,6 @@ def quotient(value: IndexExpr, divisor: Dim) -> IndexExpr:
     return IndexExpr({FloorDiv(value, divisor): 1})
 
 
-def width_of(kind: ir.Type) -> tuple[int, bool]:
-    """Return the bits of a scalar or of an element, and whether it is an index."""
-    element = kind.element_type if isinstance(kind, ir.VectorType) else kind
-    if isinstance(element, ir.IndexType):
-        return INDEX_BITS, True
-    return (element.width if isinstance(element, ir.IntegerType) else INDEX_BITS), False
-
-
 def _size(bound: IndexExpr) -> tuple[int, str]:
     """Return the order in which bounds are tried: the smallest number first, dims last."""
     return (bound.constant, "") if isinstance(bound.constant, int) else (SAFE, str(bound))
@@ -762,19 +721,6 @@ def _is_positive(dim: Dim) -> bool:
 
 def _is_count(value: IndexExpr) -> bool:
     return value.is_constant and isinstance(value.constant, int) and 0 <= value.constant < INDEX_BITS
-
-
-def _bool_of(op: ir.Operation) -> bool | None:
-    """Return the value of a constant condition, if all lanes have one."""
-    value = op.attributes["value"]
-    if isinstance(value, ir.BoolAttr):
-        return bool(value.value)
-    if isinstance(value, ir.IntegerAttr):
-        return bool(value.value)
-    if isinstance(value, ir.DenseElementsAttr) and value.is_splat:
-        splat = value.get_splat_value()
-        return bool(splat.value) if isinstance(splat, (ir.BoolAttr, ir.IntegerAttr)) else None
-    return None
 
 
 _READERS: dict[str, Callable[[ValueReader, ir.Operation], IndexExpr | None]] = {
