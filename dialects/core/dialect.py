@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mirlo.dialects import bindings
+from mirlo.dialects import bindings, wheel
 from mirlo.dialects.bindings import ir
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Dialect:
         return f"irdl.dialect @{self.namespace} {{\n{attributes}\n{types}\n{operations}\n}}"
 
     def load(self) -> None:
-        if ir.Context.current.is_dialect_loaded(self.namespace):
+        if wheel.is_dialect_loaded(ir.Context.current, self.namespace, self.operations):
             return
         with ir.Location.unknown():
             module = ir.Module.parse(self.irdl_text())
@@ -64,7 +64,7 @@ class Dialect:
             if op.TERMINATOR:
                 ir.IsTerminatorTrait.attach(name)
             if op.ISOLATED:
-                ir.IsIsolatedFromAboveTrait.attach(name)
+                wheel.attach_isolation(ir, name)
             if op.NO_TERMINATOR:
                 ir.NoTerminatorTrait.attach(name)
             ir.DynamicOpTrait.attach(name, op)

