@@ -256,7 +256,7 @@ def _raise(function: ir.Operation, axes: Axes, session: Session) -> dict[int, Ax
         if isinstance(value, ir.BlockArgument):
             raised[value.arg_number] = axes
         else:
-            behind = Rewriter(next_operation(value.owner), session)
+            behind = Rewriter(next_operation(value.owner.operation), session)
             folded = behind.emit(OPS["permute"], value, axes=axes)
             value.replace_all_uses_except(permuted(folded, inverse(axes), behind), folded.owner.operation)
     push(function, {i: (inverse(axes), _permuted_type(block.arguments[i], axes)) for i in raised}, session)

@@ -65,6 +65,21 @@ class Ohwi(CodeGenerator):
 register_target(Target("ohwi", "convolutions in a layout of its own", codegen=Ohwi))
 
 
+class Padder(CodeGenerator):
+    """Takes scaled convolutions of padded images."""
+
+    name = "padder"
+    layouts = {"relax.conv": ("N*C", "O*I")}
+    pipeline = "convert-layout,hoist-layouts,fold-constant,remove-dead"
+
+    def patterns(self):
+        conv = is_op("relax.conv")(is_op("relax.pad")(wildcard(), ...), is_const())
+        return [("scaled", is_op("relax.multiply")(conv, is_const()))]
+
+
+register_target(Target("padder", "scaled convolutions of padded images", codegen=Padder))
+
+
 @pattern_table("tensorizer")
 def tensorizer():
     """Products of loops that have the sizes of an instruction, whatever operator they come from."""
