@@ -1,0 +1,281 @@
+"""Layers as commands: tiles of rows that fit the scratchpads, two of them in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+import numpy as np
+
+from mirlo_systolic.commands import (
+    ACCUMULATOR_ROWS,
+    DATA_ROWS,
+    PARAMETER_ROWS,
+    RESULT_ROWS,
+    SIZE,
+    WEIGHT_ROWS,
+    Memory,
+    Mode,
+    Program,
+    Queue,
+    Rows,
+)
+
+CONTEXTS = 2
+SLOT = 2 * SIZE
+"""Rows of the parameters of a block of columns."""
+SLOTS = PARAMETER_ROWS // SLOT
+"""Blocks whose parameters are loaded. Weights are two chunks ahead at most, so that no slot is in use still."""
+SHIFTS = 62
+"""The largest shift."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """An operand in main memory, channels last, as windows read it."""
+
+    address: int
+    height: int
+    width: int
+    channels: int
+    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
+    """Rows and columns of `fill` above, to the left, below, to the right."""
+    fill: int = 0
+
+    @property
+    def padded_width(self) -> int:
+        return self.width + self.padding[1] + self.padding[3]
+
+
+@dataclass(frozen=True)
+class Product:
+    """A tap of a window: 16 channels of an operand times weights, for 16 columns."""
+
+    operand: int
+    tap: tuple[int, int]
+    block: int
+    """Which 16 channels."""
+    weights: int
+    """Which weights, by their number."""
+    region: int = 0
+    """0 or 1: where the sums are."""
+    mode: Mode = Mode.ADD
+
+
+@dataclass(frozen=True)
+class Block:
+    """16 columns of the result."""
+
+    index: int
+    products: tuple[Product, ...]
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """What a schedule chooses; 0 is as much as fits."""
+
+    rows: int = 0
+    """Rows of the result in a tile."""
+    chunk: int = 64
+    """Products whose weights are loaded together."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A convolution, a product of matrices, a sum or a pool, with its requantization."""
+
+    operands: tuple[Image, ...]
+    groups: tuple[tuple[Block, ...], ...]
+    """Blocks that share what they read are a group."""
+    weights: int
+    """The address of the weights, 256 bytes each."""
+    parameters: int
+    """The address of the parameters, 512 bytes for each block."""
+    output: int
+    size: tuple[int, int, int]
+    """Rows, columns and channels of the result."""
+    strides: tuple[int, int]
+    window: tuple[int, int]
+    """Rows and columns of the window, with what dilations leave out."""
+    limits: tuple[int, int, int]
+    regions: int = 1
+    tiling: Tiling = field(default_factory=Tiling)
+
+    def rows_read(self, rows: int) -> int:
+        """Return the rows of an operand that a tile reads."""
+        return (rows - 1) * self.strides[0] + self.window[0]
+
+    def tile_rows(self) -> int:
+        """Return the rows of a tile, 0 if not even one fits."""
+        height, width, _ = self.size
+        most = min(height, ACCUMULATOR_ROWS // CONTEXTS // self.regions // width)
+        wanted = min(most, self.tiling.rows) if self.tiling.rows else most
+        while wanted and self.data_rows(wanted) > DATA_ROWS // CONTEXTS:
+            wanted -= 1
+        if wanted and not self.tiling.rows:
+            tiles = -(-height // wanted)
+            wanted = -(-height // tiles)
+        return wanted
+
+    def data_rows(self, rows: int) -> int:
+        """Return the rows of the scratchpad that a tile takes."""
+        return max(
+            sum(self.rows_read(rows) * self.operands[i].padded_width for i, _ in _parts(group)) for group in self.groups
+        )
+
+
+def _parts(group: Sequence[Block]) -> list[tuple[int, int]]:
+    return sorted({(product.operand, product.block) for block in group for product in block.products})
+
+
+@dataclass
+class Emitter:
+    """The layers of a region, one behind the other."""
+
+    program: Program = field(default_factory=Program)
+    chunks: list[int] = field(default_factory=list)
+    """For each chunk of weights: how many tokens the array has given to loads when it no longer reads it."""
+    _tiles: list[int] = field(default_factory=list)
+    _accumulators: list[int] = field(default_factory=list)
+    _blocks: int = 0
+
+    def layer(self, layer: Layer) -> None:
+        """Emit a layer."""
+        rows = layer.tile_rows()
+        for group in layer.groups:
+            for first in range(0, layer.size[0], rows):
+                self._tile(layer, group, first, min(rows, layer.size[0] - first))
+
+    def _tile(self, layer: Layer, group: Sequence[Block], first: int, rows: int) -> None:
+        program, number = self.program, len(self._tiles)
+        base = number % CONTEXTS * (DATA_ROWS // CONTEXTS)
+        places: dict[tuple[int, int], int] = {}
+        if number >= CONTEXTS:
+            program.wait(Queue.LOAD, Queue.ARRAY, self._tiles[number - CONTEXTS])
+        for part in _parts(group):
+            places[part] = base
+            base += layer.rows_read(rows) * layer.operands[part[0]].padded_width
+        loaded: set[tuple[int, int]] = set()
+        for block in group:
+            self._block(layer, block, first, rows, places, loaded)
+        self._tiles.append(program.given.get((Queue.ARRAY, Queue.LOAD), 0))
+
+    def _block(
+        self, layer: Layer, block: Block, first: int, rows: int, places: dict[tuple[int, int], int],
+        loaded: set[tuple[int, int]],
+    ) -> None:  # fmt: skip
+        program, number = self.program, self._blocks
+        context, slot = number % CONTEXTS, number % SLOTS * SLOT
+        self._blocks += 1
+        count = rows * layer.size[1]
+        targets = [
+            (context * layer.regions + region) * (ACCUMULATOR_ROWS // CONTEXTS // layer.regions) for region in (0, 1)
+        ]
+        parameters = Rows(layer.parameters + block.index * SLOT * SIZE, SIZE, SLOT)
+        program.load(parameters, slot, Memory.PARAMETERS)
+        chunks = list(_chunks(block.products, layer.tiling.chunk))
+        for index, chunk in enumerate(chunks):
+            is_last = index == len(chunks) - 1
+            for product in chunk:
+                part = product.operand, product.block
+                if part not in loaded:
+                    loaded.add(part)
+                    self._load(layer, part, first, rows, places[part])
+            weights = self._weights(layer, chunk)
+            if index == 0 and number >= CONTEXTS:
+                program.wait(Queue.ARRAY, Queue.REQUANTIZE, self._accumulators[number - CONTEXTS])
+            for i, product in enumerate(chunk):
+                width = layer.operands[product.operand].padded_width
+                ends = i == len(chunk) - 1
+                program.multiply(
+                    places[product.operand, product.block] + product.tap[0] * width + product.tap[1],
+                    targets[product.region],
+                    (layer.size[1], rows),
+                    (layer.strides[1], layer.strides[0] * width),
+                    product.mode,
+                    None if ends else weights + (i + 1) * SIZE,
+                    [Queue.LOAD, Queue.REQUANTIZE] if ends and is_last else [Queue.LOAD] if ends else [],
+                )
+            self.chunks.append(program.given[Queue.ARRAY, Queue.LOAD])
+        self._requantize(layer, block, first, count, slot, targets)
+
+    def _requantize(
+        self, layer: Layer, block: Block, first: int, count: int, slot: int, targets: Sequence[int]
+    ) -> None:
+        program, number = self.program, self._blocks - 1
+        result = number % CONTEXTS * (RESULT_ROWS // CONTEXTS)
+        program.wait(Queue.REQUANTIZE, Queue.ARRAY, program.given[Queue.ARRAY, Queue.REQUANTIZE])
+        if number >= CONTEXTS:
+            program.wait(Queue.REQUANTIZE, Queue.STORE, number - CONTEXTS + 1)
+        second = targets[1] if layer.regions == 2 else None
+        program.requantize(
+            targets[0], second, count, slot, result, layer.limits, to=[Queue.ARRAY, Queue.STORE]
+        )  # fmt: skip
+        self._accumulators.append(program.given[Queue.REQUANTIZE, Queue.ARRAY])
+        program.wait(Queue.STORE, Queue.REQUANTIZE, program.given[Queue.REQUANTIZE, Queue.STORE])
+        channels = layer.size[2]
+        size = min(SIZE, channels - block.index * SIZE)
+        address = layer.output + first * layer.size[1] * channels + block.index * SIZE
+        program.store(Rows(address, size, count, 1, channels), result, [Queue.REQUANTIZE])
+
+    def _weights(self, layer: Layer, chunk: Sequence[Product]) -> int:
+        """Load the weights of a chunk, and let the array take the first; return the row where they are."""
+        program, number = self.program, len(self.chunks)
+        capacity = WEIGHT_ROWS // SIZE // layer.tiling.chunk
+        row = number % capacity * layer.tiling.chunk * SIZE
+        if number >= CONTEXTS:
+            program.wait(Queue.LOAD, Queue.ARRAY, self.chunks[number - CONTEXTS])
+        place = row
+        for _, run in groupby(enumerate(chunk), lambda pair: pair[1].weights - pair[0]):
+            products = [product for _, product in run]
+            address = layer.weights + products[0].weights * SIZE * SIZE
+            last = products[-1] is chunk[-1]
+            rows = Rows(address, SIZE, len(products) * SIZE)
+            program.load(rows, place, Memory.WEIGHTS, to=[Queue.ARRAY] if last else [])
+            place += len(products) * SIZE
+        program.wait(Queue.ARRAY, Queue.LOAD, program.given[Queue.LOAD, Queue.ARRAY])
+        program.weights(row)
+        return row
+
+    def _load(self, layer: Layer, part: tuple[int, int], first: int, rows: int, place: int) -> None:
+        """Load 16 channels of the rows that a tile reads, with what surrounds the image."""
+        image, channel = layer.operands[part[0]], part[1] * SIZE
+        top, left, _, right = image.padding
+        begin = first * layer.strides[0] - top
+        height, width = layer.rows_read(rows), image.padded_width
+        above, below = max(0, -begin), max(0, begin + height - image.height)
+        inside = height - above - below
+        size = min(SIZE, image.channels - channel)
+        for at, inner, outer in (
+            (0, width, above), (height - below, width, below),
+            (above, left, inside if left else 0),
+        ):  # fmt: skip
+            if inner and outer > 0:
+                self.program.fill(place + at * width, inner, outer, width, image.fill)
+        if right and inside > 0:
+            self.program.fill(place + above * width + width - right, right, inside, width, image.fill)
+        if inside > 0:
+            address = image.address + (begin + above) * image.width * image.channels + channel
+            source = Rows(address, size, image.width, inside, image.channels, image.width * image.channels)
+            self.program.load(source, place + above * width + left, line=width)
+
+
+def _chunks(products: Sequence[Product], size: int) -> Iterator[Sequence[Product]]:
+    for first in range(0, len(products), size):
+        yield products[first : first + size]
+
+
+def parameters(first: np.ndarray, addend: np.ndarray, second: np.ndarray | None = None) -> bytes:
+    """Return what requantizes the columns of a layer: acc * first + acc' * second + addend, as integers and shifts."""
+    columns = -(-len(first) // SIZE) * SIZE
+    rows = np.zeros((columns, SLOT), np.uint8)
+    for column, (multiplier, constant) in enumerate(zip(first, addend, strict=True)):
+        other = 0.0 if second is None else float(second[column])
+        largest = max(abs(float(multiplier)), abs(other))
+        shift = int(np.clip(30 - np.ceil(np.log2(largest)), 0, SHIFTS)) if largest else 0
+        row = rows[column]
+        row[:8].view(np.int32)[:] = [round(float(multiplier) * 2.0**shift), round(other * 2.0**shift)]
+        row[8] = shift
+        row[16:24].view(np.int64)[0] = round(float(constant) * 2.0**shift)
+    return rows.tobytes()

@@ -1,0 +1,100 @@
+"""Models on the simulated unit: in Python, in a library without Python, and what is not placed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mirlo_systolic import simulator
+
+import mirlo
+from mirlo.benchmarks.models import tiny
+from mirlo.testing import runs_as_library, stages_round_trip
+
+pytestmark = pytest.mark.skipif(
+    bool(simulator.missing_tools()), reason=f"install {', '.join(simulator.missing_tools())}"
+)
+SIMULATOR = """
+#include <dlfcn.h>
+#include <stdint.h>
+typedef int execute(uint8_t *, uint64_t, const uint32_t *, uint64_t, uint64_t *, uint64_t);
+int systolic_execute(uint8_t *memory, uint64_t size, const uint32_t *commands, uint64_t count, uint64_t *records,
+                     uint64_t record_count) {
+  void *library = dlopen("PATH", RTLD_NOW);
+  execute *call = library ? (execute *)dlsym(library, "systolic_execute") : 0;
+  return call ? call(memory, size, commands, count, records, record_count) : 2;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    for name in ("resnet_8", "ds_cnn"):
+        (folder / f"{name}.onnx").write_bytes(tiny.quantized(name).SerializeToString())
+    return folder
+
+
+@pytest.mark.parametrize("options", ["", "{rows=3 chunk=5}"])
+@pytest.mark.parametrize("name", ["resnet_8", "ds_cnn"])
+def test_results_are_those_of_the_cpu(models: Path, name: str, options: str) -> None:
+    path = models / f"{name}.onnx"
+    executable = mirlo.compile(path, f"systolic{options},llvm", cache=False)
+    cpu = mirlo.compile(path, cache=False)
+    assert len(executable.artifact.externals) == 1
+    for x in (tiny.samples(name, 1, seed=1), cpu.random_inputs()["x"]):
+        np.testing.assert_array_equal(executable(x), cpu(x))
+
+
+def test_a_saved_model_computes_the_same(models: Path, tmp_path: Path) -> None:
+    executable = mirlo.compile(models / "ds_cnn.onnx", "systolic,llvm", cache=False)
+    executable.save(tmp_path / "model.mirlo")
+    x = tiny.samples("ds_cnn", 1, seed=2)
+    np.testing.assert_array_equal(mirlo.load(tmp_path / "model.mirlo")(x), executable(x))
+
+
+@pytest.mark.parametrize("options", ["", "{device}"])
+def test_a_library_calls_the_driver(models: Path, tmp_path: Path, options: str) -> None:
+    from mirlo_systolic.generator import driver_source
+
+    path, x = models / "ds_cnn.onnx", tiny.samples("ds_cnn", 1, seed=3)
+    sources = [tmp_path / "simulator.c"]
+    sources[0].write_text(SIMULATOR.replace("PATH", str(simulator.library_path())))
+    if options:
+        sources.append(tmp_path / "driver.c")
+        sources[1].write_text(driver_source())
+    runs_as_library(path, mirlo.compile(path), x, target=f"systolic{options},llvm", sources=sources, rtol=0, atol=0)
+
+
+def test_stages(models: Path) -> None:
+    stages_round_trip(models / "ds_cnn.onnx", target="systolic,llvm")
+
+
+def test_what_is_not_placed_has_a_reason(tmp_path: Path) -> None:
+    (tmp_path / "model.mlir").write_text("""
+func.func @main(%x: tensor<4x20xi8> {relax.name = "x"}, %w: tensor<20x16xi8> {relax.name = "w"})
+    -> (tensor<4x16xi8> {relax.name = "y"}) {
+  %0 = "relax.matmul"(%x, %w) {out_dtype = i32} : (tensor<4x20xi8>, tensor<20x16xi8>) -> tensor<4x16xi32>
+  %1 = "relax.cast"(%0) {dtype = f32} : (tensor<4x16xi32>) -> tensor<4x16xf32>
+  %2 = "relax.constant"() {value = dense<0.01> : tensor<f32>} : () -> tensor<f32>
+  %3 = "relax.constant"() {value = dense<0> : tensor<i8>} : () -> tensor<i8>
+  %4 = "relax.multiply"(%1, %2) : (tensor<4x16xf32>, tensor<f32>) -> tensor<4x16xf32>
+  %5 = "relax.quantize"(%4, %2, %3) {dtype = i8} : (tensor<4x16xf32>, tensor<f32>, tensor<i8>) -> tensor<4x16xi8>
+  return %5 : tensor<4x16xi8>
+}
+""")
+    words = [
+        sys.executable,
+        "-m",
+        "mirlo.tools.cli",
+        "partition",
+        tmp_path / "model.mlir",
+        "--targets",
+        "systolic,llvm",
+    ]
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=True)
+    assert "not on systolic" in done.stdout
+    assert "constant" in done.stdout
