@@ -49,7 +49,13 @@ from mirlo.passes.schedule.words.scheduled_prim import scheduled
 from mirlo.passes.schedule.words.tensorize import tensor_intrin
 from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.passes.targets import Target, ThreadLimits, find_target, register_target
-from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadContext, register_external_loader
+from mirlo.runtime.external import (
+    DeviceStep,
+    ExternalArtifact,
+    ExternalFunctions,
+    LoadContext,
+    register_external_loader,
+)
 from mirlo.runtime.loaders import define_symbol, load_llvm, register_loader
 from mirlo.runtime.native import NativeCode, native_code
 from mirlo.runtime.packed import packed
@@ -59,8 +65,9 @@ from mirlo.targets.c.processor import CProcessor
 
 __all__ = [
     "Artifact", "AxisAttributes", "Bool", "CLoopsError", "CProcessor", "Choice", "CodeGenerator", "ConvertedModel",
-    "ExampleInputs", "FrontendError", "ImportedModule", "DialectOp", "Dims", "ElementType", "ExternalArtifact",
-    "Figures", "ExternalFunctions", "ExternalModule", "Float", "Floats", "INTRINSIC", "Int", "Ints", "LEGALIZE",
+    "ExampleInputs", "FrontendError", "ImportedModule", "DeviceStep", "DialectOp", "Dims", "ElementType",
+    "ExternalArtifact", "Figures", "ExternalFunctions", "ExternalModule", "Float", "Floats",
+    "INTRINSIC", "Int", "Ints", "LEGALIZE",
     "LoadContext", "NativeCode", "NodeTrait", "OnnxName", "OpError", "Pass", "PassError", "Pipeline", "Precision",
     "SCHEDULE", "Schedule", "ScheduleError", "Str", "Strs", "Symbol",
     "CodeForm", "KernelText", "Target", "TensorType", "ThreadLimits", "Trait", "c_function", "compute", "contraction",

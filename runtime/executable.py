@@ -207,7 +207,7 @@ class Executable(KernelCodeOwner):
             self._execute(values, None, row)
             clock.append(time.perf_counter())
         seconds_per_tick = tick_length((clock[0], int(stamps[0, -1])), (clock[-1], int(stamps[-1, -1])))
-        return make_profile(self.artifact.kernels, stamps[1:], seconds_per_tick)
+        return make_profile(self.artifact.kernels, stamps[1:], seconds_per_tick, self._externals.steps())
 
     def run_timed(self, inputs: Mapping[str, np.ndarray]) -> TimedRun:
         """Run the model like `run`, and return the results with the time stamps of the kernels."""

@@ -71,6 +71,19 @@ class LoadContext:
 
 
 @dataclass(frozen=True)
+class DeviceStep:
+    """What a device did for a part of a region, by its own clock."""
+
+    name: str
+    """The part: a node of the user's model where there is one."""
+    amount: float
+    """How long it took, in `unit`."""
+    unit: str = "cycles"
+    details: Mapping[str, float] = field(default_factory=dict)
+    """Further numbers by name, such as the cycles in which a part of the device worked."""
+
+
+@dataclass(frozen=True)
 class ExternalFunctions:
     """The result of a loader."""
 
@@ -82,6 +95,8 @@ class ExternalFunctions:
     """Callback for the release of the executable, called once."""
     explain: Callable[[str, int], str | None] | None = None
     """Returns the meaning of a function's return code: `explain("region_0", 3)`."""
+    steps: Callable[[str], Sequence[DeviceStep]] | None = None
+    """Returns what the device did in the last call of a function, for profiles."""
 
 
 ExternalLoader = Callable[[ExternalArtifact, LoadContext], ExternalFunctions]
@@ -103,6 +118,7 @@ class LoadedExternals:
     functions: dict[str, ctypes._CFunctionType] = field(default_factory=dict)
     loaded: list[ExternalFunctions] = field(default_factory=list)
     _explain: dict[str, tuple[Callable[[str, int], str | None], str]] = field(default_factory=dict)
+    _steps: dict[str, tuple[Callable[[str], Sequence[DeviceStep]], str]] = field(default_factory=dict)
 
     def add(self, artifact: ExternalArtifact, made: ExternalFunctions) -> None:
         from mirlo.runtime.packed import as_c_function
@@ -113,6 +129,8 @@ class LoadedExternals:
             self.functions[packed] = as_c_function(packed, made.functions[name])
             if made.explain is not None:
                 self._explain[packed] = (made.explain, name)
+            if made.steps is not None:
+                self._steps[packed] = (made.steps, name)
 
     def explain(self, name: str, code: int) -> str | None:
         """Return the meaning of a function's return code according to its loader."""
@@ -120,6 +138,10 @@ class LoadedExternals:
             return None
         explain, function = self._explain[name]
         return explain(function, code)
+
+    def steps(self) -> dict[str, tuple[DeviceStep, ...]]:
+        """Return what devices did in the last calls, by function, for loaders that report it."""
+        return {name: tuple(steps(function)) for name, (steps, function) in self._steps.items()}
 
     def release(self) -> None:
         """Release what the loaders returned, last first."""

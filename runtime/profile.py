@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -11,6 +11,7 @@ import numpy as np
 
 from mirlo.runtime.artifact import KernelInfo
 from mirlo.runtime.errors import ArtifactError
+from mirlo.runtime.external import DeviceStep
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,13 @@ class TimedRun:
 class Profile:
     """The rows in call order; `str()` is a table, the slowest kernels first."""
 
-    def __init__(self, rows: Sequence[KernelRow], repeats: int) -> None:
+    def __init__(
+        self, rows: Sequence[KernelRow], repeats: int, device: Mapping[str, Sequence[DeviceStep]] | None = None
+    ) -> None:
         self.rows = tuple(rows)
         self.repeats = repeats
+        self.device = {name: tuple(steps) for name, steps in (device or {}).items()}
+        """What devices report of the last run, by function: the parts of regions, by the devices' clocks."""
 
     def __iter__(self) -> Iterator[KernelRow]:
         return iter(self.rows)
@@ -110,13 +115,38 @@ class Profile:
             (row.kind, f"{row.calls} calls", f"{row.microseconds:.1f}", f"{row.share:.1%}") for row in self.by_kind()
         ]
         total = f"{len(self.rows)} kernel calls, {self.microseconds:.1f} us (median of {self.repeats} runs)"
-        return "\n".join([*lines, "", *_columns(kinds, numbers={1, 2, 3}), total])
+        return "\n".join([*lines, "", *_columns(kinds, numbers={1, 2, 3}), total, *self._device_lines(limit)])
+
+    def _device_lines(self, limit: int) -> Iterator[str]:
+        for name, steps in self.device.items():
+            if not steps:
+                continue
+            total = sum(step.amount for step in steps) or 1.0
+            details = list(dict.fromkeys(key for step in steps for key in step.details))
+            slowest = sorted(steps, key=lambda step: -step.amount)[:limit]
+            head = ("step", steps[0].unit, "share", *details)
+            body = [
+                (
+                    step.name,
+                    f"{step.amount:.0f}",
+                    f"{step.amount / total:.1%}",
+                    *(f"{step.details[key]:.0f}" if key in step.details else "-" for key in details),
+                )
+                for step in slowest
+            ]
+            yield from ("", f"{name}: {len(steps)} steps, {total:.0f} {steps[0].unit}")
+            yield from _columns([head, *body], numbers=set(range(1, len(head))))
 
     def __str__(self) -> str:
         return self.table()
 
 
-def make_profile(kernels: Sequence[KernelInfo], stamps: np.ndarray, seconds_per_tick: float) -> Profile:
+def make_profile(
+    kernels: Sequence[KernelInfo],
+    stamps: np.ndarray,
+    seconds_per_tick: float,
+    device: Mapping[str, Sequence[DeviceStep]] | None = None,
+) -> Profile:
     """Return the profile from time stamps: a row per run, with one stamp before each kernel and one after the last."""
     ticks = np.median(np.diff(stamps.astype(np.int64), axis=1), axis=0)
     seconds = np.maximum(ticks, 0) * seconds_per_tick
@@ -135,7 +165,7 @@ def make_profile(kernels: Sequence[KernelInfo], stamps: np.ndarray, seconds_per_
                 kernel.bytes * per_second,
             )
         )
-    return Profile(rows, len(stamps))
+    return Profile(rows, len(stamps), device)
 
 
 def tick_length(first: tuple[float, int], last: tuple[float, int]) -> float:

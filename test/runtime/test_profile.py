@@ -10,8 +10,9 @@ import pytest
 from mirlo.runtime.artifact import KernelInfo
 from mirlo.runtime.errors import ArtifactError, InputError
 from mirlo.runtime.executable import Executable
+from mirlo.runtime.external import DeviceStep, ExternalArtifact, ExternalFunctions, LoadedExternals
 from mirlo.runtime.params import ParameterStore
-from mirlo.runtime.profile import make_profile
+from mirlo.runtime.profile import KernelRow, Profile, make_profile
 
 
 def test_rows(affine):
@@ -65,3 +66,17 @@ def test_code_without_time_stamps(make_artifact):
     exe = Executable(make_artifact("ret void", kernels=(KernelInfo("k", "", "add", 1, 1),)), ParameterStore())
     with pytest.raises(ArtifactError, match="writes no time stamps"):
         exe.profile()
+
+
+def test_devices_report_steps() -> None:
+    steps = [DeviceStep("conv", 12.0, details={"array": 9}), DeviceStep("dense", 36.0)]
+    externals = LoadedExternals()
+    made = ExternalFunctions({"unit_0": lambda *tensors: None}, steps=lambda function: steps)
+    externals.add(ExternalArtifact("unit", ("unit_0",), target="unit"), made)
+    profile = Profile([KernelRow("unit.unit_0", "conv", "packed", 5.0, 1.0, 0.0, 0.0)], 1, externals.steps())
+    assert profile.device == {"unit.unit_0": tuple(steps)}
+    *_, head, first, second = str(profile).splitlines()
+    assert head.split() == ["step", "cycles", "share", "array"]
+    assert first.split() == ["dense", "36", "75.0%", "-"]
+    assert second.split() == ["conv", "12", "25.0%", "9"]
+    assert "unit.unit_0: 2 steps, 48 cycles" in str(profile)

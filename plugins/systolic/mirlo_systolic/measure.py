@@ -6,16 +6,16 @@ Each model runs once on random inputs, and its results are compared with those o
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 import mirlo
-from mirlo_systolic import loader, simulator
+from mirlo.extend import DeviceStep
+from mirlo_systolic import simulator
 from mirlo_systolic.layers import Emitter, Image, Layer, Tiling, parameters
 from mirlo_systolic.regions import dense
-from mirlo_systolic.simulator import Step
+from mirlo_systolic.simulator import PARTS, Step
 
 SHAPES = (
     (56, 64, 64, 1), (56, 64, 64, 3), (56, 64, 256, 1), (56, 256, 64, 1), (28, 128, 128, 3), (28, 512, 128, 1),
@@ -24,12 +24,12 @@ SHAPES = (
 """Convolutions of ResNet-50: rows and columns, channels, filters, rows and columns of the window."""
 
 
-def measure(model: str | Path, options: str = "") -> tuple[bool, Mapping[str, Step]]:
+def measure(model: str | Path, options: str = "") -> tuple[bool, list[DeviceStep]]:
     """Return whether a model computes on the unit what it computes on the CPU, and the cycles of its layers."""
     executable, cpu = mirlo.compile(model, f"systolic{options},llvm", cache=False), mirlo.compile(model)
     inputs = cpu.random_inputs()
     found, expected = executable.run(inputs), cpu.run(inputs)
-    steps = {name: step for region in loader.last_steps(executable).values() for name, step in region.items()}
+    steps = [step for region in executable.profile(**inputs, repeats=1).device.values() for step in region]
     return all(np.array_equal(found[name], expected[name]) for name in expected), steps
 
 
@@ -59,11 +59,9 @@ def main() -> None:
     for model in arguments.models:
         is_equal, steps = measure(model, arguments.options)
         print("| layer | cycles | loads | array | requantization | stores |\n| --- |" + " ---: |" * 5)
-        for name, step in steps.items():
-            print(
-                f"| {name} | {step.cycles:,} | {step.load:,} | {step.array:,} | {step.requantize:,} | {step.store:,} |"
-            )
-        cycles, array = sum(step.cycles for step in steps.values()), sum(step.array for step in steps.values())
+        for step in steps:
+            print(f"| {step.name} | {step.amount:,} |" + "".join(f" {step.details[part]:,} |" for part in PARTS))
+        cycles, array = sum(step.amount for step in steps), sum(step.details["array"] for step in steps)
         same = "equal" if is_equal else "NOT EQUAL"
         print(f"{Path(model).name}: {cycles:,} cycles, the array works in {array / cycles:.1%}; results {same}")
     if arguments.shapes:

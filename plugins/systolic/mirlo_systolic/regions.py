@@ -14,6 +14,7 @@ from mirlo.extend import decline
 from mirlo_systolic.commands import ACCUMULATOR_ROWS, DATA_ROWS, SIZE, Mode
 from mirlo_systolic.expressions import Linear, linear_of, source_of
 from mirlo_systolic.layers import CONTEXTS, Block, Emitter, Image, Layer, Product, Tiling, parameters
+from mirlo_systolic.tuning import best_tiling
 
 MAGIC, VERSION = 0x54535953, 1
 ALIGNMENT = 64
@@ -124,8 +125,8 @@ class _Memory:
         return address
 
 
-def compile_region(function: Any, tiling: Tiling) -> CompiledRegion:
-    """Return the program of a region."""
+def compile_region(function: Any, tiling: Tiling, tuned: bool = False) -> CompiledRegion:
+    """Return the program of a region; `tuned` measures tilings of each layer on the simulator."""
     memory = _Memory()
     tensors = [*function.inputs, *function.outputs]
     for value in tensors:
@@ -138,7 +139,10 @@ def compile_region(function: Any, tiling: Tiling) -> CompiledRegion:
     base, emitter = memory.size, Emitter()
     for images in layers:
         for layer in images:
-            emitter.layer(replace(layer, weights=base + layer.weights, parameters=base + layer.parameters))
+            placed = replace(layer, weights=base + layer.weights, parameters=base + layer.parameters)
+            if tuned:
+                placed = replace(placed, tiling=best_tiling(placed, base + len(memory.constants) + SIZE))
+            emitter.layer(placed)
         emitter.program.barrier()
     commands = emitter.program.content()
     constants = bytes(memory.constants)

@@ -28,7 +28,8 @@ ERRORS = {
     3: "the program of the unit is damaged",
     4: "there is no memory for the unit",
 }
-FIELDS = ("cycles", "load", "array", "requantize", "store")
+PARTS = ("load", "array", "requantize", "store")
+"""The parts of the unit whose work is counted."""
 
 
 class SimulatorError(Exception):
@@ -94,7 +95,7 @@ def _library() -> ctypes.CDLL:
 
 def execute(memory: np.ndarray, commands: bytes, barriers: int = 0) -> list[Step]:
     """Execute commands on a memory, which they change; return the cycles until each barrier."""
-    records = np.zeros((barriers, len(FIELDS)), np.uint64)
+    records = np.zeros((barriers, 1 + len(PARTS)), np.uint64)
     pointer = ctypes.c_void_p
     status = _library().systolic_execute(
         pointer(memory.ctypes.data), ctypes.c_uint64(memory.nbytes), commands, ctypes.c_uint64(len(commands) // 32),
@@ -105,7 +106,7 @@ def execute(memory: np.ndarray, commands: bytes, barriers: int = 0) -> list[Step
 
 def call(program: bytes, tensors: tuple[np.ndarray, ...], steps: int) -> list[Step]:
     """Run a program on inputs and outputs; return the cycles of its steps."""
-    records = np.zeros((steps, len(FIELDS)), np.uint64)
+    records = np.zeros((steps, 1 + len(PARTS)), np.uint64)
     pointers = (ctypes.c_void_p * len(tensors))(*(tensor.ctypes.data for tensor in tensors))
     status = _library().systolic_call(
         program, ctypes.c_uint64(len(program)), pointers, ctypes.c_uint64(len(tensors)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +49,32 @@ def test_results_are_those_of_the_cpu(models: Path, name: str, options: str) -> 
     assert len(executable.artifact.externals) == 1
     for x in (tiny.samples(name, 1, seed=1), cpu.random_inputs()["x"]):
         np.testing.assert_array_equal(executable(x), cpu(x))
+
+
+def test_profiles_have_the_cycles_of_each_layer(models: Path) -> None:
+    executable = mirlo.compile(models / "resnet_8.onnx", "systolic,llvm", cache=False)
+    first, second = (executable.profile(repeats=1) for _ in range(2))
+    ((name, steps),) = first.device.items()
+    assert name == "systolic.systolic_0" and len(steps) == 12
+    assert steps == second.device[name]
+    assert all(step.amount > step.details["array"] > 0 for step in steps)
+    assert "Relu_2_quantized_2" in str(first) and "cycles" in str(first)
+
+
+def test_tuning_takes_fewer_cycles(models: Path) -> None:
+    cpu, x = mirlo.compile(models / "resnet_8.onnx"), tiny.samples("resnet_8", 1, seed=1)
+    cycles = []
+    for options in ("", "{tuned}"):
+        executable = mirlo.compile(models / "resnet_8.onnx", f"systolic{options},llvm", cache=False)
+        np.testing.assert_array_equal(executable(x), cpu(x))
+        steps = executable.profile(x, repeats=1).device["systolic.systolic_0"]
+        cycles.append(sum(step.amount for step in steps))
+    assert cycles[1] < 0.9 * cycles[0]
+
+
+def test_placement_by_estimated_cost(models: Path) -> None:
+    executable = mirlo.compile(models / "resnet_8.onnx", "systolic,llvm", cache=False, placement="estimated")
+    assert len(executable.artifact.externals) <= 1
 
 
 def test_a_saved_model_computes_the_same(models: Path, tmp_path: Path) -> None:
@@ -98,3 +126,15 @@ func.func @main(%x: tensor<4x20xi8> {relax.name = "x"}, %w: tensor<20x16xi8> {re
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=True)
     assert "not on systolic" in done.stdout
     assert "constant" in done.stdout
+
+
+def test_the_page(models: Path) -> None:
+    page = (Path(__file__).parents[1] / "README.md").read_text()
+    blocks = re.findall(r"^```sh\n# run\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 1
+    commands = {"mirlo": [sys.executable, "-m", "mirlo.tools.cli"], "python": [sys.executable]}
+    for line in "".join(blocks).splitlines():
+        program, *words = shlex.split(line)
+        done = subprocess.run([*commands[program], *words], capture_output=True, text=True, check=False, cwd=models)
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
+    assert "results equal" in done.stdout
