@@ -6,7 +6,7 @@ with its reason, and removed when no tested version needs it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
@@ -116,7 +116,18 @@ def restore_isolation(ir: Any, root: Any) -> None:
         _copy_constants_into(ir, op)
 
 
-def _copy_constants_into(ir: Any, isolated: Any) -> None:
+def capturing(ir: Any, operation: Any) -> Any | None:
+    """Return the first operation in an isolated region that uses a value from above, where the verifier does not.
+
+    A build with the trait verifies this itself, and so names are declared isolated only in one without.
+    """
+    if operation.name not in _ISOLATED:
+        return None
+    return next((op for op, _, _ in _captures(ir, operation)), None)
+
+
+def _captures(ir: Any, isolated: Any) -> Iterator[tuple[Any, int, Any]]:
+    """Yield the operands that are values from above: the operation, the number of the operand, and the value."""
     inside: list[Any] = []
 
     def collect(op: Any) -> Any:
@@ -125,14 +136,21 @@ def _copy_constants_into(ir: Any, isolated: Any) -> None:
         return ir.WalkResult.ADVANCE
 
     isolated.walk(collect)
-    owned = {value for op in inside for value in op.results}
-    copies: dict[Any, Any] = {}
+    blocks = [block for op in (isolated, *inside) for region in op.regions for block in region.blocks]
+    owned = {value for op in inside for value in op.results} | {value for block in blocks for value in block.arguments}
     for op in inside:
         for i, value in enumerate(op.operands):
-            owner = value.owner
-            if value in owned or not isinstance(owner, (ir.Operation, ir.OpView)) or len(owner.operands):
-                continue
-            if value not in copies:
-                with ir.InsertionPoint.at_block_begin(isolated.regions[0].blocks[0]):
-                    copies[value] = owner.operation.clone().results[0]
-            op.operands[i] = copies[value]
+            if value not in owned:
+                yield op, i, value
+
+
+def _copy_constants_into(ir: Any, isolated: Any) -> None:
+    copies: dict[Any, Any] = {}
+    for op, i, value in list(_captures(ir, isolated)):
+        owner = value.owner
+        if not isinstance(owner, (ir.Operation, ir.OpView)) or len(owner.operands):
+            continue  # an argument, or what a pass of Mirlo put there: the verifier names it
+        if value not in copies:
+            with ir.InsertionPoint.at_block_begin(isolated.regions[0].blocks[0]):
+                copies[value] = owner.operation.clone().results[0]
+        op.operands[i] = copies[value]

@@ -26,6 +26,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
+from mirlo.dialects import wheel
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.attributes import REQUIRED, Attribute, Dims
 from mirlo.dialects.core.conditions import Condition, collect_conditions
@@ -389,6 +390,10 @@ def _verify(cls: type[DialectOp], op: ir.OpView) -> bool:
                 _run_check(check, view)
     except OpError as error:
         op.operation.location.emit_error(f"'{cls.OPERATION_NAME}' op {error}")
+        return False
+    outside = wheel.capturing(ir, op.operation) if cls.ISOLATED else None
+    if outside is not None:
+        outside.location.emit_error(f"'{outside.name}' op using value defined outside the region")
         return False
     return True
 

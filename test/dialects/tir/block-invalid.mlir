@@ -396,16 +396,3 @@ func.func @two_blocks(%x: tensor<8x4xf32>) {
   }) {axes = ["spatial", "spatial"], domain = [8, 4], init = [unit], maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>], name = "exp", operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<8x4xf32>) -> tensor<8x4xf32>
   return
 }
-
-// -----
-
-func.func @reads_what_is_outside(%x: tensor<8x4xf32>, %y: f32) {
-  // expected-note@+1 {{required by region isolation constraints}}
-  %r = "tir.block"(%x) ({
-  ^bb0(%i: index, %j: index, %a: f32):
-    // expected-error@+1 {{using value defined outside the region}}
-    %0 = arith.addf %a, %y : f32
-    "tir.yield"(%0) {operandSegmentSizes = array<i32: 1, 0, 0, 0>} : (f32) -> ()
-  }) {axes = ["spatial", "spatial"], domain = [8, 4], init = [unit], maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>], name = "exp", operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<8x4xf32>) -> tensor<8x4xf32>
-  return
-}
