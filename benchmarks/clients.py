@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import math
+import os
 import statistics
 import tempfile
 import time
@@ -94,6 +95,8 @@ class ClientRow:
     ratio: float = math.nan
     milliseconds: float = math.nan
     cold: float = math.nan
+    cold_cpu: float = math.nan
+    """Seconds of processor time that the cold opening took, in this process and in workers."""
     cached: float = math.nan
 
     @property
@@ -176,7 +179,9 @@ def examine(model: PackagedModel, threads: int = 1, repeat: int = 15) -> ClientR
     options.intra_op_num_threads = threads
     try:
         with tempfile.TemporaryDirectory() as folder:
+            before = processor_seconds()
             row.cold, _ = _opened(model.path, options, folder)
+            row.cold_cpu = processor_seconds() - before
             row.cached, ours = _opened(model.path, options, folder)
             row.difference = difference(ours.run(None, feed), expected)
     except mirlo.MirloError as error:
@@ -196,11 +201,25 @@ def _opened(path: Path, options: Any, cache: str) -> tuple[float, Any]:
     return time.perf_counter() - start, session
 
 
+def processor_seconds() -> float:
+    """Return the processor time of this process and of the workers that compile for it; NaN where nothing tells it."""
+    from mirlo.targets.llvm.processes import worker_ids
+
+    ticks = 0
+    for worker in worker_ids():
+        try:
+            fields = Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return math.nan
+        ticks += int(fields[11]) + int(fields[12])
+    return time.process_time() + (ticks / os.sysconf("SC_CLK_TCK") if ticks else 0.0)
+
+
 def table(rows: Sequence[ClientRow]) -> str:
     """Return the rows as a table of Markdown, with a summary below."""
     lines = [
-        "| model | difference | ms | ratio to ONNX Runtime | cold | cached |",
-        "| --- | ---: | ---: | ---: | ---: | ---: |",
+        "| model | difference | ms | ratio to ONNX Runtime | cold | processor time | cached |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     names = Counter((row.model.package, row.model.path.name) for row in rows)
     for row in rows:
@@ -208,12 +227,12 @@ def table(rows: Sequence[ClientRow]) -> str:
         is_unique = names[row.model.package, path.name] == 1
         name = f"{row.model.package}: {path.name if is_unique else f'{path.parent.name}/{path.name}'}"
         if row.problem:
-            lines.append(f"| {name} | refused: {row.problem.splitlines()[0][:160]} | | | | |")
+            lines.append(f"| {name} | refused: {row.problem.splitlines()[0][:160]} | | | | | |")
             continue
         note = ", quantized" if row.model.is_quantized else ""
         lines.append(
             f"| {name} | {row.difference:.1g}{note} | {row.milliseconds:.2f} | {row.ratio:.2f} | {row.cold:.1f} s | "
-            f"{row.cached:.2f} s |"
+            f"{row.cold_cpu:.1f} s | {row.cached:.2f} s |"
         )
     return "\n".join([*lines, "", summary(rows)])
 
@@ -229,8 +248,10 @@ def summary(rows: Sequence[ClientRow]) -> str:
         parts.append(f"ratio {mean:.2f} in the geometric mean, {max(ratios):.2f} at most, above 1 for {above}")
     if done:
         cold, cached = [row.cold for row in done], [row.cached for row in done]
+        spent = [row.cold_cpu for row in done]
         parts.append(
-            f"opened in {statistics.median(cold):.1f} s in the median and {max(cold):.1f} s at most, "
+            f"opened in {statistics.median(cold):.1f} s in the median and {max(cold):.1f} s at most "
+            f"({statistics.median(spent):.1f} s and {max(spent):.1f} s of processor time), "
             f"from the cache in {statistics.median(cached):.2f} s and {max(cached):.2f} s"
         )
     return "; ".join(parts) + "."

@@ -94,6 +94,12 @@ def helpers(jobs: int | None) -> int:
     return max(0, min(wanted, 64) - 1)
 
 
+def worker_ids() -> list[int]:
+    """Return the process numbers of the workers that run."""
+    with _lock:
+        return [process.popen.pid for process in _processes if process.is_alive()]
+
+
 def compile_all(
     tasks: Sequence[CompileTask],
     settings: CodeSettings,
