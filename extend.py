@@ -28,7 +28,14 @@ from mirlo.frontends.stablehlo.registry import converter as stablehlo_converter
 from mirlo.frontends.tensor import Tensor, concat, maximum, minimum, stack, where
 from mirlo.frontends.torch.custom import torch_operator
 from mirlo.frontends.torch.registry import converter as aten_converter
-from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule
+from mirlo.passes.byoc.codegen import (
+    Artifact,
+    CodeGenerator,
+    ExternalFunction,
+    ExternalModule,
+    ExternalNode,
+    ExternalValue,
+)
 from mirlo.passes.byoc.connected import several
 from mirlo.passes.byoc.helpers import conv_bias_activation, matmul_bias_activation, repeat, with_activation
 from mirlo.passes.byoc.operators import is_const, is_op, is_var, maybe, same_shape_as, wildcard
@@ -36,6 +43,7 @@ from mirlo.passes.byoc.rewrite import rewrite, rewriter
 from mirlo.passes.byoc.tables import pattern_table
 from mirlo.passes.byoc.tir_patterns import contraction, is_call_tir
 from mirlo.passes.byoc.tir_patterns import elementwise as elementwise_prim
+from mirlo.passes.byoc.view import Step
 from mirlo.passes.code_forms import CodeForm, KernelText
 from mirlo.passes.figures import Figures
 from mirlo.passes.legalize.helpers import elementwise
@@ -66,8 +74,8 @@ from mirlo.targets.c.processor import CProcessor
 __all__ = [
     "Artifact", "AxisAttributes", "Bool", "CLoopsError", "CProcessor", "Choice", "CodeGenerator", "ConvertedModel",
     "ExampleInputs", "FrontendError", "ImportedModule", "DeviceStep", "DialectOp", "Dims", "ElementType",
-    "ExternalArtifact", "Figures", "ExternalFunctions", "ExternalModule", "Float", "Floats",
-    "INTRINSIC", "Int", "Ints", "LEGALIZE",
+    "ExternalArtifact", "Figures", "ExternalFunction", "ExternalFunctions", "ExternalModule", "ExternalNode",
+    "ExternalValue", "Step", "Float", "Floats", "INTRINSIC", "Int", "Ints", "LEGALIZE",
     "LoadContext", "NativeCode", "NodeTrait", "OnnxName", "OpError", "Pass", "PassError", "Pipeline", "Precision",
     "SCHEDULE", "Schedule", "ScheduleError", "Str", "Strs", "Symbol",
     "CodeForm", "KernelText", "Target", "TensorType", "ThreadLimits", "Trait", "c_function", "compute", "contraction",

@@ -1,0 +1,133 @@
+"""Models on Ethos-U: what is placed, TOSA's reference model against this machine, Vela for all accelerators."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from mirlo_ethos_u.generator import EthosU
+from mirlo_ethos_u.measure import measure
+from mirlo_ethos_u.tools import ToolError, compile_region, missing_tools, serialize
+from mirlo_ethos_u.tosa import fixed_point
+from onnx import TensorProto, helper, numpy_helper
+
+import mirlo
+from mirlo.benchmarks.models import tiny
+
+needs_tools = pytest.mark.skipif(bool(missing_tools()), reason=f"pip install {' '.join(missing_tools())}")
+TARGETS = ["ethos-u", "llvm"]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    for name in ("wake_word", "ds_cnn"):
+        (folder / f"{name}.onnx").write_bytes(tiny.quantized(name).SerializeToString())
+    return folder
+
+
+def _quantized(nodes: list, x: tuple[int, ...], weights: dict[str, np.ndarray]):  # type: ignore[no-untyped-def]
+    """Return a QDQ model of nodes that read `x` and give `out`."""
+    constants = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph(
+        nodes, "small", [helper.make_tensor_value_info("x", TensorProto.FLOAT, x)],
+        [helper.make_tensor_value_info("out", TensorProto.FLOAT, None)], constants,
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    data = np.random.default_rng(0).standard_normal((4, *x[1:]), dtype=np.float32)
+    return mirlo.quantize(model, data, whole=True).model
+
+
+def _conv(shape: tuple[int, ...], size: tuple[int, int], **attributes: object):  # type: ignore[no-untyped-def]
+    rng = np.random.default_rng(1)
+    weight = rng.standard_normal(shape).astype(np.float32)
+    node = helper.make_node("Conv", ["x", "w", "b"], ["out"], **attributes)
+    channels = shape[1] * int(str(attributes.get("group", 1)))
+    return _quantized(
+        [node], (1, channels, *size), {"w": weight, "b": rng.standard_normal(shape[0]).astype(np.float32)}
+    )
+
+
+def test_scales_become_multipliers_and_shifts() -> None:
+    scales = np.array([1.0, 0.5, 0.3, 3.7e-5, 1e-12, 2.0**-62, 1 - 2.0**-40])
+    multipliers, shifts = fixed_point(scales)
+    found = multipliers.astype(np.float64) * np.exp2(-shifts.astype(np.float64))
+    np.testing.assert_allclose(found, scales, rtol=2.0**-20, atol=2.0**-62)
+    assert 2 <= shifts.min() <= shifts.max() <= 62
+    with pytest.raises(ValueError, match="too large for TOSA"):
+        fixed_point(np.array([2.0**31]))
+
+
+def test_unknown_accelerators_are_refused() -> None:
+    with pytest.raises(ValueError, match="accelerator is 'ethos-u99': expected one of ethos-u55-32, "):
+        EthosU(accelerator="ethos-u99")
+
+
+@pytest.mark.parametrize(
+    ("shape", "attributes", "reason"),
+    [
+        ((4, 2, 3, 3), {"strides": [4, 4]}, "strides are at most 3"),
+        ((4, 2, 3, 3), {"group": 2}, "only one group, or a group for each channel"),
+        ((8, 4, 3), {}, "only convolutions of images"),
+    ],
+)
+def test_the_rest_has_the_reason(
+    shape: tuple[int, ...], attributes: dict[str, object], reason: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "model.onnx"
+    path.write_bytes(_conv(shape, (12, 12)[: len(shape) - 2], **attributes).SerializeToString())  # type: ignore[arg-type]
+    command = [sys.executable, "-m", "mirlo.tools.cli", "partition", path, "--targets", "ethos-u,llvm", "--attempts"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True)
+    assert reason in done.stdout
+
+
+@needs_tools
+@pytest.mark.parametrize(
+    ("shape", "size", "attributes"),
+    [
+        ((8, 3, 3, 3), (9, 10), {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
+        ((8, 3, 1, 1), (8, 8), {"strides": [2, 2]}),
+        ((6, 1, 3, 5), (9, 11), {"group": 6, "pads": [0, 2, 2, 1]}),
+        ((4, 3, 3, 3), (12, 12), {"dilations": [2, 2], "pads": [2, 2, 2, 2]}),
+    ],
+)
+def test_convolutions(shape: tuple[int, ...], size: tuple[int, int], attributes: dict[str, object]) -> None:
+    model = _conv(shape, size, **attributes)
+    executable = mirlo.compile(model, TARGETS, cache=False)
+    assert executable.artifact.externals
+    host = mirlo.compile(model, cache=False)
+    x = np.random.default_rng(2).standard_normal(tuple(host.inputs[0].shape)).astype(np.float32) * 2
+    np.testing.assert_array_equal(executable(x), host(x))
+
+
+@needs_tools
+@pytest.mark.parametrize("accelerator", ["ethos-u55-128", "ethos-u65-256", "ethos-u85-256"])
+def test_models_are_equal_bit_for_bit(models: Path, accelerator: str) -> None:
+    name = "ds_cnn" if accelerator == "ethos-u85-256" else "wake_word"
+    found = measure(models / f"{name}.onnx", accelerator)
+    assert found.is_equal
+    assert found.regions == 1
+    assert found.share > 0.99
+    assert 0 < found.cycles < found.macs
+    assert found.sram > 0
+
+
+@needs_tools
+def test_files_are_what_the_tools_made(models: Path, tmp_path: Path) -> None:
+    executable = mirlo.compile(models / "wake_word.onnx", TARGETS, cache=False)
+    (artifact,) = executable.artifact.externals
+    files = EthosU().files(artifact, {})
+    assert sorted(files) == ["ethos-u_0.tflite", "ethos-u_0.tosa"]
+    assert files["ethos-u_0.tosa"][4:8] == b"TOSA"
+    assert files["ethos-u_0.tflite"][4:8] == b"TFL3"
+
+
+@needs_tools
+def test_errors_of_the_tools_are_errors() -> None:
+    with pytest.raises(ToolError, match=r"tosa-opt failed: .*expected"):
+        serialize("func.func @main() -> nothing")
+    with pytest.raises(ToolError, match=r"failed: "):
+        compile_region(b"nothing", "ethos-u55-128")
