@@ -17,7 +17,8 @@ from pathlib import Path
 from benchmarks.__main__ import CLAIMED
 from benchmarks.compile.peers import CompileTimes, markdown, measure
 from benchmarks.models import all_names, path
-from mirlo.tools.cli.measuring import engine_names, interpreter_of
+from mirlo.tools.bench.options import parse_engines, parse_interpreter
+from mirlo.tools.cli.options import argument_type
 from mirlo.tools.cli.progress import Progress
 
 
@@ -44,10 +45,14 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compile", description=__doc__.split("\n\n")[2])
     parser.add_argument("models", nargs="*", default=list(CLAIMED), metavar="MODEL", help="a name, or an ONNX file")
     parser.add_argument(
-        "--against", default="iree,tvm", type=engine_names, metavar="NAME,...", help="the engines (default: iree,tvm)"
+        "--against",
+        default="iree,tvm",
+        type=argument_type(parse_engines),
+        metavar="NAME,...",
+        help="the engines (default: iree,tvm)",
     )
     parser.add_argument(
-        "--python", action="append", default=[], metavar="NAME=PATH", type=interpreter_of,
+        "--python", action="append", default=[], metavar="NAME=PATH", type=argument_type(parse_interpreter),
         help="the Python in whose environment an engine is installed",
     )  # fmt: skip
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="of the compiled model (default: 1)")

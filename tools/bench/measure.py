@@ -6,7 +6,7 @@ import math
 import re
 import statistics
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypedDict
 import numpy as np
 
 from mirlo.runtime.errors import MirloError
+from mirlo.tools.bench.options import MeasurementOptions
 from mirlo.tools.bench.processes import PRESSURE, SPINNER, EngineError, Neighbor, Process
 
 if TYPE_CHECKING:
@@ -28,36 +29,6 @@ models take longer than they are given."""
 CALLS_BETWEEN_GAPS = 4
 """Calls of a turn, at most, where the gaps between them take longer than a turn otherwise does."""
 MIRLO = "mirlo"
-
-
-@dataclass(frozen=True)
-class MeasurementOptions:
-    """The options of a measurement."""
-
-    against: tuple[str, ...] = ()
-    threads: tuple[int, ...] = (1,)
-    gaps: tuple[float, ...] = (0.0,)
-    """Milliseconds between calls, each measured for itself."""
-    spinner: bool = False
-    """Whether another process takes the time of one core meanwhile."""
-    pressure: bool = False
-    """Whether another process streams through the last-level cache and memory meanwhile."""
-    seconds: float = 10.0
-    """Of measuring, for each model, number of threads and gap."""
-    min_rounds: int = 7
-    shapes: Mapping[str, Sequence[int | str]] = field(default_factory=dict)
-    dims: Mapping[str, int] = field(default_factory=dict)
-    """Sizes of the inputs' dims that are dynamic in the compiled model."""
-    pythons: Mapping[str, str] = field(default_factory=dict)
-    """The interpreters of engines that are not installed in this one."""
-    seed: int = 0
-    kernels: bool = True
-    code: bool = False
-    """Whether the rows of kernels hold their code."""
-    target: str | None = None
-    """What Mirlo compiles for; None for its usual target."""
-    cpu_time: bool = False
-    """Whether times are CPU times of the process: what other programs take does not count."""
 
 
 @dataclass
@@ -196,7 +167,7 @@ def _start(
         tell(f"{model_name(model)}, {_threads(threads)}: compiling with {name}")
         own = name == MIRLO
         try:
-            process = stack.enter_context(Process(name, settings.pythons.get(name), threads))
+            process = stack.enter_context(Process(name, (settings.pythons or {}).get(name), threads))
             given: Mapping[str, list[int | str] | list[int]] = (
                 {key: list(value) for key, value in settings.shapes.items()} if own else sizes
             )

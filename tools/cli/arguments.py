@@ -153,7 +153,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_check_target(commands)
     _add_new(commands)
     add_cache(commands, _add)
-    add_bench(commands, _add, positive)
+    add_bench(commands, _add)
     add_searches(commands, _add)
     return parser
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.files import is_compiled, require_file
+from mirlo.tools.cli.options import given_options
 from mirlo.tools.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -42,24 +43,17 @@ def execute(arguments: Arguments) -> None:
 
 def run(arguments: Arguments) -> Results:
     """Measure what the command line requests."""
-    from mirlo.tools.bench.measure import MeasurementOptions, measure
+    from mirlo.tools.bench.measure import measure
+    from mirlo.tools.bench.options import MeasurementOptions
     from mirlo.tools.bench.results import Results
 
     settings = MeasurementOptions(
-        against=arguments.engines,
-        threads=arguments.thread_counts,
-        gaps=arguments.gaps,
-        spinner=arguments.spinner,
-        pressure=arguments.pressure,
-        seconds=arguments.seconds,
+        **given_options(arguments, MeasurementOptions),
         shapes=dict(arguments.shape),
         dims=dict(arguments.dim),
-        pythons=dict(arguments.python),
-        seed=arguments.seed,
         kernels=bool(arguments.kernels),
         code=str(arguments.report or "").endswith(".html"),
         target=arguments.target,
-        cpu_time=arguments.cpu_time,
     )
     rows = []
     with Progress("bench", arguments.verbose) as progress:
