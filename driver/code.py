@@ -85,11 +85,11 @@ def listings_of_module(module: ir.Module, target: str, form: str, kernel: str | 
 
 
 def _listings(
-    found: Iterable[tuple[KernelText, Sequence[str]]], form: CodeForm, kernel: str | None, names: Iterable[str]
+    texts: Iterable[tuple[KernelText, Sequence[str]]], form: CodeForm, kernel: str | None, names: Iterable[str]
 ) -> list[KernelListing]:
     listings = [
         KernelListing(text.symbol, text.function, tuple(nodes), form, with_comments(text, nodes, form))
-        for text, nodes in found
+        for text, nodes in texts
     ]
     if kernel is None:
         return listings

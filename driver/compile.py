@@ -73,14 +73,14 @@ def _converted(
             )
         return model, params, lambda executable: executable
     converted = frontend.convert(model, example)
-    return converted.model, params, lambda made: _wrapped(converted, made)
+    return converted.model, params, lambda compiled: _wrapped(converted, compiled)
 
 
-def _wrapped(converted: ConvertedModel, made: CompiledModel) -> object:
+def _wrapped(converted: ConvertedModel, compiled: CompiledModel) -> object:
     """Return what the front end puts around an executable; a model for another machine is saved as it is."""
     from mirlo.runtime.unloaded import UnloadedModel
 
-    return made if converted.wrap is None or isinstance(made, UnloadedModel) else converted.wrap(made)
+    return compiled if converted.wrap is None or isinstance(compiled, UnloadedModel) else converted.wrap(compiled)
 
 
 def _tune_and_build(request: CompileRequest) -> Executable | Program | UnloadedModel:
@@ -91,13 +91,13 @@ def _tune_and_build(request: CompileRequest) -> Executable | Program | UnloadedM
     return _with_code(build(request), request)
 
 
-def _with_code(made: M, request: CompileRequest) -> M:
+def _with_code(compiled: M, request: CompileRequest) -> M:
     """Let a compiled model compile the code of its kernels again; return it."""
     from mirlo.runtime.kernel_code import KernelCodeOwner
 
-    if isinstance(made, KernelCodeOwner):
-        made.code_source = partial(_code_of, replace(request, progress=None))
-    return made
+    if isinstance(compiled, KernelCodeOwner):
+        compiled.code_source = partial(_code_of, replace(request, progress=None))
+    return compiled
 
 
 def _code_of(request: CompileRequest, kernel: str, form: str | None) -> str | bytes:

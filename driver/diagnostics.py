@@ -51,9 +51,9 @@ class Diagnostics:
             )
         )
 
-    def add_mlir(self, found: ir.DiagnosticInfo | ir.Diagnostic) -> bool:
+    def add_mlir(self, diagnostic: ir.DiagnosticInfo | ir.Diagnostic) -> bool:
         """Add one of MLIR's diagnostics; the return value tells MLIR that it was handled."""
-        self.add(self._converted(found))
+        self.add(self._converted(diagnostic))
         return True
 
     def add_error(self, error: ir.MLIRError) -> None:
@@ -82,13 +82,13 @@ class Diagnostics:
         for note in diagnostic.notes:
             self.print(note)
 
-    def _converted(self, found: ir.DiagnosticInfo | ir.Diagnostic) -> Diagnostic:
+    def _converted(self, diagnostic: ir.DiagnosticInfo | ir.Diagnostic) -> Diagnostic:
         return Diagnostic(
-            found.severity.name.lower(),
-            found.message,
-            self._place(found.location),
-            tuple(names_of(found.location)),
-            tuple(self._converted(note) for note in found.notes),
+            diagnostic.severity.name.lower(),
+            diagnostic.message,
+            self._place(diagnostic.location),
+            tuple(names_of(diagnostic.location)),
+            tuple(self._converted(note) for note in diagnostic.notes),
         )
 
     def _place(self, location: ir.Location | None) -> SourcePosition | None:

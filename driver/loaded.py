@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from mirlo.runtime.program import Program
 
 
-def require_loaded(made: CompiledResult, purpose: str) -> Executable | Program:
+def require_loaded(compiled: CompiledResult, purpose: str) -> Executable | Program:
     """Return a compiled model that can be called; raise an error for one of another machine."""
     from mirlo.runtime.errors import NotForThisMachine
     from mirlo.runtime.unloaded import UnloadedModel
 
-    if isinstance(made, UnloadedModel):
-        raise NotForThisMachine(f"{purpose} on the machine that the code is for: {made.reason}")
-    return made
+    if isinstance(compiled, UnloadedModel):
+        raise NotForThisMachine(f"{purpose} on the machine that the code is for: {compiled.reason}")
+    return compiled

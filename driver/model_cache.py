@@ -128,16 +128,16 @@ def cache_key(
         return Uncacheable(added)
     if options.get("strategies") == "measure":
         return Uncacheable("strategies are measured anew")
-    given = {name: value for name, value in options.items() if value}
+    nonempty = {name: value for name, value in options.items() if value}
     try:
-        text = json.dumps(given, sort_keys=True)
+        text = json.dumps(nonempty, sort_keys=True)
     except TypeError as error:
         return Uncacheable(f"an option cannot be part of a key: {error}")
     try:
         digest = digest or digest_of_file(path or "")
     except OSError as error:
         return Uncacheable(f"the model cannot be read: {error.strerror or error}")
-    target_options = str(given.get("target", "")).partition("{")[2].removesuffix("}")
+    target_options = str(nonempty.get("target", "")).partition("{")[2].removesuffix("}")
     parts = [digest, target.name, target.fingerprint(target_options), text, compiler_version()]
     return CacheKey(cache, path, hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40])
 

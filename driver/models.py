@@ -148,8 +148,8 @@ def _checked(model: OpenedModel) -> OpenedModel:
     """IR may come from anywhere: what MLIR's verifier cannot see is checked before passes rely on it."""
     problems: list[str] = []
 
-    def note(found: ir.DiagnosticInfo | ir.Diagnostic) -> bool:
-        problems.append(f"{describe(found.location)}: {found.message}")
+    def note(diagnostic: ir.DiagnosticInfo | ir.Diagnostic) -> bool:
+        problems.append(f"{describe(diagnostic.location)}: {diagnostic.message}")
         return True
 
     with model.module.context as context:
@@ -184,11 +184,11 @@ def _input_name(function: ir.OpView, index: int) -> str:
     return attributes[index]["relax.name"].value if named else f"{index}"
 
 
-def _needs_sizes(name: str, found: TensorType, target: str) -> str:
-    sizes = [dim if isinstance(dim, int) else 1 for dim in found.shape]
-    flags = " ".join(f"--dim {symbol}=N" for symbol in sorted({s for dim in found.shape for s in symbols_of(dim)}))
+def _needs_sizes(name: str, kind: TensorType, target: str) -> str:
+    sizes = [dim if isinstance(dim, int) else 1 for dim in kind.shape]
+    flags = " ".join(f"--dim {symbol}=N" for symbol in sorted({s for dim in kind.shape for s in symbols_of(dim)}))
     return (
-        f"input '{name}' is {found}, and target '{target}' needs a number for each dim: give the sizes of the dims, "
+        f"input '{name}' is {kind}, and target '{target}' needs a number for each dim: give the sizes of the dims, "
         f"{flags or '--dim'}, in Python dims=, or the shape, for instance "
         f"--shape {name}={'x'.join(map(str, sizes))}, in Python shapes={{'{name}': {sizes}}}"
     )

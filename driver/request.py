@@ -42,8 +42,8 @@ class CompileRequest(CompileArguments):
     @classmethod
     def of(cls, arguments: CompileArguments, **changes: Any) -> CompileRequest:
         """Return the request of these arguments, with changes."""
-        given = {each.name: getattr(arguments, each.name) for each in fields(arguments)}
-        return cls(**{**given, **changes})
+        current = {each.name: getattr(arguments, each.name) for each in fields(arguments)}
+        return cls(**{**current, **changes})
 
     def options(self, target: str, target_options: str = "") -> CompileOptions:
         """Return the options for the pipeline and the emitter of a target."""

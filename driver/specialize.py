@@ -69,28 +69,28 @@ def shapes_for(inputs: Sequence[TensorSpec], sizes: Mapping[str, int]) -> Shapes
     for spec in inputs:
         row: list[int | str] = []
         for dim in spec.shape:
-            found = D.substitute(dims[dim], sizes) if isinstance(dim, str) else dim
-            if isinstance(found, int) and found < 0:
-                raise CompileOptionError(f"specialize: with {dict(sizes)} the dim '{dim}' of input {spec} is {found}")
-            row.append(found if isinstance(found, int) else str(found))
+            fixed = D.substitute(dims[dim], sizes) if isinstance(dim, str) else dim
+            if isinstance(fixed, int) and fixed < 0:
+                raise CompileOptionError(f"specialize: with {dict(sizes)} the dim '{dim}' of input {spec} is {fixed}")
+            row.append(fixed if isinstance(fixed, int) else str(fixed))
         shapes[spec.name] = row
     return shapes
 
 
-def sharing(made: Executable | UnloadedModel, store: ParameterStore, digests: dict[object, str]) -> Artifact:
+def sharing(model: Executable | UnloadedModel, store: ParameterStore, digests: dict[object, str]) -> Artifact:
     """Return the artifact with its weights in the store, where each is kept once whatever the builds call it."""
 
     def shared(name: str) -> str:
-        array = made.weight(name)
+        array = model.weight(name)
         content = np.ascontiguousarray(array).reshape(-1).view("u1").data
         key = (array.dtype, array.shape, blake2b(content, digest_size=32).digest())
         if key not in digests:
             digests[key] = store.add_unique(name, array)
         return digests[key]
 
-    specs = [replace(spec, name=shared(spec.name)) for spec in made.artifact.params]
-    externals = [replace(e, stored=_renamed(e.params, map(shared, e.stored_params))) for e in made.artifact.externals]
-    return replace(made.artifact, params=tuple(specs), externals=tuple(externals))
+    specs = [replace(spec, name=shared(spec.name)) for spec in model.artifact.params]
+    externals = [replace(e, stored=_renamed(e.params, map(shared, e.stored_params))) for e in model.artifact.externals]
+    return replace(model.artifact, params=tuple(specs), externals=tuple(externals))
 
 
 def _renamed(names: Sequence[str], stored: Iterable[str]) -> dict[str, str]:

@@ -148,14 +148,14 @@ def _scaled(path: Path, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]
     config = path.with_name(PEFT_CONFIG)
     if not config.exists():
         raise ModelFolderError(f"{path}: {PEFT_CONFIG} is missing beside it, which has the scale of the adapter")
-    given = read_json(config)
-    if given.text("peft_type", "LORA") != "LORA":
-        raise given.fail("peft_type", "LORA", given.text("peft_type"))
-    if given.flag("use_dora", False):
-        raise given.refuse("use_dora", "DoRA adapters are not supported")
-    if given.has("alpha_pattern") and given.value("alpha_pattern"):
-        raise given.refuse("alpha_pattern", "scales by module are not supported")
-    alpha, by_root = given.number("lora_alpha", 8.0), given.flag("use_rslora", False)
+    settings = read_json(config)
+    if settings.text("peft_type", "LORA") != "LORA":
+        raise settings.fail("peft_type", "LORA", settings.text("peft_type"))
+    if settings.flag("use_dora", False):
+        raise settings.refuse("use_dora", "DoRA adapters are not supported")
+    if settings.has("alpha_pattern") and settings.value("alpha_pattern"):
+        raise settings.refuse("alpha_pattern", "scales by module are not supported")
+    alpha, by_root = settings.number("lora_alpha", 8.0), settings.flag("use_rslora", False)
     result = dict(tensors)
     for name, array in tensors.items():
         if ".lora_B." in name and array.ndim == 2 and array.shape[1]:

@@ -77,38 +77,38 @@ class ChatTemplate:
 
 def gguf_template(path: Path, file: GgufFile) -> ChatTemplate | None:
     """Return the chat template of a GGUF file; None if it has none."""
-    key, given = "tokenizer.chat_template", file.metadata
-    if not given.has(key):
+    key, metadata = "tokenizer.chat_template", file.metadata
+    if not metadata.has(key):
         return None
-    text = given.text(key)
+    text = metadata.text(key)
     if len(text) > MAX_TEMPLATE:
-        raise given.refuse(key, f"expected up to {MAX_TEMPLATE} characters, found {len(text)}")
+        raise metadata.refuse(key, f"expected up to {MAX_TEMPLATE} characters, found {len(text)}")
     return ChatTemplate(path, text, token_texts(file))
 
 
 def read_template(folder: Path) -> ChatTemplate | None:
     """Return the chat template of a folder; None if it has none."""
     config = folder / CONFIG
-    given = read_json(config) if config.exists() else JsonObject(config, "", {})
-    special = {name: _token_text(given, name) for name in SPECIAL if given.has(name)}
+    settings = read_json(config) if config.exists() else JsonObject(config, "", {})
+    special = {name: _token_text(settings, name) for name in SPECIAL if settings.has(name)}
     path = folder / TEMPLATE
     if path.exists():
         text = read_bytes(path, MAX_TEMPLATE).decode("utf-8", "replace")
         return ChatTemplate(path, text, special)
-    if not given.has("chat_template"):
+    if not settings.has("chat_template"):
         return None
-    template = given.value("chat_template")
+    template = settings.value("chat_template")
     if isinstance(template, list):  # several, by name
         named = [each for each in template if isinstance(each, dict) and each.get("name") == "default"]
         template = named[0].get("template") if named else None
     if not isinstance(template, str) or len(template) > MAX_TEMPLATE:
-        raise given.fail("chat_template", "a template, or a list of them with one named 'default'", template)
+        raise settings.fail("chat_template", "a template, or a list of them with one named 'default'", template)
     return ChatTemplate(config, template, special)
 
 
-def _token_text(given: JsonObject, name: str) -> str:
+def _token_text(settings: JsonObject, name: str) -> str:
     """Return the text of a special token, which may be an object with `content`."""
-    return given.object(name).text("content") if isinstance(given.value(name), dict) else given.text(name)
+    return settings.object(name).text("content") if isinstance(settings.value(name), dict) else settings.text(name)
 
 
 def _plain(value: object) -> object:

@@ -145,12 +145,12 @@ def _node_names(decoder: JsonObject) -> NodeNames:
     )
 
 
-def _require_own_windows(given: JsonObject) -> None:
+def _require_own_windows(text: JsonObject) -> None:
     """Refuse models whose inputs or caches the caller moves along; attentions may have windows of their own."""
     for key in ("slide_inputs", "slide_key_value_cache"):
-        if given.flag(key, True):
+        if text.flag(key, True):
             what = "windows that the caller moves are not supported: export attentions with 'local_window_size'"
-            raise given.refuse(key, what)
+            raise text.refuse(key, what)
 
 
 def _read_plain(folder: Path) -> ModelConfig:
@@ -161,17 +161,17 @@ def _read_plain(folder: Path) -> ModelConfig:
     # Models of text and images keep what belongs to their decoder apart.
     text = root.object("text_config") if root.has("text_config") else root
     generation = folder / GENERATION
-    given = read_json(generation) if generation.exists() else JsonObject(generation, "", {})
-    ends = given.tokens("eos_token_id") or root.tokens("eos_token_id")
+    defaults = read_json(generation) if generation.exists() else JsonObject(generation, "", {})
+    ends = defaults.tokens("eos_token_id") or root.tokens("eos_token_id")
     model = _model_file(folder)
     context = longest_text(text) if model.name in CHECKPOINTS else positions(text)
     # The text of a checkpoint is padded behind its tokens, that of an export before them.
     names = NodeNames(pads_left=model.name not in CHECKPOINTS)
     return ModelConfig(
         folder, model, path, root.text("model_type", "unknown"), names, ends,
-        _first(given.tokens("bos_token_id"), root.tokens("bos_token_id")),
-        _first(given.tokens("pad_token_id"), root.tokens("pad_token_id"), ends),
-        context, text.count("vocab_size", 0), read_search(given),
+        _first(defaults.tokens("bos_token_id"), root.tokens("bos_token_id")),
+        _first(defaults.tokens("pad_token_id"), root.tokens("pad_token_id"), ends),
+        context, text.count("vocab_size", 0), read_search(defaults),
     )  # fmt: skip
 
 
@@ -197,25 +197,25 @@ def _model_file(folder: Path) -> Path:
     return result
 
 
-def _inside(folder: Path, given: JsonObject, key: str, default: str) -> Path:
+def _inside(folder: Path, settings: JsonObject, key: str, default: str) -> Path:
     """Return a file of the folder by its name; a path that leads out of it is an error."""
-    name = given.text(key, default)
+    name = settings.text(key, default)
     if not re.fullmatch(r"[\w.+@-][\w .+@/-]*", name) or ".." in Path(name).parts:
-        raise given.fail(key, "the name of a file in the folder", name)
+        raise settings.fail(key, "the name of a file in the folder", name)
     path = folder / name
     if not path.is_file():
-        raise given.refuse(key, f"there is no file {path}")
+        raise settings.refuse(key, f"there is no file {path}")
     return path
 
 
-def _pattern(given: JsonObject, key: str, default: str) -> str:
+def _pattern(settings: JsonObject, key: str, default: str) -> str:
     """Return names of caches with one %d for the layer."""
-    pattern = given.text(key, default)
+    pattern = settings.text(key, default)
     if pattern.count("%d") != 1 or pattern.count("%") != 1:
-        raise given.fail(key, "names with one %d", pattern)
+        raise settings.fail(key, "names with one %d", pattern)
     return pattern
 
 
-def _first(*found: tuple[int, ...]) -> int:
+def _first(*candidates: tuple[int, ...]) -> int:
     """Return the first token of the first list that has one; 0 if none has."""
-    return next((tokens[0] for tokens in found if tokens), 0)
+    return next((tokens[0] for tokens in candidates if tokens), 0)

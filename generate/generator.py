@@ -218,8 +218,8 @@ class Generator:
 
     def logits(self) -> np.ndarray:
         """Return the logits of what follows: f32[vocabulary], or [batch, vocabulary]."""
-        found = self._sequences.logits()
-        copied: np.ndarray = np.array(found[0] if len(found) == 1 else found)
+        logits = self._sequences.logits()
+        copied: np.ndarray = np.array(logits[0] if len(logits) == 1 else logits)
         return copied
 
     def _new_samplers(self, batch: int) -> list[Sampler]:

@@ -59,8 +59,8 @@ class LanguageModel:
     @cached_property
     def tokenizer(self) -> ModelTokenizer | None:
         """Return the tokenizer of the folder or the file; None if it has none."""
-        found = read_tokenizer(self.config)
-        return None if found is None else ModelTokenizer(*found)
+        files = read_tokenizer(self.config)
+        return None if files is None else ModelTokenizer(*files)
 
     @cached_property
     def template(self) -> ChatTemplate | None:
@@ -106,8 +106,8 @@ class LanguageModel:
         options = with_options(self.config.search, search)
         return ServingEngine(self._decoder, options, self.tokenizer, slots, self._grammar)
 
-    def _grammar(self, given: Mapping[str, object]) -> Grammar | None:
-        forms = {form: text for form, text in given.items() if text is not None}
+    def _grammar(self, constraints: Mapping[str, object]) -> Grammar | None:
+        forms = {form: text for form, text in constraints.items() if text is not None}
         if not forms:
             return None
         if len(forms) > 1:

@@ -112,8 +112,8 @@ class PrefixCache:
                 return None
             known = _matches(root, tokens, most)
             if with_states:
-                known = (found for found in known if found.is_whole and found.page.states is not None)
-            best = max(known, key=lambda found: found.length, default=None)
+                known = (match for match in known if match.is_whole and match.page.states is not None)
+            best = max(known, key=lambda match: match.length, default=None)
             if best is None:
                 return None
             pages = best.page.path
@@ -136,8 +136,8 @@ class PrefixCache:
             return
         with self._lock, self:
             root, size = self._roots.setdefault(adapter, CachePage((), None, {}, None)), len(tokens)
-            whole = (found for found in _matches(root, tokens, size) if found.is_whole)
-            start = max(whole, key=lambda found: found.length, default=_Match(root, 0, True))
+            whole = (match for match in _matches(root, tokens, size) if match.is_whole)
+            start = max(whole, key=lambda match: match.length, default=_Match(root, 0, True))
             page, at = start.page, start.length
             self._touch(page.path)
             while at < size:

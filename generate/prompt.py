@@ -51,11 +51,11 @@ def require_length(options: SearchOptions, config: ModelConfig, length: int) -> 
         raise GenerationError(f"the prompt is too long: {length} tokens are more than the {most} of a sequence")
 
 
-def room_for(options: SearchOptions, config: ModelConfig, length: int, made: int) -> int:
+def room_for(options: SearchOptions, config: ModelConfig, length: int, generated: int) -> int:
     """Return how many tokens may still follow in a sequence of this length, of which `made` are generated."""
     most = _most(options, config)
     room = most - length if most else UNLIMITED
-    return min(room, options.max_new_tokens - made) if options.max_new_tokens else room
+    return min(room, options.max_new_tokens - generated) if options.max_new_tokens else room
 
 
 def _most(options: SearchOptions, config: ModelConfig) -> int:

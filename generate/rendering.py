@@ -66,16 +66,16 @@ class TemplateProcess:
             if line:
                 stdin.write(line.encode() + b"\n")
                 stdin.flush()
-            found = stdout.readline()
+            answered = stdout.readline()
         except BrokenPipeError:
-            found = b""
+            answered = b""
         except BaseException:  # such as Ctrl-C: a later answer would be taken for that to another line
             self._end()
             raise
         finally:
             timer.cancel()
-        if found.endswith(b"\n"):
-            answer: dict[str, str] = json.loads(found)
+        if answered.endswith(b"\n"):
+            answer: dict[str, str] = json.loads(answered)
             return answer
         self._end()
         if late.is_set():

@@ -53,12 +53,12 @@ class Sampler:
 
     def choose(self, logits: np.ndarray, tokens: Sequence[int], prompt: int) -> int:
         """Return the token that follows `tokens`, of which the first `prompt` are given; the logits are not changed."""
-        options, given = self._options, logits
+        options, unchanged = self._options, logits
         if not self._is_plain or len(tokens) < options.min_length:
             logits = self.penalized(logits.copy(), tokens, prompt)
         top = int(np.argmax(logits))
         if not np.isfinite(logits[top]):
-            if logits is not given and np.isfinite(given.max()):
+            if logits is not unchanged and np.isfinite(unchanged.max()):
                 raise GenerationError(NO_TOKEN)
             raise GenerationError(f"the model's logits are not finite: the largest is {logits[top]}")
         return top if options.is_greedy else self._drawn(logits, logits[top])
@@ -66,21 +66,21 @@ class Sampler:
     def penalized(self, logits: np.ndarray, tokens: Sequence[int], prompt: int) -> np.ndarray:
         """Return logits after penalties, in place."""
         options = self._options
-        given = np.asarray(tokens, np.int64)
-        if options.repetition_penalty != 1 and len(given):
-            values = logits[given]  # tokens that occur twice get one value twice
+        earlier = np.asarray(tokens, np.int64)
+        if options.repetition_penalty != 1 and len(earlier):
+            values = logits[earlier]  # tokens that occur twice get one value twice
             factor = np.float32(options.repetition_penalty)
-            logits[given] = np.where(values > 0, values / factor, values * factor)
-        generated = given[prompt:]
+            logits[earlier] = np.where(values > 0, values / factor, values * factor)
+        generated = earlier[prompt:]
         if (options.frequency_penalty or options.presence_penalty) and len(generated):
             seen, counts = np.unique(generated, return_counts=True)
             logits[seen] -= counts * np.float32(options.frequency_penalty) + np.float32(options.presence_penalty)
         size = options.no_repeat_ngram_size
-        if size and len(given) >= size:
-            windows = np.lib.stride_tricks.sliding_window_view(given, size)
-            last = given[len(given) - size + 1 :]
+        if size and len(earlier) >= size:
+            windows = np.lib.stride_tricks.sliding_window_view(earlier, size)
+            last = earlier[len(earlier) - size + 1 :]
             logits[windows[(windows[:, : size - 1] == last).all(1), size - 1]] = HIDDEN
-        if len(given) < options.min_length:
+        if len(earlier) < options.min_length:
             logits[self._ends] = HIDDEN
         if self._guide is not None:
             logits[~self._guide.allowed(tokens[prompt:])] = HIDDEN

@@ -163,22 +163,22 @@ def with_options(options: SearchOptions, changes: Mapping[str, Any]) -> SearchOp
     return replace(options, **changes)
 
 
-def read_search(given: JsonObject) -> SearchOptions:
+def read_search(settings: JsonObject) -> SearchOptions:
     """Return the options of a file; unknown ones are left out."""
     options: dict[str, Any] = {}
     kinds = {field.name: str(field.type) for field in fields(SearchOptions)}
-    for key in given:
+    for key in settings:
         name = _OTHER_NAMES.get(key, key)
-        if key in _REFUSED and given.value(key) != _REFUSED[key]:
-            raise given.refuse(key, f"only {_REFUSED[key]} is supported, found {given.value(key)!a:.40}")
+        if key in _REFUSED and settings.value(key) != _REFUSED[key]:
+            raise settings.refuse(key, f"only {_REFUSED[key]} is supported, found {settings.value(key)!a:.40}")
         kind = kinds.get(name)
         if kind == "bool":
-            options[name] = given.flag(key, False)
+            options[name] = settings.flag(key, False)
         elif kind == "float":
-            options[name] = given.number(key, 0.0)
-        elif kind is not None and not (name == "seed" and given.value(key) == -1):
-            options[name] = given.count(key)
+            options[name] = settings.number(key, 0.0)
+        elif kind is not None and not (name == "seed" and settings.value(key) == -1):
+            options[name] = settings.count(key)
     try:
         return SearchOptions(**options)
     except GenerationError as error:
-        raise given.refuse("", str(error)) from None
+        raise settings.refuse("", str(error)) from None

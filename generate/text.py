@@ -87,8 +87,8 @@ class StopText:
             self.is_found = True
             return self._held[: min(places)]
         kept = max(_overlap(self._held, stop) for stop in self._stops)
-        given, self._held = self._held[: len(self._held) - kept], self._held[len(self._held) - kept :]
-        return given
+        finished, self._held = self._held[: len(self._held) - kept], self._held[len(self._held) - kept :]
+        return finished
 
     def finish(self) -> str:
         """Return what was held back, if no stop was found."""

@@ -238,7 +238,7 @@ class Cache:
 
     def _scan(self, folder: Path, kind: str) -> Iterator[CacheEntry]:
         try:
-            groups = [Path(found.path) for found in os.scandir(folder) if found.is_dir(follow_symlinks=False)]
+            groups = [Path(entry.path) for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
         except OSError:
             return
         for group in groups:

@@ -258,9 +258,9 @@ def require_rows(arrays: Mapping[str, np.ndarray], parts: Sequence[Rows], tokens
             if len(counts) > 1 or array.shape != (1, heads, *counts, size) or array.dtype != arrays[name].dtype:
                 expected = f"{arrays[name].dtype}[1, {heads}, tokens, {size}]"
                 raise InputError(f"caches: rows of '{name}': expected {expected}, found {array.dtype}{[*array.shape]}")
-    given = sum(next(iter(part.values())).shape[AXIS] for part in parts)
-    if arrays and given != tokens:
-        raise InputError(f"caches: expected rows of {tokens} tokens, found {given}")
+    rows = sum(next(iter(part.values())).shape[AXIS] for part in parts)
+    if arrays and rows != tokens:
+        raise InputError(f"caches: expected rows of {tokens} tokens, found {rows}")
 
 
 def ring_rows(spec: TensorSpec, window: int, block: int) -> int:

@@ -106,13 +106,13 @@ class CachePool(ABC):
         self._require(sequence, length)
         self._require_room(length + tokens)
         arrays = self._arrays_of(sequence)
-        given = [part for part in parts if part or arrays]
-        require_rows(arrays, given, tokens)
+        nonempty = [part for part in parts if part or arrays]
+        require_rows(arrays, nonempty, tokens)
         if self._states is None:
             require_same(states, {})
         else:
             self._states.restore(sequence, states)
-        self._write(sequence, given, length + tokens)
+        self._write(sequence, nonempty, length + tokens)
         self.lengths[sequence] = length + tokens
 
     def run(
@@ -127,8 +127,8 @@ class CachePool(ABC):
         if tokens < 1:
             raise InputError(f"caches: expected 1 token or more, found {tokens}")
         self._require_room(longest)
-        given = inputs if self._states is None else {**inputs, **self._states.join(sequences)}
-        results = self._run(given, sequences, longest, constants)
+        arguments = inputs if self._states is None else {**inputs, **self._states.join(sequences)}
+        results = self._run(arguments, sequences, longest, constants)
         if self._states is not None:
             self._states.replace(results, sequences, self.lengths)
         for i in sequences:

@@ -120,17 +120,17 @@ class LoadedExternals:
     _explain: dict[str, tuple[Callable[[str, int], str | None], str]] = field(default_factory=dict)
     _steps: dict[str, tuple[Callable[[str], Sequence[DeviceStep]], str]] = field(default_factory=dict)
 
-    def add(self, artifact: ExternalArtifact, made: ExternalFunctions) -> None:
+    def add(self, artifact: ExternalArtifact, loaded_functions: ExternalFunctions) -> None:
         from mirlo.runtime.packed import as_c_function
 
-        self.loaded.append(made)
+        self.loaded.append(loaded_functions)
         for name in artifact.functions:
             packed = artifact.packed_name(name)
-            self.functions[packed] = as_c_function(packed, made.functions[name])
-            if made.explain is not None:
-                self._explain[packed] = (made.explain, name)
-            if made.steps is not None:
-                self._steps[packed] = (made.steps, name)
+            self.functions[packed] = as_c_function(packed, loaded_functions.functions[name])
+            if loaded_functions.explain is not None:
+                self._explain[packed] = (loaded_functions.explain, name)
+            if loaded_functions.steps is not None:
+                self._steps[packed] = (loaded_functions.steps, name)
 
     def explain(self, name: str, code: int) -> str | None:
         """Return the meaning of a function's return code according to its loader."""
@@ -191,12 +191,12 @@ def _load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions
     return result
 
 
-def _problem(wanted: Iterable[str], given: Mapping[str, object]) -> str | None:
+def _problem(wanted: Iterable[str], functions: Mapping[str, object]) -> str | None:
     for name in wanted:
-        if name not in given:
-            return f"gave no function '{name}'; it gave: {', '.join(given) or 'none'}"
-        if not callable(given[name]):
-            return f"gave a {type(given[name]).__name__} for the function '{name}': expected a callable"
+        if name not in functions:
+            return f"gave no function '{name}'; it gave: {', '.join(functions) or 'none'}"
+        if not callable(functions[name]):
+            return f"gave a {type(functions[name]).__name__} for the function '{name}': expected a callable"
     return None
 
 

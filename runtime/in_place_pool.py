@@ -81,8 +81,8 @@ class InPlacePool(CachePool):
         call, _ = self._calls[key]
         if call is not None:
             return call.run(inputs)
-        given = {**inputs, **constants, **views}
-        results = self._model.run(given, out={after: views[name] for name, after in self._pairs.items()})
+        arguments = {**inputs, **constants, **views}
+        results = self._model.run(arguments, out={after: views[name] for name, after in self._pairs.items()})
         return {name: results[name] for name in self._others}
 
     def _reserve(self, rows: int) -> None:

@@ -76,8 +76,8 @@ def convert(spec: TensorSpec, value: object, dims: dict[str, int]) -> np.ndarray
     except DLPackError as problem:
         raise InputError(f"input '{spec.name}': expected an array {_type(spec)}: {problem}") from None
     except Exception as problem:  # methods of the caller's own object may raise anything
-        given = f"a {type(value).__name__}, which raised {type(problem).__name__}: {problem}"
-        raise InputError(f"input '{spec.name}': expected an array {_type(spec)}, found {given}") from problem
+        description = f"a {type(value).__name__}, which raised {type(problem).__name__}: {problem}"
+        raise InputError(f"input '{spec.name}': expected an array {_type(spec)}, found {description}") from problem
     _check_dtype(spec, array)
     check_shape(spec, array.shape, dims)
     if not array.size:
@@ -98,10 +98,10 @@ def outputs_given(specs: Sequence[TensorSpec], out: object) -> list[object]:
             if not any(spec.name == name for spec in specs):
                 raise InputError(f"out: no output is named '{name}'; outputs: {', '.join(map(str, specs))}")
         return [_base(out.get(spec.name)) for spec in specs]
-    given = list(map(_base, out)) if isinstance(out, (list, tuple)) else [_base(out)]
-    if len(given) != len(specs):
-        raise InputError(f"out: expected {len(specs)} arrays ({', '.join(map(str, specs))}), found {len(given)}")
-    return given
+    arrays = list(map(_base, out)) if isinstance(out, (list, tuple)) else [_base(out)]
+    if len(arrays) != len(specs):
+        raise InputError(f"out: expected {len(specs)} arrays ({', '.join(map(str, specs))}), found {len(arrays)}")
+    return arrays
 
 
 def _base(value: object) -> object:

@@ -142,9 +142,9 @@ def terminal_streams() -> Iterator[None]:
         sys.stdout, sys.stderr = kept
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escaped(match: re.Match[str]) -> str:
     """Escape a character unless it is printable, in ASCII or beyond."""
-    text = found[0]
+    text = match[0]
     if text.isprintable():
         return text
     if text in "\n\r\t":

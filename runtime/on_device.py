@@ -84,17 +84,17 @@ def run_on_device(
     call.measure(record)
     taken = [view for view in inputs if isinstance(view, DeviceView)]
     outputs: list[DeviceView | int | None] = []
-    for i, (spec, given) in enumerate(zip(artifact.outputs, outputs_given(artifact.outputs, out), strict=True)):
+    for i, (spec, output) in enumerate(zip(artifact.outputs, outputs_given(artifact.outputs, out), strict=True)):
         if i in call.late:
-            if given is not None:
+            if output is not None:
                 raise InputError(f"output '{spec.name}': the data tells its size, so that out cannot have it")
             outputs.append(None)
             continue
         wanted = DeviceView(0, side.device, spec.dtype, sizes.shape(spec.shape, record), True, False, None)
-        if given is None:
+        if output is None:
             outputs.append(wanted.nbytes)
             continue
-        outputs.append(_output(spec, wanted, given, taken, side))
+        outputs.append(_output(spec, wanted, output, taken, side))
         taken.append(outputs[-1])  # type: ignore[arg-type]
     memories = side.run(inputs, outputs, record, call.params, handle)
     call.finish(record)
@@ -121,12 +121,12 @@ def _input(spec: TensorSpec, value: object, dims: dict[str, int], side: DeviceSi
 
 
 def _output(
-    spec: TensorSpec, wanted: DeviceView, given: object, taken: list[DeviceView], side: DeviceSide
+    spec: TensorSpec, wanted: DeviceView, output: object, taken: list[DeviceView], side: DeviceSide
 ) -> DeviceView:
     where = f"output '{spec.name}'"
-    if not is_on_device(given):
-        raise InputError(f"{where}: out must be an array on the device, found {type(given).__name__}")
-    view = _view(where, given, side)
+    if not is_on_device(output):
+        raise InputError(f"{where}: out must be an array on the device, found {type(output).__name__}")
+    view = _view(where, output, side)
     if (view.dtype, view.shape) != (wanted.dtype, wanted.shape):
         expected, actual = describe(wanted.dtype, wanted.shape), describe(view.dtype, view.shape)
         raise InputError(f"{where}: out must be {expected}, found {actual}")

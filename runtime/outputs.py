@@ -33,16 +33,16 @@ class OutputArrays:
     def from_device(self, arrays: list[DeviceArray], out: GivenOutputs) -> list[np.ndarray]:
         """Return copies on the CPU, in the caller's arrays where they are given."""
         result: list[np.ndarray] = []
-        for spec, array, given in zip(self.specs, arrays, outputs_given(self.specs, out), strict=True):
-            result.append(array.numpy(None if given is None else check_output(spec, array.shape, given, result)))
+        for spec, array, output in zip(self.specs, arrays, outputs_given(self.specs, out), strict=True):
+            result.append(array.numpy(None if output is None else check_output(spec, array.shape, output, result)))
         return result
 
     def updated(self, out: GivenOutputs, inputs: list[np.ndarray]) -> dict[int, np.ndarray]:
         """Return the caller's arrays for outputs of data-dependent sizes that update their input in place."""
-        given = outputs_given(self.specs, out)
+        requested = outputs_given(self.specs, out)
         result: dict[int, np.ndarray] = {}
         for i in self.late:
-            array, source = given[i], self._aliases.get(self.specs[i].name)
+            array, source = requested[i], self._aliases.get(self.specs[i].name)
             if source is not None and is_same_memory(array, inputs[source]) and array.flags.c_contiguous:
                 result[i] = array
         return result
@@ -53,11 +53,11 @@ class OutputArrays:
         """Return the outputs, including those with data-dependent sizes."""
         late.require()
         result: list[np.ndarray] = []
-        given = outputs_given(self.specs, out)
+        requested = outputs_given(self.specs, out)
         for i, (spec, array) in enumerate(zip(self.specs, results, strict=True)):
             if array is None:
                 array = late.output(i, self._dtypes[i], self._sizes.shape(spec.shape, record))
-                wanted = given[i]
+                wanted = requested[i]
                 if wanted is not None:
                     wanted = check_output(spec, array.shape, wanted, result)
                     if not is_same_memory(wanted, array):
@@ -69,7 +69,7 @@ class OutputArrays:
     def before_call(self, out: GivenOutputs, record: RecordWords, inputs: list[np.ndarray]) -> list[np.ndarray | None]:
         """Return new arrays, or the caller's; None for each output whose size is not known yet."""
         results: list[np.ndarray | None] = []
-        for i, (spec, dtype, given) in enumerate(
+        for i, (spec, dtype, output) in enumerate(
             zip(self.specs, self._dtypes, outputs_given(self.specs, out), strict=True)
         ):
             if i in self.late:
@@ -78,7 +78,7 @@ class OutputArrays:
             shape = self._sizes.shape(spec.shape, record)
             if min(shape, default=0) < 0:
                 raise InputError(f"output '{spec.name}': of these inputs it would be {describe(spec.dtype, shape)}")
-            if given is None:
+            if output is None:
                 try:
                     results.append(self._arenas.empty(dtype, shape))
                 except OutOfMemoryError as error:
@@ -86,8 +86,8 @@ class OutputArrays:
                 continue
             source = self._aliases.get(spec.name)
             others = inputs
-            if source is not None and is_same_memory(given, inputs[source]):
+            if source is not None and is_same_memory(output, inputs[source]):
                 others = [array for i, array in enumerate(inputs) if i != source]
             taken = [array for array in others + results if array is not None]
-            results.append(check_output(spec, shape, given, taken))
+            results.append(check_output(spec, shape, output, taken))
         return results

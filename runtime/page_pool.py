@@ -98,8 +98,8 @@ class PagePool:
             self._make_room(sequences, tokens)
             for sequence, count in zip(sequences, tokens, strict=True):
                 self._write(sequence, count)
-            given = {**inputs, **self._names.arrays(self._tables, sequences, tokens)}
-            results = self._run(given, constants)
+            arguments = {**inputs, **self._names.arrays(self._tables, sequences, tokens)}
+            results = self._run(arguments, constants)
             for sequence, count in zip(sequences, tokens, strict=True):
                 sequence.extend(count)
         return results
@@ -123,15 +123,15 @@ class PagePool:
                 copies[name] = array[pages].reshape(len(pages) * rows, *size)[: sequence.length]
         return copies
 
-    def _run(self, given: Mapping[str, np.ndarray], constants: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def _run(self, arguments: Mapping[str, np.ndarray], constants: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         key = id(constants)
         if key not in self._calls:
             self._calls[key] = self._model.updating(self.arrays, self._pairs, constants), constants
         call, _ = self._calls[key]
         if call is not None:
-            return call.run(given)
+            return call.run(arguments)
         out = {output: self.arrays[name] for name, output in self._pairs.items()}
-        results = self._model.run({**given, **constants, **self.arrays}, out=out)
+        results = self._model.run({**arguments, **constants, **self.arrays}, out=out)
         return {name: array for name, array in results.items() if name not in out}
 
     def _make_room(self, sequences: Sequence[PagedSequence], tokens: Sequence[int], spare: int = 0) -> None:

@@ -327,8 +327,8 @@ class ParameterStore:
             self._entries[name] = entry
 
 
-def _unknown_type(name: str, found: str) -> ParameterError:
-    return ParameterError(f"parameter '{name}': {found} is not an element type; known: {', '.join(ELEMENT_TYPES)}")
+def _unknown_type(name: str, kind: str) -> ParameterError:
+    return ParameterError(f"parameter '{name}': {kind} is not an element type; known: {', '.join(ELEMENT_TYPES)}")
 
 
 def _difference(left: _Entry, right: _Entry) -> str | None:

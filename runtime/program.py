@@ -149,17 +149,17 @@ class Program(KernelCodeOwner):
         require_names(named)
         if len(positional) > len(names):
             raise InputError(f"{self._expected()}, found {len(positional)} values")
-        given = dict(zip(names, positional, strict=False))
+        by_name = dict(zip(names, positional, strict=False))
         for name, value in named.items():
-            if name in given:
+            if name in by_name:
                 raise InputError(f"input '{name}' is given twice, by position and by name")
             if name not in names:
                 raise InputError(f"no input is named '{name}': {self._expected()}")
-            given[name] = value
-        if len(given) < len(names):
-            missing = [str(port) for port in self.inputs if port.name not in given]
-            raise InputError(f"{self._expected()}, found {len(given)}: missing {', '.join(missing)}")
-        return [given[name] for name in names]
+            by_name[name] = value
+        if len(by_name) < len(names):
+            missing = [str(port) for port in self.inputs if port.name not in by_name]
+            raise InputError(f"{self._expected()}, found {len(by_name)}: missing {', '.join(missing)}")
+        return [by_name[name] for name in names]
 
     def _expected(self) -> str:
         count = len(self.inputs)
@@ -189,7 +189,7 @@ class Program(KernelCodeOwner):
         dims: dict[str, int] = {}
         result = [convert_(value, dims) for (_, convert_), value in zip(self._inputs, values, strict=True)]
         rows = zip(actual or (), values, result, strict=False)
-        is_like = all(given is value if row[2] else _is_copy(given, value) for row, given, value in rows)
+        is_like = all(argument is value if row[2] else _is_copy(argument, value) for row, argument, value in rows)
         self._accepted = actual if is_like else None
         return result
 

@@ -94,10 +94,10 @@ class Allocations:
         return ctypes.cast(self.function, ctypes.c_void_p).value or 0
 
     def _allocate(self, record: int, number: int, size: int) -> int | None:
-        given = self._given.get(number)
-        if given is not None and given.nbytes == size > 0:
-            self.outputs[number] = given.reshape(-1).view(np.uint8)
-            return int(given.__array_interface__["data"][0])
+        array = self._given.get(number)
+        if array is not None and array.nbytes == size > 0:
+            self.outputs[number] = array.reshape(-1).view(np.uint8)
+            return int(array.__array_interface__["data"][0])
         try:
             if size < 0:
                 raise OutOfMemoryError(f"a size of {size} bytes was computed")

@@ -169,11 +169,11 @@ class CacheState:
         if self._call is not None:
             return self._call.run(inputs)
         arrays = self._grown if self._caches is None else self._caches.arrays
-        given = {**inputs, **self._constants, **arrays}
+        arguments = {**inputs, **self._constants, **arrays}
         if self._caches is not None:
-            results = self._model.run(given, out={output: arrays[name] for name, output in self._pairs.items()})
+            results = self._model.run(arguments, out={output: arrays[name] for name, output in self._pairs.items()})
         else:
-            results = self._model.run(given)
+            results = self._model.run(arguments)
             self._grown = {name: results[output] for name, output in self._pairs.items()}
         return {name: results[name] for name in (*self._others, *self._states.values())}
 

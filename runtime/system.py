@@ -35,8 +35,8 @@ def after_fork(
 ) -> None:
     """Register what each fork calls; without forks, nothing is called."""
     if sys.platform != "win32":
-        given = {"before": before, "after_in_parent": in_parent}
-        os.register_at_fork(after_in_child=in_child, **{k: call for k, call in given.items() if call is not None})
+        callbacks = {"before": before, "after_in_parent": in_parent}
+        os.register_at_fork(after_in_child=in_child, **{k: call for k, call in callbacks.items() if call is not None})
 
 
 class ForkResult(NamedTuple):
@@ -68,9 +68,9 @@ def run_forked(
         code = 1
         try:
             os.close(reading)
-            for given, number in ((output, 1), (errors, 2)):
-                if given is not None:
-                    os.dup2(given, number)
+            for descriptor, number in ((output, 1), (errors, 2)):
+                if descriptor is not None:
+                    os.dup2(descriptor, number)
             if errors is not None:
                 import faulthandler
 

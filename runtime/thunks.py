@@ -36,10 +36,10 @@ def bind_state(functions: Mapping[str, tuple[CObject, CObject]]) -> tuple[dict[s
     pairs = [(address_of(function), address_of(state)) for function, state in functions.values()]
     text = "".join(_THUNK.format(number=i, function=function, state=state) for i, (function, state) in enumerate(pairs))
     engine = compile_llvm(text)
-    made: dict[str, ctypes._CFunctionType] = {
+    functions_by_name: dict[str, ctypes._CFunctionType] = {
         name: CPackedFunction(engine.get_function_address(f"f{i}")) for i, name in enumerate(functions)
     }
-    return made, engine
+    return functions_by_name, engine
 
 
 def address_of(value: CObject) -> int:

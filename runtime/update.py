@@ -102,13 +102,13 @@ class UpdatingCall:
         record = parts.sizes.record(dims)
         parts.measure(record)
         for (dims_of, shape), spec in self._shapes.items():
-            found = parts.sizes.shape(dims_of, record)
-            if found != shape:
-                raise InputError(f"output '{spec.name}': it would be {found}, the array that it updates is {shape}")
+            actual = parts.sizes.shape(dims_of, record)
+            if actual != shape:
+                raise InputError(f"output '{spec.name}': it would be {actual}, the array that it updates is {shape}")
         results = {}
         for position, spec, dtype in self._outputs:
-            made = results[spec.name] = empty_aligned(dtype, self._shape(spec, record))
-            addresses[position] = _start(made)
+            result = results[spec.name] = empty_aligned(dtype, self._shape(spec, record))
+            addresses[position] = _start(result)
         addresses[-1] = ctypes.addressof(record)
         tensors = self._type(*addresses)
         nbytes = parts.sizes.arena_bytes(record) if parts.sizes.is_dynamic else parts.artifact.arena_bytes

@@ -126,9 +126,9 @@ def _scalar_test(name: str) -> Callable[[object], bool]:
     return lambda value: type(value) is float or (isinstance(value, (int, float)) and not isinstance(value, bool))
 
 
-def _fits(wanted: Sequence[int | str], found: Sequence[int]) -> bool:
-    return len(wanted) == len(found) and all(
-        isinstance(dim, str) or dim == size for dim, size in zip(wanted, found, strict=True)
+def _fits(wanted: Sequence[int | str], sizes: Sequence[int]) -> bool:
+    return len(wanted) == len(sizes) and all(
+        isinstance(dim, str) or dim == size for dim, size in zip(wanted, sizes, strict=True)
     )
 
 

@@ -166,8 +166,8 @@ class Server:
         if self.state.options.is_local and _host_name(host) not in (*LOOPBACK, "testserver"):
             raise RequestError(403, "Host: expected the address of this machine, as no API key is needed")
         if self._keys and path not in PUBLIC:
-            given = header(scope, b"authorization") or b""
-            kind, _, key = given.partition(b" ")
+            authorization = header(scope, b"authorization") or b""
+            kind, _, key = authorization.partition(b" ")
             digest = hashlib.sha256(key.strip()).digest()
             matches = [hmac.compare_digest(digest, known) for known in self._keys]
             if kind.lower() != b"bearer" or not any(matches):

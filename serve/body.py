@@ -164,8 +164,8 @@ class BodyFields:
     def fail(self, key: str, expected: str) -> RequestError:
         """Return the error for a value that is not as expected."""
         value = self._value.get(key)
-        found = _kind(value) if isinstance(value, (dict, list, str)) else f"{value!r:.40}"
-        return refused(self.name(key), f"expected {expected}, found {'nothing' if value is None else found}")
+        shown = _kind(value) if isinstance(value, (dict, list, str)) else f"{value!r:.40}"
+        return refused(self.name(key), f"expected {expected}, found {'nothing' if value is None else shown}")
 
     def text(self, key: str, default: str | None = None, most: int | None = None) -> str:
         """Return a text of limited length."""

@@ -148,23 +148,23 @@ class CompletionWriter:
     def _echo(self, i: int) -> str:
         return self._body.echo[i // self._body.call.count] if self._body.echo else ""
 
-    def _logprobs(self, found: Sequence[TokenLogprob], offset: int) -> dict[str, object] | None:
-        if self._body.call.logprobs is None or not found and self._body.call.is_streamed:
+    def _logprobs(self, logprobs: Sequence[TokenLogprob], offset: int) -> dict[str, object] | None:
+        if self._body.call.logprobs is None or not logprobs and self._body.call.is_streamed:
             return None
         if self._body.is_chat:
-            return {"content": [self._chat_logprob(each) for each in found], "refusal": None}
-        texts = [self._token_text(each.token) for each in found]
+            return {"content": [self._chat_logprob(each) for each in logprobs], "refusal": None}
+        texts = [self._token_text(each.token) for each in logprobs]
         offsets = [offset + sum(map(len, texts[:k])) for k in range(len(texts))]
         return {
             "tokens": texts,
-            "token_logprobs": [_finite(each.logprob) for each in found],
-            "top_logprobs": [{self._token_text(t): _finite(p) for t, p in each.top} for each in found],
+            "token_logprobs": [_finite(each.logprob) for each in logprobs],
+            "top_logprobs": [{self._token_text(t): _finite(p) for t, p in each.top} for each in logprobs],
             "text_offset": offsets,
         }
 
-    def _chat_logprob(self, found: TokenLogprob) -> dict[str, object]:
-        top = [self._alternative(token, logprob) for token, logprob in found.top]
-        return {**self._alternative(found.token, found.logprob), "top_logprobs": top}
+    def _chat_logprob(self, token_logprob: TokenLogprob) -> dict[str, object]:
+        top = [self._alternative(token, logprob) for token, logprob in token_logprob.top]
+        return {**self._alternative(token_logprob.token, token_logprob.logprob), "top_logprobs": top}
 
     def _alternative(self, token: int, logprob: float) -> dict[str, object]:
         text = self._token_text(token)

@@ -49,8 +49,8 @@ class AnswerJob:
         """Return what has come since the last call, once something has; nothing if the client has gone."""
         await self._came.wait()
         self._came.clear()
-        found, self._deliveries = self._deliveries, []
-        return found
+        deliveries, self._deliveries = self._deliveries, []
+        return deliveries
 
     def leave(self) -> None:
         """End the requests, whose client has gone; called in the event loop."""
@@ -173,21 +173,21 @@ class EngineThread:
     def _deliver(self) -> None:
         """Pass on what requests got, with one call to the event loop."""
         self._take_new()
-        found: list[tuple[AnswerJob, list[Delivery], Exception | None]] = []
+        ready: list[tuple[AnswerJob, list[Delivery], Exception | None]] = []
         for job in list(self._jobs):
             deliveries = job.collect()
             if job.is_done:
                 self._jobs.pop(job)
             if deliveries:
-                found.append((job, deliveries, job.failure))
-        if not found:
+                ready.append((job, deliveries, job.failure))
+        if not ready:
             return
 
         def send() -> None:
-            for job, deliveries, failure in found:
+            for job, deliveries, failure in ready:
                 job.receive(deliveries, failure)
 
-        found[0][0].post(send)
+        ready[0][0].post(send)
 
 
 def _fail(job: AnswerJob, error: MirloError) -> None:

@@ -112,7 +112,7 @@ def _call(body: BodyFields, options: ServeOptions, most: int | None, **parts: An
 
 def _search(body: BodyFields) -> dict[str, object]:
     """Return the search options that a body gives."""
-    given = {
+    fields = {
         "temperature": body.number("temperature", 0, 2),
         "top_p": body.number("top_p", 0, 1),
         "min_p": body.number("min_p", 0, 1),
@@ -121,7 +121,7 @@ def _search(body: BodyFields) -> dict[str, object]:
         "frequency_penalty": body.number("frequency_penalty", -2, 2),
         "presence_penalty": body.number("presence_penalty", -2, 2),
     }
-    search: dict[str, object] = {name: value for name, value in given.items() if value is not None}
+    search: dict[str, object] = {name: value for name, value in fields.items() if value is not None}
     if search.get("top_p") == 0:  # the most probable token
         del search["top_p"]
         search["temperature"] = 0.0
@@ -159,15 +159,15 @@ def _response_form(body: BodyFields) -> Mapping[str, object]:
     form = _form(body)
     if not body.has("response_format"):
         return form
-    given = body.inner("response_format")
-    kind = given.choice("type", ("text", "json_object", "json_schema"))
+    response_format = body.inner("response_format")
+    kind = response_format.choice("type", ("text", "json_object", "json_schema"))
     if kind == "text":
         return form
     if form:
         raise refused("response_format", f"an answer has one form, found {' and '.join(form)} too")
     if kind == "json_object":
         return {"json_schema": {"type": "object"}}
-    schema = given.inner("json_schema")
+    schema = response_format.inner("json_schema")
     return {"json_schema": schema.mapping("schema")}
 
 
@@ -175,11 +175,11 @@ def _prompts(body: BodyFields, options: ServeOptions) -> list[str | list[int]]:
     value = body.value("prompt")
     if isinstance(value, str):
         return [value]
-    given = body.list("prompt", options.max_body)
-    if given and all(is_count(each, 0, 1 << 31) for each in given):
-        given = [list(given)]
+    prompt = body.list("prompt", options.max_body)
+    if prompt and all(is_count(each, 0, 1 << 31) for each in prompt):
+        prompt = [list(prompt)]
     prompts: list[str | list[int]] = []
-    for each in given:
+    for each in prompt:
         if isinstance(each, str) or _is_tokens(each):
             prompts.append(each)
         else:

@@ -41,10 +41,10 @@ class Loading:
         if has_magic(path, MODEL_FILE):
             compiled: object = load_compiled(path)
         else:
-            given = {
+            arguments = {
                 key: value for key, value in self._compile_options.items() if OPTIONS[key].only_for != LANGUAGE_MODELS
             }
-            compiled = compile_model(str(path), **given)
+            compiled = compile_model(str(path), **arguments)
         if not isinstance(compiled, (Executable, Program)):
             raise ServeError(f"{path}: the model was compiled for another machine")
         return TensorBackend(name, compiled, self._options, self._metrics, self._executor)

@@ -80,8 +80,8 @@ class Histogram(Metric):
     def lines(self) -> Iterable[str]:
         """Yield the lines of the values."""
         with self._lock:
-            found = [(labels, list(counts), self._sums[labels]) for labels, counts in self._counts.items()]
-        for labels, counts, total in found:
+            rows = [(labels, list(counts), self._sums[labels]) for labels, counts in self._counts.items()]
+        for labels, counts, total in rows:
             below = 0
             for bound, count in zip((*map(_bound, self._bounds), "+Inf"), counts, strict=True):
                 below += count

@@ -18,8 +18,8 @@ def note(scope: Scope, **facts: str | int | float) -> None:
 
 def notes(scope: Scope) -> dict[str, str | int | float]:
     """Return what was noted of a request."""
-    found: dict[str, str | int | float] = scope.get(NOTES, {})
-    return found
+    noted: dict[str, str | int | float] = scope.get(NOTES, {})
+    return noted
 
 
 def require_type(scope: Scope) -> None:

@@ -54,10 +54,10 @@ def require_servable(model: str, what: str, name: str, dtype: str) -> None:
 
 def read_shape(fields: BodyFields) -> tuple[int, ...]:
     """Return the shape of a tensor."""
-    given = fields.list("shape", MAX_RANK)
-    if not all(type(dim) is int and 0 <= dim <= MAX_DIM for dim in given):
+    shape = fields.list("shape", MAX_RANK)
+    if not all(type(dim) is int and 0 <= dim <= MAX_DIM for dim in shape):
         raise fields.fail("shape", "an array of sizes, integers from 0")
-    return tuple(int(str(dim)) for dim in given)
+    return tuple(int(str(dim)) for dim in shape)
 
 
 def array_of_json(port: TensorPort, shape: tuple[int, ...], data: object, place: str) -> np.ndarray:
@@ -77,8 +77,8 @@ def array_of_json(port: TensorPort, shape: tuple[int, ...], data: object, place:
     kinds = {type(each) for each in flat}
     wanted = {bool} if port.dtype == "bool" else {int} if port.dtype[0] in "iu" else {int, float}
     if not kinds <= wanted:
-        found = ", ".join(sorted("null" if kind is type(None) else kind.__name__ for kind in kinds - wanted))
-        raise refused(place, f"expected elements of type {port.datatype}, found {found}")
+        listed = ", ".join(sorted("null" if kind is type(None) else kind.__name__ for kind in kinds - wanted))
+        raise refused(place, f"expected elements of type {port.datatype}, found {listed}")
     dtype = numpy_dtype(port.dtype)
     try:
         with np.errstate(over="ignore"):

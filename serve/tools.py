@@ -99,8 +99,8 @@ def _call_of(value: object, names: set[str]) -> ToolCall | None:
     if not isinstance(value, dict):
         return None
     inner = value.get("function")
-    given = inner if isinstance(inner, dict) else value
-    name, arguments = given.get("name"), given.get("arguments", given.get("parameters", {}))
+    call = inner if isinstance(inner, dict) else value
+    name, arguments = call.get("name"), call.get("arguments", call.get("parameters", {}))
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
@@ -113,26 +113,26 @@ def _call_of(value: object, names: set[str]) -> ToolCall | None:
 
 def read_tools(body: BodyFields) -> tuple[ToolChoice, list[object]]:
     """Return the tools of a request, and what its chat template gets."""
-    given = body.list("tools", MAX_TOOLS) if body.has("tools") else []
-    tools = [_read_tool(fields_of(each, f"tools[{i}]")) for i, each in enumerate(given)]
+    listed = body.list("tools", MAX_TOOLS) if body.has("tools") else []
+    tools = [_read_tool(fields_of(each, f"tools[{i}]")) for i, each in enumerate(listed)]
     names = [tool.name for tool in tools]
     if len(set(names)) < len(names):
         raise refused("tools", "two tools have the same name")
     choice = body.value("tool_choice")
     if choice is None:
-        return ToolChoice(tuple(tools), "auto" if tools else "none"), list(given)
+        return ToolChoice(tuple(tools), "auto" if tools else "none"), list(listed)
     if isinstance(choice, str):
         mode = body.choice("tool_choice", ("none", "auto", "required"))
         if mode == "required" and not tools:
             raise refused("tool_choice", "there are no tools")
         if mode == "none" or not tools:
             return ToolChoice(), []
-        return ToolChoice(tuple(tools), mode), list(given)
+        return ToolChoice(tuple(tools), mode), list(listed)
     wanted = body.inner("tool_choice").inner("function").text("name")
     chosen = tuple(tool for tool in tools if tool.name == wanted)
     if not chosen:
         raise refused("tool_choice", f"no tool is named {wanted[:60]!a}")
-    return ToolChoice(chosen, "required"), list(given)
+    return ToolChoice(chosen, "required"), list(listed)
 
 
 def _read_tool(tool: BodyFields) -> Tool:

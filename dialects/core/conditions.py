@@ -36,10 +36,10 @@ _COLLECTED: ContextVar[list[Condition] | None] = ContextVar("_COLLECTED", defaul
 @contextmanager
 def collect_conditions() -> Iterator[list[Condition]]:
     """Collect the conditions that are stated inside and that run-time sizes decide."""
-    found: list[Condition] = []
-    token = _COLLECTED.set(found)
+    collected: list[Condition] = []
+    token = _COLLECTED.set(collected)
     try:
-        yield found
+        yield collected
     finally:
         _COLLECTED.reset(token)
 
@@ -51,9 +51,9 @@ def require_at_most(low: Dim, high: Dim, text: str) -> None:
     try:
         holds = low <= high
     except UndecidedDim:
-        found = _COLLECTED.get()
-        if found is not None:
-            found.append(Condition(low, high, text))
+        collected = _COLLECTED.get()
+        if collected is not None:
+            collected.append(Condition(low, high, text))
         return
     if not holds:
         raise OpError(text)

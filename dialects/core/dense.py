@@ -78,8 +78,8 @@ def _from_text(attribute: ir.Attribute, kind: TensorType) -> np.ndarray:
         raise OpError(f"its elements are '{str(attribute):.60}', expected dense<...> or dense_resource<...>")
     if attribute.is_splat:
         number = attribute.get_splat_value().value
-        made: np.ndarray = np.broadcast_to(np.array(number).astype(target), kind.static_shape).copy()
-        return made
+        filled: np.ndarray = np.broadcast_to(np.array(number).astype(target), kind.static_shape).copy()
+        return filled
     text = str(attribute)
     listed = text[text.index("<") + 1 : text.rindex("> :")]
     if listed.startswith('"0x'):

@@ -155,8 +155,8 @@ class SymbolicDim:
 
     def symbols(self) -> set[str]:
         """Return the names of the symbols that this dim depends on."""
-        found = (text.SYMBOL.findall(atom) for atoms, _ in self.terms for atom in atoms)
-        return {name for names in found for name in names if name not in text.FUNCTIONS}
+        symbols = (text.SYMBOL.findall(atom) for atoms, _ in self.terms for atom in atoms)
+        return {name for names in symbols for name in names if name not in text.FUNCTIONS}
 
 
 class UndecidedDim(Exception):

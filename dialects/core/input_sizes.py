@@ -32,21 +32,21 @@ def sized_shapes(
             raise ValueError(f"{model}: the size of the dim '{text}' must be a number from 0, found {size!r}")
         sizes[name] = size
     for name, kind in given.items():  # a shape may have renamed a dim
-        for dim, found in zip(declared[name].shape, kind.shape, strict=True):
-            if str(dim) in sizes and D.is_symbol_name(str(found)):
-                sizes[str(found)] = sizes[str(dim)]
+        for dim, actual in zip(declared[name].shape, kind.shape, strict=True):
+            if str(dim) in sizes and D.is_symbol_name(str(actual)):
+                sizes[str(actual)] = sizes[str(dim)]
     result: dict[str, Sequence[int | str]] = {}
     for name, kind in given.items():
         row = [D.substitute(dim, sizes) for dim in kind.shape]
-        for axis, (dim, found) in enumerate(zip(declared[name].shape, row, strict=True)):
+        for axis, (dim, actual) in enumerate(zip(declared[name].shape, row, strict=True)):
             wanted = D.substitute(dim, sizes)
-            if isinstance(wanted, int) and found != wanted:
+            if isinstance(wanted, int) and actual != wanted:
                 raise ValueError(
                     f"{model}: dim {axis} of input '{name}', '{dim}', is {wanted} by the sizes of dims, and "
-                    f"{found} by the shapes that are given"
+                    f"{actual} by the shapes that are given"
                 )
-            if isinstance(found, int) and found < 0:
-                raise ValueError(f"{model}: dim {axis} of input '{name}', '{dim}', would be {found}")
+            if isinstance(actual, int) and actual < 0:
+                raise ValueError(f"{model}: dim {axis} of input '{name}', '{dim}', would be {actual}")
         result[name] = [dim if isinstance(dim, int) else str(dim) for dim in row]
     return result
 
@@ -74,12 +74,12 @@ def sizes_of_shapes(
             if isinstance(wanted, int) and D.is_symbol_name(str(dim)):
                 sizes.setdefault(str(dim), wanted)
     for name, axis, dim, wanted in rows:
-        found = D.substitute(dim, sizes)
-        if found != wanted and D.substitute(wanted, sizes) != found:
+        actual = D.substitute(dim, sizes)
+        if actual != wanted and D.substitute(wanted, sizes) != actual:
             which = f"dim {axis} of input '{name}'"
-            if isinstance(dim, int) or isinstance(found, int):
+            if isinstance(dim, int) or isinstance(actual, int):
                 by = "" if isinstance(dim, int) else f", '{dim}' by the shapes that are given,"
-                raise ValueError(f"{model}: {which} is {found}{by} and cannot be {wanted}")
+                raise ValueError(f"{model}: {which} is {actual}{by} and cannot be {wanted}")
             raise ValueError(
                 f"{model}: {which} is '{dim}', which cannot become '{wanted}': the dims of IR keep their names; give "
                 "a number"

@@ -31,8 +31,8 @@ def import_modules(package: str) -> None:
     """Import all modules of a package, once: each registers what it has."""
     import pkgutil  # here: what starts quickly asks for entry points only
 
-    found = importlib.import_module(package)
-    for module in pkgutil.iter_modules(found.__path__):
+    parent = importlib.import_module(package)
+    for module in pkgutil.iter_modules(parent.__path__):
         importlib.import_module(f"{package}.{module.name}")
 
 

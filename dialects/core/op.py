@@ -155,7 +155,7 @@ class DialectOp(ir.OpView):
     @classmethod
     def build(
         cls,
-        *given: Operand,
+        *arguments: Operand,
         result_types: Sequence[TensorType | ir.Type] | None = None,
         loc: ir.Location | None = None,
         ip: ir.InsertionPoint | None = None,
@@ -169,7 +169,7 @@ class DialectOp(ir.OpView):
         operation supports it.
         """
         layout = cls._operand_layout
-        values = [_ssa_of(each) for each in given] + [None] * (len(layout.fields) - len(given))
+        values = [_ssa_of(each) for each in arguments] + [None] * (len(layout.fields) - len(arguments))
         if len(values) > len(layout.fields):
             raise OpError(f"'{cls.OPERATION_NAME}' takes {len(layout.fields)} operands, got {len(values)}")
         attributes = encode_attributes(cls, attrs)
@@ -189,9 +189,9 @@ class DialectOp(ir.OpView):
         return op.opview
 
     @classmethod
-    def make(cls, *given: Operand, **kwargs: Any) -> Any:
+    def make(cls, *arguments: Operand, **kwargs: Any) -> Any:
         """Create the operation like `build`, and return its result value, or a tuple unless there is exactly one."""
-        return values_of(cls.build(*given, **kwargs))
+        return values_of(cls.build(*arguments, **kwargs))
 
     @classmethod
     def flops(cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: Any) -> int:
@@ -209,11 +209,11 @@ class DialectOp(ir.OpView):
 
     def size_conditions(self) -> list[Condition]:
         """Return what `infer` requires of sizes that only run time knows."""
-        with collect_conditions() as found:
+        with collect_conditions() as conditions:
             if self.infers:
-                given = [getattr(self, field.name) for field in self._operand_layout.fields]
-                _infer(type(self), given, self.attribute_values())
-        return list(dict.fromkeys(found))
+                arguments = [getattr(self, field.name) for field in self._operand_layout.fields]
+                _infer(type(self), arguments, self.attribute_values())
+        return list(dict.fromkeys(conditions))
 
     def every_dim(self) -> Iterator[Dim]:
         """Yield the dims of operands and results, and those that attributes hold: the begin of a slice is one."""
@@ -242,13 +242,13 @@ def class_of(op: ir.Operation | ir.OpView) -> type[DialectOp]:
     return cls
 
 
-def _ssa_of(given: Operand) -> ir.Value | Sequence[ir.Value] | None:
+def _ssa_of(argument: Operand) -> ir.Value | Sequence[ir.Value] | None:
     """Return the SSA value, or the list of values, of an operand."""
-    if given is None or isinstance(given, ir.Value):
-        return given
-    if isinstance(given, Sequence):
-        return [each if isinstance(each, ir.Value) else each.ssa for each in given]
-    return given.ssa
+    if argument is None or isinstance(argument, ir.Value):
+        return argument
+    if isinstance(argument, Sequence):
+        return [each if isinstance(each, ir.Value) else each.ssa for each in argument]
+    return argument.ssa
 
 
 def _type_of(value: ir.Value) -> ir.Type:
@@ -313,7 +313,7 @@ def _normalize(declared: Attribute, value: object) -> object:
 
 
 def infer_results(
-    cls: type[DialectOp], given: Sequence[ir.Value | Sequence[ir.Value] | None], attrs: Mapping[str, object]
+    cls: type[DialectOp], arguments: Sequence[ir.Value | Sequence[ir.Value] | None], attrs: Mapping[str, object]
 ) -> Sequence[TensorType]:
     """Return the result types for these operand values and attributes (Python values)."""
     if not cls.infers:
@@ -327,14 +327,14 @@ def infer_results(
     for name, value in values.items():
         if value is REQUIRED:
             raise OpError(f"'{cls.OPERATION_NAME}' needs the attribute '{name}'")
-    return _infer(cls, given, values)
+    return _infer(cls, arguments, values)
 
 
 def _infer(
-    cls: type[DialectOp], given: Sequence[ir.Value | Sequence[ir.Value] | None], values: Mapping[str, object]
+    cls: type[DialectOp], arguments: Sequence[ir.Value | Sequence[ir.Value] | None], values: Mapping[str, object]
 ) -> Sequence[TensorType]:
-    types = [_types_of(value) for value in given]
-    for field, value in zip(cls._operand_layout.fields, given, strict=True):
+    types = [_types_of(value) for value in arguments]
+    for field, value in zip(cls._operand_layout.fields, arguments, strict=True):
         _require_tensors(field, value)
     try:
         inferred = cls.infer(*types, **values)  # type: ignore[attr-defined]
@@ -434,8 +434,8 @@ def _verify_attributes(cls: type[DialectOp], view: ir.OpView) -> None:
 
 
 def _verify_types(cls: type[DialectOp], view: ir.OpView) -> None:
-    given = [getattr(view, field.name) for field in cls._operand_layout.fields]
-    inferred = _infer(cls, given, view.attribute_values())
+    arguments = [getattr(view, field.name) for field in cls._operand_layout.fields]
+    inferred = _infer(cls, arguments, view.attribute_values())
     declared = view.operation.results
     if len(declared) != len(inferred):
         raise OpError(f"has {len(declared)} results, but its operands and attributes make {len(inferred)}")

@@ -147,9 +147,9 @@ def inline_asm(
     text: str, constraints: str, result: ir.Type, *operands: ir.Value, has_side_effects: bool = False
 ) -> Value:
     """Emit a piece of assembly with one result."""
-    given: dict[str, ir.Attribute] = {"has_side_effects": ir.UnitAttr.get()} if has_side_effects else {}
+    flags: dict[str, ir.Attribute] = {"has_side_effects": ir.UnitAttr.get()} if has_side_effects else {}
     texts = {"asm_string": ir.StringAttr.get(text), "constraints": ir.StringAttr.get(constraints)}
-    return create("llvm.inline_asm", result, *operands, **texts, **given)
+    return create("llvm.inline_asm", result, *operands, **texts, **flags)
 
 
 def select(condition: ir.Value, yes: ir.Value, no: ir.Value) -> Value:

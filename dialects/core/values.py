@@ -156,12 +156,12 @@ class ValueLayout:
         return sum(_runs(types)[: self.fields[0].runs])
 
     def flatten(
-        self, given: Sequence[Any], type_of: Callable[[Member], ir.Type], op_name: str
+        self, values: Sequence[Any], type_of: Callable[[Member], ir.Type], op_name: str
     ) -> tuple[list[Member], list[int] | None]:
         """Return the flat list of values, and the segment sizes if the operation needs them."""
         flat: list[Member] = []
         sizes: list[int] = []
-        for field, value in zip(self.fields, given, strict=True):
+        for field, value in zip(self.fields, values, strict=True):
             members = list(value) if field.kind == "variadic" else [] if value is None else [value]
             flat += members
             if self.groups[field] == 1:

@@ -43,9 +43,9 @@ class Bitcast(RelaxOp, name="bitcast"):
 
     @staticmethod
     def infer(x: TensorType, *, dtype: DType) -> TensorType:
-        for found in (x.dtype, dtype):
-            if found.bits < 8 and found.name != "bool":
-                raise OpError(f"takes and gives elements of 8 bits and more, and bools, got {found}")
+        for element in (x.dtype, dtype):
+            if element.bits < 8 and element.name != "bool":
+                raise OpError(f"takes and gives elements of 8 bits and more, and bools, got {element}")
         if x.dtype.bytes != dtype.bytes:
             raise OpError(f"needs types of the same size, got {x.dtype} and {dtype}")
         return x.with_dtype(dtype)

@@ -173,13 +173,13 @@ class SliceBounds(RelaxOp, name="slice_bounds"):
     def infer(
         shape: TensorType, starts: TensorType, ends: TensorType, axes: TensorType | None, steps: TensorType | None
     ) -> TensorType:
-        given = [t for t in (starts, ends, axes, steps) if t is not None]
-        listed = ", ".join(map(str, given))
-        if shape.rank != 1 or any(t.rank != 1 for t in given):
+        bounds = [t for t in (starts, ends, axes, steps) if t is not None]
+        listed = ", ".join(map(str, bounds))
+        if shape.rank != 1 or any(t.rank != 1 for t in bounds):
             raise OpError(f"operands must be vectors, got {listed}")
-        for each in given[1:]:
+        for each in bounds[1:]:
             require_equal_dims(starts.shape[0], each.shape[0], f"the sizes of starts, ends, axes and steps ({listed})")
-        if any(t.dtype.name != "i64" for t in (shape, *given)):
+        if any(t.dtype.name != "i64" for t in (shape, *bounds)):
             raise OpError("operands must be of i64")
         text = f"starts {starts} must not be more than the axes, {shape.shape[0]}"
         require_at_most(starts.shape[0], shape.shape[0], text)

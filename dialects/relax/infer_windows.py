@@ -33,9 +33,9 @@ def kernel_axes(layout: str, rank: int) -> tuple[int, int, tuple[int, ...]]:
     return letters.index("O"), letters.index("I"), tuple(i for i, letter in enumerate(letters) if letter == "*")
 
 
-def kernel_permutation(given: str, wanted: str, rank: int) -> list[int]:
+def kernel_permutation(layout: str, wanted: str, rank: int) -> list[int]:
     """Return the permutation of axes from one kernel layout to another."""
-    out, channels, window = kernel_axes(given, rank)
+    out, channels, window = kernel_axes(layout, rank)
     dims = iter(window)
     letters = wanted.replace("*", "*" * (rank - 2))
     return [out if letter == "O" else channels if letter == "I" else next(dims) for letter in letters]

@@ -149,11 +149,11 @@ class Concat(RelaxOp, name="concat"):
     axis = Int()
 
     @classmethod
-    def build(cls, *given: Any, **kwargs: Any) -> Any:
+    def build(cls, *arguments: Any, **kwargs: Any) -> Any:
         """Build the operation; operands with more runs of types than one operation holds are joined in steps."""
-        if len(given) != 1:
-            return super().build(*given, **kwargs)
-        xs = list(given[0])
+        if len(arguments) != 1:
+            return super().build(*arguments, **kwargs)
+        xs = list(arguments[0])
         while (held := cls._operand_layout.fits([x.type for x in xs])) < len(xs):
             joined = super().build(xs[:held], **{**kwargs, "result_types": None})
             xs = [joined.output, *xs[held:]]

@@ -74,10 +74,10 @@ class TreeEnsemble(RelaxOp, name="tree_ensemble"):
         require_rank(roots, 1, "roots")
         require_kind(weights, FLOAT, "weights")
         require_rank(weights, 2, "weights")
-        for found, what in ((nodes, "nodes"), (roots, "roots")):
-            require_kind(found, INTEGER, what)
-            if found.dtype.name not in ("i32", "i64"):
-                raise OpError(f"{what} must be i32 or i64, got {found}")
+        for table, what in ((nodes, "nodes"), (roots, "roots")):
+            require_kind(table, INTEGER, what)
+            if table.dtype.name not in ("i32", "i64"):
+                raise OpError(f"{what} must be i32 or i64, got {table}")
         same_dtype("nodes and roots", nodes, roots)
         if mode != -1 and (mode & ~8 & ~NAN_BY_NODE not in range(len(MODES))):
             raise OpError(f"mode must be -1, or how a node compares, got {mode}")

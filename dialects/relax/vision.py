@@ -193,9 +193,9 @@ class DeformConv(RelaxOp, name="deform_conv"):
         require_kind(x, FLOAT, "operand")
         same_dtype("the operands", x, weight, offset, bias, mask)
         count = spatial_rank(x, "operand")
-        for found, what in ((weight, "weight"), (offset, "offset"), (mask, "mask")):
-            if found is not None:
-                require_rank(found, x.rank, what)
+        for tensor, what in ((weight, "weight"), (offset, "offset"), (mask, "mask")):
+            if tensor is not None:
+                require_rank(tensor, x.rank, what)
         strides, dilations = per_dim(strides, count, 1, 1, "strides"), per_dim(dilations, count, 1, 1, "dilations")
         pads = padding_pairs(padding, count)
         window = weight.shape[2:]
@@ -208,11 +208,11 @@ class DeformConv(RelaxOp, name="deform_conv"):
         for parts in (groups, offset_groups):
             require_multiple(channels, parts, text)
         wanted = [(offset, elements * offset_groups * count, "offset"), (mask, elements * offset_groups, "mask")]
-        for found, numbers, what in wanted:
-            if found is None:
+        for tensor, numbers, what in wanted:
+            if tensor is None:
                 continue
             for axis, dim in enumerate((x.shape[0], numbers, *out)):
-                require_equal_dims(found.shape[axis], dim, f"dim {axis} of {what} {found} and what the windows need")
+                require_equal_dims(tensor.shape[axis], dim, f"dim {axis} of {what} {tensor} and what the windows need")
         if bias is not None:
             require_rank(bias, 1, "bias")
             require_equal_dims(bias.shape[0], weight.shape[0], f"bias {bias} and the out channels of {weight}")
@@ -256,9 +256,9 @@ class NonMaxSuppression(RelaxOp, name="non_max_suppression"):
         require_kind(limit, INTEGER, "limit")
         require_rank(boxes, 3, "boxes")
         require_rank(scores, 3, "scores")
-        for found, what in ((limit, "limit"), (overlap, "overlap"), (threshold, "threshold")):
-            if found is not None:
-                require_rank(found, 0, what)
+        for tensor, what in ((limit, "limit"), (overlap, "overlap"), (threshold, "threshold")):
+            if tensor is not None:
+                require_rank(tensor, 0, what)
         require_equal_dims(boxes.shape[2], 4, f"the last dim of boxes {boxes} and the numbers of a box")
         require_equal_dims(boxes.shape[0], scores.shape[0], f"the images of {boxes} and {scores}")
         require_equal_dims(boxes.shape[1], scores.shape[2], f"the boxes of {boxes} and {scores}")

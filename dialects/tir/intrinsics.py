@@ -138,21 +138,21 @@ class IntrinsicOp(TirOp):
 
     def check(self) -> None:
         types = [value.type for value in self.operation.operands]
-        for i, (kind, found) in enumerate(zip(self.ROW.operand_kinds, types, strict=True)):
+        for i, (kind, actual) in enumerate(zip(self.ROW.operand_kinds, types, strict=True)):
             wanted = _is_float if kind == "float" else _is_int
-            if not wanted(_element(found)):
+            if not wanted(_element(actual)):
                 words = "floating point" if kind == "float" else "integer"
-                raise OpError(f"operand #{i} must be {words}, a scalar or a vector, got {found}")
+                raise OpError(f"operand #{i} must be {words}, a scalar or a vector, got {actual}")
         if self.ROW.operands == "float_int":
             if _shape(types[0]) != _shape(types[1]):
                 raise OpError(f"operands must have one shape, got {types[0]} and {types[1]}")
         elif any(t != types[0] for t in types):
             raise OpError(f"operands must have one type, got {', '.join(map(str, types))}")
-        found = self.operation.results[0].type
+        actual = self.operation.results[0].type
         with self.operation.location:
             expected = result_type(self.ROW, types[0])
-        if found != expected:
-            raise OpError(f"result must be {expected}, got {found}")
+        if actual != expected:
+            raise OpError(f"result must be {expected}, got {actual}")
 
 
 def _define(row: Intrinsic) -> type[IntrinsicOp]:

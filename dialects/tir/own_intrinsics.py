@@ -85,9 +85,9 @@ class OwnIntrinsicOp(DialectOp):
 
     def check(self) -> None:
         types = [value.type for value in self.operation.operands]
-        for i, (kind, found) in enumerate(zip(self.ROW.operand_kinds, types, strict=True)):
-            if not _is_kind(kind, found):
-                raise OpError(f"operand #{i} must be {_WORDS[kind]}, got {found}")
+        for i, (kind, operand_type) in enumerate(zip(self.ROW.operand_kinds, types, strict=True)):
+            if not _is_kind(kind, operand_type):
+                raise OpError(f"operand #{i} must be {_WORDS[kind]}, got {operand_type}")
         shapes = {str(t.shape) for t in types if isinstance(t, ir.VectorType)}
         scalars = [t for t in types if not isinstance(t, (ir.VectorType, ir.MemRefType)) and str(t) != _POINTER]
         if len(shapes) > 1 or shapes and scalars:
@@ -181,10 +181,10 @@ def emit_own(name: str, *values: ir.Value) -> ir.Operation:
     return ir.Operation.create(name, results=types, operands=list(values))
 
 
-def _is_kind(kind: str, found: ir.Type) -> bool:
+def _is_kind(kind: str, operand_type: ir.Type) -> bool:
     if kind == "handle":
-        return isinstance(found, ir.MemRefType) or str(found) == _POINTER
-    element = found.element_type if isinstance(found, ir.VectorType) else found
+        return isinstance(operand_type, ir.MemRefType) or str(operand_type) == _POINTER
+    element = operand_type.element_type if isinstance(operand_type, ir.VectorType) else operand_type
     return isinstance(element, ir.FloatType if kind == "float" else (ir.IntegerType, ir.IndexType))
 
 

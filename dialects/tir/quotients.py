@@ -28,11 +28,11 @@ class SymbolQuotient:
 
 def quotients_by_symbol(dims: Iterable[Dim]) -> dict[str, list[SymbolQuotient]]:
     """Return the quotients of each symbol that occurs in nothing else, if all of them are functions of the first."""
-    found: dict[str, set[SymbolQuotient]] = {}
+    by_symbol: dict[str, set[SymbolQuotient]] = {}
     others: set[str] = set()
     for dim in dims:
-        _collect(dim, found, others)
-    ordered = {name: sorted(quotients) for name, quotients in found.items() if name not in others}
+        _collect(dim, by_symbol, others)
+    ordered = {name: sorted(quotients) for name, quotients in by_symbol.items() if name not in others}
     return {name: quotients for name, quotients in ordered.items() if _are_functions_of_first(quotients)}
 
 

@@ -140,13 +140,13 @@ class PrimView:
     @property
     def names(self) -> dict[ir.Value, str]:
         """Return what the author calls the buffers, where that is known; each name once."""
-        found = self.op.attributes.get(NAMES)
-        if not isinstance(found, ir.ArrayAttr):
+        stored = self.op.attributes.get(NAMES)
+        if not isinstance(stored, ir.ArrayAttr):
             return {}
-        given = [attribute.value if isinstance(attribute, ir.StringAttr) else "" for attribute in found]
+        listed = [attribute.value if isinstance(attribute, ir.StringAttr) else "" for attribute in stored]
         values = [*self.arguments, *(value for op in self.entry.operations for value in op.operation.results)]
-        pairs = zip(values, given, strict=False)
-        return {value: name for value, name in pairs if name.isidentifier() and given.count(name) == 1}
+        pairs = zip(values, listed, strict=False)
+        return {value: name for value, name in pairs if name.isidentifier() and listed.count(name) == 1}
 
 
 def is_prim_func(op: ir.OpView | ir.Operation) -> bool:

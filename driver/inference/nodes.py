@@ -58,24 +58,24 @@ class ModelDescription:
     @property
     def metadata(self) -> ModelMetadata:
         """Return the metadata; that of a compiled model is empty."""
-        found = self._declared
-        if found is None:
+        model = self._declared
+        if model is None:
             return ModelMetadata()
         return ModelMetadata(
-            found.texts.get("producer_name", ""), found.texts.get("graph_name", ""), found.texts.get("domain", ""),
-            found.texts.get("description", ""), found.texts.get("graph_description", ""), found.model_version,
-            dict(found.properties),
+            model.texts.get("producer_name", ""), model.texts.get("graph_name", ""), model.texts.get("domain", ""),
+            model.texts.get("description", ""), model.texts.get("graph_description", ""), model.model_version,
+            dict(model.properties),
         )  # fmt: skip
 
     @property
     def defaults(self) -> list[NodeArg]:
         """Return the declared inputs that have a default value, which sessions use."""
-        found = self._declared
-        if found is None or found.ir_version < _FIRST_WITH_DEFAULTS:
+        model = self._declared
+        if model is None or model.ir_version < _FIRST_WITH_DEFAULTS:
             return []
         known = {argument.name for argument in self.inputs}
         return [
-            NodeArg(name, list(value.shape or ()), element_text(value.element)) for name, value in found.inputs.items()
+            NodeArg(name, list(value.shape or ()), element_text(value.element)) for name, value in model.inputs.items()
             if name not in known
         ]  # fmt: skip
 
@@ -104,22 +104,22 @@ _DimNames = Mapping[str, str | None]
 def _declared_names(declared: Mapping[str, DeclaredPort], inputs: Sequence[TensorSpec | Port]) -> _DimNames:
     names: dict[str, str | None] = {}
     for spec in inputs:
-        found = declared.get(spec.name)
+        port = declared.get(spec.name)
         shape = shape_of(spec)
-        if found is None or found.shape is None or len(found.shape) != len(shape):
+        if port is None or port.shape is None or len(port.shape) != len(shape):
             continue
-        for dim, text in zip(shape, found.shape, strict=True):
+        for dim, text in zip(shape, port.shape, strict=True):
             if isinstance(dim, str) and not isinstance(text, int):
                 names.setdefault(dim, text)
     return names
 
 
-def _node_arg(spec: TensorSpec | Port, found: DeclaredPort | None, names: _DimNames) -> NodeArg:
+def _node_arg(spec: TensorSpec | Port, port: DeclaredPort | None, names: _DimNames) -> NodeArg:
     shape = shape_of(spec)
     kind = tensor_type(spec.dtype) if isinstance(spec, TensorSpec) else kind_type(spec.kind)
-    if found is not None and found.shape is not None and len(found.shape) == len(shape):
-        return NodeArg(spec.name, [_dim(*pair) for pair in zip(shape, found.shape, strict=True)], kind)
-    if found is None and not names:
+    if port is not None and port.shape is not None and len(port.shape) == len(shape):
+        return NodeArg(spec.name, [_dim(*pair) for pair in zip(shape, port.shape, strict=True)], kind)
+    if port is None and not names:
         return NodeArg(spec.name, list(shape), kind)
     return NodeArg(spec.name, [dim if isinstance(dim, int) else names.get(dim) for dim in shape], kind)
 

@@ -61,8 +61,8 @@ def choose_providers(providers: Providers, provider_options: Sequence[Mapping[st
     for name, options in wanted.items():
         if name not in available and name not in target_names():
             _require_provider(name)
-            found = ", ".join(available)
-            warnings.warn(f"provider '{name}' is not available here; available: {found}", UserWarning, stacklevel=4)
+            listed = ", ".join(available)
+            warnings.warn(f"provider '{name}' is not available here; available: {listed}", UserWarning, stacklevel=4)
             continue
         if options:
             note_ignored(

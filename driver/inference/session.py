@@ -123,12 +123,12 @@ class InferenceSession:
         """Run the model on the arrays of a binding, and write to its outputs."""
         if not iobinding.outputs:
             raise BindingError("the binding has no outputs: call bind_output for each that you want")
-        given = {name: array for name, array in iobinding.outputs.items() if array is not None}
+        bound = {name: array for name, array in iobinding.outputs.items() if array is not None}
         try:
-            results = self._run_bound(iobinding.inputs, given, run_options)
+            results = self._run_bound(iobinding.inputs, bound, run_options)
         except InputError as problem:
             raise BindingError(f"Error in execution: {problem}") from problem
-        iobinding.results = {name: given.get(name, results[name]) for name in iobinding.outputs}
+        iobinding.results = {name: bound.get(name, results[name]) for name in iobinding.outputs}
 
     def get_inputs(self) -> list[NodeArg]:
         """Return the name, shape and type of each input."""
@@ -241,35 +241,38 @@ class InferenceSession:
             LOGGER.debug("the model is compiled anew for a call with %s", fixed)
         options = {**self._options, "dims": {**(self._options.get("dims") or {}), **fixed}}
         try:
-            made = _compiled(model, self._target, self._settings, options)
+            executable = _compiled(model, self._target, self._settings, options)
         except MirloError as problem:
             raise open_error(problem) from problem
-        self._builds.insert(0, (fixed, made))
+        self._builds.insert(0, (fixed, executable))
 
     def _sizes(self, feed: Mapping[str, Any]) -> dict[str, int]:
         """Return the sizes of the dynamic dims in a call."""
         pairs = ((shape_of(spec), np.shape(feed.get(spec.name, 0))) for spec in self.executable.inputs)
         return {
-            dim: size for shape, found in pairs for dim, size in zip(shape, found, strict=False) if isinstance(dim, str)
+            dim: size
+            for shape, actual in pairs
+            for dim, size in zip(shape, actual, strict=False)
+            if isinstance(dim, str)
         }
 
     def _build_for(self, feed: Mapping[str, Any]) -> Any:
         """Return the build that serves a call."""
         sizes = self._sizes(feed)
-        for fixed, made in self._builds:
+        for fixed, executable in self._builds:
             if fixed.items() <= sizes.items():
-                return made
+                return executable
         return self.executable
 
     def _run_bound(
-        self, feed: Mapping[str, Any], given: Mapping[str, np.ndarray], run_options: RunOptions | None
+        self, feed: Mapping[str, Any], bound: Mapping[str, np.ndarray], run_options: RunOptions | None
     ) -> Mapping[str, Any]:
         """Return the outputs by name, those that have an array written to it."""
-        if given and isinstance(self.executable, Executable) and self._profile is None and not self._builds:
+        if bound and isinstance(self.executable, Executable) and self._profile is None and not self._builds:
             _require_running(run_options)
-            return self.executable.run(feed, out=given)
+            return self.executable.run(feed, out=bound)
         results = self._execute(feed, run_options)
-        for name, array in given.items():
+        for name, array in bound.items():
             _write(name, array, results[name])
         return results
 
@@ -333,9 +336,9 @@ def _opened(model: object, target: str, settings: SessionOptions, options: Mappi
 def _compiled(model: object, target: str, settings: SessionOptions, options: Mapping[str, Any]) -> Any:
     from mirlo.driver.compile import compile
 
-    given = {"threads": settings.threads, "opt_level": settings.opt_level, **options}
-    given["dims"] = {**settings.free_dims, **(options.get("dims") or {})} or None
-    return compile(model, given.pop("target", target), **given)
+    arguments = {"threads": settings.threads, "opt_level": settings.opt_level, **options}
+    arguments["dims"] = {**settings.free_dims, **(options.get("dims") or {})} or None
+    return compile(model, arguments.pop("target", target), **arguments)
 
 
 def _refuse_ort_format(model: object) -> None:

@@ -114,18 +114,18 @@ class _Chooser:
 
     def candidates(self, by_region: Nodes | None) -> list[Candidate]:
         """Return the alternatives: the host, each target as much as possible, by priority, by region; each once."""
-        found = [Candidate(f"all on {self.host}", self._full({}))]
-        found += [
+        candidates = [Candidate(f"all on {self.host}", self._full({}))]
+        candidates += [
             Candidate(f"{name}, {self.host}", self._full({name: _assigned_nodes(survey, name)}))
             for name, survey in self.singles.items()
         ]
         names = [target.name for target in self.problem.targets.generators]
         split = {name: _assigned_nodes(self.by_priority, name) for name in names}
-        found.append(Candidate("by priority", self._full(split)))
+        candidates.append(Candidate("by priority", self._full(split)))
         if by_region is not None:
-            found.append(Candidate("by region", self._full(by_region)))
-        unique = {as_text(candidate.nodes): candidate for candidate in reversed(found)}
-        return [candidate for candidate in found if unique[as_text(candidate.nodes)] is candidate]
+            candidates.append(Candidate("by region", self._full(by_region)))
+        unique = {as_text(candidate.nodes): candidate for candidate in reversed(candidates)}
+        return [candidate for candidate in candidates if unique[as_text(candidate.nodes)] is candidate]
 
     def _full(self, nodes: Nodes) -> dict[str, list[int]]:
         return {target.name: sorted(nodes.get(target.name, ())) for target in self.problem.targets.generators}
@@ -197,17 +197,17 @@ class _Chooser:
             raise problems[candidates[-1].name]
         self.problem.tell("measure")
         timings = time_alternately(compiled)
-        found = []
+        measured = []
         for candidate in candidates:
             timing = timings.get(candidate.name)
             if timing is None:
                 reason = str(problems[candidate.name]).splitlines()[0]
-                found.append(replace(candidate, problem=f"cannot be compiled: {reason}"))
+                measured.append(replace(candidate, problem=f"cannot be compiled: {reason}"))
                 continue
             wrong = "" if timing.agrees else "not taken: its results differ from the first one's"
             microseconds = round(timing.microseconds, 1)
-            found.append(replace(candidate, microseconds=microseconds, ratio=round(timing.ratio, 4), problem=wrong))
-        return self._decide("measured", found, regions)
+            measured.append(replace(candidate, microseconds=microseconds, ratio=round(timing.ratio, 4), problem=wrong))
+        return self._decide("measured", measured, regions)
 
     def _compiled(self, candidate: Candidate) -> Executable | Program:
         if not any(candidate.nodes.values()):
@@ -226,8 +226,8 @@ class _Chooser:
         costs = []
         for region in self.regions:
             if region.function not in wanted:
-                said = f"not measured: {MAX_MEASURED_REGIONS} others do more"
-                costs.append(RegionCost(region.function, region.target, len(region.nodes), {}, region.target, said))
+                reason = f"not measured: {MAX_MEASURED_REGIONS} others do more"
+                costs.append(RegionCost(region.function, region.target, len(region.nodes), {}, region.target, reason))
                 continue
             module = modules[region.function]
             names = [region.target, *self._elsewhere(region)]
@@ -237,9 +237,9 @@ class _Chooser:
                 self.problem.tell(f"measure {region.function}")
                 # Its constants may be folded ones, which the model that was given does not have.
                 timed[key] = self._timed(module, opened.session.params, names)
-            found, problem = timed[key]
-            best = min(found, key=lambda name: found[name], default=region.target)
-            costs.append(RegionCost(region.function, region.target, len(region.nodes), found, best, problem))
+            microseconds, problem = timed[key]
+            best = min(microseconds, key=lambda name: microseconds[name], default=region.target)
+            costs.append(RegionCost(region.function, region.target, len(region.nodes), microseconds, best, problem))
         return costs
 
     def _timed(self, module: ir.Module, params: ParameterStore, names: Sequence[str]) -> tuple[dict[str, float], str]:
@@ -257,7 +257,7 @@ class _Chooser:
         return {name: round(t.microseconds, 1) for name, t in timings.items() if t.agrees}, "; ".join(problems)
 
     def _decide(self, how: str, candidates: Sequence[Candidate], regions: Sequence[RegionCost]) -> Decision:
-        usable = [found for found in candidates if found.microseconds is not None and not found.problem]
+        usable = [measured for measured in candidates if measured.microseconds is not None and not measured.problem]
         best = min(usable, key=lambda candidate: candidate.microseconds or 0.0)
         return Decision(how, self.problem.threads, best.name, tuple(candidates), tuple(regions))
 
@@ -266,8 +266,8 @@ def _require_static_inputs(module: ir.Module) -> None:
     """Raise an error if inputs have dynamic dims: the best placement depends on their sizes."""
     with module.context:
         main = main_of(module)
-        for number, found in enumerate(main.type.inputs if main is not None else ()):
-            kind = TensorType.from_mlir(found)
+        for number, input_type in enumerate(main.type.inputs if main is not None else ()):
+            kind = TensorType.from_mlir(input_type)
             if kind is not None and not kind.is_static:
                 raise TargetError(
                     f"input {number} is {kind}: placement by cost needs a number for each dim; "

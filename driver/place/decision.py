@@ -58,10 +58,10 @@ class Decision:
         return asdict(self)
 
     @staticmethod
-    def from_json(found: Mapping[str, Any]) -> Decision:
+    def from_json(content: Mapping[str, Any]) -> Decision:
         """Return the decision that `to_json` wrote."""
-        candidates = tuple(Candidate(**candidate) for candidate in found["candidates"])
-        regions = tuple(RegionCost(**region) for region in found["regions"])
-        decision = Decision(found["how"], found["threads"], found["best"], candidates, regions, known=True)
+        candidates = tuple(Candidate(**candidate) for candidate in content["candidates"])
+        regions = tuple(RegionCost(**region) for region in content["regions"])
+        decision = Decision(content["how"], content["threads"], content["best"], candidates, regions, known=True)
         _ = decision.nodes  # an error where the best one is none of them
         return decision

@@ -29,16 +29,16 @@ def figures_of(targets: Targets) -> dict[str, Figures]:
     """Return the figures of all targets; raise an error that names a target without figures."""
     host = targets.host
     assert host is not None
-    found = {target.name: target.generator.figures_beside(host.name, host.options) for target in targets.generators}
+    by_target = {target.name: target.generator.figures_beside(host.name, host.options) for target in targets.generators}
     own = find_target(host.name).figures
-    found[host.name] = own(host.options) if callable(own) else own
-    missing = [name for name, figures in found.items() if figures is None]
+    by_target[host.name] = own(host.options) if callable(own) else own
+    missing = [name for name, figures in by_target.items() if figures is None]
     if missing:
         raise TargetError(
             f"target '{missing[0]}' declares no figures of its speed (CodeGenerator.figures): placement by estimated "
             "cost needs them; placement by measured cost does not"
         )
-    return {name: figures for name, figures in found.items() if figures is not None}
+    return {name: figures for name, figures in by_target.items() if figures is not None}
 
 
 @dataclass

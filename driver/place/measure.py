@@ -44,7 +44,7 @@ def time_alternately(executables: Mapping[str, Executable | Program]) -> dict[st
     runs = list(executables.values())
     inputs = list(runs[0].random_inputs(0).values())
     results = [_results(run, inputs) for run in runs]
-    agree = [_agrees(found, results[0]) for found in results]
+    agree = [_agrees(result, results[0]) for result in results]
     first = [min(_time(run, inputs, 1) for _ in range(2)) for run in runs]
     times: list[list[float]] = [[microseconds] for microseconds in first]
     quick = [i for i, microseconds in enumerate(first) if microseconds <= max(CHEAP, GIVE_UP_RATIO * min(first))]
@@ -56,9 +56,9 @@ def time_alternately(executables: Mapping[str, Executable | Program]) -> dict[st
         del times[i][0]
     base = times[0]
     timings = {}
-    for name, found, fits in zip(executables, times, agree, strict=True):
-        ratios = [one / other for one, other in zip(found, base, strict=False)]
-        timings[name] = PlacementTiming(statistics.median(found), statistics.median(ratios), fits)
+    for name, seconds, fits in zip(executables, times, agree, strict=True):
+        ratios = [one / other for one, other in zip(seconds, base, strict=False)]
+        timings[name] = PlacementTiming(statistics.median(seconds), statistics.median(ratios), fits)
     return timings
 
 
@@ -67,9 +67,9 @@ def _results(run: Executable | Program, inputs: Sequence[np.ndarray]) -> list[np
     return [np.array(array) for array in (outputs if isinstance(outputs, tuple) else (outputs,))]
 
 
-def _agrees(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> bool:
+def _agrees(results: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> bool:
     """Return whether floats are close; integers are not compared, as they may be indices of equal values."""
-    for one, other in zip(found, wanted, strict=True):
+    for one, other in zip(results, wanted, strict=True):
         if one.shape != other.shape:
             return False
         if other.dtype.kind not in "fV":

@@ -109,7 +109,7 @@ class Survey:
         members[self.rest] = []
         for node in self.placement.nodes:
             members[self.target_of(node.id)].append(node.id)
-        return {name: self._share(name, found) for name, found in members.items()}
+        return {name: self._share(name, nodes) for name, nodes in members.items()}
 
     @property
     def total(self) -> Share:

@@ -30,7 +30,7 @@ def build_program(module: ir.Module, session: Session, target: str, compile_part
 def _ports(function: ir.OpView, key: str, types: list[ir.Type]) -> tuple[Port, ...]:
     attributes = function.operation.attributes
     entries = list(attributes[key]) if key in attributes else [None] * len(types)
-    return tuple(_port(i, entry, found) for i, (entry, found) in enumerate(zip(entries, types, strict=True)))
+    return tuple(_port(i, entry, kind) for i, (entry, kind) in enumerate(zip(entries, types, strict=True)))
 
 
 def _port(index: int, entry: ir.DictAttr | None, mlir_type: ir.Type) -> Port:

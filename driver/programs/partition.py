@@ -97,7 +97,7 @@ class _Cutter:
         _sink(operations, reads, named, known, levels)
         steps: list[ProgramStep] = []
         for level in range(max(levels, default=-1) + 1):
-            members = [i for i, found in enumerate(levels) if found == level and not _is_step(operations[i])]
+            members = [i for i, own_level in enumerate(levels) if own_level == level and not _is_step(operations[i])]
             if members:
                 inside = set(members)
                 outside = {value for i, values in enumerate(reads) if i not in inside for value in values}
@@ -164,19 +164,19 @@ def _levels(operations: Sequence[ir.Operation], named: Sequence[set[str]], known
     An operator comes after what tells the sizes that it names, whether it reads that or not; some are `known` before.
     """
     seen = set(known)
-    made: dict[ir.Value, tuple[int, bool]] = {}
+    levels_of_values: dict[ir.Value, tuple[int, bool]] = {}
     bound: dict[str, tuple[int, bool]] = {}
     levels: list[int] = []
     last_host = 0
     for op, names in zip(operations, named, strict=True):
         on_host = _is_step(op)
-        operands = [made[value] for value in _reads(op) if value in made]
+        operands = [levels_of_values[value] for value in _reads(op) if value in levels_of_values]
         operands += [bound[name] for name in names if name in bound]
         level = max((at + (from_host and not on_host) for at, from_host in operands), default=0)
         if on_host:  # host functions may have effects: their order stays
             level = last_host = max(level, last_host)
         levels.append(level)
-        made.update((value, (level, on_host)) for value in op.results)
+        levels_of_values.update((value, (level, on_host)) for value in op.results)
         determined = op.opview.symbols if op.name in BINDS else names if on_host else ()
         bound |= {name: (level, on_host) for name in determined if name not in seen}
         seen |= names

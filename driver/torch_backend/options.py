@@ -46,10 +46,10 @@ class BackendOptions:
             raise BackendOptionError(f"mode={mode!r} is for Inductor; backend 'mirlo' takes options={{...}}")
         own = list(declared_options(BackendOptions))
         known = [*own, *(name for name, declared in OPTIONS.items() if not declared.of_model)]
-        given = dict(options or {})
-        refuse_unknown("backend 'mirlo'", given, known, BackendOptionError)
-        compilation = {name: value for name, value in given.items() if name not in own}
-        return BackendOptions(compilation, **{name: given[name] for name in own if name in given})
+        requested = dict(options or {})
+        refuse_unknown("backend 'mirlo'", requested, known, BackendOptionError)
+        compilation = {name: value for name, value in requested.items() if name not in own}
+        return BackendOptions(compilation, **{name: requested[name] for name in own if name in requested})
 
     def compile_arguments(self) -> dict[str, Any]:
         """Return the arguments of `mirlo.compile`."""

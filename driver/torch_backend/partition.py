@@ -50,14 +50,14 @@ def partition(graph: torch.fx.Graph, root: torch.nn.Module, eager: Collection[to
     stages = [(level, _extended(members[level])) for level in sorted(members)]
     used_by = [{each for node in nodes for each in node.all_input_nodes} - set(nodes) for _, nodes in stages]
     is_only = sum(level % 2 == 0 for level, _ in stages) == 1
-    made = []
+    parts = []
     for position, (level, nodes) in enumerate(stages):
         wanted = results.union(*used_by[position + 1 :])
         outputs = [node for node in members[level] if node in wanted]
         is_compiled = level % 2 == 0 and (is_only or _computes(nodes) >= MIN_OPERATORS)
         if outputs or any(map(_has_effect, nodes)):
-            made.append(_stage(root, nodes, outputs, is_compiled))
-    return made
+            parts.append(_stage(root, nodes, outputs, is_compiled))
+    return parts
 
 
 def base_of(node: torch.fx.Node) -> torch.fx.Node | None:
@@ -67,9 +67,9 @@ def base_of(node: torch.fx.Node) -> torch.fx.Node | None:
     schema = getattr(node.target, "_schema", None)
     if schema is None or schema.is_mutable:
         return None
-    for argument, given in zip(schema.arguments, node.args, strict=False):
+    for argument, value in zip(schema.arguments, node.args, strict=False):
         if argument.alias_info is not None:
-            return next((each for each in node.all_input_nodes if each is given), None)
+            return next((each for each in node.all_input_nodes if each is value), None)
     return None
 
 

@@ -60,8 +60,8 @@ class StagedGraph:
         """Run the graph."""
         values: dict[object, object] = dict(zip(self._inputs, inputs, strict=True))
         for stage, run in self._runs:
-            given: list[Any] = [values[node] for node in stage.inputs]
-            values.update(zip(stage.outputs, run(given), strict=True))
+            arguments: list[Any] = [values[node] for node in stage.inputs]
+            values.update(zip(stage.outputs, run(arguments), strict=True))
         return [values.get(value, value) for value in self._results]
 
     def _compile(self) -> list[Stage]:

@@ -60,7 +60,7 @@ class Database:
     def add(self, key: str, entry: TuningEntry) -> None:
         """Keep an entry, in the file too; what others added in the meantime stays."""
         self.entries = {**self._read(), **self.entries, key: entry}
-        content = {"version": VERSION, "entries": {name: asdict(found) for name, found in self.entries.items()}}
+        content = {"version": VERSION, "entries": {name: asdict(tuned) for name, tuned in self.entries.items()}}
         temporary = self.path.with_name(f".{self.path.name}-{secrets.token_hex(4)}")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,10 +97,10 @@ class _StoredEntry(TypedDict):
     trials: int
 
 
-def _entry(found: _StoredEntry) -> TuningEntry:
-    values = {str(name): int(value) for name, value in found["values"].items()}
+def _entry(stored: _StoredEntry) -> TuningEntry:
+    values = {str(name): int(value) for name, value in stored["values"].items()}
     return TuningEntry(
-        values, float(found["ratio"]), float(found["microseconds"]), str(found["function"]), int(found["trials"])
+        values, float(stored["ratio"]), float(stored["microseconds"]), str(stored["function"]), int(stored["trials"])
     )
 
 

@@ -64,13 +64,15 @@ def time_choices(task: TuningTask, choices: Sequence[dict[str, int]], target: st
     times: list[list[float]] = [[] for _ in range(len(others) + 1)]
     usable = [other if other is not None and _agrees(other, inputs, wanted) else None for other in others]
     for _ in range(ROUNDS):
-        for executable, found in zip([own, *usable], times, strict=True):
+        for executable, measured in zip([own, *usable], times, strict=True):
             if executable is not None:
-                found.append(_time(executable, inputs, count))
+                measured.append(_time(executable, inputs, count))
     base = statistics.median(times[0])
     ratios = tuple(
-        None if not found else statistics.median([time / first for time, first in zip(found, times[0], strict=True)])
-        for found in times[1:]
+        None
+        if not measured
+        else statistics.median([time / first for time, first in zip(measured, times[0], strict=True)])
+        for measured in times[1:]
     )
     return ChoiceTiming(base, ratios)
 

@@ -198,8 +198,8 @@ class _Search:
                 part = left * min(1.0, workers * max(cost / whole, 1.0 / (len(waiting) - position) / 2))
                 whole -= cost
             own = cost / task.calls
-            found = search(task, self.timer, self.host, self.threads, part, self.tell, own)
-            result = replace(found, operator=operators)
+            outcome = search(task, self.timer, self.host, self.threads, part, self.tell, own)
+            result = replace(outcome, operator=operators)
             with self._lock:
                 self._keep(task, result)
                 self.report.results.append(result)
@@ -253,12 +253,12 @@ def in_flight(
     def run() -> None:
         while True:
             with lock:
-                found = None if is_over.is_set() else next(rest, None)
-                if found is None or not may_begin(found[0]):
+                item = None if is_over.is_set() else next(rest, None)
+                if item is None or not may_begin(item[0]):
                     is_over.set()
                     return
             try:
-                results[found[0]] = work(*found)
+                results[item[0]] = work(*item)
             except BaseException:
                 is_over.set()
                 raise

@@ -133,11 +133,11 @@ class Subject:
 def _kernels(module: ir.Module, session: Session) -> list[Subject]:
     functions = [f for f in prim_functions(module.operation) if is_tensor_form(f)]
     sites = _sites(module)
-    given = session.options.get(SCHEDULES, {})
+    schedules = session.options.get(SCHEDULES, {})
     kernels: list[Subject] = []
     for function in functions:
         name = name_of(function)
-        called = [] if name in given else sites.get(name, [])
+        called = [] if name in schedules else sites.get(name, [])
         kernels.append(Subject(function, name, len(called), called[0] if called else None))
     return kernels
 
@@ -183,14 +183,14 @@ def _operation_module(site: ir.OpView | ir.Operation, function: ir.OpView | ir.O
             function.operation.clone()
     entry = main.add_entry_block()
     arguments = dict(zip(variable, entry.arguments, strict=False)) if len(set(variable)) == len(variable) else None
-    given = iter(entry.arguments)
+    arrays = iter(entry.arguments)
     with ir.InsertionPoint(entry):
         operands = []
         for value in site.operands:
             if is_constant(value):
                 operands.append(_stand_in(value))
             else:
-                operands.append(arguments[value] if arguments is not None else next(given))
+                operands.append(arguments[value] if arguments is not None else next(arrays))
         func.ReturnOp(list(clone_with(site, operands).results))
     return result
 

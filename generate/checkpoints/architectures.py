@@ -169,38 +169,38 @@ def _layers(config: JsonObject, size: int, windowed: Callable[[int], bool] | Non
 
 def _frequencies(config: JsonObject, size: int, in_window: bool) -> tuple[np.ndarray, float]:
     """Return the angles between positions, of layers with or without windows, and what scales rotated elements."""
-    given = config.object("rope_parameters" if config.has("rope_parameters") else "rope_scaling")
+    rotation = config.object("rope_parameters" if config.has("rope_parameters") else "rope_scaling")
     of_kind = "sliding_attention" if in_window else "full_attention"
-    if given.has(of_kind):
-        given = given.object(of_kind)
+    if rotation.has(of_kind):
+        rotation = rotation.object(of_kind)
     theta = config.number("rope_theta", 10000.0)
     if in_window and config.has("rope_local_base_freq"):
-        theta, given = config.number("rope_local_base_freq", theta), JsonObject(config.path, "", {})
-    theta = given.number("rope_theta", theta)
-    part = given.number("partial_rotary_factor", config.number("partial_rotary_factor", 1.0))
+        theta, rotation = config.number("rope_local_base_freq", theta), JsonObject(config.path, "", {})
+    theta = rotation.number("rope_theta", theta)
+    part = rotation.number("partial_rotary_factor", config.number("partial_rotary_factor", 1.0))
     rotated = int(size * part)
     if not 0 < theta < 1e30 or not 0 < part <= 1 or rotated % 2 or not rotated:
         raise config.refuse("rope_theta", f"no rotation of {rotated} of {size} elements with base {theta}")
     plain: np.ndarray = np.float32(1) / np.float32(theta) ** (
         np.arange(0, rotated, 2, dtype=np.float32) / np.float32(rotated)
     )
-    kind = given.text("rope_type", given.text("type", "default"))
+    kind = rotation.text("rope_type", rotation.text("type", "default"))
     if kind == "default":
         return plain, 1.0
-    factor = given.number("factor", 1.0)
+    factor = rotation.number("factor", 1.0)
     if factor <= 0:
-        raise given.refuse("factor", f"must be above 0, found {factor}")
+        raise rotation.refuse("factor", f"must be above 0, found {factor}")
     if kind == "linear":
         slower: np.ndarray = plain / np.float32(factor)
         return slower, 1.0
     if kind == "llama3":
-        return _llama3(plain, given, factor), 1.0
+        return _llama3(plain, rotation, factor), 1.0
     if kind == "yarn":
-        return _yarn(plain, given, factor, theta, config.count("max_position_embeddings", 8192, least=1))
+        return _yarn(plain, rotation, factor, theta, config.count("max_position_embeddings", 8192, least=1))
     if kind in LONG_ROTATIONS:
-        slower = plain / _factors_of_short_texts(given, len(plain))
-        return slower, given.number("attention_factor", _long_scale(config, given))
-    raise given.refuse("rope_type", f"expected default, linear, llama3, longrope or yarn, found {kind!a:.40}")
+        slower = plain / _factors_of_short_texts(rotation, len(plain))
+        return slower, rotation.number("attention_factor", _long_scale(config, rotation))
+    raise rotation.refuse("rope_type", f"expected default, linear, llama3, longrope or yarn, found {kind!a:.40}")
 
 
 LONG_ROTATIONS = ("longrope", "su")
@@ -219,65 +219,67 @@ def longest_text(config: JsonObject) -> int:
     Keys of caches are rotated already when a text becomes long, so only the rotations of short texts are used.
     """
     longest = positions(config)
-    given = config.object("rope_parameters" if config.has("rope_parameters") else "rope_scaling")
-    kind = given.value("rope_type") or given.value("type")
-    return _trained_text(config, given, longest) if kind in LONG_ROTATIONS else longest
+    rotation = config.object("rope_parameters" if config.has("rope_parameters") else "rope_scaling")
+    kind = rotation.value("rope_type") or rotation.value("type")
+    return _trained_text(config, rotation, longest) if kind in LONG_ROTATIONS else longest
 
 
-def _trained_text(config: JsonObject, given: JsonObject, longest: int) -> int:
+def _trained_text(config: JsonObject, rotation: JsonObject, longest: int) -> int:
     key = "original_max_position_embeddings"
-    return given.count(key, config.count(key, longest), least=2) if longest else 0
+    return rotation.count(key, config.count(key, longest), least=2) if longest else 0
 
 
-def _factors_of_short_texts(given: JsonObject, count: int) -> np.ndarray:
-    found = given.value("short_factor")
-    listed = found if isinstance(found, list) else []
+def _factors_of_short_texts(rotation: JsonObject, count: int) -> np.ndarray:
+    value = rotation.value("short_factor")
+    listed = value if isinstance(value, list) else []
     numbers = [each for each in listed if is_number(each) and each > 0]
     if not len(numbers) == len(listed) == count:
-        raise given.fail("short_factor", f"{count} numbers above 0", found)
+        raise rotation.fail("short_factor", f"{count} numbers above 0", value)
     return np.array(numbers, np.float32)
 
 
-def _long_scale(config: JsonObject, given: JsonObject) -> float:
+def _long_scale(config: JsonObject, rotation: JsonObject) -> float:
     """Return what makes up for scores of longer texts."""
     longest = config.count("max_position_embeddings", least=2)
-    trained = _trained_text(config, given, longest)
-    factor = given.number("factor", longest / trained)
+    trained = _trained_text(config, rotation, longest)
+    factor = rotation.number("factor", longest / trained)
     return 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(trained))
 
 
-def _llama3(plain: np.ndarray, given: JsonObject, factor: float) -> np.ndarray:
+def _llama3(plain: np.ndarray, rotation: JsonObject, factor: float) -> np.ndarray:
     """Slow down rotations that are slower than the text that the model was first trained on is long."""
-    low, high = given.number("low_freq_factor", 1.0), given.number("high_freq_factor", 4.0)
-    trained = given.count("original_max_position_embeddings", 8192, least=1)
+    low, high = rotation.number("low_freq_factor", 1.0), rotation.number("high_freq_factor", 4.0)
+    trained = rotation.count("original_max_position_embeddings", 8192, least=1)
     if not 0 < low < high:
-        raise given.refuse("low_freq_factor", f"must be above 0 and below high_freq_factor, found {low} and {high}")
+        raise rotation.refuse("low_freq_factor", f"must be above 0 and below high_freq_factor, found {low} and {high}")
     turns = trained * plain / np.float32(2 * math.pi)
     share = np.clip((turns - low) / (high - low), 0, 1)
     mixed: np.ndarray = ((1 - share) * plain / factor + share * plain).astype(np.float32)
     return mixed
 
 
-def _yarn(plain: np.ndarray, given: JsonObject, factor: float, theta: float, context: int) -> tuple[np.ndarray, float]:
+def _yarn(
+    plain: np.ndarray, rotation: JsonObject, factor: float, theta: float, context: int
+) -> tuple[np.ndarray, float]:
     """Slow down rotations by how often they turn within the text that the model was first trained on."""
-    trained, pairs = given.count("original_max_position_embeddings", context, least=1), len(plain)
+    trained, pairs = rotation.count("original_max_position_embeddings", context, least=1), len(plain)
 
     def pair_of(turns: float) -> float:
         """Return which pair turns so often."""
         return pairs * math.log(trained / (turns * 2 * math.pi)) / math.log(theta)
 
-    fast, slow = _positive(given, "beta_fast", 32.0), _positive(given, "beta_slow", 1.0)
+    fast, slow = _positive(rotation, "beta_fast", 32.0), _positive(rotation, "beta_slow", 1.0)
     if theta <= 1:
-        raise given.refuse("rope_theta", f"must be above 1 with 'yarn', found {theta}")
+        raise rotation.refuse("rope_theta", f"must be above 1 with 'yarn', found {theta}")
     low, high = pair_of(fast), pair_of(slow)
-    if given.flag("truncate", True):
+    if rotation.flag("truncate", True):
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, 2 * pairs - 1)
     share = np.clip((np.arange(pairs, dtype=np.float32) - low) / (high - low or 0.001), 0, 1)
     mixed: np.ndarray = (plain / factor * share + plain * (1 - share)).astype(np.float32)
-    above, below = given.number("mscale", 0.0), given.number("mscale_all_dim", 0.0)
+    above, below = rotation.number("mscale", 0.0), rotation.number("mscale_all_dim", 0.0)
     scale = _grown(factor, above) / _grown(factor, below) if above and below else _grown(factor, 1.0)
-    return mixed, given.number("attention_factor", scale)
+    return mixed, rotation.number("attention_factor", scale)
 
 
 def _grown(factor: float, weight: float) -> float:
@@ -341,10 +343,10 @@ def _olmo2(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
 
 def _smollm3(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
     options, every = _qwen2(config, options), config.count("no_rope_layer_interval", 4, least=1)
-    given = config.value("no_rope_layers")
-    rotates = given if isinstance(given, list) else [(i + 1) % every != 0 for i in range(len(options.layers))]
+    pattern = config.value("no_rope_layers")
+    rotates = pattern if isinstance(pattern, list) else [(i + 1) % every != 0 for i in range(len(options.layers))]
     if len(rotates) != len(options.layers):
-        raise config.fail("no_rope_layers", f"a number for each of {len(options.layers)} layers", given)
+        raise config.fail("no_rope_layers", f"a number for each of {len(options.layers)} layers", pattern)
     pairs = zip(options.layers, rotates, strict=True)
     return replace(options, layers=tuple(each if on else replace(each, frequencies=None) for each, on in pairs))
 

@@ -66,8 +66,8 @@ def import_decoder(options: DecoderOptions, weights: CheckpointWeights) -> Impor
         builder = GraphBuilder("main", store, weights.path)
         builder.taken.update(map(str, (BATCH, LENGTH, PAST, TOTAL)))
         with builder.inside(function.add_entry_block()):
-            given = [builder.tensor(argument) for argument in function.entry_block.arguments]
-            results = list(map(builder.full, DecoderGraph(builder, options, weights).results(*given)))
+            arguments = [builder.tensor(argument) for argument in function.entry_block.arguments]
+            results = list(map(builder.full, DecoderGraph(builder, options, weights).results(*arguments)))
             func.ReturnOp(results)
         kinds = ir.FunctionType.get(function.type.inputs, [value.type for value in results])
         function.attributes["function_type"] = ir.TypeAttr.get(kinds)
@@ -100,12 +100,14 @@ class CheckpointWeights:
         name = self._name_of(name)
         if name not in self._tensors:
             raise ModelFolderError(f"{self.path}: there is no tensor '{name}', which the architecture needs")
-        found = self._tensors.pop(name)
-        kind = f"{found.dtype} in blocks of {found.block}: " if isinstance(found, BlockWeights) else found.dtype.name
-        if found.shape != shape or not (isinstance(found, BlockWeights) or kind in _KINDS):
+        tensor = self._tensors.pop(name)
+        kind = (
+            f"{tensor.dtype} in blocks of {tensor.block}: " if isinstance(tensor, BlockWeights) else tensor.dtype.name
+        )
+        if tensor.shape != shape or not (isinstance(tensor, BlockWeights) or kind in _KINDS):
             expected = f"expected {list(shape)} of f32, f16 or bf16"
-            raise ModelFolderError(f"{self.path}: tensor '{name}': {expected}, found {kind}{list(found.shape)}")
-        return found
+            raise ModelFolderError(f"{self.path}: tensor '{name}': {expected}, found {kind}{list(tensor.shape)}")
+        return tensor
 
     def finish(self) -> None:
         """Raise an error for tensors that were not used."""
@@ -176,10 +178,10 @@ class DecoderGraph:
         elif f"{before_products}.weight" in self._weights:
             normed = self.norm(before_products, start)
         if layer.experts is None:
-            made = self.gated(f"{name}.mlp", normed, self.options.inner)
+            inner = self.gated(f"{name}.mlp", normed, self.options.inner)
         else:
-            made = self.mixture(f"{name}.mlp", normed, layer.experts)
-        return x + self.norm(behind_products, made) * self.options.residual_scale, key, value
+            inner = self.mixture(f"{name}.mlp", normed, layer.experts)
+        return x + self.norm(behind_products, inner) * self.options.residual_scale, key, value
 
     def attention(
         self, name: str, x: Tensor, layer: LayerOptions, places: TokenPlaces, cache: tuple[Tensor, ...]
@@ -229,11 +231,11 @@ class DecoderGraph:
         def compute(expert: int, own: Tensor) -> Tensor:
             return self.gated(f"{name}.experts.{expert}", own, experts.inner)
 
-        made = mix_experts(rows, chosen, factors, numbers, bound, compute)
+        mixed = mix_experts(rows, chosen, factors, numbers, bound, compute)
         if experts.shared:
             weight = self.product(f"{name}.shared_expert_gate", rows, 1).sigmoid()
-            made = made + self.gated(f"{name}.shared_expert", rows, experts.shared) * weight
-        return made.reshape((BATCH, LENGTH, hidden))
+            mixed = mixed + self.gated(f"{name}.shared_expert", rows, experts.shared) * weight
+        return mixed.reshape((BATCH, LENGTH, hidden))
 
     def gated(self, name: str, x: Tensor, inner: int) -> Tensor:
         """Return act(gate(x)) * up(x), or act(up(x)), multiplied by the weights that lead back."""
@@ -241,8 +243,8 @@ class DecoderGraph:
         operator, _, approximate = options.activation.partition("_")
         attributes = {"approximate": approximate} if approximate else {}
         if not options.is_gated:
-            made = self.builder.emit(operator, self.product(f"{name}.up_proj", x, inner), **attributes)
-            return self.product(f"{name}.down_proj", made, options.hidden)
+            activated = self.builder.emit(operator, self.product(f"{name}.up_proj", x, inner), **attributes)
+            return self.product(f"{name}.down_proj", activated, options.hidden)
         if options.fused:
             gate, up = self.product(f"{name}.gate_up_proj", x, 2 * inner).halves(-1)
         else:
@@ -277,11 +279,11 @@ class DecoderGraph:
         """Return a tensor of the file as f32; it must have this shape."""
         return self.matrix(self._weights.take(f"{name}.{part}", *shape))
 
-    def matrix(self, found: np.ndarray | BlockWeights) -> Tensor:
+    def matrix(self, weights: np.ndarray | BlockWeights) -> Tensor:
         """Return a tensor as f32."""
-        if isinstance(found, BlockWeights):
-            return block_matrix(self.builder, found)
-        return self.builder.constant(found, _KINDS[found.dtype.name]).cast("f32")
+        if isinstance(weights, BlockWeights):
+            return block_matrix(self.builder, weights)
+        return self.builder.constant(weights, _KINDS[weights.dtype.name]).cast("f32")
 
     def rows(self, table: np.ndarray | BlockWeights, index: Tensor) -> Tensor:
         """Return rows of a table as f32."""

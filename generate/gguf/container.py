@@ -113,9 +113,9 @@ class _Cursor:
         if end > len(self._bytes):
             why = f"metadata of more than {MAX_METADATA >> 20} MiB are not read" if self._is_cut else "the file ends"
             raise ModelFolderError(f"{self.path}: {what} takes {count} bytes at {self.at}: {why}")
-        found = bytes(self._bytes[self.at : end])
+        taken = bytes(self._bytes[self.at : end])
         self.at = end
-        return found
+        return taken
 
     def number(self, kind: str, what: str) -> int:
         """Return an unsigned integer of a type of numpy."""
@@ -123,17 +123,17 @@ class _Cursor:
 
     def text(self, what: str, errors: str = "replace") -> str:
         """Return a text."""
-        found = self.take(self.number("<u8", f"the length of {what}"), what)
+        content = self.take(self.number("<u8", f"the length of {what}"), what)
         try:
-            return found.decode("utf-8", errors)
+            return content.decode("utf-8", errors)
         except UnicodeDecodeError:
-            raise ModelFolderError(f"{self.path}: {what} is no UTF-8 text: {found[:40]!a}") from None
+            raise ModelFolderError(f"{self.path}: {what} is no UTF-8 text: {content[:40]!a}") from None
 
     def texts(self, count: int, what: str) -> list[str]:
         """Return a list of texts."""
         if count > (len(self._bytes) - self.at) // 8:  # the length of each
             self.take(8 * count, what)
-        found, content, at = list[str](), self._bytes, self.at
+        texts, content, at = list[str](), self._bytes, self.at
         length = struct.Struct("<Q").unpack_from
         for _ in range(count):
             if at + 8 > len(content):
@@ -141,12 +141,12 @@ class _Cursor:
             end = at + 8 + length(content, at)[0]
             if end > len(content):
                 break
-            found.append(str(content[at + 8 : end], "utf-8", "replace"))
+            texts.append(str(content[at + 8 : end], "utf-8", "replace"))
             at = end
         self.at = at
-        while len(found) < count:  # names what is cut off
-            found.append(self.text(f"element {len(found)} of {what}"))
-        return found
+        while len(texts) < count:  # names what is cut off
+            texts.append(self.text(f"element {len(texts)} of {what}"))
+        return texts
 
 
 def _value(cursor: _Cursor, key: str) -> object:
@@ -172,10 +172,10 @@ def _value(cursor: _Cursor, key: str) -> object:
 def _numbers(cursor: _Cursor, what: str, kind: int, count: int) -> np.ndarray:
     dtype = np.dtype(_NUMBERS[kind])
     content = cursor.take(dtype.itemsize * count, what)
-    found = np.frombuffer(content, dtype)
+    array = np.frombuffer(content, dtype)
     if dtype == np.bool_ and (np.frombuffer(content, np.uint8) > 1).any():
         raise ModelFolderError(f"{cursor.path}: {what}: expected 0 or 1 for a truth value, found {max(content)}")
-    return found
+    return array
 
 
 def _entry(cursor: _Cursor, index: int) -> _Entry:
@@ -209,8 +209,8 @@ def _tensors(path: Path, entries: list[_Entry], data: np.ndarray, alignment: int
         seen.add(entry.name)
         before, end = entry.name, entry.offset + rows * row_bytes
         if end > len(data):
-            found = f"bytes {entry.offset} to {end} of {len(data)}: the file is cut off"
-            raise ModelFolderError(f"{what}, {kind.name}{list(entry.shape)}, takes {found}")
+            extent = f"bytes {entry.offset} to {end} of {len(data)}: the file is cut off"
+            raise ModelFolderError(f"{what}, {kind.name}{list(entry.shape)}, takes {extent}")
         yield entry.name, GgufTensor(kind, entry.shape, data[entry.offset : end].reshape(rows, row_bytes))
 
 

@@ -43,8 +43,8 @@ def import_gguf(path: Path, file: GgufFile) -> ImportedModule:
     tensors: dict[str, np.ndarray | BlockWeights] = {}
     for name, tensor in file.tensors.items():
         if name not in (FREQUENCIES, SHORT_FACTORS, LONG_FACTORS):
-            found = re.fullmatch(r"blk\.\d+\.(\w+)\.(?:weight|bias)", name)
-            data = _separated(tensor, counts.get(found[1], 0) if found else 0)
+            match = re.fullmatch(r"blk\.\d+\.(\w+)\.(?:weight|bias)", name)
+            data = _separated(tensor, counts.get(match[1], 0) if match else 0)
             for part, shape, rows in _parts(name, tensor.shape, data):
                 tensors[part] = tensor.kind.read(rows, shape)
     return import_decoder(options, CheckpointWeights(path, tensors, _FileNames(options)))
@@ -61,8 +61,8 @@ class _FileNames:
         layer = re.fullmatch(r"model\.layers\.(\d+)\.(.+)", name)
         expert = re.fullmatch(r"mlp\.experts\.(\d+)\.(\w+)_proj", layer[2]) if layer else None
         place = f"ffn_{expert[2]}_exps.{expert[1]}" if expert else layer and self._parts[layer[2]]
-        found = f"blk.{layer[1]}.{place}" if layer else _TOP[name]
-        return f"{found}.{part}"
+        prefix = f"blk.{layer[1]}.{place}" if layer else _TOP[name]
+        return f"{prefix}.{part}"
 
 
 def _options(path: Path, file: GgufFile) -> DecoderOptions:
@@ -92,8 +92,8 @@ def _parts(name: str, shape: tuple[int, ...], data: np.ndarray) -> Iterator[tupl
 def _factors(path: Path, tensor: GgufTensor) -> np.ndarray:
     factors = tensor.kind.read(tensor.data, tensor.shape)
     if isinstance(factors, BlockWeights) or factors.ndim != 1 or not (np.isfinite(factors) & (factors > 0)).all():
-        found = f"{tensor.kind.name}{list(tensor.shape)}"
-        raise ModelFolderError(f"{path}: tensor '{FREQUENCIES}': expected a vector of numbers above 0, found {found}")
+        actual = f"{tensor.kind.name}{list(tensor.shape)}"
+        raise ModelFolderError(f"{path}: tensor '{FREQUENCIES}': expected a vector of numbers above 0, found {actual}")
     return factors.astype(np.float32)
 
 

@@ -58,20 +58,22 @@ CONTROL = 3
 
 def decoder_keys(file: GgufFile) -> RenamedObject:
     """Return what a file says of its decoder."""
-    given = file.metadata
-    kind = given.text(ARCHITECTURE)
+    metadata = file.metadata
+    kind = metadata.text(ARCHITECTURE)
     if kind not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
-        raise given.refuse(ARCHITECTURE, f"'{kind:.40}' is not an architecture that is read from GGUF files: {known}")
-    if given.count("split.count", 0) > 1:
-        raise given.refuse("split.count", "the model is in several files: join them with 'llama-gguf-split --merge'")
+        raise metadata.refuse(
+            ARCHITECTURE, f"'{kind:.40}' is not an architecture that is read from GGUF files: {known}"
+        )
+    if metadata.count("split.count", 0) > 1:
+        raise metadata.refuse("split.count", "the model is in several files: join them with 'llama-gguf-split --merge'")
     names = {name: f"{kind}.{key}" for name, key in _KEYS.items()}
-    value = {name: given.value(key) for name, key in names.items() if given.has(key)}
+    value = {name: metadata.value(key) for name, key in names.items() if metadata.has(key)}
     names |= {"model_type": ARCHITECTURE, "rope_scaling": f"{kind}.rope.scaling", "vocab_size": EMBEDDING}
     if kind in LAYER_NORMS:
         names["rms_norm_eps"] = f"{kind}.attention.layer_norm_epsilon"
-        value["rms_norm_eps"] = given.value(names["rms_norm_eps"])
-    keys, model_type = RenamedObject(given.path, names, value), ARCHITECTURES[kind]
+        value["rms_norm_eps"] = metadata.value(names["rms_norm_eps"])
+    keys, model_type = RenamedObject(metadata.path, names, value), ARCHITECTURES[kind]
     if keys.count("num_local_experts", 0):
         if model_type not in MIXTURES:
             what = f"mixtures of experts of '{kind}' are not supported: export to ONNX"
@@ -82,23 +84,25 @@ def decoder_keys(file: GgufFile) -> RenamedObject:
     value["tie_word_embeddings"] = "output.weight" not in file.tensors
     heads = keys.count("num_attention_heads", least=1)
     size = keys.count("head_dim", keys.count("hidden_size", least=1) // heads)
-    other, rotated = (given.count(f"{kind}.{key}", size) for key in ("attention.value_length", "rope.dimension_count"))
+    other, rotated = (
+        metadata.count(f"{kind}.{key}", size) for key in ("attention.value_length", "rope.dimension_count")
+    )
     if other != size:
         what = f"heads of {size} elements in keys and {other} in values are not supported"
-        raise given.refuse(f"{kind}.attention.value_length", what)
+        raise metadata.refuse(f"{kind}.attention.value_length", what)
     if rotated < size:
         value["partial_rotary_factor"] = (rotated + 0.5) / size  # is rounded down
     # Files of Phi have the factors of "longrope" without saying so.
     default = "longrope" if SHORT_FACTORS in file.tensors else "none"
-    scaling = given.text(f"{kind}.rope.scaling.type", default)
+    scaling = metadata.text(f"{kind}.rope.scaling.type", default)
     if scaling != "none":
         names_of = {"factor": "factor", "original_max_position_embeddings": "original_context_length"}
         names_of["attention_factor"] = "attn_factor"
         places = {ours: f"{kind}.rope.scaling.{theirs}" for ours, theirs in names_of.items()}
-        scaled: dict[str, Json] = {ours: given.value(key) for ours, key in places.items() if given.has(key)}
+        scaled: dict[str, Json] = {ours: metadata.value(key) for ours, key in places.items() if metadata.has(key)}
         scaled["rope_type"] = scaling
         if SHORT_FACTORS in file.tensors:
-            scaled["short_factor"] = _numbers(given.path, file.tensors[SHORT_FACTORS])
+            scaled["short_factor"] = _numbers(metadata.path, file.tensors[SHORT_FACTORS])
         value["rope_scaling"] = scaled
     if model_type == "gpt2":
         value["hidden_act"] = "gelu_new"
@@ -113,8 +117,8 @@ def _numbers(path: Path, tensor: GgufTensor) -> Json:
     """Return the numbers of a small tensor, as JSON has them."""
     array = tensor.kind.read(tensor.data, tensor.shape)
     if isinstance(array, BlockWeights) or array.ndim != 1:
-        found = f"{tensor.kind.name}{list(tensor.shape)}"
-        raise ModelFolderError(f"{path}: tensor '{SHORT_FACTORS}': expected a vector of numbers, found {found}")
+        actual = f"{tensor.kind.name}{list(tensor.shape)}"
+        raise ModelFolderError(f"{path}: tensor '{SHORT_FACTORS}': expected a vector of numbers, found {actual}")
     numbers: Json = array.tolist()
     return numbers
 
@@ -126,13 +130,13 @@ def _vocabulary(file: GgufFile) -> int:
 
 def end_tokens(file: GgufFile) -> tuple[int, ...]:
     """Return the tokens that end an answer."""
-    given = file.metadata
-    found = [token for key in ("eos", "eot", "eom") if (token := special_token(file, key)) is not None]
-    texts, kinds = given.value("tokenizer.ggml.tokens"), given.value("tokenizer.ggml.token_type")
+    metadata = file.metadata
+    tokens = [token for key in ("eos", "eot", "eom") if (token := special_token(file, key)) is not None]
+    texts, kinds = metadata.value("tokenizer.ggml.tokens"), metadata.value("tokenizer.ggml.token_type")
     if isinstance(texts, list) and isinstance(kinds, np.ndarray):
         control = np.flatnonzero(kinds[: len(texts)] == CONTROL)
-        found += [int(i) for i in control if texts[int(i)] in _END_TEXTS]
-    return tuple(dict.fromkeys(found))
+        tokens += [int(i) for i in control if texts[int(i)] in _END_TEXTS]
+    return tuple(dict.fromkeys(tokens))
 
 
 def special_token(file: GgufFile, name: str) -> int | None:

@@ -51,30 +51,30 @@ _WHOLE_WORDS = ("llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixt
 
 def tokenizer_json(file: GgufFile) -> bytes | None:
     """Return the tokenizer of a file as a `tokenizer.json`; None if it has none."""
-    given = file.metadata
-    kind = given.text(MODEL, "none")
+    metadata = file.metadata
+    kind = metadata.text(MODEL, "none")
     if kind in ("none", "no_vocab"):
         return None
     if kind not in _KINDS:
         expected = f"expected one of {', '.join(_KINDS)}"
-        raise given.refuse(MODEL, f"{expected}, found '{kind:.40}': pass tokens in place of text")
-    tokens = given.value(TOKENS)
+        raise metadata.refuse(MODEL, f"{expected}, found '{kind:.40}': pass tokens in place of text")
+    tokens = metadata.value(TOKENS)
     if not isinstance(tokens, list) or not tokens or not all(isinstance(each, str) for each in tokens):
-        raise given.fail(TOKENS, "an array of texts", tokens)
+        raise metadata.fail(TOKENS, "an array of texts", tokens)
     if len(tokens) > MAX_TOKENS:
-        raise given.refuse(TOKENS, f"expected up to {MAX_TOKENS} tokens, found {len(tokens)}")
+        raise metadata.refuse(TOKENS, f"expected up to {MAX_TOKENS} tokens, found {len(tokens)}")
     for name in ("bos", "eos"):
         token = special_token(file, name)
         if token is not None and token >= len(tokens):
-            raise given.refuse(f"{PREFIX}{name}_token_id", f"there are {len(tokens)} tokens, found {token}")
+            raise metadata.refuse(f"{PREFIX}{name}_token_id", f"there are {len(tokens)} tokens, found {token}")
     texts = _unique(tokens)
-    model = _KINDS[kind](given, texts)
+    model = _KINDS[kind](metadata, texts)
     added = [
         {
             "id": i, "content": texts[i], "special": role == CONTROL, "normalized": False, "single_word": False,
             "lstrip": False, "rstrip": False,
         }
-        for i, role in enumerate(_numbers(given, "token_type", len(texts)).tolist())
+        for i, role in enumerate(_numbers(metadata, "token_type", len(texts)).tolist())
         if role in (CONTROL, USER_DEFINED) and texts[i]
     ]  # fmt: skip
     marks = _marks(file, texts, kind)
@@ -86,10 +86,10 @@ def token_texts(file: GgufFile) -> dict[str, str]:
     """Return the texts of special tokens, as templates name them."""
     tokens = file.metadata.value(TOKENS)
     names = {"bos_token": "bos", "eos_token": "eos", "pad_token": "padding", "unk_token": "unknown"}
-    found = {name: special_token(file, key) for name, key in names.items()}
+    numbers = {name: special_token(file, key) for name, key in names.items()}
     if not isinstance(tokens, list):
         return {}
-    return {name: str(tokens[i]) for name, i in found.items() if i is not None and i < len(tokens)}
+    return {name: str(tokens[i]) for name, i in numbers.items() if i is not None and i < len(tokens)}
 
 
 def _unique(tokens: Sequence[Json]) -> list[str]:
@@ -103,20 +103,20 @@ def _unique(tokens: Sequence[Json]) -> list[str]:
     return result
 
 
-def _numbers(given: JsonObject, name: str, count: int) -> np.ndarray:
+def _numbers(metadata: JsonObject, name: str, count: int) -> np.ndarray:
     """Return a number of each token."""
-    found = given.value(f"{PREFIX}{name}")
-    if found is None:
+    value = metadata.value(f"{PREFIX}{name}")
+    if value is None:
         return np.zeros(count)
-    if not isinstance(found, np.ndarray) or len(found) != count or not np.isfinite(found).all():
-        raise given.fail(f"{PREFIX}{name}", f"{count} finite numbers, one for each token", found)
-    numbers: np.ndarray = found
+    if not isinstance(value, np.ndarray) or len(value) != count or not np.isfinite(value).all():
+        raise metadata.fail(f"{PREFIX}{name}", f"{count} finite numbers, one for each token", value)
+    numbers: np.ndarray = value
     return numbers
 
 
-def _sentencepiece(given: JsonObject, texts: list[str]) -> dict[str, Json]:
+def _sentencepiece(metadata: JsonObject, texts: list[str]) -> dict[str, Json]:
     """Return the model of SentencePiece: of all pairs whose texts are a token, the one with the highest score first."""
-    scores, kinds = _numbers(given, "scores", len(texts)), _numbers(given, "token_type", len(texts))
+    scores, kinds = _numbers(metadata, "scores", len(texts)), _numbers(metadata, "token_type", len(texts))
     pieces = {text for text, kind in zip(texts, kinds, strict=True) if kind not in (CONTROL, UNKNOWN, BYTE)}
     merges: list[Pair] = []
     for i in np.argsort(-scores, kind="stable").tolist():
@@ -124,11 +124,11 @@ def _sentencepiece(given: JsonObject, texts: list[str]) -> dict[str, Json]:
         if text not in pieces:
             continue
         if len(text) > MAX_TOKEN:
-            raise given.refuse(TOKENS, f"expected up to {MAX_TOKEN} characters, found {len(text)} in token {i}")
+            raise metadata.refuse(TOKENS, f"expected up to {MAX_TOKEN} characters, found {len(text)} in token {i}")
         cuts = range(1, len(text))
         merges += [(text[:at], text[at:]) for at in cuts if text[:at] in pieces and text[at:] in pieces]
-    unknown = given.count(f"{PREFIX}unknown_token_id", 0, most=len(texts) - 1)
-    is_prefixed = given.flag(f"{PREFIX}add_space_prefix", True)
+    unknown = metadata.count(f"{PREFIX}unknown_token_id", 0, most=len(texts) - 1)
+    is_prefixed = metadata.flag(f"{PREFIX}add_space_prefix", True)
     spaces: dict[str, Json] = {"type": "Replace", "pattern": {"String": " "}, "content": SPACE}
     start: dict[str, Json] = {"type": "Prepend", "prepend": SPACE}
     back: dict[str, Json] = {"type": "Replace", "pattern": {"String": SPACE}, "content": " "}
@@ -142,24 +142,24 @@ def _sentencepiece(given: JsonObject, texts: list[str]) -> dict[str, Json]:
     }
 
 
-def _byte_pairs(given: JsonObject, texts: list[str]) -> dict[str, Json]:
+def _byte_pairs(metadata: JsonObject, texts: list[str]) -> dict[str, Json]:
     """Return the model of GPT-2: bytes as characters, split into words, joined by the pairs of the file."""
-    name = given.text(PRE, "default")
+    name = metadata.text(PRE, "default")
     split = next((patterns for names, patterns in _SPLITS if name in names), None)
     if split is None:
         known = ", ".join(name for names, _ in _SPLITS for name in names)
-        raise given.refuse(PRE, f"expected one of {known}, found '{name:.40}': pass tokens in place of text")
-    found = given.value(f"{PREFIX}merges")
-    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-        raise given.fail(f"{PREFIX}merges", "an array of texts", found)
+        raise metadata.refuse(PRE, f"expected one of {known}, found '{name:.40}': pass tokens in place of text")
+    pairs = metadata.value(f"{PREFIX}merges")
+    if not isinstance(pairs, list) or not all(isinstance(each, str) for each in pairs):
+        raise metadata.fail(f"{PREFIX}merges", "an array of texts", pairs)
     known_texts, merges = set(texts), list[Pair]()
-    for i, text in enumerate(map(str, found)):
+    for i, text in enumerate(map(str, pairs)):
         left, _, right = text.partition(" ")
         if not {left, right, left + right} <= known_texts:
             expected = "expected two tokens that are one together"
-            raise given.refuse(f"{PREFIX}merges", f"{expected}, found {text!a:.60} at {i}")
+            raise metadata.refuse(f"{PREFIX}merges", f"{expected}, found {text!a:.60} at {i}")
         merges.append((left, right))
-    is_prefixed = given.flag(f"{PREFIX}add_space_prefix", False)
+    is_prefixed = metadata.flag(f"{PREFIX}add_space_prefix", False)
     bytes_: dict[str, Json] = {"type": "ByteLevel", "add_prefix_space": is_prefixed, "trim_offsets": True}
     steps: list[Json] = [
         {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False} for pattern in split

@@ -66,7 +66,7 @@ class Calls:
 def find_calls(module: ir.Operation) -> dict[str, Calls]:
     """Return the calls of prim functions in a module, by function."""
     functions = [member for member in module.regions[0].blocks[0].operations if member.operation.name == "func.func"]
-    found = {
+    by_callee = {
         symbol_name(function): Calls(symbols=frozenset(_symbols_of_kernel(function)))
         for function in functions
         if is_prim_func(function.operation)
@@ -75,37 +75,37 @@ def find_calls(module: ir.Operation) -> dict[str, Calls]:
         if not is_prim_func(function.operation):
             for region in function.operation.regions:
                 for block in region.blocks:
-                    _visit(block, _facts_of_inputs(block), found)
-    return found
+                    _visit(block, _facts_of_inputs(block), by_callee)
+    return by_callee
 
 
 def _symbols_of_kernel(function: ir.OpView) -> set[str]:
     return {name for dim in symbols_of_function(function) for name in D.symbols_of(dim)}
 
 
-def _visit(block: ir.Block, known: Sequence[Dim], found: dict[str, Calls]) -> None:
+def _visit(block: ir.Block, known: Sequence[Dim], by_callee: dict[str, Calls]) -> None:
     """Visit the operations of a block in order: what one has checked holds for those after it, and inside of them."""
     facts = list(known)
     for member in block.operations:
         op = member.operation
         if op.name == "relax.call_tir":
-            _add_call(op, facts, found)
+            _add_call(op, facts, by_callee)
         elif op.name.startswith("relax."):
             facts += _checked_by(op.opview)
         for region in op.regions:
             for inner in region.blocks:
-                _visit(inner, facts, found)
+                _visit(inner, facts, by_callee)
 
 
 def _facts_of_inputs(block: ir.Block) -> list[Dim]:
     """Return what is checked of dims of inputs before anything is computed, wherever it is required."""
     types = [TensorType.from_mlir(argument.type) for argument in block.arguments]
     early = {name for kind in types if kind is not None for dim in kind.shape for name in D.symbols_of(dim)}
-    found = []
+    facts = []
     for member in block.operations:
         if member.operation.name.startswith("relax."):
-            found += [fact for fact in _checked_by(member.operation.opview) if D.symbols_of(fact) <= early]
-    return found
+            facts += [fact for fact in _checked_by(member.operation.opview) if D.symbols_of(fact) <= early]
+    return facts
 
 
 def _checked_by(op: ir.OpView) -> list[Dim]:
@@ -115,8 +115,8 @@ def _checked_by(op: ir.OpView) -> list[Dim]:
     return [high - low for low, high in op.limits]
 
 
-def _add_call(op: ir.Operation, facts: Sequence[Dim], found: dict[str, Calls]) -> None:
-    calls = found.setdefault(op.opview.callee, Calls())
+def _add_call(op: ir.Operation, facts: Sequence[Dim], by_callee: dict[str, Calls]) -> None:
+    calls = by_callee.setdefault(op.opview.callee, Calls())
     calls.nodes += node_labels(op.location)
     types = [TensorType.from_mlir(value.type) for value in (*op.operands, *op.results)]
     shapes = tuple(None if kind is None else kind.shape for kind in types)

@@ -105,8 +105,8 @@ class DataDependence:
         buffer, *positions = op.operands
         if buffer not in self._origins_of_content:
             self._origins_of_content[buffer] = self._find_origins_of_content(buffer)
-        found = self._origins_of_content[buffer]
-        return None if found is None else [*positions, *found]
+        origins = self._origins_of_content[buffer]
+        return None if origins is None else [*positions, *origins]
 
     def _find_origins_of_content(self, buffer: ir.Value) -> list[ir.Value] | None:
         """Return what decides about the elements of a buffer on the stack."""
@@ -116,11 +116,11 @@ class DataDependence:
         stores = self.local_buffers.stores_of(buffer)
         if stores is None:
             return None  # it may hold anything
-        found: list[ir.Value] = []
+        origins: list[ir.Value] = []
         for store in stores:
-            found += [store.operands[0], *list(store.operands)[2:]]
-            found += self._conditions_around(store, owner.operation.block)
-        return list(dict.fromkeys(found))
+            origins += [store.operands[0], *list(store.operands)[2:]]
+            origins += self._conditions_around(store, owner.operation.block)
+        return list(dict.fromkeys(origins))
 
     def _origins_of_count(self, op: ir.Operation) -> Iterable[ir.Value] | None:
         """Return what decides about a number that threads count up in a buffer on the stack, such as that of a task."""
@@ -129,11 +129,11 @@ class DataDependence:
         is_stored = all(user.name in ("memref.store", COUNT) and user.operands[1] == buffer for user in users)
         if isinstance(buffer.owner, ir.Block) or buffer.owner.operation.name != STACK or not is_stored:
             return None
-        found = list(positions)
+        origins = list(positions)
         for user in users:
-            found += [user.operands[0], *list(user.operands)[2:]]
-            found += self._conditions_around(user, buffer.owner.operation.block)
-        return found
+            origins += [user.operands[0], *list(user.operands)[2:]]
+            origins += self._conditions_around(user, buffer.owner.operation.block)
+        return origins
 
     def _conditions_around(self, op: ir.Operation, outermost: ir.Block) -> Iterator[ir.Value]:
         """Yield what decides whether, and how often, an operation is executed."""

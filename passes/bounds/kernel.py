@@ -93,13 +93,13 @@ class KernelAccesses:
 
     def operations_by_data(self) -> dict[ir.Block, list[ir.Operation]]:
         """Return the operations of the accesses by data, and those around them, by their block, in order."""
-        found: dict[ir.Block, list[ir.Operation]] = {}
+        by_block: dict[ir.Block, list[ir.Operation]] = {}
         for access in self.by_data:
             for block, op in reversed(self.data.local_buffers.around(access)):
-                members = found.setdefault(block, [])
+                members = by_block.setdefault(block, [])
                 if not members or members[-1] != op:
                     members.append(op)
-        return found
+        return by_block
 
 
 class KernelBounds:
@@ -108,17 +108,17 @@ class KernelBounds:
     def __init__(
         self,
         function: ir.Operation,
-        found: KernelAccesses,
+        accesses: KernelAccesses,
         symbols: Mapping[int, Dim],
         known: KnownOperands,
     ) -> None:
         self.function = function
-        self.found = found
+        self.found = accesses
         self._selected: Mapping[ir.Block, Sequence[ir.Operation]] | None = None
         """The operations to visit, by block; None for all."""
         self._verified: frozenset[ir.Operation] = frozenset()
         self.prover = Prover()
-        self.values = ValueReader(self.prover, symbols, known.tables, found.data)
+        self.values = ValueReader(self.prover, symbols, known.tables, accesses.data)
         self.clamped = Limits(self.prover, only_clamped=True)
         self.views = ViewReader(self.values, known.sizes)
         self.unproven: list[tuple[ir.Operation, UnprovenAccess]] = []
@@ -174,8 +174,8 @@ class KernelBounds:
     def _facts(self, scope: ProofScope) -> Facts:
         if scope.facts is None:
             known = self._facts(scope.parent) if scope.parent is not None else ()
-            found = scope.facts_of_caller if scope.block is None else self.values.facts_of_block(scope.block)
-            scope.facts = self.prover.refine(found, known)
+            conditions = scope.facts_of_caller if scope.block is None else self.values.facts_of_block(scope.block)
+            scope.facts = self.prover.refine(conditions, known)
         return scope.facts
 
     # --------------------------------------------------------------------------------------------------------- accesses

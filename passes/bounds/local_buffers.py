@@ -151,12 +151,12 @@ def _fills(op: ir.Operation, buffer: ir.Value) -> bool:
 
 def _uses(op: ir.Operation, buffer: ir.Value) -> bool:
     """Return whether an operation, or one inside of it, has a buffer as an operand."""
-    found = False
+    is_read = False
 
     def visit(inner: ir.Operation) -> ir.WalkResult:
-        nonlocal found
-        found = found or any(operand == buffer for operand in inner.operands)
-        return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
+        nonlocal is_read
+        is_read = is_read or any(operand == buffer for operand in inner.operands)
+        return ir.WalkResult.INTERRUPT if is_read else ir.WalkResult.ADVANCE
 
     op.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
+    return is_read

@@ -171,9 +171,9 @@ class Prover:
         if low is not None and low >= 0:
             return True
         outer, self._steps = self._steps, min(MAX_STEPS, self.budget)
-        given = self._steps
+        budget = self._steps
         result = self._prove_within(goal, high, facts)
-        self.budget -= given - max(self._steps, 0)
+        self.budget -= budget - max(self._steps, 0)
         self._steps = outer
         return result
 
@@ -281,8 +281,8 @@ class Prover:
             return [top for case in known.cases for top in self.tops(rest + case.value * factor)]
         constant = known.high if factor > 0 else known.low
         bounds = known.highs if factor > 0 else known.lows
-        found = [top for bound in bounds[:2] for top in self.tops(rest + bound * factor)]
-        return found if found or constant is None else self.tops(rest + constant * factor)
+        tops = [top for bound in bounds[:2] for top in self.tops(rest + bound * factor)]
+        return tops if tops or constant is None else self.tops(rest + constant * factor)
 
     def is_certain(self, goal: IndexExpr) -> bool:
         """Return whether an expression is seen not to be negative, without a search."""
@@ -323,18 +323,18 @@ class Prover:
         """Return what follows from a fact for one of its variables: weaker facts, and those of the only case left."""
         known = self.variables[atom]
         rest = IndexExpr({t: c for t, c in fact.terms.items() if t != atom}, fact.constant)
-        found: list[IndexExpr] = []
+        goals: list[IndexExpr] = []
         if known.cases:
             possible = [case for case in known.cases if not self._is_negative(rest + case.value * factor)]
             if len(possible) == 1:
                 value = loop_index(atom)
-                found += [*possible[0].facts, possible[0].value - value, value - possible[0].value]
-                found += [rest + possible[0].value * factor]
+                goals += [*possible[0].facts, possible[0].value - value, value - possible[0].value]
+                goals += [rest + possible[0].value * factor]
         if _is_nonnegative(factor):
-            found += [rest + high * factor for high in known.highs]
+            goals += [rest + high * factor for high in known.highs]
         elif _is_nonnegative(-factor):
-            found += [rest + low * factor for low in known.lows]
-        return found
+            goals += [rest + low * factor for low in known.lows]
+        return goals
 
     def _is_negative(self, expression: IndexExpr) -> bool:
         _, high = self.interval(expression)
@@ -463,8 +463,8 @@ def dims_of(facts: Facts) -> tuple[Dim, ...]:
 
 def _with_decided(facts: Facts) -> Facts:
     """Return facts about sizes with the minima and maxima in them that the others decide."""
-    found = (IndexExpr({}, dim) for dim in _decided_dims(dims_of(facts)))
-    return (*facts, *(fact for fact in found if fact not in facts))
+    decided = (IndexExpr({}, dim) for dim in _decided_dims(dims_of(facts)))
+    return (*facts, *(fact for fact in decided if fact not in facts))
 
 
 @lru_cache(maxsize=4096)

@@ -115,14 +115,14 @@ def verify_kernel(
     but not proven, are tested at run time.
     """
     calls = calls or Calls()
-    found = KernelAccesses(function)
+    accesses = KernelAccesses(function)
     kernels: list[KernelBounds] = []
     left_of_data = GUARDED_STEPS if guard else MAX_KERNEL_STEPS
-    given = left = min(steps, MAX_KERNEL_STEPS)
-    symbols = _symbol_parameters(function) if found.by_data or not only_data else {}
-    if found.by_data or not only_data:
+    budget = left = min(steps, MAX_KERNEL_STEPS)
+    symbols = _symbol_parameters(function) if accesses.by_data or not only_data else {}
+    if accesses.by_data or not only_data:
         for known in calls.known_operands(workspace_of(function.opview)):
-            kernel = KernelBounds(function, found, symbols, known)
+            kernel = KernelBounds(function, accesses, symbols, known)
             left_of_data = kernel.verify_by_data(left_of_data)
             if not only_data:
                 left = kernel.verify_others(left)
@@ -134,15 +134,15 @@ def verify_kernel(
     record = BoundsRecord(
         symbol_name(function),
         tuple(dict.fromkeys(calls.nodes)),
-        found.count,
-        len(found.by_data),
+        accesses.count,
+        len(accesses.by_data),
         tuple(dict.fromkeys(access for op, access in unproven if op not in guarded)),
         tuple(dict.fromkeys(access for op, access in unproven if op in guarded)),
         ir.StringAttr(function.attributes[UNPROVEN]).value if UNPROVEN in function.attributes else "",
     )
     # This erases operations: nothing that refers to them is used after it.
     emit_guards(function, guards, values)
-    return record, given - left
+    return record, budget - left
 
 
 def _guards(kernels: Sequence[KernelBounds]) -> Iterator[Guard]:

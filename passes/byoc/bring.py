@@ -85,17 +85,17 @@ def drop_unused_prims(module: ir.Operation, names: set[str]) -> None:
 
 
 def _is_named(function: ir.Operation, members: list[ir.Operation]) -> bool:
-    name, found = symbol_name(function), False
+    name, is_named = symbol_name(function), False
 
     def visit(op: ir.Operation) -> ir.WalkResult:
-        nonlocal found
-        found = any(attribute.value == name for _, attribute in _symbol_attributes(op))
-        return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
+        nonlocal is_named
+        is_named = any(attribute.value == name for _, attribute in _symbol_attributes(op))
+        return ir.WalkResult.INTERRUPT if is_named else ir.WalkResult.ADVANCE
 
     for member in members:
         # A nested module has its own symbols.
         if member.name == "func.func" and member != function:
             member.walk(visit, ir.WalkOrder.PRE_ORDER)
-            if found:
+            if is_named:
                 return True
     return False

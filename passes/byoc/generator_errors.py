@@ -22,41 +22,41 @@ class Crash(Exception):
         """What it wrote to standard error, where that was kept."""
 
 
-def as_artifact(made: ExternalArtifact | NativeCode, view: ExternalModule) -> ExternalArtifact:
+def as_artifact(output: ExternalArtifact | NativeCode, view: ExternalModule) -> ExternalArtifact:
     """Return a code generator's result as an artifact; an error says what is wrong with native code."""
-    if not isinstance(made, NativeCode):
-        return made
-    problem = made.problem(view.names)
+    if not isinstance(output, NativeCode):
+        return output
+    problem = output.problem(view.names)
     if problem is not None:
         raise MirloError(f"it returned NativeCode {problem}")
-    return made.artifact(view.names)
+    return output.artifact(view.names)
 
 
-def artifact_problem(made: ExternalArtifact, view: ExternalModule) -> str | None:
+def artifact_problem(output: ExternalArtifact, view: ExternalModule) -> str | None:
     """Return what is wrong with a code generator's result, or None."""
-    if isinstance(made, Decline):
-        return f"declined: {made}"
-    if not isinstance(made, ExternalArtifact):
-        return f"gave a {type(made).__name__}: expected NativeCode or an Artifact"
-    if not isinstance(made.format, str) or not made.format:
-        return f"gave an artifact whose format, the name of its loader, is {made.format!r}: expected text"
-    if not isinstance(made.data, (bytes, bytearray)):
-        return f"gave an artifact whose data is a {type(made.data).__name__}: expected bytes"
-    missing = [name for name in view.names if name not in made.functions]
+    if isinstance(output, Decline):
+        return f"declined: {output}"
+    if not isinstance(output, ExternalArtifact):
+        return f"gave a {type(output).__name__}: expected NativeCode or an Artifact"
+    if not isinstance(output.format, str) or not output.format:
+        return f"gave an artifact whose format, the name of its loader, is {output.format!r}: expected text"
+    if not isinstance(output.data, (bytes, bytearray)):
+        return f"gave an artifact whose data is a {type(output.data).__name__}: expected bytes"
+    missing = [name for name in view.names if name not in output.functions]
     if missing:
-        return f"gave an artifact without the function '{missing[0]}'; it has: {', '.join(made.functions) or 'none'}"
-    unknown = [name for name in made.functions if name not in view.names]
+        return f"gave an artifact without the function '{missing[0]}'; it has: {', '.join(output.functions) or 'none'}"
+    unknown = [name for name in output.functions if name not in view.names]
     if unknown:
         return f"gave an artifact with a function '{unknown[0]}', which the module does not have"
-    lost = [name for name in made.params if name not in view.constants]
+    lost = [name for name in output.params if name not in view.constants]
     if lost:
         return f"gave an artifact that asks for the constant '{lost[0]}', which the module does not have"
-    return _metadata_problem(made)
+    return _metadata_problem(output)
 
 
-def _metadata_problem(made: ExternalArtifact) -> str | None:
+def _metadata_problem(artifact: ExternalArtifact) -> str | None:
     try:
-        json.dumps(dict(made.metadata))
+        json.dumps(dict(artifact.metadata))
     except (TypeError, ValueError) as error:
         return f"gave an artifact whose metadata cannot be JSON: {error}"
     return None

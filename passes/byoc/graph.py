@@ -112,10 +112,10 @@ class BlockNode:
 
     def operand(self, name: str) -> BlockValue | None:
         """Return the operand declared by this name, or None if it is absent."""
-        found = getattr(self.op.opview, name)
-        if found is None:
+        operand = getattr(self.op.opview, name)
+        if operand is None:
             return None
-        return next(value for value in self.operands if value.mlir == found)
+        return next(value for value in self.operands if value.mlir == operand)
 
     def __str__(self) -> str:
         return f"{self.name} #{self.index}"

@@ -35,13 +35,13 @@ def guarded(generate: Callable[[], T], quiet: bool = False) -> T:
             return result
         if ended.content == RAISED:
             return generate()
-        said = ""
+        error_text = ""
         if errors is not None:
             errors.seek(0)
-            said = errors.read().decode(errors="replace")
+            error_text = errors.read().decode(errors="replace")
     if ended.code < 0:
-        raise Crash(f"crashed (signal {system.signal_name(-ended.code)})", said)
-    raise Crash(f"ended its process with exit code {ended.code}", said)
+        raise Crash(f"crashed (signal {system.signal_name(-ended.code)})", error_text)
+    raise Crash(f"ended its process with exit code {ended.code}", error_text)
 
 
 def _answer(generate: Callable[[], object]) -> bytes:

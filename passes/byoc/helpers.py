@@ -64,8 +64,8 @@ def with_activation(body: Pattern, activation: Sequence[str] | str | bool | None
     """Return a pattern followed by an activation, labelled 'activation'; see `conv_bias_activation`."""
     if activation is False:
         return body
-    given = activation is not None and activation is not True
-    names = [activation] if isinstance(activation, str) else list(activation) if given else activations()  # type: ignore[arg-type]
+    is_limited = activation is not None and activation is not True
+    names = [activation] if isinstance(activation, str) else list(activation) if is_limited else activations()  # type: ignore[arg-type]
     wrapped = is_op(*names)(body, ...).named("activation")
     return wrapped | body if activation is None else wrapped
 

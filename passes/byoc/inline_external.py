@@ -33,7 +33,7 @@ class InlineExternal(Pass):
         module = op.operation
         inliner = Inliner(module)
         nested = {n: m for n, m in external_modules(module).items() if self._concerns(string_fact(m, EXTERNAL))}
-        members = {name: functions_of(found) for name, found in nested.items()}
+        members = {name: functions_of(external) for name, external in nested.items()}
         local = functions_of(module)
         for function in local.values():
             if EXTERNAL in function.attributes or COMPOSITE in function.attributes:
@@ -46,9 +46,9 @@ class InlineExternal(Pass):
                         inliner.put_back(inner, region, nested[owner])
                 else:
                     self._put_back_local(inner, module, local, inliner)
-        for found in nested.values():
-            if not _is_called(module, symbol_name(found)):
-                found.erase()
+        for external in nested.values():
+            if not _is_called(module, symbol_name(external)):
+                external.erase()
         inliner.drop_unused()
 
     def _put_back_local(

@@ -54,16 +54,16 @@ def _how_it_ended(done: subprocess.CompletedProcess[str]) -> str:
     return f"ended its process with code {done.returncode}{last}"
 
 
-def _write(made: object, folder: Path) -> None:
+def _write(output: object, folder: Path) -> None:
     """Write an artifact as files, or the description of any other object."""
-    if not isinstance(made, ExternalArtifact):
+    if not isinstance(output, ExternalArtifact):
         (folder / "problem").write_text(
-            f"gave a {type(made).__name__}: expected NativeCode or an Artifact", encoding="utf-8"
+            f"gave a {type(output).__name__}: expected NativeCode or an Artifact", encoding="utf-8"
         )
         return
-    header = {"format": made.format, "functions": list(made.functions), "params": list(made.params)}
-    (folder / "data").write_bytes(made.data)
-    (folder / "header").write_text(json.dumps({**header, "metadata": dict(made.metadata)}), encoding="utf-8")
+    header = {"format": output.format, "functions": list(output.functions), "params": list(output.params)}
+    (folder / "data").write_bytes(output.data)
+    (folder / "header").write_text(json.dumps({**header, "metadata": dict(output.metadata)}), encoding="utf-8")
 
 
 def _read(folder: Path) -> ExternalArtifact:

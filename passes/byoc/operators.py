@@ -37,9 +37,9 @@ class OpPattern(Pattern):
             raise PatternError(f"{self.names[0]}: give the operands in order or by name, not both")
         more = bool(operands) and operands[-1] is ...
         patterns = tuple(operands[:-1] if more else operands)
-        for given in (*patterns, *by_name.values()):
-            if not isinstance(given, Pattern):
-                raise PatternError(f"{self.names[0]}: an operand must be a pattern, got {given!r}")
+        for pattern in (*patterns, *by_name.values()):
+            if not isinstance(pattern, Pattern):
+                raise PatternError(f"{self.names[0]}: an operand must be a pattern, got {pattern!r}")
         return self._with(operands=None if by_name or not operands else patterns, more=more, by_name=by_name)
 
     def has_attr(self, **attributes: object) -> OpPattern:
@@ -195,8 +195,8 @@ def is_const(value: float | None = None) -> Pattern:
         return result
     result.constant = value
 
-    def all_are(found: BlockValue) -> bool | str:
-        array = found.array()
+    def all_are(block_value: BlockValue) -> bool | str:
+        array = block_value.array()
         if array is None:
             return "the elements of the constant are not known here"
         return True if (array == value).all() else f"the constant is not {value} everywhere"
@@ -210,8 +210,8 @@ def is_var(name: str = "") -> Pattern:
     if not name:
         return result
 
-    def is_called(found: BlockValue) -> bool | str:
-        called = argument_name(found)
+    def is_called(block_value: BlockValue) -> bool | str:
+        called = argument_name(block_value)
         return True if called == name else f"expected the argument '{name}', found '{called}'"
 
     return result.where(is_called, f"is_var({name})")

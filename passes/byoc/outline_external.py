@@ -92,9 +92,9 @@ class _Mover:
         drop_unused_prims(self.module, {name for _, name in bring.moved})
 
     def _nested(self) -> ir.Operation:
-        for found in external_modules(self.module).values():
-            if string_fact(found, EXTERNAL) == self.target:
-                return found
+        for external in external_modules(self.module).values():
+            if string_fact(external, EXTERNAL) == self.target:
+                return external
         module = ir.Module.create(self.module.location)
         nested = module.operation
         rename_symbol(nested, self.target)

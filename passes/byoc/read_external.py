@@ -133,8 +133,8 @@ class _Reader:
 
     def read(self) -> ExternalFunction:
         block = self.function.regions[0].blocks[0]
-        given = _argument_names(self.function, len(block.arguments))
-        inputs = tuple(self._value(given[i] or f"x{i}", argument.type) for i, argument in enumerate(block.arguments))
+        names = _argument_names(self.function, len(block.arguments))
+        inputs = tuple(self._value(names[i] or f"x{i}", argument.type) for i, argument in enumerate(block.arguments))
         known = dict(zip(map(_key, block.arguments), inputs, strict=True))
         steps, outputs = self._body(block, known, None)
         name = symbol_name(self.function)
@@ -233,13 +233,13 @@ def _operands(
 ) -> dict[str, ExternalValue | None | tuple[ExternalValue, ...]]:
     operands: dict[str, ExternalValue | None | tuple[ExternalValue, ...]] = {}
     for declared in view._operand_layout.fields:
-        given = getattr(view, declared.name)
-        if given is None:
+        operand = getattr(view, declared.name)
+        if operand is None:
             operands[declared.name] = None
-        elif isinstance(given, (list, tuple)):
-            operands[declared.name] = tuple(known[_key(value)] for value in given)
+        elif isinstance(operand, (list, tuple)):
+            operands[declared.name] = tuple(known[_key(value)] for value in operand)
         else:
-            operands[declared.name] = known[_key(given)]
+            operands[declared.name] = known[_key(operand)]
     return operands
 
 

@@ -150,9 +150,9 @@ class Placement:
         alike: dict[str, dict[str, None]] = {}
         for attempt, rank in zip(tried, ranks, strict=True):
             if rank == max(ranks):
-                said = f"matched {attempt.depth} deep: {attempt.reason}"
-                alike.setdefault(said, {})[f"{attempt.target}.{attempt.pattern}"] = None
-        return "; ".join(f"{_listed(list(names))} {said}" for said, names in list(alike.items())[:3])
+                reason = f"matched {attempt.depth} deep: {attempt.reason}"
+                alike.setdefault(reason, {})[f"{attempt.target}.{attempt.pattern}"] = None
+        return "; ".join(f"{_listed(list(names))} {reason}" for reason, names in list(alike.items())[:3])
 
     def _what_does_not_follow(self, operator: str, target: str) -> str:
         selected = [p for p in self.patterns if p.target == target and operator in p.operators]

@@ -63,7 +63,7 @@ def as_text(nodes: Mapping[str, Iterable[int]]) -> str:
 
     Targets without nodes are named too, as absence would allow all.
     """
-    return ",".join(f"{target}={_runs(sorted(found))}" for target, found in nodes.items())
+    return ",".join(f"{target}={_runs(sorted(numbers))}" for target, numbers in nodes.items())
 
 
 def _runs(numbers: list[int]) -> str:

@@ -58,8 +58,8 @@ def _generate(generator: CodeGenerator, view: ExternalModule) -> ExternalArtifac
     return as_artifact(generator.codegen(view), view)
 
 
-def _of_target(made: ExternalArtifact, view: ExternalModule) -> ExternalArtifact:
-    return replace(made, target=view.target, functions=tuple(made.functions), params=tuple(made.params))
+def _of_target(artifact: ExternalArtifact, view: ExternalModule) -> ExternalArtifact:
+    return replace(artifact, target=view.target, functions=tuple(artifact.functions), params=tuple(artifact.params))
 
 
 def _failed(view: ExternalModule, what: str, bundle: Bundle) -> GeneratorFailed:

@@ -92,9 +92,9 @@ class Selector:
         self, entry: PatternEntry, match: Match, own: dict[int, SelectedMatch]
     ) -> tuple[Decline | str, str, BlockNode | None] | None:
         """Return why a match cannot be selected: the reason, the predicate, the node concerned."""
-        found = unfit(match)
-        if found is not None:
-            return found[0], "", found[1]
+        problem = unfit(match)
+        if problem is not None:
+            return problem[0], "", problem[1]
         for node in match.nodes:
             old = own.get(node.index)
             if old is not None and old.match.mask & ~match.mask:
@@ -102,12 +102,12 @@ class Selector:
         between = self._path_back(match, own)
         if between is not None:
             return f"it is not convex: {between.name} depends on a part of it, and a part depends on that", "", between
-        said = check_failure(entry, match)
-        if said is None and self.decide is not None:
+        failure = check_failure(entry, match)
+        if failure is None and self.decide is not None:
             decision = Predicate.of(self.decide)
             reason = decision.declines(entry, match, self.recorder.numbers(match.mask))
-            said = None if reason is None else (reason, decision.name)
-        return None if said is None else (*said, match.root)
+            failure = None if reason is None else (reason, decision.name)
+        return None if failure is None else (*failure, match.root)
 
     def _path_back(self, match: Match, own: dict[int, SelectedMatch]) -> BlockNode | None:
         """Return a node on a path that leaves and re-enters a match; a closed tree has none."""

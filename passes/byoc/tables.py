@@ -112,8 +112,8 @@ def is_host(target: str) -> bool:
     """Return whether a target compiles whole models and has no patterns: it takes what others leave."""
     if target in _TABLES or target not in target_names():
         return False
-    found = find_target(target)
-    return found.codegen is None and found.emit is not None
+    entry = find_target(target)
+    return entry.codegen is None and entry.emit is not None
 
 
 def entry_of(target: str, row: object) -> PatternEntry:

@@ -58,9 +58,11 @@ class Targets:
     """The host target; None if the last target compiles parts of models only."""
 
     @staticmethod
-    def parse(given: str | Iterable[str]) -> Targets:
+    def parse(listed: str | Iterable[str]) -> Targets:
         """Parse names with options in braces: `"onednn,llvm"`, `["onnx{provider=cpu}", "llvm"]`."""
-        pieces = split_list(given) if isinstance(given, str) else [part for text in given for part in split_list(text)]
+        pieces = (
+            split_list(listed) if isinstance(listed, str) else [part for text in listed for part in split_list(text)]
+        )
         chosen = [_chosen(piece.strip()) for piece in pieces if piece.strip()]
         if not chosen:
             raise TargetError("no target is named: expected names such as 'llvm' or 'onednn,llvm'")

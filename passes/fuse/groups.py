@@ -175,19 +175,19 @@ def post_dominators(nodes: list[FusionNode]) -> list[_Dominator]:
     return result
 
 
-def _common(found: list[_Dominator], left: int | None, right: int | None) -> tuple[int | None, FusionKind]:
+def _common(dominators: list[_Dominator], left: int | None, right: int | None) -> tuple[int | None, FusionKind]:
     """Return the lowest common post-dominator of two nodes, and the largest kind on the paths to it."""
     kind = FusionKind.ELEMENTWISE
     while left != right:
         if left is None or right is None:
             return None, kind
-        if found[left].depth < found[right].depth:
-            kind = max(kind, found[right].kind)
-            right = found[right].parent
-        elif found[right].depth < found[left].depth:
-            kind = max(kind, found[left].kind)
-            left = found[left].parent
+        if dominators[left].depth < dominators[right].depth:
+            kind = max(kind, dominators[right].kind)
+            right = dominators[right].parent
+        elif dominators[right].depth < dominators[left].depth:
+            kind = max(kind, dominators[left].kind)
+            left = dominators[left].parent
         else:
-            kind = max(kind, found[left].kind, found[right].kind)
-            left, right = found[left].parent, found[right].parent
+            kind = max(kind, dominators[left].kind, dominators[right].kind)
+            left, right = dominators[left].parent, dominators[right].parent
     return left, kind

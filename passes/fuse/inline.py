@@ -155,7 +155,7 @@ def _new_block(reader: BlockView, slots: list[_MergedOperand]) -> ir.OpView:
 
 
 def _fill(
-    made: ir.OpView,
+    fused: ir.OpView,
     producer: BlockView,
     reader: BlockView,
     slots: list[_MergedOperand],
@@ -165,7 +165,7 @@ def _fill(
     types: list[ir.Type] = [ir.IndexType.get()] * reader.rank
     types += [s.value.type if s.map is None else s.value.type.element_type for s in slots]
     types += [a.type for a in reader.accumulators]
-    body = made.operation.regions[0].blocks.append(*types, arg_locs=[location] * len(types))
+    body = fused.operation.regions[0].blocks.append(*types, arg_locs=[location] * len(types))
     arguments: list[ir.Value] = [*body.arguments]
     elements = arguments[reader.rank : reader.rank + len(slots)]
     env = dict(zip(reader.index_arguments, arguments, strict=False))

@@ -60,16 +60,16 @@ def analyze(function: ir.OpView) -> FusionKind:
         return FusionKind.OPAQUE
     kind = FusionKind.ELEMENTWISE
     for block in view.blocks:
-        found = block_kind(block)
-        ends_reduction = kind is FusionKind.REDUCE and found <= FusionKind.BROADCAST
+        own_kind = block_kind(block)
+        ends_reduction = kind is FusionKind.REDUCE and own_kind <= FusionKind.BROADCAST
         if (
             ends_reduction
             or kind is FusionKind.ROW
-            and found in (FusionKind.REDUCE, FusionKind.ELEMENTWISE, FusionKind.BROADCAST)
+            and own_kind in (FusionKind.REDUCE, FusionKind.ELEMENTWISE, FusionKind.BROADCAST)
         ):
             kind = FusionKind.ROW
         else:
-            kind = max(kind, found)
+            kind = max(kind, own_kind)
     return kind
 
 

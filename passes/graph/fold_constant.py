@@ -51,16 +51,16 @@ class FoldConstant(Pass):
     grow: int = option(1 << 20, "bytes by which a result may exceed its operands")
 
     def run(self, op: ir.OpView, session: Session) -> None:
-        found = blocks(op)
-        before = _params(found)
-        folder = _Folder(session, self.grow, FOLDED_BYTES + FOLDINGS * _constant_bytes(found))
-        for block in found:
+        all_blocks = blocks(op)
+        before = _params(all_blocks)
+        folder = _Folder(session, self.grow, FOLDED_BYTES + FOLDINGS * _constant_bytes(all_blocks))
+        for block in all_blocks:
             for operation in [o.operation for o in block.operations]:
                 folder.fold(operation)
-        for block in found:
+        for block in all_blocks:
             erase_dead(block, _is_constant)
         # Intermediate constants are not kept.
-        for name in folder.made - _params(found) - before:
+        for name in folder.made - _params(all_blocks) - before:
             session.params.discard(name)
 
 
@@ -74,8 +74,8 @@ def _params(blocks_: list[ir.Block]) -> set[str]:
     return {op.param for op in constants if op.param is not None}
 
 
-def _constant_bytes(found: list[ir.Block]) -> int:
-    constants = [op.operation for block in found for op in block.operations if _is_constant(op.operation)]
+def _constant_bytes(in_blocks: list[ir.Block]) -> int:
+    constants = [op.operation for block in in_blocks for op in block.operations if _is_constant(op.operation)]
     kinds = [TensorType.from_mlir(op.results[0].type) for op in constants]
     return sum(kind.bytes for kind in kinds if kind is not None and kind.is_static)
 
@@ -129,15 +129,17 @@ class _Folder:
     ) -> list[ir.Value]:
         """Return constants of the results, or nothing if they cannot be evaluated."""
         arrays = [constant_value(v, self.session) for v in op.operands]
-        given = [array for array in arrays if array is not None]
-        if len(given) < len(arrays):
+        operands = [array for array in arrays if array is not None]
+        if len(operands) < len(arrays):
             return []
         view = op.opview
         layout, widens = class_of(view)._operand_layout, Trait.ELEMENTWISE in view.TRAITS and view.IN_F32
-        given = [widened(array) for array in given] if widens else given
+        operands = [widened(array) for array in operands] if widens else operands
         try:
             with np.errstate(all="ignore"):
-                result = meaning(*(layout.pick(field, op, given) for field in layout.fields), **view.attribute_values())
+                result = meaning(
+                    *(layout.pick(field, op, operands) for field in layout.fields), **view.attribute_values()
+                )
         except (TypeError, UndecidedDim):  # numpy has no such operator for this element type, or for symbolic dims
             return []
         if result is None:

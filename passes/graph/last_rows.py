@@ -80,8 +80,8 @@ def _names(attributes: ir.Attribute) -> list[str]:
 
 def _packed_dims(op: ir.OpView, block: ir.Block) -> list[Dim]:
     """Return the dims of inputs that may count packed tokens; empty if the model does not attend to pages."""
-    given = ir.ArrayAttr(op.attributes["arg_attrs"]) if "arg_attrs" in op.attributes else ()
-    facts = [ir.DictAttr(each) for each in given]
+    declared = ir.ArrayAttr(op.attributes["arg_attrs"]) if "arg_attrs" in op.attributes else ()
+    facts = [ir.DictAttr(each) for each in declared]
     if not any(PAGES in each for each in facts):
         return []
     others = [argument for argument, each in zip(block.arguments, facts, strict=True) if PAGES not in each]
@@ -161,10 +161,10 @@ def _operand_with_rows(op: ir.OpView, kind: TensorType, rows: Dim) -> int | None
         return None
     indices = []
     for i, operand in enumerate(op.operation.operands):
-        given = TensorType.from_mlir(operand.type)
-        if given is None:
+        operand_type = TensorType.from_mlir(operand.type)
+        if operand_type is None:
             return None
-        if given.rank == kind.rank and given.shape[-2] != 1:
+        if operand_type.rank == kind.rank and operand_type.shape[-2] != 1:
             indices.append(i)
     return indices[0] if len(indices) == 1 else None
 

@@ -62,12 +62,12 @@ class ToMixedPrecision(Pass):
             if not name.startswith(NODE) and name not in operators:
                 raise PassError(f"keep: '{name}' is neither an operator nor 'node:NAME'{nearest(name, operators)}")
         check_nodes(self.keep, "keep", op, session)
-        found = blocks(op)
+        all_blocks = blocks(op)
         converter = _Converter(DTYPES[self.dtype], frozenset(self.keep), session)
-        for block in found:
+        for block in all_blocks:
             for operation in [o.operation for o in block.operations]:
                 converter.convert(operation)
-        for block in reversed(found):
+        for block in reversed(all_blocks):
             erase_dead(block, is_pure_relax)
 
 
@@ -159,9 +159,9 @@ class _Converter:
         view = op.opview
         cls = class_of(op)
         layout = cls._operand_layout
-        given = [layout.pick(field, op, list(values)) for field in layout.fields]
+        operands = [layout.pick(field, op, list(values)) for field in layout.fields]
         with ir.InsertionPoint(op), op.location:
-            result = cls.build(*given, **{**view.attribute_values(), **changed})
+            result = cls.build(*operands, **{**view.attribute_values(), **changed})
         return list(result.operation.results)
 
     def _remember(self, op: ir.Operation, versions: Sequence[_PrecisionVersions]) -> None:

@@ -42,8 +42,8 @@ class NarrowCaches(Pass):
             raise PassError(f"dtype must be {', '.join(CACHE_DTYPES[:-1])} or {CACHE_DTYPES[-1]}, got '{self.dtype}'")
         if "tir.prim_func" in op.operation.attributes or not len(op.operation.regions[0].blocks):
             return
-        found = [match_cache_update(each) for each in operations(op) if each.name == "relax.cache_write"]
-        writes = [each for each in found if each is not None]
+        matches = [match_cache_update(each) for each in operations(op) if each.name == "relax.cache_write"]
+        writes = [each for each in matches if each is not None]
         if not writes:
             what = f"no f32 input is a cache that grows in place: {self.dtype} caches need one"
             raise PassError(f"{what}, as GroupQueryAttention and TensorScatter have", op.operation.location)

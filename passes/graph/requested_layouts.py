@@ -49,17 +49,17 @@ FORCED = RequestedLayouts(forces=True)
 """The same, with forced sinking, for trials."""
 
 
-def layouts_of(operator: str, given: Sequence[str]) -> Layouts:
+def layouts_of(operator: str, requested: Sequence[str]) -> Layouts:
     """Return layouts as written by the user: `("N*C", "O*I")`, `"N*C"`."""
     attributes = graph_operations()[operator]._attributes if operator in graph_operations() else {}
     if "data_layout" not in attributes:
         known = [name for name, op in graph_operations().items() if "data_layout" in op._attributes]
         raise PassError(f"a layout is wanted for '{operator}', which has none{nearest(operator, known)}")
     has_kernel = "kernel_layout" in attributes
-    parts = [given] if isinstance(given, str) else list(given)
+    parts = [requested] if isinstance(requested, str) else list(requested)
     if not 1 <= len(parts) <= 2 or (len(parts) == 2 and not has_kernel):
         takes = "a data and a kernel layout" if has_kernel else "a data layout"
-        raise PassError(f"'{operator}' takes {takes}, got {given}")
+        raise PassError(f"'{operator}' takes {takes}, got {requested}")
     for part, attribute in zip(parts, ("data_layout", "kernel_layout"), strict=False):
         choices = attributes[attribute].choices or ()
         if part is not None and part not in choices:
@@ -69,13 +69,13 @@ def layouts_of(operator: str, given: Sequence[str]) -> Layouts:
 
 def parse_layouts(texts: Sequence[str]) -> RequestedLayouts:
     """Parse options such as `relax.conv=N*C:O*I`."""
-    found = {}
+    by_operator = {}
     for text in texts:
         operator, equals, layouts = text.partition("=")
         if not equals:
             raise PassError(f"'{text}': expected an operator and its layouts, relax.conv=N*C:O*I")
-        found[operator] = layouts_of(operator, layouts.split(":"))
-    return RequestedLayouts(found)
+        by_operator[operator] = layouts_of(operator, layouts.split(":"))
+    return RequestedLayouts(by_operator)
 
 
 def layouts_of_code_generator(target: str) -> RequestedLayouts | None:
@@ -87,4 +87,4 @@ def layouts_of_code_generator(target: str) -> RequestedLayouts | None:
     from mirlo.passes.byoc.codegen import generator_of
 
     wanted = generator_of(target).layouts
-    return RequestedLayouts({name: layouts_of(name, given) for name, given in wanted.items()}) if wanted else None
+    return RequestedLayouts({name: layouts_of(name, names) for name, names in wanted.items()}) if wanted else None

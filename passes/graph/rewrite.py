@@ -118,8 +118,8 @@ def remade(op: ir.OpView, values: Iterable[ir.Value], b: Rewriter, **changed: ob
     cls = class_of(op)
     fields = cls._operand_layout
     flat = list(values)
-    given = [fields.pick(field, op.operation, flat) for field in fields.fields]
-    return b.emit(cls, *given, **{**op.attribute_values(), **changed})
+    operands = [fields.pick(field, op.operation, flat) for field in fields.fields]
+    return b.emit(cls, *operands, **{**op.attribute_values(), **changed})
 
 
 def defining(value: ir.Value, name: str) -> ir.OpView | None:

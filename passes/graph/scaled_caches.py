@@ -127,9 +127,9 @@ class ScaledCaches:
         own = self.block.add_argument(kind.to_mlir(), self.function.location)
         attributes = self.function.attributes
         if "arg_attrs" in attributes:
-            given = list(ir.ArrayAttr(attributes["arg_attrs"]))
+            entries = list(ir.ArrayAttr(attributes["arg_attrs"]))
             number = next(i for i, argument in enumerate(self.block.arguments) if argument == cache)
-            attributes["arg_attrs"] = ir.ArrayAttr.get([*given, _scale_name(given, number)])
+            attributes["arg_attrs"] = ir.ArrayAttr.get([*entries, _scale_name(entries, number)])
         return own
 
     def _name_outputs(self) -> None:
@@ -199,12 +199,12 @@ def _slice_of(op: ir.Operation, source: ir.Value) -> dict[str, object]:
     return values
 
 
-def _scale_name(given: list[ir.Attribute], number: int) -> ir.DictAttr:
+def _scale_name(entries: list[ir.Attribute], number: int) -> ir.DictAttr:
     """Return the attributes of the scales of an input or output; their name must be new."""
     names = [
-        ir.StringAttr(ir.DictAttr(each)["relax.name"]).value for each in given if "relax.name" in ir.DictAttr(each)
+        ir.StringAttr(ir.DictAttr(each)["relax.name"]).value for each in entries if "relax.name" in ir.DictAttr(each)
     ]
-    facts = ir.DictAttr(given[number])
+    facts = ir.DictAttr(entries[number])
     if "relax.name" not in facts:
         return ir.DictAttr.get({})
     name = ir.StringAttr(facts["relax.name"]).value + CACHE_SCALE

@@ -126,8 +126,8 @@ class LegalizeBuilder:
         self, body: PrimBody, current: list[ir.Value | None], splats: list[SplatTensor | None], name: str | None
     ) -> ir.Value:
         """Emit a call in which splat constants become constants of the body."""
-        given = [v for v, splat in zip(current, splats, strict=True) if v is not None and splat is None]
-        types = [tensor_type(v) for v in given]
+        operands = [v for v, splat in zip(current, splats, strict=True) if v is not None and splat is None]
+        types = [tensor_type(v) for v in operands]
 
         def build() -> tuple[ir.OpView, list[TensorType]]:
             prim = PrimBuilder(self._name(name), types, self.loc)
@@ -145,7 +145,7 @@ class LegalizeBuilder:
         shape_of_call = tuple(
             (v is None, splat.key if splat is not None else None) for v, splat in zip(current, splats, strict=True)
         )
-        return self._call(given, types, build, shape_of_call)
+        return self._call(operands, types, build, shape_of_call)
 
     def call_loops(
         self, body: LoopBody, *values: ir.Value, results: Sequence[TensorType] | None = None, name: str | None = None
@@ -163,11 +163,11 @@ class LegalizeBuilder:
         def build() -> tuple[ir.OpView, list[TensorType]]:
             function = LoopFunction(self._name(name), types, outputs, self.loc)
             buffers = iter(function.buffers)
-            given = [None if v is None else next(buffers) for v in current]
-            return function.build(lambda loops, *_: body(loops, *given, *buffers)), outputs
+            operands = [None if v is None else next(buffers) for v in current]
+            return function.build(lambda loops, *_: body(loops, *operands, *buffers)), outputs
 
-        given = [v for v in current if v is not None]
-        return self._call(given, types, build, tuple(v is None for v in current))
+        operands = [v for v in current if v is not None]
+        return self._call(operands, types, build, tuple(v is None for v in current))
 
     def call_prim_func(
         self,
@@ -201,11 +201,11 @@ class LegalizeBuilder:
 
     def call_packed(self, function: str, *values: ir.Value) -> ir.Value:
         """Call a run-time function by name with the values and then the results, which it writes."""
-        given = [self.value(v) for v in values]
+        operands = [self.value(v) for v in values]
         outputs = [tensor_type(v) for v in self.op.operation.results]
         self.created.append(f'"{function}"')
         with self.ip, self.loc:
-            result: ir.Value = values_of(CallDpsPacked.build(given, result_types=outputs, function=function))
+            result: ir.Value = values_of(CallDpsPacked.build(operands, result_types=outputs, function=function))
         return result
 
     def _now(self, value: Operands) -> Operands:
@@ -218,7 +218,7 @@ class LegalizeBuilder:
 
     def _call(
         self,
-        given: Sequence[ir.Value],
+        operands: Sequence[ir.Value],
         types: Sequence[TensorType],
         build: Callable[[], tuple[ir.OpView, list[TensorType]]],
         presence: tuple[object, ...],
@@ -229,7 +229,7 @@ class LegalizeBuilder:
         shared = self._shared(self._prims.known.setdefault(key, []), build)
         self.created.append(f"@{shared.symbol}")
         with self.ip, self.loc:
-            result: ir.Value = values_of(CallTir.build(given, result_types=shared.outputs, callee=shared.symbol))
+            result: ir.Value = values_of(CallTir.build(operands, result_types=shared.outputs, callee=shared.symbol))
         return result
 
     def _shared(

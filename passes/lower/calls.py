@@ -26,9 +26,9 @@ def _mixed_buffers(calls: list[ir.Operation]) -> set[str]:
     types: dict[str, list[ir.Type]] = {}
     mixed = set()
     for call in calls:
-        given = [v.type for v in call.operands]
-        known = types.setdefault(call.opview.function, given)
-        both = zip(known, given, strict=False)
+        operand_types = [v.type for v in call.operands]
+        known = types.setdefault(call.opview.function, operand_types)
+        both = zip(known, operand_types, strict=False)
         if any(a != b and _is_address(a) and _is_address(b) for a, b in both):
             mixed.add(call.opview.function)
     return mixed

@@ -73,8 +73,8 @@ class LowerIntrinsics(Pass):
             check_rule_targets(INTRINSIC)
         except TargetError as error:
             raise PassError(str(error)) from error
-        given = session.options.get(CUSTOM_RULES) or {}
-        custom = {name.removeprefix("tir."): rules for name, rules in given.items()}
+        by_name = session.options.get(CUSTOM_RULES) or {}
+        custom = {name.removeprefix("tir."): rules for name, rules in by_name.items()}
         options = {**session.options, **({"machine": self.machine} if self.machine else {})}
         lowering = Lowering(targets, custom, options)
         own: dict[str, Lowering] = {}

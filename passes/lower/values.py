@@ -95,9 +95,9 @@ class ValueBuilder:
             raise TypeError(
                 f"emit('{op}', ...): expected the element type of the result, such as 'f32', found {kind!r}"
             )
-        given = {name: ir.StringAttr.get(v) if isinstance(v, str) else v for name, v in attributes.items()}
+        as_attributes = {name: ir.StringAttr.get(v) if isinstance(v, str) else v for name, v in attributes.items()}
         new_op = ir.Operation.create(
-            op, results=[self.type(kind)], operands=[x.value for x in operands], attributes=given
+            op, results=[self.type(kind)], operands=[x.value for x in operands], attributes=as_attributes
         )
         return Num(self, new_op.results[0], kind)
 
@@ -143,8 +143,8 @@ class ValueBuilder:
             scope = ir.Operation.create("memref.alloca_scope", results=types, regions=1)
             with ir.InsertionPoint(ir.Block.create_at_start(scope.regions[0], [])):
                 buffers = [stack_buffer(shape, element) for shape, element in scratch]
-                given = [held(value, DTYPES[x.kind]) for value, x in zip(values, operands, strict=True)]
-                result = body(LoopBuilder(None), *given, *buffers)
+                arguments = [held(value, DTYPES[x.kind]) for value, x in zip(values, operands, strict=True)]
+                result = body(LoopBuilder(None), *arguments, *buffers)
                 ir.Operation.create("memref.alloca_scope.return", operands=[] if result is None else [emit(result)])
             return scope
 

@@ -215,10 +215,10 @@ class _MemoryPlanner:
             for nested in step.bodies:
                 self._check_body(nested)
 
-    def _check_matched(self, found: TensorType, op: ir.Operation) -> None:
+    def _check_matched(self, kind: TensorType, op: ir.Operation) -> None:
         """Require that the dims that are left are known, and that there are symbols for the erased ones."""
-        if not self.bound or not self._is_known(found.with_shape([d for d in found.shape if d is not UNKNOWN])):
-            raise PassError(f"'{op.name}' makes {found}: no symbol is bound to its sizes", op.location)
+        if not self.bound or not self._is_known(kind.with_shape([d for d in kind.shape if d is not UNKNOWN])):
+            raise PassError(f"'{op.name}' makes {kind}: no symbol is bound to its sizes", op.location)
 
     def _bound_symbols(self) -> set[str]:
         """Return the symbols whose values are known when the model runs."""

@@ -155,16 +155,16 @@ class FunctionSymbols:
 
         A thousand results may each be at most as large as the one before: not a thousand steps for each of them.
         """
-        found: dict[str, Dim] = {}
+        bounds: dict[str, Dim] = {}
         for name, bound in self.bounds.items():
             if bound is D.UNKNOWN:
                 continue
             late = D.symbols_of(bound) - self.early
             if not late:
-                found[name] = bound
-            elif late <= found.keys() and _grows(bound):
-                found[name] = D.substitute(bound, {each: found[each] for each in late})
-        return found
+                bounds[name] = bound
+            elif late <= bounds.keys() and _grows(bound):
+                bounds[name] = D.substitute(bound, {each: bounds[each] for each in late})
+        return bounds
 
     def _bounded(self, size: Dim, used: frozenset[str]) -> Dim:
         """Return an upper bound of a size; `used` are the symbols whose bounds contain it."""

@@ -49,9 +49,9 @@ class BodyEmitter:
 
     def _number(self, expr: Expr) -> int:
         """Return a value number per distinct computation, so that comparing two does not walk their operands."""
-        found = self.known.get(id(expr))
-        if found is not None:
-            return found[1]
+        emitted = self.known.get(id(expr))
+        if emitted is not None:
+            return emitted[1]
         data = repr(expr.data) if isinstance(expr.data, float) else expr.data
         key = (expr.op, expr.dtype.name, data, tuple(map(self._number, expr.args)))
         number = self.numbers.setdefault(key, len(self.numbers))

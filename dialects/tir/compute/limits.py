@@ -42,26 +42,26 @@ class _Analysis:
         self._by_data: dict[int, bool] = {}
 
     def limits(self, expr: Expr) -> IndexLimits:
-        found = self._known.get(id(expr))
-        if found is None:
-            found = self._known[id(expr)] = self._limits(expr) if self._depends_on_data(expr) else BOTH
-        return found
+        limits = self._known.get(id(expr))
+        if limits is None:
+            limits = self._known[id(expr)] = self._limits(expr) if self._depends_on_data(expr) else BOTH
+        return limits
 
     def _depends_on_data(self, expr: Expr) -> bool:
-        found = self._by_data.get(id(expr))
-        if found is None:
+        depends = self._by_data.get(id(expr))
+        if depends is None:
             is_data = expr.op in ("load", "acc") and not isinstance(expr, ListedPosition)
-            found = is_data or any([self._depends_on_data(arg) for arg in expr.args])
-            self._by_data[id(expr)] = found
-        return found
+            depends = is_data or any([self._depends_on_data(arg) for arg in expr.args])
+            self._by_data[id(expr)] = depends
+        return depends
 
     def _limits(self, expr: Expr) -> IndexLimits:
         """Return the limits of a value that depends on data."""
         own = _of_type(expr)
         if own == BOTH:
             return BOTH
-        found = self._of_operation(expr)
-        return IndexLimits(own.low or found.low, own.high or found.high)
+        of_operation = self._of_operation(expr)
+        return IndexLimits(own.low or of_operation.low, own.high or of_operation.high)
 
     def _of_operation(self, expr: Expr) -> IndexLimits:
         if expr.op in ("load", "acc", "bitcast"):
@@ -81,16 +81,16 @@ class _Analysis:
             return NONE
         return _of_binary(expr, *args)
 
-    def _of_cast(self, expr: Expr, given: IndexLimits) -> IndexLimits:
+    def _of_cast(self, expr: Expr, limits: IndexLimits) -> IndexLimits:
         source = expr.args[0].dtype
         if source.is_float or source.is_bool or expr.dtype.is_float:
-            return given
+            return limits
         # A value that is out of the range of the new type wraps.
         is_signed_then_not = expr.dtype.is_unsigned and not source.is_unsigned
         keeps_all = expr.dtype.bits > source.bits or (
             expr.dtype.bits == source.bits and expr.dtype.is_unsigned == source.is_unsigned
         )
-        return given if given == BOTH or (keeps_all and not is_signed_then_not) else NONE
+        return limits if limits == BOTH or (keeps_all and not is_signed_then_not) else NONE
 
     def _of_select(self, condition: Expr, yes: Expr, no: Expr) -> IndexLimits:
         """Return the limits of a choice; what the condition compares the first value with limits it."""

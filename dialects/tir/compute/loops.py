@@ -211,8 +211,8 @@ class LoopBuilder:
         results = emit_own(name, *values).results
         if not len(results):
             return None
-        found = element_of_scalar(results[0].type)
-        return results[0] if found is None else held(from_storage(results[0], found), found)
+        element = element_of_scalar(results[0].type)
+        return results[0] if element is None else held(from_storage(results[0], element), element)
 
     def copy(self, source: Buffer, target: Buffer) -> ir.Operation:
         """Copy all elements between buffers of the same shape and type; return the operation."""

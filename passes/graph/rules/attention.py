@@ -69,12 +69,12 @@ def attention(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     if isinstance(mask, Decline):
         return mask
     bound = {} if mask is None else _causal_bound(mask, kind_of(weights).shape, b)
-    given = [query, key, value] + ([] if mask is None or bound else [mask])
+    operands = [query, key, value] + ([] if mask is None or bound else [mask])
     if rank == 3:
-        given = [_raised(v, b) for v in given]
-    if len(given) == 3:
-        given.append(None)
-    result = b.emit(OPS["attention"], *given, scale=scores.scale, **bound)
+        operands = [_raised(v, b) for v in operands]
+    if len(operands) == 3:
+        operands.append(None)
+    result = b.emit(OPS["attention"], *operands, scale=scores.scale, **bound)
     return result if rank == 4 else b.emit(OPS["reshape"], result, shape=kind_of(op.output).shape)
 
 

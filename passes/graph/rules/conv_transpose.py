@@ -32,7 +32,7 @@ def as_convolution(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     if not (x.is_static and out.is_static and weight.dtype.is_float) or 0 in (*x.static_shape, *out.static_shape):
         return decline("a shape is known at run time only, or the numbers are not floats")
     rank = x.rank - 2
-    strides, dilations = (per_dim(given, rank, 1, 1, "steps") for given in (op.strides, op.dilations))
+    strides, dilations = (per_dim(declared, rank, 1, 1, "steps") for declared in (op.strides, op.dilations))
     if op.groups != 1 or any(d != 1 for d in dilations):
         return decline("it has groups or dilations", groups=op.groups, dilations=dilations)
     array = b.array(op.weight)

@@ -48,11 +48,11 @@ def requested_layouts(op: ir.OpView, b: Rewriter) -> Layouts | Decline:
     return (b.given or CHANNELS_LAST).of(op)
 
 
-def in_layout(value: ir.Value, given: str, data: str, b: Rewriter) -> ir.Value:
+def in_layout(value: ir.Value, current: str, data: str, b: Rewriter) -> ir.Value:
     """Convert data from one layout to another."""
     rank = kind_of(value).rank
     axes = channels_last(rank) if data == "N*C" else channels_first(rank)
-    return value if given == data else permuted(value, axes, b)
+    return value if current == data else permuted(value, axes, b)
 
 
 @layout("relax.conv")

@@ -36,7 +36,7 @@ def sink_through_broadcast(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     forced = b.given is not None and b.given.forces
     # Permutes of arguments stay when sinking is forced: it created them, and they leave the function at its boundary.
     # Permutes of constants are folded; sinking them would undo what this rule did before.
-    found = next(
+    permutation = next(
         (
             p
             for p in permutes
@@ -44,9 +44,9 @@ def sink_through_broadcast(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
         ),
         None,
     )
-    if found is None:
+    if permutation is None:
         return decline("no operand is a layout permute")
-    axes, whole = list(found.axes), kind_of(op.operation.results[0])
+    axes, whole = list(permutation.axes), kind_of(op.operation.results[0])
     if whole.rank != len(axes):
         return decline("the rank grows")
     for value, permute in zip(values, permutes, strict=True):
@@ -92,10 +92,10 @@ def sink_through_axes(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Sink below an operator whose attributes name axes, and change those; reductions permute what is left."""
     values = list(op.operation.operands)
     permutes = [layout_permute(value, b) for value in values]
-    found = permutes[0] if permutes else None
-    if found is None:
+    permutation = permutes[0] if permutes else None
+    if permutation is None:
         return decline("the first operand is not a layout permute")
-    axes = list(found.axes)
+    axes = list(permutation.axes)
     for value, permute in zip(values, permutes, strict=True):
         if permute is None and kind_of(value).rank:
             return decline("not every operand is a layout permute")
@@ -108,7 +108,7 @@ def sink_through_axes(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     changed, reduced = _with_axes(op, names, axes)
     result = remade(op, [value if p is None else p.x for value, p in zip(values, permutes, strict=True)], b, **changed)
     if names.reduces:
-        return _permute_remaining(result, found, reduced, op.keepdims, b)
+        return _permute_remaining(result, permutation, reduced, op.keepdims, b)
     return permuted(result, axes, b)
 
 
@@ -121,27 +121,27 @@ def _with_axes(op: ir.OpView, names: AxisAttributes, axes: list[int]) -> tuple[d
         named = [getattr(op, names.axis) % rank]
         changed[names.axis] = axes[named[0]]
     if names.axes:
-        given = getattr(op, names.axes)
-        named = [axis % rank for axis in (given if given is not None else range(rank))]
+        declared = getattr(op, names.axes)
+        named = [axis % rank for axis in (declared if declared is not None else range(rank))]
         moved = [axes[axis] for axis in named]
         named = sorted(named) if names.reduces else named
         changed[names.axes] = sorted(moved) if names.reduces else moved
     for name in names.per_axis:
-        given = getattr(op, name)
-        changed[name] = [given[i] for i in back] if given else given
+        declared = getattr(op, name)
+        changed[name] = [declared[i] for i in back] if declared else declared
     for name in names.per_side:
-        given = getattr(op, name)
-        changed[name] = [given[i] for i in back] + [given[rank + i] for i in back] if given else given
+        declared = getattr(op, name)
+        changed[name] = [declared[i] for i in back] + [declared[rank + i] for i in back] if declared else declared
     return changed, named
 
 
-def _permute_remaining(made: ir.Value, inner: ir.OpView, reduced: list[int], keepdims: bool, b: Rewriter) -> ir.Value:
+def _permute_remaining(result: ir.Value, inner: ir.OpView, reduced: list[int], keepdims: bool, b: Rewriter) -> ir.Value:
     """Return the result of a reduction with its dims in their order without the permute."""
     if keepdims:
-        return permuted(made, list(inner.axes), b)
+        return permuted(result, list(inner.axes), b)
     kept = [axis for i, axis in enumerate(inner.axes) if i not in reduced]
     order = [sorted(kept).index(axis) for axis in kept]
-    return made if order == sorted(order) else permuted(made, order, b)
+    return result if order == sorted(order) else permuted(result, order, b)
 
 
 @layout("relax.reshape")

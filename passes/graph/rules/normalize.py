@@ -46,16 +46,16 @@ def _factors(value: ir.Value) -> list[tuple[ir.Value, ir.Value]]:
     return [(product.lhs, product.rhs), (product.rhs, product.lhs)]
 
 
-def _norm(x: ir.Value, found: _Deviation, b: Rewriter) -> ir.Value | None:
+def _norm(x: ir.Value, deviation: _Deviation, b: Rewriter) -> ir.Value | None:
     """Return x over the deviation as a norm, if the deviation is that of x."""
-    attributes = {"axis": found.axis, "epsilon": found.epsilon}
+    attributes = {"axis": deviation.axis, "epsilon": deviation.epsilon}
     centered = defining(x, "relax.subtract")
-    is_centered = centered is not None and _mean_axis(centered.rhs, centered.lhs) == found.axis
-    if found.is_centered:
-        if centered is None or not is_centered or centered.lhs != found.value:
+    is_centered = centered is not None and _mean_axis(centered.rhs, centered.lhs) == deviation.axis
+    if deviation.is_centered:
+        if centered is None or not is_centered or centered.lhs != deviation.value:
             return None
         return b.emit(OPS["layer_norm"], centered.lhs, **attributes)
-    if not _same(found.value, x):
+    if not _same(deviation.value, x):
         return None
     if centered is not None and is_centered:
         return b.emit(OPS["layer_norm"], centered.lhs, **attributes)

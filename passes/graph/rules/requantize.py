@@ -64,10 +64,10 @@ def requantized(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     step = float(scale.reshape(-1)[0])
     if not np.isfinite(step) or step <= 0:
         return decline("the scale is not positive", scale=step)
-    found = _clipped(op.x, b)
-    if isinstance(found, Decline):
-        return found
-    terms = [replace(term, coefficient=term.coefficient / step) for term in found.terms]
+    clipped = _clipped(op.x, b)
+    if isinstance(clipped, Decline):
+        return clipped
+    terms = [replace(term, coefficient=term.coefficient / step) for term in clipped.terms]
     if len(terms) not in (1, 2):
         return decline("it is not a sum of one or two tensors of integers", terms=len(terms))
     terms.sort(key=lambda term: kind_of(term.value).dtype.bits)
@@ -81,10 +81,11 @@ def requantized(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
         return decline("it is the sum of two tensors of i32")
     limits, zero_point = np.iinfo(op.dtype.to_numpy()), int(zero.reshape(-1)[0])
     low, high = (
-        int(np.clip(np.rint(bound / step) + zero_point, limits.min, limits.max)) for bound in (found.low, found.high)
+        int(np.clip(np.rint(bound / step) + zero_point, limits.min, limits.max))
+        for bound in (clipped.low, clipped.high)
     )
     attributes = {"zero_point": zero_point, "min": low, "max": high, "dtype": op.dtype}
-    return _emit(terms, found.constant / step, attributes, b)
+    return _emit(terms, clipped.constant / step, attributes, b)
 
 
 def _emit(
@@ -156,9 +157,9 @@ def _largest_magnitude(value: ir.Value, b: Rewriter, depth: int = MAX_DEPTH) -> 
     op, name = value.owner.opview, value.owner.name
 
     def operands() -> list[float] | None:
-        found = [_largest_magnitude(operand, b, depth - 1) for operand in value.owner.operands]
-        known = [bound for bound in found if bound is not None]
-        return known if len(known) == len(found) else None
+        magnitudes = [_largest_magnitude(operand, b, depth - 1) for operand in value.owner.operands]
+        known = [bound for bound in magnitudes if bound is not None]
+        return known if len(known) == len(magnitudes) else None
 
     match name:
         case "relax.cast" | "relax.reshape":
@@ -201,10 +202,10 @@ def _clipped(value: ir.Value, b: Rewriter) -> LinearSum | Decline:
     """Match a sum of products, and what bounds it."""
     low, high = -np.inf, np.inf
     while isinstance(value, ir.OpResult) and only_use(value) and beside(value, b):
-        found = _bounds(value.owner.opview, b)
-        if found is None:
+        inner_bounds = _bounds(value.owner.opview, b)
+        if inner_bounds is None:
             break
-        value, inner_low, inner_high = found
+        value, inner_low, inner_high = inner_bounds
         low, high = float(np.clip(inner_low, low, high)), float(np.clip(inner_high, low, high))
     result = _linear(value, b, MAX_DEPTH)
     return result if isinstance(result, Decline) else replace(result, low=low, high=high)

@@ -28,7 +28,7 @@ def cast(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 @legalize("relax.bitcast")
 def bitcast(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
     source, target = dtype_of_mlir(op.x.type.element_type), op.dtype
-    if any(found is None or is_coded(found) for found in (source, target)):
+    if any(dtype is None or is_coded(dtype) for dtype in (source, target)):
         return decline("floats of 8 bits are numbers in the loops, not codes")
 
     def converted(x: Expr) -> Expr:

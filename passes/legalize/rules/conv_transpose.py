@@ -87,7 +87,7 @@ def _in_phases(op: ir.OpView, b: LegalizeBuilder, windows: SlidingWindows, phase
 
 def _interleaved(
     p: PrimBuilder,
-    made: TensorExpr,
+    sums: TensorExpr,
     bias: TensorExpr | None,
     op: ir.OpView,
     windows: SlidingWindows,
@@ -102,7 +102,7 @@ def _interleaved(
         for position, s in zip(indices, windows.strides, strict=True):
             phase = phase * s + position % s
         where = [place // s - low for place, s, low in zip(indices, windows.strides, first, strict=True)]
-        value = made.at(*windows.join(n, phase, where))
+        value = sums.at(*windows.join(n, phase, where))
         return value if bias is None else value + bias[oc]
 
     return p.compute(shape_of(op.output), element, name="interleave")

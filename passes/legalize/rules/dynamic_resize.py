@@ -85,17 +85,17 @@ def _resize(
 ) -> TensorExpr:
     output = shape_of(op.output)
     axes = _axes(op, x, output, scales, roi)
-    made = x
+    interpolated = x
     if op.mode != "nearest":
         for i, axis in axes.items():
-            made = _interpolated(p, made, i, axis, output[i])
+            interpolated = _interpolated(p, interpolated, i, axis, output[i])
 
     def element(*at: Expr) -> Expr:
         indices = list(at)
         if op.mode == "nearest":
             for i, axis in axes.items():
                 indices[i] = axis.place(axis.nearest(at[i]))
-        value = made.at(*indices)
+        value = interpolated.at(*indices)
         if op.coordinates == "tf_crop_and_resize":
             out = constant(False, BOOL)
             for i, axis in axes.items():

@@ -54,20 +54,20 @@ def resize(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
     order = sorted(tables, key=lambda i: counts[i] / sizes[i])
     constants = [c for i in order for c in _constants(b, tables[i])]
 
-    def body(p: PrimBuilder, x: TensorExpr, *given: TensorExpr) -> TensorExpr:
-        rest = iter(given)
+    def body(p: PrimBuilder, x: TensorExpr, *table_values: TensorExpr) -> TensorExpr:
+        rest = iter(table_values)
         readers = {i: TableReader(i, tables[i], rest) for i in order}
-        made = x
+        interpolated = x
         several = [i for i in order if tables[i].taps > 1]
         for i in several:
-            made = readers[i].interpolated(p, made)
+            interpolated = readers[i].interpolated(p, interpolated)
         single = [readers[i] for i in order if i not in several]
 
         def element(*axes: Expr) -> Expr:
             at: list[ExprLike] = list(axes)
             for reader in single:
                 at[reader.axis] = reader.index(axes[reader.axis], 0)
-            value = made.at(*at)
+            value = interpolated.at(*at)
             for reader in readers.values():
                 if reader.outside is not None:
                     out = reader.outside.at(axes[reader.axis])
@@ -93,13 +93,13 @@ MOST_UNROLLED = 4
 class TableReader:
     """A table inside a prim function, with its constants as parameters."""
 
-    def __init__(self, axis: int, table: AxisTable, given: Iterator[TensorExpr]):
+    def __init__(self, axis: int, table: AxisTable, tables: Iterator[TensorExpr]):
         self.axis = axis
         self.table = table
         self.affine = table.affine
-        self.indices = None if self.affine else next(given)
-        self.weights = next(given) if table.taps > 1 else None
-        self.outside = next(given) if table.outside.any() else None
+        self.indices = None if self.affine else next(tables)
+        self.weights = next(tables) if table.taps > 1 else None
+        self.outside = next(tables) if table.outside.any() else None
 
     def index(self, i: Expr, tap: Expr | int) -> Expr:
         if self.affine is None:

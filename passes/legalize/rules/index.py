@@ -60,8 +60,8 @@ def gather_nd(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
         depth = fixed(indices.shape[-1])
 
         def element(*axes: Expr) -> Expr:
-            given = [(indices.at(*axes[:points], k), shape[batch + k]) for k in range(depth)]
-            point = [within(from_end(index, size), size) for index, size in given]
+            indexed = [(indices.at(*axes[:points], k), shape[batch + k]) for k in range(depth)]
+            point = [within(from_end(index, size), size) for index, size in indexed]
             return x.at(*axes[:batch], *point, *axes[points:])
 
         return p.compute(output, element, name="gather_nd")

@@ -128,7 +128,7 @@ class _BoxQueue:
         # A level has the largest of each group of the one below: as many elements as that has groups.
         for level, size in zip(reversed(self.levels), [*reversed(self.groups[:-1]), self.count], strict=True):
             lanes = [level[group * LANES + lane].equals(best) for lane in range(LANES)]
-            indices = [select(found, constant(lane, "i32"), LANES) for lane, found in enumerate(lanes)]
+            indices = [select(is_there, constant(lane, "i32"), LANES) for lane, is_there in enumerate(lanes)]
             first = minimum(reduce(minimum, indices), LANES - 1)
             group = loops.let(at_most_last(group * LANES + first.cast(INDEX), size))
             path.append(group)
@@ -210,13 +210,13 @@ class _KeptBoxes:
         """Return whether one of the boxes overlaps another one too much."""
         loops = self.loops
         most = loops.let(most)
-        found, first = loops.variable(False, "bool"), loops.variable(0, "index")
-        for _ in loops.while_(lambda: ~found.get() & (first.get() < self.count.get())):
+        is_suppressed, first = loops.variable(False, "bool"), loops.variable(0, "index")
+        for _ in loops.while_(lambda: ~is_suppressed.get() & (first.get() < self.count.get())):
             at = loops.let(first.get())
             some = []
             for lane in range(LANES):
                 *corners, area = (column[at + lane] for column in self.columns)
                 some.append(_Box(corners, area).overlaps(box, most))
-            found.set(reduce(lambda a, b: a | b, some))
+            is_suppressed.set(reduce(lambda a, b: a | b, some))
             first.set(at + LANES)
-        return found.get()
+        return is_suppressed.get()

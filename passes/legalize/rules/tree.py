@@ -47,8 +47,8 @@ def find_sorted(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
                 step //= 2
             if not count:
                 return constant(-1, "i64")
-            found = keys.at(within(position, count))
-            is_there = (position >= 0) & _not_larger(found, value) & _not_larger(value, found)
+            stored_key = keys.at(within(position, count))
+            is_there = (position >= 0) & _not_larger(stored_key, value) & _not_larger(value, stored_key)
             return select(is_there, position.cast("i64"), constant(-1, "i64"))
 
         return p.compute(x.shape, element, name="find_sorted")

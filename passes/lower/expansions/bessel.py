@@ -66,8 +66,8 @@ def i0(b: ValueBuilder, x: Num) -> Num:
     return _grown(b, y, _scaled(b, y, 0))
 
 
-def _odd(b: ValueBuilder, x: Num, found: Num) -> Num:
-    return b.select(x < 0.0, -found, b.select(x.equals(0.0), x, found))
+def _odd(b: ValueBuilder, x: Num, positive: Num) -> Num:
+    return b.select(x < 0.0, -positive, b.select(x.equals(0.0), x, positive))
 
 
 @elementary("i1e")
