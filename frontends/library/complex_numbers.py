@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.tensor import Tensor, maximum, minimum, where
 
+Formula: TypeAlias = "Callable[[Complex], Complex]"
+"""Computes a function of complex numbers."""
 SMALL_OF_TANH = 9.0
 """The sine of i*x beyond this is large: the hyperbolic tangent is 1 but for terms of e to the -18."""
 
@@ -211,3 +216,26 @@ class Complex:
     def one(self) -> Complex:
         """Return 1, of this shape."""
         return Complex(self.re.filled(1.0), self.re.filled(0.0))
+
+
+FORMULAS: dict[str, Formula] = {
+    "cos": Complex.cos,
+    "cosh": Complex.cosh,
+    "exp": Complex.exp,
+    "exp2": lambda z: z.scaled(math.log(2)).exp(),
+    "expm1": Complex.expm1,
+    "log": Complex.log,
+    "log10": lambda z: z.log().scaled(1 / math.log(10)),
+    "log1p": Complex.log1p,
+    "log2": lambda z: z.log().scaled(1 / math.log(2)),
+    "reciprocal": Complex.reciprocal,
+    "rsqrt": Complex.rsqrt,
+    "sigmoid": Complex.logistic,
+    "sin": Complex.sin,
+    "sinh": Complex.sinh,
+    "sqrt": Complex.sqrt,
+    "square": Complex.square,
+    "tan": Complex.tan,
+    "tanh": Complex.tanh,
+}
+"""By elementwise operator of relax, what it is of complex numbers. Front ends take their names from its class."""

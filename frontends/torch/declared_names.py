@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from mirlo.dialects.context import graph_operations
 from mirlo.dialects.core.installed import import_modules
@@ -12,7 +12,7 @@ from mirlo.dialects.relax.infer import BOOL, FLOAT
 from mirlo.frontends.tensor import Tensor
 from mirlo.frontends.torch.custom import operator_converter
 from mirlo.frontends.torch.operation import AtenOperation, Operand
-from mirlo.frontends.torch.registry import CONVERTERS, Converter
+from mirlo.frontends.torch.registry import CONVERTERS, Converter, aten_names
 
 _entered: Mapping[str, type[DialectOp]] = {}
 """The classes whose names are among the converters."""
@@ -28,19 +28,6 @@ def load_converters() -> None:
             for name in aten_names(cls):
                 CONVERTERS.setdefault(name, _converter_of(cls, name))
         _entered = classes
-
-
-def aten_names(cls: type[DialectOp]) -> Iterator[str]:
-    """Yield the names, with overloads, of the operators that a class is: `aten.exp.default`."""
-    overloads = ("default",) if len(cls._operand_layout.fields) == 1 else ("Tensor", "Scalar")
-    for name in cls.ATEN:
-        namespace, _, operator = name.rpartition("::")
-        if "." in operator:
-            yield f"{namespace or 'aten'}.{operator}"
-        else:
-            yield from (
-                f"{namespace or 'aten'}.{operator}.{each}" for each in (("default",) if namespace else overloads)
-            )
 
 
 def _converter_of(cls: type[DialectOp], name: str) -> Converter:

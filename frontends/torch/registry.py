@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from mirlo.dialects.core.installed import register_in
+from mirlo.dialects.core.op import DialectOp
 from mirlo.frontends.builder import UnsupportedOperation
 
 Converter = Callable[..., object]
@@ -44,6 +45,19 @@ def complex_converter(*names: str) -> Callable[[F], F]:
 def decomposition(*names: str) -> Callable[[F], F]:
     """Register a function that computes these operators by others."""
     return register_in(DECOMPOSITIONS, names)
+
+
+def aten_names(cls: type[DialectOp]) -> Iterator[str]:
+    """Yield the names, with overloads, of the operators that a class is: `aten.exp.default`."""
+    overloads = ("default",) if len(cls._operand_layout.fields) == 1 else ("Tensor", "Scalar")
+    for name in cls.ATEN:
+        namespace, _, operator = name.rpartition("::")
+        if "." in operator:
+            yield f"{namespace or 'aten'}.{operator}"
+        else:
+            yield from (
+                f"{namespace or 'aten'}.{operator}.{each}" for each in (("default",) if namespace else overloads)
+            )
 
 
 def has_converter(name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import re as regex
 from collections.abc import Callable, Sequence
 
@@ -10,8 +11,9 @@ import numpy as np
 
 from mirlo.dialects.core.dense import resource_bytes
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import OPS
 from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.library.complex_numbers import Complex
+from mirlo.frontends.library.complex_numbers import FORMULAS, Complex, Formula
 from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.regions import combiner
 from mirlo.frontends.stablehlo.registry import CONVERTERS, complex_converter, converter
@@ -25,12 +27,6 @@ BY_PARTS = (
 )  # fmt: skip
 """Operations that compute the real part from real parts, and the imaginary one from imaginary ones."""
 BILINEAR = ("convolution", "dot", "dot_general", "dynamic_conv", "einsum")
-FORMULAS: dict[str, Callable[[Complex], Complex]] = {
-    "chlo.square": Complex.square, "chlo.tan": Complex.tan, "cosine": Complex.cos, "exponential": Complex.exp,
-    "exponential_minus_one": Complex.expm1, "log": Complex.log, "log_plus_one": Complex.log1p,
-    "logistic": Complex.logistic, "rsqrt": Complex.rsqrt, "sign": Complex.sign, "sine": Complex.sin,
-    "sqrt": Complex.sqrt, "tan": Complex.tan, "tanh": Complex.tanh,
-}  # fmt: skip
 _NUMBER = regex.compile(r"[-+\w.]+")
 
 
@@ -58,25 +54,26 @@ def bilinear(op: StablehloOperation) -> Sequence[Tensor]:
         return result if isinstance(result, Tensor) else result[0]
 
     rows = product(0, 0), product(1, 1), product(0, 1), product(1, 0)
-    real = _joined(op, "subtract", rows[0], rows[1])
-    imaginary = _joined(op, "add", rows[2], rows[3])
+    real = _joined(operator.sub, rows[0], rows[1])
+    imaginary = _joined(operator.add, rows[2], rows[3])
     return [real, imaginary]
 
 
-def _joined(op: StablehloOperation, name: str, left: Tensor | None, right: Tensor | None) -> Tensor:
+def _joined(combine: Callable[[Tensor, Tensor], Tensor], left: Tensor | None, right: Tensor | None) -> Tensor:
     if left is not None and right is not None:
-        return left.elementwise(name, right)
+        return combine(left, right)
     result = right if left is None else left
     assert result is not None  # one of two operands is complex
     return result
 
 
-def _formula(name: str) -> Callable[[StablehloOperation], Sequence[Tensor]]:
-    return lambda op: FORMULAS[name](complex_operand(op, 0)).tensors()
+def _converter_of(formula: Formula) -> Callable[[StablehloOperation], Sequence[Tensor]]:
+    return lambda op: formula(complex_operand(op, 0)).tensors()
 
 
-for _name in FORMULAS:
-    complex_converter(_name)(_formula(_name))
+for _operator, _formula in FORMULAS.items():
+    complex_converter(*OPS[_operator].STABLEHLO)(_converter_of(_formula))
+complex_converter("sign")(_converter_of(Complex.sign))
 
 
 @complex_converter("multiply")

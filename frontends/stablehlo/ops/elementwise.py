@@ -177,9 +177,7 @@ def shift(op: StablehloOperation) -> Tensor:
         return result.cast(dtype)
     near = where(far, 0, distance)
     raw = x if dtype.is_unsigned else x.cast(counter)
-    name = "shift_left" if op.name == "shift_left" else "shift_right"
-    result = raw.elementwise(name, near)
-    result = where(far, 0, result)
+    result = where(far, 0, raw << near if op.name == "shift_left" else raw >> near)
     return result if dtype.is_unsigned else result.cast(dtype)
 
 

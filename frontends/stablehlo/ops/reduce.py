@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -12,15 +13,13 @@ from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.ops.shape import padded
 from mirlo.frontends.stablehlo.regions import apply, combiner, is_argument_of_extreme
 from mirlo.frontends.stablehlo.registry import converter
-from mirlo.frontends.tensor import Tensor, concat
+from mirlo.frontends.tensor import Tensor, concat, maximum, minimum
 
-REDUCTIONS = {
-    "add": "reduce_sum", "mul": "reduce_prod", "max": "reduce_max", "min": "reduce_min", "and": "reduce_all",
-    "or": "reduce_any",
+REDUCTIONS: dict[str, tuple[Callable[..., Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
+    "add": (Tensor.sum, operator.add), "mul": (Tensor.prod, operator.mul), "max": (Tensor.max, maximum),
+    "min": (Tensor.min, minimum), "and": (Tensor.all, operator.and_), "or": (Tensor.any, operator.or_),
 }  # fmt: skip
-COMBINE = {
-    "add": "add", "mul": "multiply", "max": "maximum", "min": "minimum", "and": "logical_and", "or": "logical_or",
-}  # fmt: skip
+"""By combination of two elements, the reduction of all of them, and that of two tensors."""
 
 
 @converter("reduce")
@@ -33,16 +32,15 @@ def reduce(op: StablehloOperation) -> Sequence[Tensor]:
         return apply(op, block, [*_like(values, starts), *values])
     kind = combiner(block) if count == 1 else None
     if kind in REDUCTIONS:
-        return [_reduced(op, kind, values[0], starts[0], axes)]
+        return [_reduced(kind, values[0], starts[0], axes)]
     position = _position_of_extreme(op, values, starts, axes) if count == 2 else None
     return position or _tree(op, values, starts, axes)
 
 
-def _reduced(op: StablehloOperation, kind: str, x: Tensor, start: Tensor, axes: Sequence[int]) -> Tensor:
-    result = op.emit(REDUCTIONS[kind], x, axes=axes)
-    if _is_identity(kind, start):
-        return result
-    return result.elementwise(COMBINE[kind], start)
+def _reduced(kind: str, x: Tensor, start: Tensor, axes: Sequence[int]) -> Tensor:
+    reduction, combine = REDUCTIONS[kind]
+    result = reduction(x, axes)
+    return result if _is_identity(kind, start) else combine(result, start)
 
 
 def _is_identity(kind: str, start: Tensor) -> bool:

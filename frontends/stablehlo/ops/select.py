@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -87,17 +88,17 @@ class _Windows:
                 best, seen = new, tap.valid
                 continue
             (keep,) = apply(op, self.select, [best, new])
-            keep = self._masked(self._masked(keep, seen, "logical_and"), ~tap.valid, "logical_or")
+            keep = self._masked(operator.or_, self._masked(operator.and_, keep, seen), ~tap.valid)
             best = where(keep, best, new)
             number = where(keep, number, at)
             seen = seen | tap.valid
         return number
 
-    def _masked(self, flags: Tensor, mask: np.ndarray, name: str) -> Tensor:
-        neutral = name == "logical_and"
-        if bool(np.all(mask == neutral)):
+    def _masked(self, combine: Callable[[Tensor, Tensor], Tensor], flags: Tensor, mask: np.ndarray) -> Tensor:
+        """Return flags combined by `and` or `or` with a mask, if it changes any."""
+        if bool(np.all(mask == (combine is operator.and_))):
             return flags
-        return flags.elementwise(name, self.op.constant(mask, DTYPES["bool"], mask.shape))
+        return combine(flags, self.op.constant(mask, "bool"))
 
     def _sliced(self, wide: Tensor, offsets: Sequence[int]) -> Tensor:
         """Return the element at one tap of each window."""

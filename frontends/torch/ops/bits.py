@@ -4,38 +4,39 @@ from __future__ import annotations
 
 import math
 
-from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor, where
 from mirlo.frontends.torch.operation import AtenOperation, Operand
 from mirlo.frontends.torch.registry import converter
 
-SHIFTS = {"bitwise_left_shift": "shift_left", "bitwise_right_shift": "shift_right", "__lshift__": "shift_left",
-          "__rshift__": "shift_right"}  # fmt: skip
+
+def _names(*operators: str) -> list[str]:
+    return [f"aten.{name}.{kind}" for name in operators for kind in ("Tensor", "Scalar", "Tensor_Scalar")]
 
 
-@converter(*(f"aten.{name}.{kind}" for name in SHIFTS for kind in ("Tensor", "Scalar", "Tensor_Scalar")))
-def shift(op: AtenOperation, x: Tensor, by: Operand) -> Tensor:
-    """Convert the shifts; a distance outside of the bits gives 0, or the sign."""
+@converter(*_names("bitwise_left_shift", "__lshift__"))
+def shift_left(op: AtenOperation, x: Tensor, by: Operand) -> Tensor:
+    """Convert left shifts; a distance outside of the bits gives 0."""
+    value, distance, is_far = _shift(op, x, by)
+    return where(is_far, 0, value << where(is_far, 0, distance, op.dtype), op.dtype)
+
+
+@converter(*_names("bitwise_right_shift", "__rshift__"))
+def shift_right(op: AtenOperation, x: Tensor, by: Operand) -> Tensor:
+    """Convert right shifts; a distance outside of the bits gives 0, or the sign."""
+    value, distance, is_far = _shift(op, x, by)
+    result = value >> where(is_far, op.dtype.bits - 1, distance, op.dtype)
+    return where(is_far, 0, result, op.dtype) if op.dtype.is_unsigned else result
+
+
+def _shift(op: AtenOperation, x: Tensor, by: Operand) -> tuple[Tensor, Tensor, Tensor]:
+    """Return a value, the distance that its bits are moved, and where that is outside of them."""
     kind = op.dtype
     if not kind.is_integer:
         raise UnsupportedOperation(f"shifts {kind}")
-    name = SHIFTS[op.name.split(".")[1]]
-    value, distance = op.operand(x, kind), op.operand(by, kind)
-    far = distance >= kind.bits
-    if not kind.is_unsigned:
-        far = far | (distance < 0)
-    if name == "shift_right":
-        most = kind.bits if kind.is_unsigned else kind.bits - 1
-        return _shifted(op, name, value, where(far, most - (most == kind.bits), distance, kind), far, kind)
-    return _shifted(op, name, value, where(far, 0, distance, kind), far, kind)
-
-
-def _shifted(op: AtenOperation, name: str, value: Tensor, near: Tensor, far: Tensor, kind: DType) -> Tensor:
-    result = value.elementwise(name, near)
-    if name == "shift_right" and not kind.is_unsigned:
-        return result
-    return where(far, 0, result, kind)
+    distance = op.operand(by, kind)
+    is_far = distance >= kind.bits
+    return op.operand(x, kind), distance, is_far if kind.is_unsigned else is_far | (distance < 0)
 
 
 @converter("aten.bitwise_not.default")

@@ -6,25 +6,14 @@ import math
 from collections.abc import Callable
 
 from mirlo.dialects.core.dtypes import DType
-from mirlo.frontends.library.complex_numbers import Complex
+from mirlo.dialects.relax import OPS
+from mirlo.frontends.library.complex_numbers import FORMULAS, Complex, Formula
 from mirlo.frontends.tensor import Tensor, where
 from mirlo.frontends.torch.operation import AtenOperation, Operand
-from mirlo.frontends.torch.registry import CONVERTERS, complex_converter, converter
+from mirlo.frontends.torch.registry import CONVERTERS, aten_names, complex_converter, converter
 
 ComplexOperand = Complex | Operand | complex
 """What operators on complex tensors take: also real tensors and numbers."""
-
-FORMULAS: dict[str, Callable[[Complex], Complex]] = {
-    "exp": Complex.exp, "expm1": Complex.expm1, "log": Complex.log, "log1p": Complex.log1p, "sqrt": Complex.sqrt,
-    "rsqrt": Complex.rsqrt, "sin": Complex.sin, "cos": Complex.cos, "tan": Complex.tan, "sinh": Complex.sinh,
-    "cosh": Complex.cosh, "tanh": Complex.tanh, "sigmoid": Complex.logistic, "reciprocal": Complex.reciprocal,
-    "sgn": Complex.sign, "neg": Complex.__neg__, "negative": Complex.__neg__,
-    "conj": Complex.conj, "_conj": Complex.conj, "conj_physical": Complex.conj, "_conj_physical": Complex.conj,
-    "log2": lambda z: z.log().scaled(1 / math.log(2)), "log10": lambda z: z.log().scaled(1 / math.log(10)),
-    "exp2": lambda z: z.scaled(math.log(2)).exp(), "_neg_view": Complex.__neg__,
-}  # fmt: skip
-TESTS = {"isnan": "logical_or", "isinf": "logical_or", "isfinite": "logical_and"}
-"""By test of an element, how the tests of its parts are combined."""
 
 
 def complex_value(op: AtenOperation, x: ComplexOperand, kind: DType) -> Complex:
@@ -44,12 +33,30 @@ def kind_of(*operands: ComplexOperand) -> DType:
     return max((*dtypes, *floats), key=lambda dtype: dtype.bits)
 
 
-def _formula(name: str) -> Callable[[AtenOperation, Complex], Complex]:
-    return lambda op, x: FORMULAS[name](complex_value(op, x, op.dtype))
+def _converter_of(formula: Formula) -> Callable[[AtenOperation, Complex], Complex]:
+    return lambda op, x: formula(complex_value(op, x, op.dtype))
 
 
-for _name in FORMULAS:
-    complex_converter(f"aten.{_name}.default")(_formula(_name))
+for _operator, _formula in FORMULAS.items():
+    complex_converter(*aten_names(OPS[_operator]))(_converter_of(_formula))
+
+
+@complex_converter("aten.neg.default", "aten.negative.default", "aten._neg_view.default")
+def negative(op: AtenOperation, x: Complex) -> Complex:
+    return -x
+
+
+@complex_converter("aten.sgn.default")
+def direction(op: AtenOperation, x: Complex) -> Complex:
+    """Convert `sgn`: numbers divided by their size."""
+    return x.sign()
+
+
+@complex_converter(
+    "aten.conj.default", "aten._conj.default", "aten.conj_physical.default", "aten._conj_physical.default"
+)
+def conjugate(op: AtenOperation, x: Complex) -> Complex:
+    return x.conj()
 
 
 @complex_converter("aten.add.Tensor", "aten.add.Scalar", "aten.sub.Tensor", "aten.sub.Scalar", "aten.rsub.Tensor",
@@ -98,10 +105,19 @@ def compare(op: AtenOperation, x: ComplexOperand, y: ComplexOperand) -> Tensor:
     return same if ".eq." in op.name else ~same
 
 
-@complex_converter(*(f"aten.{name}.default" for name in TESTS))
-def test_of_numbers(op: AtenOperation, x: Complex) -> Tensor:
-    name = op.name.split(".")[1]
-    return x.re.elementwise(name).elementwise(TESTS[name], x.im.elementwise(name))
+@complex_converter("aten.isnan.default")
+def isnan(op: AtenOperation, x: Complex) -> Tensor:
+    return x.re.isnan() | x.im.isnan()
+
+
+@complex_converter("aten.isinf.default")
+def isinf(op: AtenOperation, x: Complex) -> Tensor:
+    return x.re.isinf() | x.im.isinf()
+
+
+@complex_converter("aten.isfinite.default")
+def isfinite(op: AtenOperation, x: Complex) -> Tensor:
+    return x.re.isfinite() & x.im.isfinite()
 
 
 def truth(op: AtenOperation, x: Complex) -> Tensor:
@@ -166,7 +182,7 @@ def make(op: AtenOperation, real: Tensor, imaginary: Tensor) -> Complex:
 
 @complex_converter("aten.polar.default")
 def polar(op: AtenOperation, size: Tensor, turn: Tensor) -> Complex:
-    return Complex(*(size * turn.elementwise(name) for name in ("cos", "sin")))
+    return Complex(size * turn.cos(), size * turn.sin())
 
 
 @complex_converter("aten.view_as_real.default", "aten.view_as_real_copy.default")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import cast
 
 from mirlo.dialects.core.types import TensorType
@@ -11,24 +10,26 @@ from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor, maximum, minimum, where
 from mirlo.frontends.torch.bounds import require_divisors
 from mirlo.frontends.torch.operation import AtenOperation, Operand
-from mirlo.frontends.torch.registry import CONVERTERS, converter
+from mirlo.frontends.torch.registry import converter
 
 
-def _remainder(name: str) -> Callable[..., Tensor]:
-    """Return a converter of a remainder, of 16-bit floats in f32."""
-
-    def convert(op: AtenOperation, x: Operand, y: Operand) -> Tensor:
-        left, right = (op.wide(op.operand(each, op.dtype)) for each in (x, y))
-        require_divisors(op, right)
-        return left.elementwise(name, right).cast(op.dtype)
-
-    return convert
+@converter("aten.fmod.Tensor", "aten.fmod.Scalar")
+def fmod(op: AtenOperation, x: Operand, y: Operand) -> Tensor:
+    left, right = _divided(op, x, y)
+    return left.fmod(right).cast(op.dtype)
 
 
-for _name in ("fmod.Tensor", "fmod.Scalar"):
-    CONVERTERS[f"aten.{_name}"] = _remainder("fmod")
-for _name in ("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor"):
-    CONVERTERS[f"aten.{_name}"] = _remainder("mod")
+@converter("aten.remainder.Tensor", "aten.remainder.Scalar", "aten.remainder.Scalar_Tensor")
+def remainder(op: AtenOperation, x: Operand, y: Operand) -> Tensor:
+    left, right = _divided(op, x, y)
+    return (left % right).cast(op.dtype)
+
+
+def _divided(op: AtenOperation, x: Operand, y: Operand) -> tuple[Tensor, Tensor]:
+    """Return what a remainder is computed of, in f32 for 16-bit floats."""
+    left, right = (op.wide(op.operand(each, op.dtype)) for each in (x, y))
+    require_divisors(op, right)
+    return left, right
 
 
 @converter("aten.abs.default", "aten.absolute.default")
@@ -59,7 +60,7 @@ def test_of_floats(op: AtenOperation, x: Tensor) -> Tensor:
     name = op.name.split(".")[1]
     if not x.dtype.is_float:
         return op.constant(name == "isfinite", op.dtype, x.shape)
-    return x.elementwise(name)
+    return {"isnan": Tensor.isnan, "isinf": Tensor.isinf, "isfinite": Tensor.isfinite}[name](x)
 
 
 @converter("aten.signbit.default")
@@ -87,28 +88,28 @@ def copysign(op: AtenOperation, x: Tensor, y: Operand) -> Tensor:
 
 @converter("aten.add.Tensor", "aten.add.Scalar")
 def add(op: AtenOperation, x: Operand, y: Operand, other: Operand = 1, *, alpha: Operand = 1) -> Tensor:
-    return _added(op, "add", x, y, other if op.name.endswith("Scalar") else alpha)
+    left, right = _scaled(op, x, y, other if op.name.endswith("Scalar") else alpha)
+    return (left + right).cast(op.dtype)
 
 
 @converter("aten.sub.Tensor", "aten.sub.Scalar", "aten.subtract.Tensor")
 def sub(op: AtenOperation, x: Operand, y: Operand, other: Operand = 1, *, alpha: Operand = 1) -> Tensor:
-    return _added(op, "subtract", x, y, other if op.name.endswith("Scalar") else alpha)
+    left, right = _scaled(op, x, y, other if op.name.endswith("Scalar") else alpha)
+    return (left - right).cast(op.dtype)
 
 
 @converter("aten.rsub.Tensor", "aten.rsub.Scalar")
 def rsub(op: AtenOperation, x: Operand, y: Operand, other: Operand = 1, *, alpha: Operand = 1) -> Tensor:
-    return _added(op, "subtract", y, x, other if op.name.endswith("Scalar") else alpha)
+    return sub(op, y, x, other, alpha=alpha)
 
 
-def _added(op: AtenOperation, name: str, x: Operand, y: Operand, alpha: Operand) -> Tensor:
-    """Return x + alpha * y or the difference, computed in f32 for 16-bit floats."""
-    target = op.dtype
-    left, right = op.operand(x, target), op.operand(y, target)
+def _scaled(op: AtenOperation, x: Operand, y: Operand, alpha: Operand) -> tuple[Tensor, Tensor]:
+    """Return x and alpha * y, in f32 for 16-bit floats if there is a factor."""
+    left, right = op.operand(x, op.dtype), op.operand(y, op.dtype)
     if isinstance(alpha, (int, float)) and alpha == 1:
-        return left.elementwise(name, right)
-    left, right = op.wide(left), op.wide(right)
-    scaled = right * op.operand(alpha, right.dtype)
-    return left.elementwise(name, scaled).cast(target)
+        return left, right
+    right = op.wide(right)
+    return op.wide(left), right * op.operand(alpha, right.dtype)
 
 
 @converter("aten.div.Tensor_mode", "aten.div.Scalar_mode", "aten.divide.Tensor_mode", "aten.divide.Scalar_mode")
@@ -168,9 +169,8 @@ def pow_(op: AtenOperation, x: Operand, y: Operand) -> Tensor:
 @converter("aten.fmax.default", "aten.fmin.default")
 def fmax(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
     """Convert `fmax` and `fmin`, which leave NaN out."""
-    name = "maximum" if "fmax" in op.name else "minimum"
     left, right = x.cast(op.dtype), y.cast(op.dtype)
-    result = left.elementwise(name, right)
+    result = maximum(left, right) if "fmax" in op.name else minimum(left, right)
     if not op.dtype.is_float:
         return result
     result = where(right.isnan(), left, result, op.dtype)
@@ -239,5 +239,5 @@ def round_decimals(op: AtenOperation, x: Tensor, *, decimals: int = 0) -> Tensor
         return x
     scale = float(10 ** abs(decimals))
     y = op.wide(x)
-    there, back = ("multiply", "divide") if decimals >= 0 else ("divide", "multiply")
-    return y.elementwise(there, scale).round().elementwise(back, scale).cast(op.dtype)
+    result = (y * scale).round() / scale if decimals >= 0 else (y / scale).round() * scale
+    return result.cast(op.dtype)

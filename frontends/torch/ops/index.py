@@ -102,7 +102,7 @@ def scatter_reduce(
     if not include_self:
         counts = _scattered(op, counts, axis, indices, 0, "none")
     counts = maximum(_scattered(op, counts, axis, indices, 1, "add"), 1)
-    return total.elementwise("divide" if op.dtype.is_float else "floor_divide", counts).cast(op.dtype)
+    return (total / counts if op.dtype.is_float else total // counts).cast(op.dtype)
 
 
 def _identity(op: AtenOperation, reduce: str, x: Tensor) -> Operand:
@@ -417,7 +417,7 @@ def searchsorted(op: AtenOperation, first: Tensor, second: Tensor, *, right: boo
     rows = sequence if sequence.rank == 1 else sequence.reshape((*sequence.shape[:-1], 1, sequence.shape[-1]))
     row, value = op.promoted(rows, values.reshape((*values.shape, 1)))
     after = right or side == "right"
-    below = row.elementwise("less_equal" if after else "less", value)
+    below = row <= value if after else row < value
     if value.dtype.is_float:  # NaN is the largest
         both = row.isnan() & value.isnan()
         lower = ~row.isnan() & value.isnan()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
+
 from mirlo.frontends.tensor import Tensor
 from mirlo.frontends.torch.operation import AtenOperation, Operand
-from mirlo.frontends.torch.registry import converter
-
-_BINARY = {"truediv": "divide", "mul": "multiply", "add": "add", "sub": "subtract", "pow": "power"}
-"""Operators of Python by name."""
-_UNARY = {"_sym_sqrt": "sqrt", "neg": "negative", "_sym_log2": "log2", "_sym_exp": "exp", "_sym_log": "log"}
+from mirlo.frontends.torch.registry import CONVERTERS, Converter, converter
 
 
 @converter("number.sym_float")
@@ -16,11 +15,12 @@ def sym_float(op: AtenOperation, x: Operand) -> Tensor:
     return op.operand(x, "f64")
 
 
-@converter(*(f"number.{name}" for name in _BINARY))
-def binary(op: AtenOperation, x: Operand, y: Operand) -> Tensor:
-    return op.operand(x, "f64").elementwise(_BINARY[op.name.rpartition(".")[2]], op.operand(y, "f64"))
+def _of_numbers(function: Callable[..., Tensor]) -> Converter:
+    """Return the converter of a function of numbers."""
+    return lambda op, *operands: function(*(op.operand(x, "f64") for x in operands))
 
 
-@converter(*(f"number.{name}" for name in _UNARY))
-def unary(op: AtenOperation, x: Operand) -> Tensor:
-    return op.operand(x, "f64").elementwise(_UNARY[op.name.rpartition(".")[2]])
+for _function in (operator.truediv, operator.mul, operator.add, operator.sub, operator.pow, operator.neg):
+    CONVERTERS[f"number.{_function.__name__}"] = _of_numbers(_function)
+for _name in ("sqrt", "log2", "exp", "log"):
+    CONVERTERS[f"number._sym_{_name}"] = _of_numbers(getattr(Tensor, _name))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 
-from mirlo.frontends.tensor import Tensor, concat, where
+from mirlo.frontends.tensor import Tensor, concat, maximum, minimum, where
 from mirlo.frontends.torch.operation import AtenOperation, axis_of
 from mirlo.frontends.torch.registry import converter
 
@@ -33,10 +34,10 @@ def running_extreme(op: AtenOperation, x: Tensor, axis: int) -> list[Tensor]:
     if not x.rank:
         return [x, op.constant(0, kind)]
     axis = axis_of(axis, x.rank)
-    wins = "greater_equal" if "max" in op.name else "less_equal"
+    wins = operator.ge if "max" in op.name else operator.le
 
     def combine(before: Sequence[Tensor], after: Sequence[Tensor]) -> list[Tensor]:
-        later = after[0].elementwise(wins, before[0])
+        later = wins(after[0], before[0])
         if x.dtype.is_float:
             later = later | after[0].isnan()
         return [where(later, new, old, new.dtype) for old, new in zip(before, after, strict=True)]
@@ -54,7 +55,7 @@ def logcumsumexp(op: AtenOperation, x: Tensor, axis: int) -> Tensor:
     y = op.wide(x.cast(op.dtype))
 
     def combine(before: Sequence[Tensor], after: Sequence[Tensor]) -> list[Tensor]:
-        high, low = (before[0].elementwise(name, after[0]) for name in ("maximum", "minimum"))
+        high, low = maximum(before[0], after[0]), minimum(before[0], after[0])
         apart = (low - high).exp()
         total = high + apart.log1p()
         return [where(high.isinf(), high, total, y.dtype)]

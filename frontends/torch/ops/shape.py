@@ -133,7 +133,7 @@ def diff(
         if size == 0:
             break
         high, low = x.slice(axis, 1, size - 1), x.slice(axis, 0, size - 1)
-        x = high.elementwise("not_equal" if x.dtype.is_bool else "subtract", low)
+        x = high.not_equals(low) if x.dtype.is_bool else high - low
     return x
 
 
