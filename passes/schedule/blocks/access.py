@@ -128,23 +128,15 @@ def read_computed(
     return _gather(point, buffer, base, offsets, mask, None)
 
 
-def write(point: LanePoint, value: ir.Value, buffer: ir.Value, where: IndexExpr, past_caches: int = 0) -> None:
-    """Store contiguous lanes, or one element.
-
-    `past_caches` is the size of a cache line in bytes if the lanes form whole aligned lines that caches need not
-    keep.
-    """
+def write(point: LanePoint, value: ir.Value, buffer: ir.Value, where: IndexExpr) -> None:
+    """Store contiguous lanes, or one element."""
     first = point.first(where)
     if point.axis is None:
         memref.StoreOp(value, buffer, [first])
         return
     full = splat(value, point.lanes)
     if point.active == point.lanes:
-        hints = {}
-        if past_caches:
-            alignment = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), past_caches)
-            hints = {"nontemporal": ir.BoolAttr.get(True), "alignment": alignment}
-        ir.Operation.create("vector.store", operands=[full, buffer, first], attributes=hints)
+        ir.Operation.create("vector.store", operands=[full, buffer, first])
         return
     ir.Operation.create("vector.maskedstore", operands=[buffer, first, lane_mask(point.lanes, point.active), full])
 

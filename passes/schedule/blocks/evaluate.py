@@ -286,7 +286,7 @@ class Iteration:
             if output.value in stored:
                 self.store(instance, output, self.find(value))
 
-    def store(self, instance: BlockInstance, output: OperandView, value: ir.Value, past_caches: int = 0) -> None:
-        """Store an output of a block; `past_caches` is the cache-line size in bytes of a non-temporal store."""
+    def store(self, instance: BlockInstance, output: OperandView, value: ir.Value) -> None:
+        """Store an output of a block."""
         slot = self.frame.slot(output.value)
-        access.write(self, value, slot.buffer, instance.flat(output, slot.strides), past_caches)
+        access.write(self, value, slot.buffer, instance.flat(output, slot.strides))

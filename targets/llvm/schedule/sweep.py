@@ -39,13 +39,12 @@ def choose_vectors(
     space: Space,
     machine: Machine,
     chosen: LoopChoices,
-    loop: int | None = 0,
-    reduces: bool = False,
-    lanes: int | None = None,
+    loop: int,
+    reduces: bool,
 ) -> LoopVectors:
-    """Choose the vectors of the last loop of a space."""
+    """Choose the vectors of the last loop of a space, unless they are chosen for the loop with this number."""
     last = len(space.extents) - 1
-    return choose_lane_vectors(space.instances, last, space.extents[last], machine, chosen, loop, reduces, lanes)
+    return choose_lane_vectors(space.instances, last, space.extents[last], machine, chosen, loop, reduces)
 
 
 def choose_lane_vectors(
@@ -87,8 +86,7 @@ class Sweep:
     """Emits the loops from `start` on, the last one vectorized; the caller emits the loops before it.
 
     `reductions` are the reducers by position of the block, `stored` the tensor values that are stored, `held` those
-    that are in registers already. `lanes` overrides the number of lanes; `loop` is the number by which
-    vectors are chosen for this loop, if they may be.
+    that are in registers already. `loop` is the number by which vectors are chosen for this loop.
     """
 
     def __init__(
@@ -98,24 +96,23 @@ class Sweep:
         memory: TensorBuffers,
         stored: set[ir.Value],
         machine: Machine,
-        reductions: Mapping[int, Reducer] | None = None,
-        held: dict[ir.Value, ir.Value] | None = None,
-        lanes: int | None = None,
-        loop: int | None = 0,
+        reductions: Mapping[int, Reducer],
+        held: dict[ir.Value, ir.Value],
+        loop: int,
         chosen: LoopChoices = NO_LOOP_CHOICES,
     ):
         self.space = space
         self.start = start
         self.memory = memory
         self.stored = stored
-        self.held = held or {}
-        self.by_position = reductions or {}
+        self.held = held
+        self.by_position = reductions
         self.reducers = list(self.by_position.values())
         self.last = len(space.extents) - 1
         self.has_loops = self.last >= start
         self.lanes, self.unroll = 1, 1
         if self.has_loops:
-            vectors = choose_vectors(space, machine, chosen, loop, bool(self.reducers), lanes)
+            vectors = choose_vectors(space, machine, chosen, loop, bool(self.reducers))
             joined = vectors.unroll if vectors.are_joined else 1
             self.lanes, self.unroll = vectors.lanes * joined, vectors.unroll // joined
         self.masked = self.has_loops and can_mask(space.instances, machine)
