@@ -82,6 +82,8 @@ def _linear(value: Any) -> Linear:
             return _times(_plus(_linear(node["x"]), Linear({}, -zero)), scale)
         case "relax.add":
             return _plus(_linear(node["lhs"]), _linear(node["rhs"]))
+        case "relax.subtract":
+            return _plus(_linear(node["lhs"]), _times(_linear(node["rhs"]), np.float64(-1)))
         case "relax.multiply":
             sides = [_linear(node[name]) for name in ("lhs", "rhs")]
             sides.sort(key=lambda side: len(side.terms))

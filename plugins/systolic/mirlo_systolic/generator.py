@@ -46,10 +46,11 @@ class Systolic(CodeGenerator):
         padded = is_op("relax.pad")(data, ...) | data
         conv = is_op("relax.conv")(x=padded, weight=weight, bias=maybe(is_const())).named("conv")
         matmul = is_op("relax.matmul")(data, weight).named("matmul")
+        corrected = matmul.optional(lambda x: is_op("relax.subtract")(x, is_const()))
         real = [is_op("relax.dequantize")(wildcard().named(name), is_const(), is_const()) for name in "ab"]
         return [
             ("conv", _scaled(conv), conv_fits),
-            ("matmul", _scaled(matmul), matmul_fits),
+            ("matmul", _scaled(corrected), matmul_fits),
             ("add", _quantized(is_op("relax.add")(*real)), sum_fits),
         ]
 
