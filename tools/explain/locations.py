@@ -9,7 +9,7 @@ from functools import cache
 from mirlo.dialects.bindings import ir
 from mirlo.passes.kernel_nodes import node_labels
 
-_BEGIN = re.compile(r"(?<![=\w] ) ?\bloc\(")
+_BEGIN = re.compile(r"(?<!=)(?<!= ) ?\bloc\(")
 """A location of an operation or an argument; `#loc = loc(...)` defines a name for one."""
 _STRING_OR_PARENTHESIS = re.compile(r'"(?:[^"\\\n]|\\.)*"|[()]')
 

@@ -220,7 +220,7 @@ def test_the_schedule_of_the_kernel_at_the_cursor(client: Client) -> None:
     params = lsp.CodeActionParams(lsp.TextDocumentIdentifier(uri), lsp.Range(at, at), lsp.CodeActionContext([]))
     (action,) = client.wait(client.client.text_document_code_action_async(params))
     shown = client.command(action.command, *action.arguments)
-    assert "s.apply_rule('rows'" in shown["text"]
+    assert "schedule: rows [llvm]" in shown["text"] and "def schedule(s):" in shown["text"]
     assert client.command("mirlo.schedule", uri, 1, 1) is None
     assert "no kernel computes these lines" in client.messages[-1]
 
@@ -233,7 +233,7 @@ def test_scripts_are_read_and_never_run(client: Client) -> None:
     assert client.definitions(uri, SCRIPT, "(twice", 2) == [("script.py", 10)]
     assert client.definitions(uri, SCRIPT, "(N, 8), R", 1) == [("script.py", 5)]
     shown = client.command("mirlo.schedule", uri, 10, 12)
-    assert "s.apply_rule(" in shown["text"]
+    assert "def schedule(s):" in shown["text"]
     wrong = (
         SCRIPT.replace("axis=1", "axis=3").replace("x[i, j] * 2.0", "z[i, j] * 2.0").replace("(N, 8), R", "(M, 8), R")
     )
