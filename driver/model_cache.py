@@ -52,22 +52,16 @@ class CacheKey:
 
     def lookup(self) -> Executable | UnloadedModel | None:
         """Return the compiled model, or None where there is none that is whole."""
-        from mirlo.runtime.errors import ArtifactError, NotForThisMachine
-        from mirlo.runtime.executable import Executable
-        from mirlo.runtime.load import load
+        from mirlo.runtime.errors import ArtifactError
 
         manifest = self.cache.get(MANIFESTS, self.key)
         if manifest is None:
             return None
-        entry = None
         try:
             entry = self.cache.find(MODELS, self._full_key(json.loads(manifest)["files"]))
-            loaded = None if entry is None else load(entry)
-        except NotForThisMachine as problem:
-            return None if entry is None else _unloaded(entry, str(problem))
+            return None if entry is None else _load(entry)
         except (OSError, ArtifactError):
-            return None  # a file that the model refers to is gone: the compilation will tell
-        return loaded if isinstance(loaded, Executable) else None
+            return None  # a file that the model refers to is gone: the compilation will tell; or the entry is
 
     def store(self, artifact: Artifact, params: ParameterStore, files: Iterable[Path]) -> None:
         """Store what the model was compiled to. `files` are those that it refers to."""
@@ -92,12 +86,19 @@ class CacheKey:
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40]
 
 
-def _unloaded(path: Path, reason: str) -> UnloadedModel:
-    """Return the model for another machine in a file of the cache."""
-    from mirlo.runtime.artifact import load
+def _load(path: Path) -> Executable | UnloadedModel | None:
+    """Return the model in a file of the cache, not loaded where it is for another machine."""
+    from mirlo.runtime import artifact
+    from mirlo.runtime.errors import NotForThisMachine
+    from mirlo.runtime.executable import Executable
+    from mirlo.runtime.load import load
     from mirlo.runtime.unloaded import UnloadedModel
 
-    return UnloadedModel(*load(path), reason)
+    try:
+        loaded = load(path)
+    except NotForThisMachine as problem:
+        return UnloadedModel(*artifact.load(path), str(problem))
+    return loaded if isinstance(loaded, Executable) else None
 
 
 def open_cache(cache: Cache | bool | str | os.PathLike[str]) -> Cache | None:

@@ -227,8 +227,8 @@ class Cache:
         folder = self.folder / kind / key[:2]
         result = []
         for entry in _scan_folder(folder, kind, f"{key}-"):
-            # Other processes evict entries at any time.
-            with contextlib.suppress(FileNotFoundError):
+            # Other processes evict entries at any time, and users remove folders.
+            with contextlib.suppress(OSError):
                 problem = next(filter(None, map(unsafe_mode, (folder.parent, folder, entry.path))), None)
                 if problem is not None:
                     self.problem = f"{problem}; what it holds is not used"
@@ -237,12 +237,9 @@ class Cache:
         return result
 
     def _scan(self, folder: Path, kind: str) -> Iterator[CacheEntry]:
-        try:
-            groups = [Path(entry.path) for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
-        except OSError:
-            return
-        for group in groups:
-            yield from _scan_folder(group, kind, "")
+        for group in _list_folder(folder):
+            if group.is_dir(follow_symlinks=False):
+                yield from _scan_folder(Path(group.path), kind, "")
 
     def _used(self, entry: CacheEntry) -> None:
         self.counts.hits += 1
@@ -255,10 +252,11 @@ class Cache:
 
     def _remove_stale(self) -> None:
         oldest = time.time() - _STALE_SECONDS
-        for path in self.folder.glob(f"*/*/{_TEMPORARY}*"):
+        groups = (group for kind in KINDS for group in _list_folder(self.folder / kind))
+        for item in (item for group in groups for item in _list_folder(Path(group.path))):
             with contextlib.suppress(OSError):
-                if path.stat().st_mtime < oldest:
-                    path.unlink()
+                if item.name.startswith(_TEMPORARY) and item.stat().st_mtime < oldest:
+                    os.unlink(item.path)
 
 
 def default_folder() -> Path:
@@ -298,20 +296,25 @@ def _digest_of_blocks(block: Callable[[int], bytes | memoryview], size: int) -> 
     return hashlib.sha256(b"".join(leaves) + str(size).encode()).hexdigest()[:40]
 
 
+def _list_folder(folder: Path) -> list[os.DirEntry[str]]:
+    """Return what is in a folder; nothing where there is none, or no longer."""
+    try:
+        with os.scandir(folder) as found:
+            return list(found)
+    except OSError:
+        return []
+
+
 def _scan_folder(folder: Path, kind: str, prefix: str) -> list[CacheEntry]:
     result = []
-    try:
-        for item in os.scandir(folder):
-            key, dash, digest = item.name.rpartition("-")
-            if item.name.startswith((".", _TEMPORARY)) or not dash or not item.name.startswith(prefix):
-                continue
-            with contextlib.suppress(OSError):
-                status = item.stat()
-                if not stat.S_ISREG(status.st_mode):
-                    continue
+    for item in _list_folder(folder):
+        key, dash, digest = item.name.rpartition("-")
+        if item.name.startswith((".", _TEMPORARY)) or not dash or not item.name.startswith(prefix):
+            continue
+        with contextlib.suppress(OSError):
+            status = item.stat()
+            if stat.S_ISREG(status.st_mode):
                 result.append(CacheEntry(kind, key, digest, Path(item.path), status.st_size, status.st_mtime))
-    except OSError:
-        pass
     return result
 
 

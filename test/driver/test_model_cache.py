@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import onnx
 import pytest
 from commands import mirlo, output_of, python
 from onnx import TensorProto, helper, numpy_helper
+from vanishing import interrupted
 
 import mirlo as package
 from mirlo.driver import build as building
@@ -18,7 +20,10 @@ from mirlo.driver.compiler import Compiler
 from mirlo.driver.model_cache import CacheKey, Uncacheable, cache_key
 from mirlo.passes.targets import declared_target
 from mirlo.runtime.cache import MANIFESTS, MODELS, Cache
+from mirlo.runtime.errors import NotForThisMachine
+from mirlo.runtime.executable import Executable
 from mirlo.runtime.sources import MODEL_FOLDERS
+from mirlo.runtime.unloaded import UnloadedModel
 
 LLVM = declared_target("llvm")
 
@@ -122,6 +127,40 @@ def test_damage_is_found_and_mended(tmp_path: Path, no_compiler, kind: str, wher
     assert not Cache(folder).verify()
     no_compiler()
     _compile(path, folder)
+
+
+@pytest.mark.sample(1)
+@pytest.mark.usefixtures("keep_all")
+@pytest.mark.parametrize("is_foreign", [False, True])
+@pytest.mark.parametrize("kind", [MODELS, MANIFESTS])
+def test_what_vanishes_is_compiled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_compiler, kind: str, is_foreign: bool
+) -> None:
+    """A folder of the cache is removed before any call to the system, also where the model is for another machine."""
+    path, folder = _write(tmp_path), tmp_path / "cache"
+    _compile(path, folder)
+    shutil.copytree(folder, tmp_path / "copy")
+    no_compiler()
+    if is_foreign:
+        monkeypatch.setattr(Executable, "__init__", _not_for_this_machine)
+
+    def lookup() -> object:
+        try:
+            return _compile(path, folder)
+        except AssertionError:
+            return None
+
+    lookup()  # what is imported once
+    loaded = []
+    for before, model in interrupted(lookup, lambda: shutil.rmtree(folder / kind)):
+        assert model is None or isinstance(model, UnloadedModel) == is_foreign, before
+        loaded.append(model is not None)
+        shutil.copytree(tmp_path / "copy", folder, dirs_exist_ok=True)
+    assert not loaded[0] and loaded[-1], "the first call is before the lookup, the last one behind it"
+
+
+def _not_for_this_machine(*arguments: object) -> None:
+    raise NotForThisMachine("it is for another machine")
 
 
 def _reason(model: object, **options: object) -> str:

@@ -6,12 +6,13 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from commands import python
+from vanishing import interrupted
 
-import mirlo.runtime.cache as runtime_cache
 from mirlo.runtime.cache import MODELS, OBJECTS, Cache, CacheEntry, default_folder, digest_of, digest_of_file
 from mirlo.runtime.private_folders import unsafe_folder
 
@@ -243,25 +244,65 @@ def test_a_folder_of_another_user_is_told_once_and_nothing_is_stored(tmp_path) -
     assert not list(tmp_path.rglob("cdcd*"))
 
 
-@pytest.mark.parametrize("step", ["unsafe_mode", "read_regular", "digest_of_file"])
-def test_entries_that_vanish_are_missing(tmp_path, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process may evict an entry between any two steps of a lookup."""
-    real = getattr(runtime_cache, step)
+def _take_entry(folder: Path) -> None:
+    for path in folder.rglob(f"{KEY}-*"):
+        path.unlink()
 
-    def evict(path: Path) -> object:
-        if path.is_file():
-            path.unlink()
-        return real(path)
 
-    for lookup in (Cache.get, Cache.find):
-        cache = Cache(tmp_path)
-        cache.put(OBJECTS, KEY, b"code")
-        with monkeypatch.context() as patch:
-            patch.setattr(runtime_cache, step, evict)
-            found = lookup(cache, OBJECTS, KEY)
-        assert found is None or (lookup, step) in ((Cache.get, "digest_of_file"), (Cache.find, "read_regular"))
-        assert (cache.counts.hits, cache.counts.misses) == ((0, 1) if found is None else (1, 0))
-        assert not cache.counts.damaged and cache.problem is None
+def _take_group(folder: Path) -> None:
+    for path in folder.glob("*/ab"):
+        shutil.rmtree(path)
+
+
+def _take_folder(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _replace_group(folder: Path) -> None:
+    """Leave a file where there was a folder."""
+    for path in folder.glob("*/ab"):
+        shutil.rmtree(path)
+        path.write_text("")
+
+
+ACTIONS: dict[str, Callable[[Cache], object]] = {
+    "get": lambda cache: cache.get(OBJECTS, KEY),
+    "find": lambda cache: cache.find(MODELS, KEY),
+    "has": lambda cache: cache.has(OBJECTS, KEY),
+    "put": lambda cache: cache.put(OBJECTS, "ab" + "cd" * 19, b"other"),
+    "entries": Cache.entries,
+    "trim": Cache.trim,
+    "clear": Cache.clear,
+    "verify": Cache.verify,
+}
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("take", [_take_entry, _take_group, _take_folder, _replace_group])
+@pytest.mark.parametrize("name", ACTIONS)
+def test_what_vanishes_is_missing(tmp_path, name: str, take: Callable[[Path], None]) -> None:
+    """Another process may evict entries, and a user may remove the folder, before any call to the system."""
+    folder = tmp_path / "cache"
+    cache = Cache(folder)
+
+    def prepare() -> None:
+        nonlocal cache
+        shutil.rmtree(folder, ignore_errors=True)
+        Cache(folder).put(OBJECTS, KEY, b"code")
+        Cache(folder).put(MODELS, KEY, b"model")
+        cache = Cache(folder, limit=6 if name == "trim" else None)
+
+    prepare()
+    runs = 0
+    for before, found in interrupted(lambda: ACTIONS[name](cache), lambda: take(folder)):
+        if name in ("get", "find"):
+            assert (cache.counts.hits, cache.counts.misses) == ((1, 0) if found else (0, 1)), before
+            assert found in (b"code", None) or found == folder / MODELS / "ab" / f"{KEY}-{digest_of(b'model')}", before
+        if name != "put":
+            assert not cache.counts.damaged and cache.problem is None, before
+        runs += 1
+        prepare()
+    assert runs > 5
 
 
 @pytest.fixture
