@@ -81,6 +81,8 @@ class GridSample(RelaxOp, name="grid_sample"):
     """x sampled at the points of a grid.
 
     x is [N, C, *spatial], grid [N, *out, number of spatial dims], with coordinates in -1 to 1, last dim first.
+    A coordinate that is NaN or infinite gives NaN if elements have weights, with two exceptions of `linear`, which are
+    those of `nearest`: NaN is the first element of a border, and what is not finite is the first one if reflected.
     """
 
     x = operand()

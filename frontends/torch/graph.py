@@ -157,6 +157,9 @@ class GraphImport(GraphImporter):
         )  # fmt: skip
         if not agree or made.dtype is not element_type(component(declared.dtype)):
             raise UnsupportedOperation(f"gives {declared.dtype}{list(shape)}, but its conversion makes it {made.type}")
+        unknown = sorted({symbol for dim in made.shape for symbol in symbols_of(dim)} - self.taken)
+        if unknown:
+            raise UnsupportedOperation(f"has the size '{unknown[0]}', a number in the data that no operator gives")
         for axis, size in enumerate(shape):
             number = self.sizes.only_value(size)
             if number is not None:

@@ -51,10 +51,8 @@ def t(op: AtenOperation, x: Tensor) -> Tensor:
 def select(op: AtenOperation, x: Tensor, axis: int, index: Dim) -> Tensor:
     axis = axis_of(axis, x.rank)
     size = x.shape[axis]
-    if isinstance(index, int):
-        at = size + index if index < 0 else index
-    else:
-        at = index + size * D.minimum(1, D.maximum(index * -1, 0))  # a number of the data may be negative
+    at = from_start(index, size)
+    learn_offset(op, axis, at)
     return x.slice(axis, at, 1).reshape((*x.shape[:axis], *x.shape[axis + 1 :]))
 
 
@@ -62,9 +60,23 @@ def select(op: AtenOperation, x: Tensor, axis: int, index: Dim) -> Tensor:
 def slice_(
     op: AtenOperation, x: Tensor, axis: int = 0, start: Dim | None = None, end: Dim | None = None, step: int = 1
 ) -> Tensor:
-    """Convert `slice`, whose size PyTorch has computed."""
+    """Convert `slice`. Its size is that of the trace, unless the trace has a symbol of its own for it."""
     axis = axis_of(axis, x.rank)
-    return x.slice(axis, start_of(x.shape[axis], start), op.shape[axis], step)
+    size, begin = op.shape[axis], start_of(x.shape[axis], start)
+    if D.symbols_of(size) - op.body.taken:  # a bound is a number of the data, of which the trace knows nothing
+        length = (x.shape[axis] if end is None else start_of(x.shape[axis], end)) - begin
+        size = D.maximum(D.ceildiv(length, step), 0)
+    learn_offset(op, axis, begin)
+    return x.slice(axis, begin, size, step)
+
+
+def learn_offset(op: AtenOperation, axis: int, begin: Dim) -> None:
+    """Record where a view begins in the memory of its base; the trace has a symbol for it where data decide."""
+    base, offset = op.node.args[0].meta["val"], op.node.meta["val"].storage_offset()
+    if isinstance(offset, int) or not D.symbols_of(op.body.sizes.dim(offset)) - op.body.taken:
+        return
+    before, stride = op.body.sizes.dims((base.storage_offset(), base.stride()[axis]))
+    op.body.sizes.learn(offset, before + begin * stride)
 
 
 def start_of(size: Dim, start: Dim | None) -> Dim:
@@ -74,7 +86,14 @@ def start_of(size: Dim, start: Dim | None) -> Dim:
         return min(max(begin + size if begin < 0 else begin, 0), size)
     if isinstance(begin, int) and begin < 0:
         return D.maximum(size + begin, 0)
+    if not D.is_nonnegative(begin):
+        begin = D.maximum(from_start(begin, size), 0)
     return begin if D.is_certain(lambda: begin <= size) else D.minimum(begin, size)
+
+
+def from_start(position: Dim, size: Dim) -> Dim:
+    """Return a position, of which the call decides whether it counts from the end, as one from the start."""
+    return position + size * D.minimum(1, D.maximum(position * -1, 0))
 
 
 @converter(

@@ -128,7 +128,7 @@ class TableReader:
 
 
 LIMIT = float(1 << 30)
-"""Coordinates are clamped to this magnitude, so that they have an index; NaN becomes it too."""
+"""Positions are limited to this magnitude, so that they have an index."""
 CUBIC = -0.75
 _near, _far = as_scalar_function(keys_near), as_scalar_function(keys_far)
 
@@ -143,13 +143,18 @@ def grid_sample(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
     def coordinate(value: Expr, size: Dim) -> Expr:
         unit = (value + 1.0) * 0.5
         position = unit * lift(size - 1, unit.dtype) if op.align_corners else unit * lift(size, unit.dtype) - 0.5
-        return select(position < LIMIT, select(position > -LIMIT, position, constant(-LIMIT, position.dtype)), LIMIT)
+        if op.padding_mode == "zeros" or op.mode == "cubic":
+            return position
+        # As in PyTorch, what is no number is at 0, and so is what is infinite where it is reflected.
+        if op.padding_mode == "reflection":
+            return _limited(position, 0.0)
+        return select(position > 0.0, select(position < LIMIT, position, LIMIT), constant(0, position.dtype))
 
     def body(p: PrimBuilder, x: TensorExpr, grid: TensorExpr) -> TensorExpr:
         def element(n: Expr, c: Expr, *at: Expr) -> Expr:
             # The last dim comes first in the grid.
             indices = [wide(grid.at(n, *at, len(spatial) - 1 - i)) for i in range(len(spatial))]
-            taps = [_taps(coordinate(v, size), op.mode) for v, size in zip(indices, spatial, strict=True)]
+            taps = [_taps(coordinate(v, size), op) for v, size in zip(indices, spatial, strict=True)]
             terms = []
             for chosen in product(*taps):
                 value = _read(x, n, c, [index for index, _ in chosen], op)
@@ -163,17 +168,27 @@ def grid_sample(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
     return b.call_prim(body, op.x, op.grid)
 
 
-def _taps(place: Expr, mode: str) -> list[tuple[Expr, Expr | None]]:
-    """Return the indices that are read along a dim, and their weights."""
-    if mode == "nearest":
-        return [(roundeven(place).cast(INDEX), None)]
-    low = floor(place)
-    first = low.cast(INDEX)
+def _taps(place: Expr, op: ir.OpView) -> list[tuple[Expr, Expr | None]]:
+    """Return the indices that are read along a dim, and their weights: NaN where a position is not finite."""
+    low = roundeven(place) if op.mode == "nearest" else floor(place)
+    first = low
+    if op.padding_mode == "zeros":
+        first = _limited(low, -LIMIT)
+    elif op.mode == "cubic":
+        first = select(low < LIMIT, select(low > -LIMIT, low, constant(-LIMIT, low.dtype)), LIMIT)
+    first = first.cast(INDEX)
+    if op.mode == "nearest":
+        return [(first, None)]
     fraction = place - low
-    if mode == "linear":
+    if op.mode == "linear":
         return [(first, 1.0 - fraction), (first + 1, fraction)]
     kernels = (_far, _near, _near, _far)
     return [(first + k, kernel(abs_(fraction - float(k)), a=CUBIC)) for k, kernel in enumerate(kernels, start=-1)]
+
+
+def _limited(position: Expr, otherwise: float) -> Expr:
+    """Return a position, or another one where it has no index: too large, infinite or NaN."""
+    return select(abs_(position) < LIMIT, position, constant(otherwise, position.dtype))
 
 
 def _read(x: TensorExpr, n: Expr, c: Expr, indices: Sequence[Expr], op: ir.OpView) -> Expr:

@@ -204,3 +204,28 @@ def test_an_element_at_a_number_of_the_data(size: int | None) -> None:
     for outside in (len(x), -len(x) - 1, 1 << 40, -(1 << 40)):
         with pytest.raises(InputError):
             made.torch(x, torch.tensor(outside))
+
+
+SLICES: dict[str, Callable[..., Any]] = {
+    "end": lambda x, n: x[: n.item()],
+    "begin": lambda x, n: x[n.item() :] * 2,
+    "both": lambda x, n: x[-n.item() : n.item() + 1].relu(),
+    "steps": lambda x, n: x[1 : n.item() : 2] + 1,
+    "reduced": lambda x, n: x[: n.item()].sum(0),
+    "of a slice": lambda x, n: x[: n.item()][n.item() - 2 :] - 1,
+    "joined": lambda x, n: torch.cat([x[n.item() :], x[: n.item()]]) @ x[0],
+}
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("size", [5, None], ids=["static", "dynamic"])
+@pytest.mark.parametrize("name", SLICES)
+def test_slices_bounded_by_a_number_of_the_data(name: str, size: int | None) -> None:
+    """PyTorch gives such a size a symbol of its own, about which the program says nothing but its range."""
+    x = torch.arange(15.0).reshape(5, 3) if size else torch.arange(21.0).reshape(7, 3)
+    dynamic = None if size else {"x": {0: torch.export.Dim.DYNAMIC}, "rest": (None,)}
+    module = Calls(SLICES[name]).eval()
+    made = mirlo.compile(module, args=(x[:5].clone(), torch.tensor(3)), dynamic_shapes=dynamic, cache=False)
+    for number in range(-9, 10):
+        n = torch.tensor(number)
+        torch.testing.assert_close(made.torch(x, n), SLICES[name](x, n), msg=lambda text, n=n: f"{n}: {text}")
