@@ -1,4 +1,4 @@
-/* Calls each function of mirlo.h with NULL in the place of each argument; prints what gave another status than expected. */
+/* Calls each function of mirlo.h with NULL in the place of each argument, and with dims that no memory has; prints what gave another status than expected. */
 #include <stdio.h>
 #include <string.h>
 
@@ -26,6 +26,7 @@ int main(void) {
   mirlo_model *model = NULL;
   mirlo_context *context = NULL;
   char error[128];
+  int size;
 
   EXPECT(MIRLO_INPUT, mirlo_create(NULL, NULL, &model, error, sizeof error));
   expect(0, strcmp(error, "code is NULL"), error, __LINE__);
@@ -58,6 +59,15 @@ int main(void) {
   EXPECT(MIRLO_INPUT, mirlo_shapes(context, &broken, outputs));
   EXPECT(MIRLO_INPUT, mirlo_run(context, &broken, outputs));
   expect(1, says(context, "'x': the shape is NULL"), mirlo_message(context), __LINE__);
+  for (size = 0; size < 2; ++size) { /* whose products have more than 64 bits */
+    int64_t huge[2], strides[2] = {INT64_MAX, 1};
+    huge[0] = huge[1] = size ? INT64_MAX : (int64_t)1 << 40;
+    broken = input;
+    broken.shape = huge;
+    broken.strides = strides;
+    EXPECT(MIRLO_INPUT, mirlo_run(context, &broken, outputs));
+    EXPECT(MIRLO_INPUT, mirlo_shapes(context, &broken, outputs));
+  }
   broken = input;
   broken.data = NULL;
   EXPECT(MIRLO_OK, mirlo_shapes(context, &broken, outputs));

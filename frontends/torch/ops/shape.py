@@ -63,7 +63,7 @@ def slice_(
     """Convert `slice`. Its size is that of the trace, unless the trace has a symbol of its own for it."""
     axis = axis_of(axis, x.rank)
     size, begin = op.shape[axis], start_of(x.shape[axis], start)
-    if D.symbols_of(size) - op.body.taken:  # a bound is a number of the data, of which the trace knows nothing
+    if D.symbols_of(size) - op.builder.taken:  # a bound is a number of the data, of which the trace knows nothing
         length = (x.shape[axis] if end is None else start_of(x.shape[axis], end)) - begin
         size = D.maximum(D.ceildiv(length, step), 0)
     learn_offset(op, axis, begin)
@@ -73,10 +73,10 @@ def slice_(
 def learn_offset(op: AtenOperation, axis: int, begin: Dim) -> None:
     """Record where a view begins in the memory of its base; the trace has a symbol for it where data decide."""
     base, offset = op.node.args[0].meta["val"], op.node.meta["val"].storage_offset()
-    if isinstance(offset, int) or not D.symbols_of(op.body.sizes.dim(offset)) - op.body.taken:
+    if isinstance(offset, int) or not D.symbols_of(op.builder.sizes.dim(offset)) - op.builder.taken:
         return
-    before, stride = op.body.sizes.dims((base.storage_offset(), base.stride()[axis]))
-    op.body.sizes.learn(offset, before + begin * stride)
+    before, stride = op.builder.sizes.dims((base.storage_offset(), base.stride()[axis]))
+    op.builder.sizes.learn(offset, before + begin * stride)
 
 
 def start_of(size: Dim, start: Dim | None) -> Dim:

@@ -663,7 +663,7 @@ static int64_t size_of_dim(const mirlo_context *c, int64_t dim) { return dim >= 
 
 /* Check a tensor but for its sizes. */
 static int check_tensor(mirlo_context *c, const mirlo_value *value, const DLTensor *tensor) {
-  int64_t stride = 1;
+  uint64_t stride = 1; /* wraps around for dims that no memory has */
   int32_t i;
   if ((int)tensor->device.device_type != kDLCPU) FAIL(c, MIRLO_INPUT, "'%s': expected a tensor of the CPU", value->name);
   if (tensor->dtype.code != value->dtype.code || tensor->dtype.bits != value->dtype.bits || tensor->dtype.lanes != 1) {
@@ -676,8 +676,8 @@ static int check_tensor(mirlo_context *c, const mirlo_value *value, const DLTens
     if (tensor->shape[i] < 0) FAIL(c, MIRLO_INPUT, "'%s': a dim is negative", value->name);
   }
   for (i = tensor->ndim - 1; tensor->strides && i >= 0; --i) {
-    if (tensor->shape[i] != 1 && tensor->strides[i] != stride) FAIL(c, MIRLO_INPUT, "'%s': expected contiguous elements", value->name);
-    stride *= tensor->shape[i];
+    if (tensor->shape[i] != 1 && (uint64_t)tensor->strides[i] != stride) FAIL(c, MIRLO_INPUT, "'%s': expected contiguous elements", value->name);
+    stride *= (uint64_t)tensor->shape[i];
   }
   return MIRLO_OK;
 }
