@@ -32,17 +32,27 @@ int systolic_execute(uint8_t *memory, uint64_t size, const uint32_t *commands, u
 """
 
 
+class Models:
+    """Quantized models as files, made when they are first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __truediv__(self, file: str) -> Path:
+        path = self.folder / file
+        if not path.exists():
+            path.write_bytes(tiny.quantized(path.stem).SerializeToString())
+        return path
+
+
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models")
-    for name in ("resnet_8", "ds_cnn", "autoencoder"):
-        (folder / f"{name}.onnx").write_bytes(tiny.quantized(name).SerializeToString())
-    return folder
+def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
+    return Models(tmp_path_factory.mktemp("models"))
 
 
 @pytest.mark.parametrize("options", ["", "{rows=3 chunk=5}"])
 @pytest.mark.parametrize("name", ["resnet_8", "ds_cnn", "autoencoder"])
-def test_results_are_those_of_the_cpu(models: Path, name: str, options: str) -> None:
+def test_results_are_those_of_the_cpu(models: Models, name: str, options: str) -> None:
     path = models / f"{name}.onnx"
     executable = mirlo.compile(path, f"systolic{options},llvm", cache=False)
     cpu = mirlo.compile(path, cache=False)
@@ -51,7 +61,7 @@ def test_results_are_those_of_the_cpu(models: Path, name: str, options: str) -> 
         np.testing.assert_array_equal(executable(x), cpu(x))
 
 
-def test_profiles_have_the_cycles_of_each_layer(models: Path) -> None:
+def test_profiles_have_the_cycles_of_each_layer(models: Models) -> None:
     executable = mirlo.compile(models / "resnet_8.onnx", "systolic,llvm", cache=False)
     first, second = (executable.profile(repeats=1) for _ in range(2))
     name = "systolic.systolic_0"
@@ -62,7 +72,7 @@ def test_profiles_have_the_cycles_of_each_layer(models: Path) -> None:
     assert "Relu_2_quantized_2" in str(first) and "cycles" in str(first)
 
 
-def test_tuning_takes_fewer_cycles(models: Path) -> None:
+def test_tuning_takes_fewer_cycles(models: Models) -> None:
     cpu, x = mirlo.compile(models / "resnet_8.onnx"), tiny.samples("resnet_8", 1, seed=1)
     cycles = []
     for options in ("", "{tuned}"):
@@ -73,12 +83,12 @@ def test_tuning_takes_fewer_cycles(models: Path) -> None:
     assert cycles[1] < 0.9 * cycles[0]
 
 
-def test_placement_by_estimated_cost(models: Path) -> None:
+def test_placement_by_estimated_cost(models: Models) -> None:
     executable = mirlo.compile(models / "resnet_8.onnx", "systolic,llvm", cache=False, placement="estimated")
     assert len(executable.artifact.externals) <= 1
 
 
-def test_a_saved_model_computes_the_same(models: Path, tmp_path: Path) -> None:
+def test_a_saved_model_computes_the_same(models: Models, tmp_path: Path) -> None:
     executable = mirlo.compile(models / "ds_cnn.onnx", "systolic,llvm", cache=False)
     executable.save(tmp_path / "model.mirlo")
     x = tiny.samples("ds_cnn", 1, seed=2)
@@ -86,7 +96,7 @@ def test_a_saved_model_computes_the_same(models: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", ["", "{device}"])
-def test_a_library_calls_the_driver(models: Path, tmp_path: Path, options: str) -> None:
+def test_a_library_calls_the_driver(models: Models, tmp_path: Path, options: str) -> None:
     from mirlo_systolic.generator import driver_source
 
     path, x = models / "ds_cnn.onnx", tiny.samples("ds_cnn", 1, seed=3)
@@ -98,7 +108,7 @@ def test_a_library_calls_the_driver(models: Path, tmp_path: Path, options: str) 
     runs_as_library(path, mirlo.compile(path), x, target=f"systolic{options},llvm", sources=sources, rtol=0, atol=0)
 
 
-def test_stages(models: Path) -> None:
+def test_stages(models: Models) -> None:
     stages_round_trip(models / "ds_cnn.onnx", target="systolic,llvm")
 
 
@@ -129,13 +139,14 @@ func.func @main(%x: tensor<4x20xi8> {relax.name = "x"}, %w: tensor<20x16xi8> {re
     assert "constant" in done.stdout
 
 
-def test_the_page(models: Path) -> None:
+def test_the_page(models: Models) -> None:
     page = (Path(__file__).parents[1] / "README.md").read_text()
     blocks = re.findall(r"^```sh\n# run\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert len(blocks) == 1
+    folder = (models / "resnet_8.onnx").parent
     commands = {"mirlo": [sys.executable, "-m", "mirlo.tools.cli"], "python": [sys.executable]}
     for line in "".join(blocks).splitlines():
         program, *words = shlex.split(line)
-        done = subprocess.run([*commands[program], *words], capture_output=True, text=True, check=False, cwd=models)
+        done = subprocess.run([*commands[program], *words], capture_output=True, text=True, check=False, cwd=folder)
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
     assert "results equal" in done.stdout
