@@ -155,6 +155,7 @@ def test_equal_expressions_are_equal(one: D.Dim, other: D.Dim) -> None:
         (N * N * 3 - 2, "3*n*n - 2"),
         ((N + 1) // 2, "floordiv(n + 1, 2)"),
         (N % 8, "-8*floordiv(n, 8) + n"),
+        (5 * N // 6, "-floordiv(n + 5, 6) + n"),  # of two quotients, the one with smaller coefficients
         (N % M, "mod(n, m)"),
         (D.maximum(N - 1, 0), "max(0, n - 1)"),
         (D.UNKNOWN, "?"),

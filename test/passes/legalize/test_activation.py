@@ -77,6 +77,10 @@ def cases() -> list[Case]:
         Case("relu", [numbers.astype(np.int8)], {}, np.maximum(numbers, 0).astype(np.int8)),
         Case("clip", [numbers], {"min": -2.5, "max": 7.0}, np.clip(numbers, -2, 7)),
         Case("clip", [abs(numbers).astype(np.uint8)], {"min": -4.0, "max": 7.5}, np.clip(abs(numbers), 0, 7)),
+        Case("clip", [numbers.astype(np.int8)], {"min": -math.inf, "max": math.inf}, numbers.astype(np.int8)),
+        Case("clip", [numbers.astype(np.int8)], {"min": -129.0, "max": 128.0}, numbers.astype(np.int8)),
+        Case("clip", [np.int8([-128, 0, 127])], {"min": -500.0, "max": 500.0}, np.int8([-128, 0, 127])),
+        Case("clip", [np.uint8([0, 1, 255])], {"min": -math.inf, "max": 256.0}, np.uint8([0, 1, 255])),
         Case(
             "shrink",
             [numbers],

@@ -100,6 +100,7 @@ def test_sizes_by_dim_in_python(folder: Path) -> None:
     fixed = mirlo.compile(path, dims={"seq": 5})
     assert [str(spec) for spec in fixed.inputs] == ["a: f32[batch, 5, 5]", "b: f32[batch, 5, 5]"]
     assert mirlo.compile(path, shapes={"a": [3, "n", "n"]}, dims={"seq": 5}).inputs[1].shape == (3, 5, 5)
+    assert [spec.shape for spec in mirlo.compile(path, dims={"seq": 0}).inputs] == [("batch", 0, 0)] * 2
     assert fixed.profile(repeats=1, dims={"batch": 2}).rows
     with pytest.raises(InputError, match=r"give the size of its dim 'batch', dims=\{'batch': ...\}"):
         fixed.profile(repeats=1)

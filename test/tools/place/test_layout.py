@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from mirlo.tools.place.layout import Box, Drawing, draw
+from mirlo.tools.place.layout import Box, Drawing, _monotone, draw
 
 
 def _random_graph(count: int, seed: int) -> tuple[list[Box], list[list[int]]]:
@@ -65,3 +65,19 @@ def test_thousands_of_boxes() -> None:
 
 def test_nothing() -> None:
     assert draw([], []).boxes == []
+
+
+def test_places_in_order_are_the_closest_ones() -> None:
+    """No other non-decreasing numbers are closer to those wanted, by weighted squares."""
+    rng = random.Random(3)
+    for _ in range(30):
+        wanted = [rng.uniform(-5, 5) for _ in range(6)]
+        weights = [rng.uniform(0.5, 4) for _ in range(6)]
+        found = _monotone(wanted, weights)
+        assert found == sorted(found)
+
+        def distance(places: list[float], wanted: list[float] = wanted, weights: list[float] = weights) -> float:
+            return sum(w * (x - y) ** 2 for x, y, w in zip(places, wanted, weights, strict=True))
+
+        near = [sorted(x + rng.gauss(0, 0.3) for x in found) for _ in range(200)]
+        assert all(distance(found) <= distance(places) + 1e-9 for places in near)
