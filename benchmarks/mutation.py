@@ -2,14 +2,15 @@
 
 python -m benchmarks.mutation --map                    # run the tests once: which of them reach which change
 python -m benchmarks.mutation --run 40                 # the first 40 of 300 changes; all of them without a number
-python -m benchmarks.mutation --run 40 --again         # those that survived, with all tests that reach them
+python -m benchmarks.mutation --run 40 --again         # those that survived, with more tests
 python -m benchmarks.mutation --report                 # a table by folder
 
 Changes are made in copies of the tracked files, in `.cache/mutation`. A change is killed if something that `make test`
 runs fails with it, and not without it: a test that reaches the change, which fails or takes too long; a test of lit in
 the folder that is named as that of the change; the type checker. Tests that do not reach a change cannot
-notice it. Few of many tests are tried, and one folder of lit; with `--again`, changes that survived are tried with all
-of them. With `--nightly`, changes that survive are tried with all cases of the same tests, which `make nightly` runs.
+notice it. Few of many tests are tried, and one folder of lit; with `--again`, changes that survived are tried with
+more of them, and with all of lit. With `--nightly`, changes that survive are tried with all cases of the same tests,
+which `make nightly` runs.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ FIRST_TESTS = 6
 """Tests that are tried first: most changes end here, and less is collected."""
 MOST_TESTS = 40
 """Tests that are tried with a change: those of other files first."""
+MOST_TESTS_AGAIN = 200
+"""Tests that are tried with a change that survived those."""
 SECONDS = 240
 """Processor time of one process after which the tests of a change are ended; the change counts as killed."""
 PATIENCE = 10
@@ -91,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--nightly", action="store_true", help="try what survives with all cases of the tests that reach it, too"
     )
-    parser.add_argument("--again", action="store_true", help="try what survived with all tests that reach it")
+    parser.add_argument("--again", action="store_true", help="try what survived with more tests")
     parser.add_argument("--report", action="store_true", help="print the table")
     parser.add_argument("--jobs", type=int, default=2, help="processes of the tests, or changes at a time")
     given = parser.parse_args(arguments)
@@ -114,7 +117,7 @@ class Effort:
     nightly: bool
     """All cases of the tests that reach it."""
     again: bool
-    """All tests that reach it, and all of lit."""
+    """More tests that reach it, and all of lit."""
 
 
 def choose(found: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
@@ -229,9 +232,9 @@ class Tree:
         """Make a change and run what may notice it, among it the tests that reach it."""
         # What is computed when a module is imported is reached by the tests of its folder.
         first = tests[:FIRST_TESTS] or neighbours(mutant)
-        most = len(tests) if effort.again else MOST_TESTS
+        most = MOST_TESTS_AGAIN if effort.again else MOST_TESTS
         killed, by = "test", self.failing(mutant, first)
-        for start in range(FIRST_TESTS, most, MOST_TESTS):
+        for start in range(FIRST_TESTS, min(most, len(tests)), MOST_TESTS):
             by = by or self.failing(mutant, tests[start : min(start + MOST_TESTS, most)])
         by = by or self.failing_lit(mutant, effort.again) or self.failing_types(mutant)
         if not by and tests and effort.nightly:
