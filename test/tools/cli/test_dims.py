@@ -91,7 +91,7 @@ def test_memory_of_a_call_is_told_for_some_sizes(
         assert "memory of a call: by the sizes of its inputs" in text
         assert not re.search(r"[ =:]-\d", text)  # a size that is not known
         # Buffers, and bytes to read behind buffers without elements.
-        assert re.search(r"^  batch = 1, seq = 64: 48\.\d KiB$", text, re.MULTILINE)
+        assert re.search(r"^  batch = 1, seq = 64: 40\.\d KiB$", text, re.MULTILINE)
     assert "arena by the sizes of a call" in str(mirlo.load(tmp_path / "any.mirlo").memory)
 
 
