@@ -59,7 +59,7 @@ test-serve: $(VENV)/ready
 # Models on Arm's Ethos-U, by tools that are not in `[test]`: tosa-tools requires an older NumPy, which its programs do not use.
 test-ethos-u: $(VENV)/ready
 	$(BIN)/pip install --quiet --no-deps tosa-tools==2026.8.0 ethos-u-vela==5.2.0 flatbuffers
-	$(BIN)/pytest -q -rs --whole test/plugin/test_ethos_u.py
+	$(BIN)/pytest -q -rs --whole test/plugin/test_plugins.py -k ethos
 
 # Which lines the tests execute: .cache/coverage/index.html.
 coverage: $(VENV)/ready

@@ -14,7 +14,7 @@ PLUGINS = ROOT / "plugins"
 WHOLE = pytest.mark.sample(0)
 
 
-@pytest.fixture(scope="module", params=sorted(path.name for path in PLUGINS.iterdir() if path.is_dir()))
+@pytest.fixture(scope="module", params=sorted(path.parent.name for path in PLUGINS.glob("*/pyproject.toml")))
 def package(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Return a package, and a folder in which it is installed."""
     package: Path = PLUGINS / request.param
@@ -39,6 +39,7 @@ def _python(folders: list[Path], *arguments: object) -> subprocess.CompletedProc
 
 SHORT = {
     "cortex-m": "this_machine and wake_word or boards and m4",
+    "ethos-u": "not models",
     "systolic": "test_unit or test_results and resnet_8 and not rows",
 }
 """The tests of each package that run always; the others run nightly."""

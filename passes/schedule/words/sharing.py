@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.schedule.words.tree import (
@@ -50,14 +50,22 @@ def require_sharable(root: Root, buffer: ScheduleBuffer, target: ScheduleBuffer)
     names = {loop.name for loop in common if loop.extent != 1}
     places = [place for leaf in leaves for place in (*writes[id(leaf)], *touched[id(leaf)])]
     by_iteration = [[index if index.variables() & names else None for index in place] for place in places]
-    reached = {name for index in by_iteration[0] if index is not None for name in index.variables()}
+    reached = _reached(index for index in by_iteration[0] if index is not None)
     if any(each != by_iteration[0] for each in by_iteration) or not names <= reached:
         raise ScheduleError(f"{what}, and an iteration of '{common[-1].name}' accesses elements of another one")
     first = leaves.index(writers[0])
     for leaf in users:
-        is_own = all(place in writes[id(leaf)] for place in touched[id(leaf)])
-        if leaves.index(leaf) >= first and not is_own:
+        at, loops = leaves.index(leaf), around(leaf)
+        # Elements that this iteration writes next, and that no other one writes, in this part of a loop or in another.
+        next_writes = [place for each in leaves[at:] if around(each) == loops for place in writes[id(each)]]
+        own = [place for place in next_writes if _reached(place) >= {loop.name for loop in loops if loop.extent != 1}]
+        if at >= first and not all(place in own for place in touched[id(leaf)]):
             raise ScheduleError(f"{what}, and '{leaf.name}' accesses it after '{writers[0].name}' has written there")
+
+
+def _reached(place: Iterable[IndexExpr]) -> set[str]:
+    """Return the loops that an element depends on."""
+    return {name for index in place for name in index.variables()}
 
 
 def _written(leaf: BlockLeaf, buffer: ScheduleBuffer) -> Iterator[list[IndexExpr]]:

@@ -57,6 +57,21 @@ def flipped(x: T.Buffer[(N, C), T.f32], z: T.Out[(N, C), T.f32]):
             z[vi, vj] = y[N - 1 - vi, vj]
 
 
+@mirlo.prim_func
+def repeated(x: T.Buffer[(N, C), T.f32], z: T.Out[(N, C), T.f32]):
+    y = T.alloc((N, C), T.f32)
+    for i, j in T.grid(N, C):
+        with T.block("copy"):
+            vi, vj = T.axes("SS", i, j)
+            y[vi, vj] = x[vi, vj] * 2.0
+    for i, j, k in T.grid(N, C, C):
+        with T.block("add"):
+            vi, vj, vk = T.axes("SSR", i, j, k)
+            with T.init():
+                z[vi, vj] = 0.0
+            z[vi, vj] += y[vi, vj] * x[vi, vk]
+
+
 @mirlo.script
 def static(x: R.Tensor[(N, C), R.f32]):
     return R.call_tir(softmax, x)
@@ -187,6 +202,10 @@ def test_two_reductions_in_one_loop() -> None:
     np.testing.assert_array_equal(sums, x.sum(1))
 
 
+def repeated_schedule() -> Schedule:
+    return Schedule.of(repeated, TensorType.of((N, C), "f32"))
+
+
 def flipped_schedule() -> Schedule:
     return Schedule.of(flipped, TensorType.of((N, C), "f32"))
 
@@ -222,6 +241,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "written before it is read": (
         lambda: (s := flipped_schedule()) and (s.share_memory("y", "z"), s.emit()),
         "'y' is in the memory of 'z', and 'flip' accesses it after 'flip' has written there",
+    ),
+    "read again in a loop that the element does not depend on": (
+        lambda: (s := repeated_schedule()) and (s.share_memory("y", "z"), s.emit()),
+        "'y' is in the memory of 'z', and 'add' accesses it after 'add_start' has written there",
     ),
     "more lanes in a part": (
         lambda: (
