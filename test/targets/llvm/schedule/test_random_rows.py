@@ -74,7 +74,7 @@ def _program(source: random.Random, columns: int) -> tuple[str, Callable[[np.nda
     return f"import mirlo\nfrom mirlo import R, T\n\n\n@mirlo.prim_func\n{text}\n\n\n{call}", expected
 
 
-@pytest.mark.sample(60)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("seed", range(400))
 def test_results(seed: int, tmp_path: Path) -> None:
     source = random.Random(seed)
