@@ -1,8 +1,7 @@
-"""A placement as one page of HTML: the graph coloured by target, with the reasons on click. It needs no network."""
+"""A placement as one page of HTML: the graph coloured by target, with the reasons on click."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, TypedDict
 from mirlo.driver.describe_regions import describe_regions
 from mirlo.driver.place.decision import Decision
 from mirlo.driver.place.survey import Survey
-from mirlo.runtime.names import html, html_json
 from mirlo.runtime.regions import MAIN, region_rows
+from mirlo.tools.html_page import html_page
 from mirlo.tools.place.as_json import NodeReport, as_json, label
 from mirlo.tools.place.as_text import TITLES, amount, cells
 from mirlo.tools.place.decision_text import TITLES as decision_titles
@@ -44,7 +43,6 @@ def page(survey: Survey, title: str) -> str:
     rows = [[name or "nobody", *cells(share, survey.total)] for name, share in survey.shares.items()]
     levels = {name: _level(survey, name) for name in LEVELS}
     data = {
-        "title": title,
         "targets": list(survey.shares),
         "totals": {"titles": TITLES, "rows": rows},
         "shares": [s.flops for s in survey.shares.values()],
@@ -56,9 +54,7 @@ def page(survey: Survey, title: str) -> str:
         "first": _first(levels),
         "costs": _costs(survey.decision),
     }  # fmt: skip
-    parts = {"title": html(title), "style": _own("page.css"), "data": html_json(data), "script": _own("page.js")}
-    # In one go: what is put in may hold braces, too.
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found.group(1)], _own("page.html"))
+    return html_page(Path(__file__).parent, title, data)
 
 
 def _described_regions(survey: Survey) -> dict[str, object]:
@@ -134,7 +130,3 @@ def _label_lines(survey: Survey, members: Sequence[int], level: str) -> tuple[st
 
 def _cut(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST // 2 - 1]}…{text[-LONGEST // 2 :]}"
-
-
-def _own(name: str) -> str:
-    return Path(__file__).with_name(name).read_text(encoding="utf-8")
