@@ -53,13 +53,13 @@ def require_sharable(root: Root, buffer: ScheduleBuffer, target: ScheduleBuffer)
     reached = _reached(index for index in by_iteration[0] if index is not None)
     if any(each != by_iteration[0] for each in by_iteration) or not names <= reached:
         raise ScheduleError(f"{what}, and an iteration of '{common[-1].name}' accesses elements of another one")
-    first = leaves.index(writers[0])
-    for leaf in users:
-        at, loops = leaves.index(leaf), around(leaf)
+    after = leaves[leaves.index(writers[0]) :]
+    for at, leaf in enumerate(after):
+        loops = around(leaf)
         # Elements that this iteration writes next, and that no other one writes, in this part of a loop or in another.
-        next_writes = [place for each in leaves[at:] if around(each) == loops for place in writes[id(each)]]
+        next_writes = [place for each in after[at:] if around(each) == loops for place in writes[id(each)]]
         own = [place for place in next_writes if _reached(place) >= {loop.name for loop in loops if loop.extent != 1}]
-        if at >= first and not all(place in own for place in touched[id(leaf)]):
+        if not all(place in own for place in touched[id(leaf)]):
             raise ScheduleError(f"{what}, and '{leaf.name}' accesses it after '{writers[0].name}' has written there")
 
 
