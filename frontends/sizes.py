@@ -29,7 +29,7 @@ def quotient(total: Dim, part: Dim) -> Dim | None:
     """Return `total / part` if it is exact for all values of the symbols, else None."""
     if part == 0:
         return None
-    return D.apply("floordiv", total, part) if D.apply("mod", total, part) == 0 else None
+    return total // part if total % part == 0 else None
 
 
 @dataclass(frozen=True)
@@ -66,16 +66,16 @@ class SizeArithmetic:
         if not self.is_nonnegative(right):
             raise Undecided
         if self.is_nonnegative(left):
-            return D.apply("floordiv", left, right)
+            return left // right
         if isinstance(right, int) and self.is_nonnegative(left + (right - 1)):  # less than one divisor below zero
-            return D.maximum(D.apply("floordiv", left, right), 0)
+            return D.maximum(left // right, 0)
         raise Undecided
 
     def mod(self, left: Dim, right: Dim) -> Dim:
         """Return the remainder of a floor division, which has the sign of the divisor."""
         if right == 0 or not (isinstance(right, int) or (self.is_nonnegative(left) and self.is_nonnegative(right))):
             raise Undecided
-        return D.apply("mod", left, right)
+        return left % right
 
     def fmod(self, left: Dim, right: Dim) -> Dim:
         """Return the remainder of `divide`, which has the sign of the dividend."""

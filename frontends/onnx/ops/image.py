@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import as_sizes, unless
@@ -230,7 +229,7 @@ def _scaled_dim(dim: Dim, scale: float, x: TensorType) -> Dim:
     if scale == int(scale):
         return dim * int(scale)
     if 1 / scale == round(1 / scale):
-        return D.apply("floordiv", dim, round(1 / scale))
+        return dim // round(1 / scale)
     raise NodeError(f"a scale of {scale} needs a known size, but a dim of {x} is {dim}; fix the input's shape")
 
 

@@ -16,7 +16,6 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from mirlo.dialects.core import dims as D
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import GraphDef, NodeDef
 from mirlo.frontends.onnx.node import Node
@@ -122,7 +121,7 @@ def reorder_input(node: Node) -> Tensor:
     if node.attr.bool("channels_last", 0):
         x = x.permute((0, 3, 1, 2))
     channels = x.shape[1]
-    missing = D.apply("mod", channels * -1, block_size(node))
+    missing = -channels % block_size(node)
     if missing == 0:
         return x
     if not isinstance(missing, int):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.frontends.library import normalizations as library
@@ -86,7 +85,7 @@ def group_normalization(node: Node) -> Converted:
 
 def _groups(node: Node) -> tuple[int, Dim]:
     groups, x = node.attr.int("num_groups"), node.type(0)
-    if x.rank < 2 or groups < 1 or D.apply("mod", x.shape[1], groups) != 0:
+    if x.rank < 2 or groups < 1 or x.shape[1] % groups != 0:
         text = f"attribute 'num_groups' is {groups}, which does not divide the channels of {x}"
         if x.rank < 2 or groups < 1:
             raise NodeError(text)

@@ -1,0 +1,122 @@
+"""Front ends share one tensor, one builder of regions and one arithmetic on sizes; none reads through another."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from commands import ROOT
+
+FRONTENDS = ROOT / "frontends"
+FOLDERS = ("onnx", "torch", "stablehlo", "jax", "sklearn", "library")
+"""All but `script`, which reads a form of the program itself: its regions are those that are written there."""
+FILES = sorted([*FRONTENDS.glob("*.py"), *(path for folder in FOLDERS for path in (FRONTENDS / folder).rglob("*.py"))])
+ARITHMETIC = {"__add__", "__mul__", "__truediv__", "__floordiv__", "__mod__"}
+NUMBERS = {"Tensor": "tensor.py", "Complex": "library/complex_numbers.py", "DimFraction": "sizes.py"}
+"""Classes with arithmetic, and where they are: a complex number is two tensors, a fraction is two dims."""
+REGIONS = {"IfOp", "WhileOp", "ForOp", "YieldOp", "ConditionOp", "append_to"}
+LOOPS = {"scf.if", "scf.while", "scf.for"}
+DIMS = {"floordiv", "mod", "ceildiv", "min", "max"}
+
+
+def classes_with_arithmetic(tree: ast.Module) -> Iterator[str]:
+    """Yield the names of classes whose instances are added or multiplied by operators."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            bound = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
+            bound |= {
+                target.id
+                for each in node.body
+                if isinstance(each, ast.Assign)
+                for target in each.targets
+                if isinstance(target, ast.Name)
+            }
+            if bound & ARITHMETIC:
+                yield node.name
+
+
+def makers_of_regions(tree: ast.Module) -> Iterator[str]:
+    """Yield the operations with regions that a file makes."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(attr=name) if name in REGIONS:
+                yield name
+            case ast.Call(args=[ast.Constant(value=str() as name), *_]) if name in LOOPS:
+                yield name
+
+
+def sizes_by_strings(tree: ast.Module) -> Iterator[str]:
+    """Yield calls that name arithmetic on dims by a string."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(attr="apply"), args=[ast.Constant(value=str() as name), *_]):
+                if name in DIMS:
+                    yield ast.unparse(node)
+
+
+def imports_of(tree: ast.Module) -> set[str]:
+    """Return the modules that a file imports anywhere."""
+    return {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module} | {
+        alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
+    }
+
+
+@pytest.fixture(scope="module")
+def trees() -> dict[str, ast.Module]:
+    """Parse the files of the front ends, by path."""
+    return {path.relative_to(FRONTENDS).as_posix(): parsed(path) for path in FILES}
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def test_there_is_one_tensor(trees: dict[str, ast.Module]) -> None:
+    found = {name: path for path, tree in trees.items() for name in classes_with_arithmetic(tree)}
+    assert found == NUMBERS, "values of a program are `Tensor`s of frontends/tensor.py"
+
+
+def test_one_file_makes_regions(trees: dict[str, ast.Module]) -> None:
+    found = {path for path, tree in trees.items() if next(makers_of_regions(tree), None)}
+    assert found == {"builder.py"}, "branches and loops are made by `GraphBuilder`"
+
+
+def test_sizes_are_computed_by_operators(trees: dict[str, ast.Module]) -> None:
+    found = {path: list(sizes_by_strings(tree)) for path, tree in trees.items()}
+    assert {path: calls for path, calls in found.items() if calls} == {}, "write `//` and `%`"
+
+
+def test_front_ends_do_not_import_each_other(trees: dict[str, ast.Module]) -> None:
+    """`torch/onnx_program.py` reads the ONNX models that PyTorch's own export makes, when it is given one."""
+    other = {folder: [f"mirlo.frontends.{each}" for each in ("onnx", "torch", "stablehlo") if each != folder]
+             for folder in ("onnx", "torch", "stablehlo", "library")}  # fmt: skip
+    found = {
+        path
+        for path, tree in trees.items()
+        for name in imports_of(tree)
+        if any(f"{name}.".startswith(f"{each}.") for each in other.get(path.split("/")[0], ()))
+    }
+    assert found == {"torch/onnx_program.py"}
+
+
+def test_pytorch_is_not_exported_to_onnx(trees: dict[str, ast.Module]) -> None:
+    calls = {
+        path
+        for path, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.onnx.export"
+    }
+    assert calls == set()
+
+
+def test_what_is_forbidden_is_found() -> None:
+    value = ast.parse("class Value:\n    def __mul__(self, other): ...\nclass Names:\n    def get(self): ...")
+    assert list(classes_with_arithmetic(value)) == ["Value"]
+    assert list(classes_with_arithmetic(ast.parse("class V:\n    __add__ = _binary(add)"))) == ["V"]
+    regions = ast.parse("scf.IfOp(flag)\nir.Operation.create('scf.while')\nop.emit('scf_if')")
+    assert sorted(makers_of_regions(regions)) == ["IfOp", "scf.while"]
+    sizes = ast.parse("D.apply('mod', a, b); D.maximum(a, b); apply(op, 'mod')")
+    assert list(sizes_by_strings(sizes)) == ["D.apply('mod', a, b)"]
+    assert imports_of(ast.parse("import a.b\ndef f():\n    from c import d")) == {"a.b", "c"}
