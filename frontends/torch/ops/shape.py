@@ -50,9 +50,13 @@ def t(op: AtenOperation, x: Tensor) -> Tensor:
 @converter("aten.select.int", "aten.select_copy.int")
 def select(op: AtenOperation, x: Tensor, axis: int, index: Dim) -> Tensor:
     axis = axis_of(axis, x.rank)
-    size = x.shape[axis]
-    at = from_start(index, size)
+    at = from_start(index, x.shape[axis])
     learn_offset(op, axis, at)
+    return element(x, axis, at)
+
+
+def element(x: Tensor, axis: int, at: Dim) -> Tensor:
+    """Return what stands at one position of an axis, without the axis."""
     return x.slice(axis, at, 1).reshape((*x.shape[:axis], *x.shape[axis + 1 :]))
 
 
@@ -115,7 +119,8 @@ def split(op: AtenOperation, x: Tensor, _: object, axis: int = 0) -> list[Tensor
 
 @converter("aten.unbind.int")
 def unbind(op: AtenOperation, x: Tensor, axis: int = 0) -> list[Tensor]:
-    return [select(op, x, axis, index) for index in range(len(op.node.meta["val"]))]
+    axis = axis_of(axis, x.rank)
+    return [element(x, axis, index) for index in range(len(op.node.meta["val"]))]
 
 
 @converter("aten.cat.default", "aten.concat.default", "aten.concatenate.default")
