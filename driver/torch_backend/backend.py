@@ -1,17 +1,18 @@
-"""The backend: gradients run eagerly, inference is compiled with the weights as constants.
+"""The backend: inference is compiled with the weights as constants, training with the weights as inputs.
 
-`aot_autograd` turns a captured graph into one that writes nothing, and puts the writes of arguments and the gradients
-around it. Weights become constants, since only constants are packed when compiling; a call compares their versions.
+`aot_autograd` turns a captured graph into one that writes nothing, and puts the writes of arguments around it. Where
+gradients are wanted it makes two, forward and backward, and chooses what the first one saves for the second. Weights of
+inference become constants, since only constants are packed when compiling; a call compares their versions.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from mirlo.driver.torch_backend.options import BackendOptions
 from mirlo.driver.torch_backend.stages import RunGraph, StagedGraph
+from mirlo.frontends.torch.decompose import decompositions_of_training
 from mirlo.frontends.torch.frozen import FrozenWeights
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 GraphFunction = Callable[..., object]
 """A graph that is called with its inputs, as PyTorch passes them."""
+FakeInputs: TypeAlias = Sequence["torch.Tensor | torch.SymInt"]
+"""What a graph takes, as tracing knows it."""
 
 
 def mirlo_backend(
@@ -29,31 +32,40 @@ def mirlo_backend(
     mode: str | None = None,
 ) -> GraphFunction:
     """Compile a graph that TorchDynamo captured."""
+    from functorch.compile import min_cut_rematerialization_partition
     from torch._dynamo.backends.common import aot_autograd
 
     settings = BackendOptions.parse(options, mode)
 
-    def compile_inference(
-        functional: torch.fx.GraphModule, fake_inputs: Sequence[torch.Tensor | torch.SymInt]
-    ) -> GraphFunction:
+    def compile_inference(functional: torch.fx.GraphModule, fake_inputs: FakeInputs) -> GraphFunction:
         frozen = _frozen_inputs(functional, example_inputs)
-        return _boxed(_Inference(functional, fake_inputs, frozen, settings))
+        return _boxed(_LazyGraph(functional, fake_inputs, frozen, settings))
 
-    def run_training(
-        functional: torch.fx.GraphModule, fake_inputs: Sequence[torch.Tensor | torch.SymInt]
-    ) -> GraphFunction:
-        _warn_of_training()
-        return _boxed(functional)
+    def compile_training(functional: torch.fx.GraphModule, fake_inputs: FakeInputs) -> GraphFunction:
+        return _boxed(_LazyGraph(functional, fake_inputs, {}, settings))
 
     compiled: GraphFunction = aot_autograd(
-        fw_compiler=run_training,
-        bw_compiler=lambda functional, fake_inputs: _boxed(functional),
+        fw_compiler=compile_training,
+        bw_compiler=compile_training,
         inference_compiler=compile_inference,
+        partition_fn=min_cut_rematerialization_partition,
+        decompositions=decompositions_of_training() if _has_gradients(example_inputs) else {},
     )(graph, example_inputs)
     return compiled
 
 
-class _Inference:
+def _has_gradients(inputs: Sequence[torch.Tensor | torch.SymInt]) -> bool:
+    """Return whether a call of a graph is differentiated."""
+    import torch
+
+    return torch.is_grad_enabled() and any(isinstance(each, torch.Tensor) and each.requires_grad for each in inputs)
+
+
+MOST_CHANGES = 1
+"""Changes of weights after which a graph is compiled with them as constants again; then they become inputs."""
+
+
+class _LazyGraph:
     """A graph that is compiled when it is first called, and again when its weights have changed.
 
     While TorchDynamo captures, it would take the guards of the export for those of the caller's code.
@@ -62,7 +74,7 @@ class _Inference:
     def __init__(
         self,
         functional: torch.fx.GraphModule,
-        fake_inputs: Sequence[torch.Tensor | torch.SymInt],
+        fake_inputs: FakeInputs,
         frozen: dict[int, torch.Tensor],
         settings: BackendOptions,
     ) -> None:
@@ -70,10 +82,13 @@ class _Inference:
         self._frozen = frozen
         self._weights: FrozenWeights | None = None
         self._run: RunGraph | None = None
+        self._changes = 0
 
     def __call__(self, *inputs: torch.Tensor | torch.SymInt) -> object:
         if self._run is None or not (self._settings.frozen or self._is_current(inputs)):
-            self._frozen = {index: inputs[index] for index in self._frozen}
+            self._changes += self._run is not None
+            is_constant = self._changes <= MOST_CHANGES
+            self._frozen = {index: inputs[index] for index in self._frozen} if is_constant else {}
             self._weights = FrozenWeights.of({str(index): tensor for index, tensor in self._frozen.items()})
             self._run = StagedGraph(self._functional, self._fake_inputs, self._frozen, self._settings)
         return self._run(inputs)
@@ -118,15 +133,3 @@ def _boxed(run: GraphFunction) -> GraphFunction:
 
     boxed: GraphFunction = make_boxed_func(run)
     return boxed
-
-
-_warned = False
-
-
-def _warn_of_training() -> None:
-    global _warned
-    if not _warned:
-        _warned = True
-        warnings.warn(
-            "mirlo: graphs with gradients run eagerly; call the model under torch.no_grad() to compile it", stacklevel=2
-        )

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 MIN_OPERATORS = 2
 """Operators that compute, of a stage beside other compiled ones: a single one gains nothing over PyTorch's kernel."""
 
+LEFT = {
+    "aten.convolution_backward.default": "PyTorch's kernels take 0.6 to 0.9 of the time of compiled ones",
+}
+"""Operators that are left to PyTorch, and why."""
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -73,6 +78,11 @@ def base_of(node: torch.fx.Node) -> torch.fx.Node | None:
     return None
 
 
+def is_left(node: torch.fx.Node) -> bool:
+    """Return whether an operator, or the one that this is a result of, is left to PyTorch."""
+    return node.op == "call_function" and target_name(operator_of(node).target) in LEFT
+
+
 def operator_of(node: torch.fx.Node) -> torch.fx.Node:
     """Return the operator that a node is, or is a result of."""
     return node.all_input_nodes[0] if target_name(node.target) == "_operator.getitem" else node
@@ -123,6 +133,11 @@ def is_size(node: torch.fx.Node) -> bool:
     )
 
 
+def is_given(node: torch.fx.Node) -> bool:
+    """Return whether a node computes a size from those of the graph's inputs, which each stage can."""
+    return is_size(node) and all(each.op == "placeholder" or is_given(each) for each in node.all_input_nodes)
+
+
 def _levels(graph: torch.fx.Graph, eager: Collection[torch.fx.Node]) -> dict[torch.fx.Node, int]:
     """Return the stage of each node: even ones are compiled, odd ones are PyTorch's."""
     levels: dict[torch.fx.Node, int] = {}
@@ -130,7 +145,8 @@ def _levels(graph: torch.fx.Graph, eager: Collection[torch.fx.Node]) -> dict[tor
     for node in graph.nodes:
         if node.op in ("placeholder", "output", "get_attr"):
             continue
-        first = max((levels[each] for each in node.all_input_nodes if each in levels), default=-1)
+        before = [levels[each] for each in node.all_input_nodes if each in levels and not is_given(each)]
+        first = max(before, default=-1)
         if target_name(node.target) == "_operator.getitem" and node.all_input_nodes[0] in levels:
             levels[node] = levels[node.all_input_nodes[0]]
             continue

@@ -7,10 +7,12 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from mirlo.driver.torch_backend.draws import draw_first, without_states
 from mirlo.driver.torch_backend.graph import compile_graph
 from mirlo.driver.torch_backend.options import BackendOptions
 from mirlo.driver.torch_backend.partition import (
     Stage,
+    is_left,
     is_size,
     operator_of,
     partition,
@@ -48,8 +50,9 @@ class StagedGraph:
         self._refused: dict[torch.fx.Node, str] = {}
         without_tokens(self._root.graph)
         views = views_of_results(self._root.graph)
-        random = [node for node in self._root.graph.nodes if is_random(node)]
-        self._eager = {*views, *random}
+        drawn = [*without_states(self._root.graph), *draw_first(self._root.graph)]
+        kept = [node for node in self._root.graph.nodes if is_random(node) or is_left(node)]
+        self._eager = {*views, *drawn, *kept}
         output = next(node for node in self._root.graph.nodes if node.op == "output")
         self._results: Sequence[object] = output.args[0]
         self._stages = self._compile()

@@ -93,12 +93,7 @@ def _table(missing: set[torch._ops.OpOverload]) -> dict[torch._ops.OpOverload, C
     """Return PyTorch's decompositions, if any applies, of all operators without a converter."""
     if not missing:
         return {}
-    from torch._decomp import decomposition_table
-    from torch.export import default_decompositions
-
-    table = dict(default_decompositions().items())
-    for target, function in decomposition_table.items():
-        table.setdefault(target, function)
+    table = _all_decompositions()
     for target in missing:
         if target_name(target) in DECOMPOSITIONS:
             table[target] = DECOMPOSITIONS[target_name(target)]
@@ -110,3 +105,38 @@ def _table(missing: set[torch._ops.OpOverload]) -> dict[torch._ops.OpOverload, C
         target: function for target, function in table.items()
         if target in missing or not has_converter(target_name(target))
     }  # fmt: skip
+
+
+def _all_decompositions() -> dict[torch._ops.OpOverload, Callable[..., object]]:
+    """Return all that PyTorch has: a function of tensors for an operator."""
+    from torch._decomp import decomposition_table
+    from torch.export import default_decompositions
+
+    table = dict(default_decompositions().items())
+    for target, function in decomposition_table.items():
+        table.setdefault(target, function)
+    return table
+
+
+def decompositions_of_training() -> dict[torch._ops.OpOverload, Callable[..., object]]:
+    """Return those of operators without a converter, for a graph of which it is to be chosen what forward saves.
+
+    Operators that draw random numbers stay: decompositions draw others than PyTorch's kernels.
+    """
+    import torch
+
+    load_converters()
+    table = _all_decompositions()
+    for target in list(table):
+        is_random = torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
+        if is_random or has_converter(target_name(target)):
+            del table[target]
+    return {**table, **{_operator(name): function for name, function in DECOMPOSITIONS.items()}}
+
+
+def _operator(name: str) -> torch._ops.OpOverload:
+    """Return an operator by its name."""
+    import torch
+
+    namespace, packet, overload = name.split(".")
+    return getattr(getattr(getattr(torch.ops, namespace), packet), overload)

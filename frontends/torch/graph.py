@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 PLACEMENT = ("layout", "device", "pin_memory", "memory_format", "non_blocking")
 """Arguments that say where and how elements are stored, not what they are."""
+HIGHER_ORDER = ("torch._higher_order_ops", "torch.ops.higher_order")
+"""Modules of operators that hold graphs or call other operators."""
 
 
 class GraphImport(GraphImporter):
@@ -217,7 +219,7 @@ def target_name(target: object) -> str:
         return str(target)
     module = getattr(target, "__module__", "") or ""
     name = getattr(target, "__name__", str(target))
-    if module.startswith("torch._higher_order_ops") or type(target).__module__.startswith("torch._higher_order_ops"):
+    if any(each.startswith(HIGHER_ORDER) for each in (module, type(target).__module__)):
         return f"higher_order.{name}"
     return f"{module}.{name}"
 

@@ -1,0 +1,288 @@
+"""Steps of training with PyTorch: `torch.compile` with Mirlo beside eager and Inductor.
+
+    python -m benchmarks.torch_training [MODEL ...] [--threads 1] [--repeat 15]
+
+A step is forward, loss, backward and SGD with momentum, on random data. Times are medians of steps in turns; ratios are
+medians over the turns. Memory is the largest that a process needs in steps with one engine, less what it has left when
+the model is gone: weights, gradients, what is saved for them, and what compiled code needs. Inductor needs a C++
+compiler; models of language and ViT need transformers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from benchmarks.turns import row_elsewhere, take_turns
+
+ENGINES = ("eager", "inductor", "mirlo")
+WARM_UP = 3
+WORDS, LABELS = 2000, 10
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was measured of one model."""
+
+    name: str
+    eager_ms: float
+    inductor_ms: float
+    mirlo_ms: float
+    of_eager: float
+    of_inductor: float
+    eager_mb: float
+    inductor_mb: float
+    mirlo_mb: float
+    difference: float
+    """The largest difference of a loss from eager's, over the loss."""
+
+    def cells(self) -> list[str]:
+        """Return the cells of the table."""
+        times = [f"{each:.1f}" for each in (self.eager_ms, self.inductor_ms, self.mirlo_ms)]
+        sizes = [f"{each:.0f}" for each in (self.eager_mb, self.inductor_mb, self.mirlo_mb)]
+        ratios = [f"{each:.2f}" for each in (self.of_eager, self.of_inductor)]
+        return [self.name, *times, *ratios, *sizes, f"{self.difference:.0e}"]
+
+
+TITLES = (
+    "model", "eager ms", "Inductor ms", "Mirlo ms", "of eager", "of Inductor", "eager MB", "Inductor MB", "Mirlo MB",
+    "difference",
+)  # fmt: skip
+
+
+def _resnet_18() -> tuple[Any, Any, Any]:
+    """Return a ResNet-18, images and labels."""
+    import torch
+
+    class Block(torch.nn.Module):
+        """Two convolutions, and what leads past them."""
+
+        def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+            super().__init__()
+            self.first = torch.nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+            self.second = torch.nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+            self.norms = torch.nn.ModuleList([torch.nn.BatchNorm2d(outputs), torch.nn.BatchNorm2d(outputs)])
+            self.past: Any = torch.nn.Identity()
+            if stride != 1:
+                shorter = torch.nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+                self.past = torch.nn.Sequential(shorter, torch.nn.BatchNorm2d(outputs))
+
+        def forward(self, x: Any) -> Any:
+            inner = torch.relu(self.norms[0](self.first(x)))
+            return torch.relu(self.norms[1](self.second(inner)) + self.past(x))
+
+    widths = (64, 64, 64, 128, 128, 256, 256, 512, 512)
+    blocks = [Block(before, after, 1 + (before != after)) for before, after in zip(widths, widths[1:], strict=False)]
+    begin = [torch.nn.Conv2d(3, 64, 7, 2, 3, bias=False), torch.nn.BatchNorm2d(64), torch.nn.ReLU()]
+    end = [torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(512, LABELS)]
+    net = torch.nn.Sequential(*begin, torch.nn.MaxPool2d(3, 2, 1), *blocks, *end)
+    return net, torch.randn(8, 3, 64, 64), torch.randint(0, LABELS, (8,))
+
+
+def _of_transformers(model: str, **options: Any) -> Any:
+    """Return a model of transformers with random weights that returns its logits."""
+    import torch
+    import transformers
+
+    config, _, _ = model.partition("For")
+    config = {"GPT2LMHeadModel": "GPT2"}.get(model, config)
+    inner = getattr(transformers, model)(getattr(transformers, f"{config}Config")(**options))
+
+    class Logits(torch.nn.Module):
+        """The model, with one result."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x: Any) -> Any:
+            return self.inner(x).logits
+
+    return Logits()
+
+
+def _bert() -> tuple[Any, Any, Any]:
+    import torch
+
+    net = _of_transformers(
+        "BertForSequenceClassification", hidden_size=256, num_hidden_layers=4, num_attention_heads=4,
+        intermediate_size=1024, vocab_size=WORDS, num_labels=LABELS,
+    )  # fmt: skip
+    return net, torch.randint(0, WORDS, (4, 128)), torch.randint(0, LABELS, (4,))
+
+
+def _gpt_2() -> tuple[Any, Any, Any]:
+    import torch
+
+    net = _of_transformers("GPT2LMHeadModel", n_embd=256, n_layer=4, n_head=4, vocab_size=WORDS, use_cache=False)
+    return net, torch.randint(0, WORDS, (4, 128)), torch.randint(0, WORDS, (4, 128))
+
+
+def _vit() -> tuple[Any, Any, Any]:
+    import torch
+
+    net = _of_transformers(
+        "ViTForImageClassification", hidden_size=192, num_hidden_layers=6, num_attention_heads=3,
+        intermediate_size=768, image_size=96, num_labels=LABELS,
+    )  # fmt: skip
+    return net, torch.randn(8, 3, 96, 96), torch.randint(0, LABELS, (8,))
+
+
+def _lstm() -> tuple[Any, Any, Any]:
+    import torch
+
+    class Classifier(torch.nn.Module):
+        """An LSTM, step by step: TorchDynamo leaves `nn.LSTM` to eager PyTorch."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding = torch.nn.Embedding(WORDS, 128)
+            self.cell, self.head = torch.nn.LSTMCell(128, 256), torch.nn.Linear(256, LABELS)
+
+        def forward(self, tokens: Any) -> Any:
+            hidden = state = torch.zeros(tokens.shape[0], 256)
+            x = self.embedding(tokens)
+            for step in range(tokens.shape[1]):
+                hidden, state = self.cell(x[:, step], (hidden, state))
+            return self.head(hidden)
+
+    return Classifier(), torch.randint(0, WORDS, (8, 16)), torch.randint(0, LABELS, (8,))
+
+
+MODELS = {"ResNet-18": _resnet_18, "BERT": _bert, "GPT-2": _gpt_2, "ViT": _vit, "LSTM": _lstm}
+
+
+def _steps(name: str, engine: str, threads: int) -> Callable[[], float]:
+    """Return what makes a step of training, from the same weights for each engine, and returns the loss."""
+    import torch
+
+    torch.manual_seed(0)
+    net, x, labels = MODELS[name]()
+    optimizer = torch.optim.SGD(net.train().parameters(), 1e-2, momentum=0.9)
+    options = {"cache": False, "strict": True, "threads": threads} if engine == "mirlo" else None
+    model = net if engine == "eager" else torch.compile(net, backend=engine, options=options)
+
+    def step() -> float:
+        optimizer.zero_grad()
+        logits = model(x)
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, -2), labels.flatten())
+        loss.backward()
+        optimizer.step()
+        return float(loss.detach())
+
+    return step
+
+
+def _prepare(threads: int) -> None:
+    os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
+    warnings.simplefilter("ignore")
+    import torch
+
+    torch.set_num_threads(threads)
+
+
+def memory(name: str, engine: str, threads: int) -> float:
+    """Return the memory of training, in MB: the peak of steps behind the first, less what is left without the model."""
+    _prepare(threads)
+    import torch
+
+    step = _steps(name, engine, threads)
+    step()
+    _trim()
+    with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+        file.write("5")  # forgets the peak
+    for _ in range(WARM_UP):
+        step()
+    peak = _peak_mb()
+    del step
+    torch._dynamo.reset()
+    _trim()
+    return peak - _resident_mb()
+
+
+def _trim() -> None:
+    """Give memory that is free back to the system."""
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+
+
+def _resident_mb() -> float:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * resource.getpagesize() / 2**20
+
+
+def _peak_mb() -> float:
+    with open("/proc/self/status", encoding="ascii") as file:
+        return int(next(line for line in file if line.startswith("VmHWM")).split()[1]) / 1024
+
+
+def measure(name: str, threads: int, repeat: int) -> Row:
+    """Measure a model in this process, its memory in others."""
+    _prepare(threads)
+    import torch
+
+    steps, losses = [], []
+    for engine in ENGINES:
+        steps.append(_steps(name, engine, threads))
+        torch.manual_seed(1)
+        losses.append([steps[-1]() for _ in range(WARM_UP)])
+    turns = take_turns(steps, repeat)
+    difference = max(abs(ours - eager) / abs(eager) for eager, ours in zip(losses[0], losses[2], strict=True))
+    sizes = [_elsewhere(name, engine, threads) for engine in ENGINES]
+    eager, inductor, mirlo = turns.milliseconds
+    return Row(name, eager, inductor, mirlo, turns.ratio(2, 0), turns.ratio(2, 1), *sizes, difference)
+
+
+def _elsewhere(name: str, engine: str, threads: int) -> float:
+    command = [sys.executable, "-m", "benchmarks.torch_training", name, "--threads", str(threads), "--memory", engine]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return the table in Markdown, with the geometric means of the ratios."""
+    means = [statistics.geometric_mean(getattr(row, key) for row in rows) for key in ("of_eager", "of_inductor")]
+    last = ["geometric mean", "", "", "", *(f"{mean:.2f}" for mean in means), "", "", "", ""]
+    lines = [TITLES, ("---", *["---:"] * (len(TITLES) - 1)), *(row.cells() for row in rows), last]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Print the table; each model is measured in a process of its own."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.torch_training", description=__doc__)
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"default: all of {', '.join(MODELS)}")
+    parser.add_argument("--threads", type=int, default=1, help="threads of all (default: 1)")
+    parser.add_argument("--repeat", type=int, default=15, help="steps of each (default: 15)")
+    parser.add_argument("--memory", choices=ENGINES, help="print the memory of one engine, in MB")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args(words)
+    unknown = [name for name in given.models if name not in MODELS]
+    if unknown:
+        parser.error(f"no model '{unknown[0]}': there are {', '.join(MODELS)}")
+    if given.memory:
+        print(memory(given.models[0], given.memory, given.threads))
+        return 0
+    if given.here:
+        print(json.dumps(list(asdict(measure(given.models[0], given.threads, given.repeat)).values())))
+        return 0
+    rows = []
+    for name in given.models or MODELS:
+        arguments = [name, "--threads", given.threads, "--repeat", given.repeat]
+        rows.append(Row(*row_elsewhere("benchmarks.torch_training", arguments)))
+        print(" | ".join(rows[-1].cells()), file=sys.stderr, flush=True)
+    print(table(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,342 @@
+"""Training through `torch.compile(model, backend="mirlo")`: each step is the one that eager PyTorch makes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.nn import functional as F  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+
+from mirlo.driver.torch_backend import graph as graphs  # noqa: E402
+
+STRICT = {"strict": True, "cache": False}
+WORDS, ROWS, LENGTH = 50, 4, 9
+BATCHES = torch.randint(0, WORDS, (6, ROWS, LENGTH), generator=torch.Generator().manual_seed(3))
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return the graphs that the test compiles."""
+    made: list[Any] = []
+    compile_graph = graphs._compile_graph
+    monkeypatch.setattr(graphs, "_compile_graph", lambda *given: made.append(compile_graph(*given)) or made[-1])
+    return made
+
+
+class Block(torch.nn.Module):  # type: ignore[misc]
+    """A layer of a transformer that drops elements."""
+
+    def __init__(self, width: int = 32, heads: int = 4) -> None:
+        super().__init__()
+        self.before, self.between = torch.nn.LayerNorm(width), torch.nn.LayerNorm(width)
+        self.qkv, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
+        self.up, self.down = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
+        self.heads = heads
+
+    def forward(self, x: Any) -> Any:
+        rows, length, width = x.shape
+        parts = self.qkv(self.before(x)).chunk(3, -1)
+        query, key, value = (part.view(rows, length, self.heads, -1).transpose(1, 2) for part in parts)
+        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + F.dropout(self.out(mixed.transpose(1, 2).reshape(rows, length, width)), 0.1, self.training)
+        return x + F.dropout(self.down(F.gelu(self.up(self.between(x)))), 0.1, self.training)
+
+
+class Decoder(torch.nn.Module):  # type: ignore[misc]
+    """Two layers, which may keep nothing for their gradients."""
+
+    def __init__(self, checkpoints: bool = False) -> None:
+        super().__init__()
+        self.embedding, self.head = torch.nn.Embedding(WORDS, 32), torch.nn.Linear(32, WORDS)
+        self.blocks = torch.nn.ModuleList([Block(), Block()])
+        self.checkpoints = checkpoints
+
+    def forward(self, tokens: Any) -> Any:
+        x = self.embedding(tokens)
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False) if self.checkpoints else block(x)
+        return self.head(x)
+
+
+class Recurrent(torch.nn.Module):  # type: ignore[misc]
+    """An LSTM, step by step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = torch.nn.Embedding(WORDS, 16), torch.nn.Linear(32, WORDS)
+        self.cell = torch.nn.LSTMCell(16, 32)
+
+    def forward(self, tokens: Any) -> Any:
+        hidden = state = torch.zeros(tokens.shape[0], 32)
+        rows = []
+        for step in range(tokens.shape[1]):
+            hidden, state = self.cell(self.embedding(tokens[:, step]), (hidden, state))
+            rows.append(self.head(hidden))
+        return torch.stack(rows, 1)
+
+
+class Convolutions(torch.nn.Module):  # type: ignore[misc]
+    """Convolutions with norms of the batch, over the embedded words as an image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = torch.nn.Embedding(WORDS, 16), torch.nn.Linear(16, WORDS)
+        self.layers = torch.nn.Sequential(
+            torch.nn.Conv2d(1, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU(),
+            torch.nn.Conv2d(8, 8, 3, stride=(1, 2), padding=1, groups=2), torch.nn.BatchNorm2d(8), torch.nn.SiLU(),
+            torch.nn.MaxPool2d(3, 1, 1), torch.nn.ConvTranspose2d(8, 1, (1, 2), stride=(1, 2)),
+        )  # fmt: skip
+
+    def forward(self, tokens: Any) -> Any:
+        return self.head(self.layers(self.embedding(tokens)[:, None])[:, 0])
+
+
+def _loss(model: Any, tokens: Any) -> Any:
+    return F.cross_entropy(model(tokens[:, :-1]).reshape(-1, WORDS), tokens[:, 1:].reshape(-1))
+
+
+def _step(model: Any, optimizer: Any, number: int) -> float:
+    optimizer.zero_grad()
+    loss = _loss(model, BATCHES[number % 6])
+    loss.backward()
+    optimizer.step()
+    return float(loss.detach())
+
+
+def _with_zeros(model: Any, optimizer: Any, number: int) -> float:
+    optimizer.zero_grad(set_to_none=False)
+    loss = _loss(model, BATCHES[number % 6])
+    loss.backward()
+    optimizer.step()
+    return float(loss.detach())
+
+
+def _accumulated(model: Any, optimizer: Any, number: int) -> float:
+    optimizer.zero_grad()
+    losses = []
+    for part in range(3):
+        losses.append(_loss(model, BATCHES[(number + part) % 6]) / 3)
+        losses[-1].backward()
+    optimizer.step()
+    return float(sum(losses).detach())
+
+
+def _clipped(model: Any, optimizer: Any, number: int) -> float:
+    optimizer.zero_grad()
+    loss = _loss(model, BATCHES[number % 6])
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_([each for group in optimizer.param_groups for each in group["params"]], 0.1)
+    optimizer.step()
+    return float(loss.detach())
+
+
+def _mixed(model: Any, optimizer: Any, number: int) -> float:
+    optimizer.zero_grad()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = _loss(model, BATCHES[number % 6])
+    loss.backward()
+    optimizer.step()
+    return float(loss.detach())
+
+
+def _of_each_size(model: Any, optimizer: Any, number: int) -> float:
+    optimizer.zero_grad()
+    loss = _loss(model, BATCHES[number % 6][: 2 + number % 3])
+    loss.backward()
+    optimizer.step()
+    return float(loss.detach())
+
+
+def _evaluated(model: Any, optimizer: Any, number: int) -> float:
+    _step(model, optimizer, number)
+    model.eval()
+    with torch.no_grad():
+        loss = float(_loss(model, BATCHES[0]))
+    model.train()
+    return loss
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way of training, and what it compiles."""
+
+    model: Callable[[], Any]
+    step: Callable[[Any, Any, int], float]
+    graphs: int
+    tolerance: float = 1e-5
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+WAYS = {
+    "a decoder": Way(Decoder, _step, 2),
+    "an LSTM": Way(Recurrent, _step, 2),
+    "convolutions": Way(Convolutions, _step, 5, 1e-4),
+    "gradients set to zero": Way(Decoder, _with_zeros, 2),
+    "gradients accumulated": Way(Decoder, _accumulated, 2),
+    "gradients clipped": Way(Decoder, _clipped, 2),
+    "autocast to bfloat16": Way(Decoder, _mixed, 2, 5e-3),
+    "checkpoints": Way(lambda: Decoder(checkpoints=True), _step, 2),
+    "batches of any size": Way(Decoder, _of_each_size, 2, options={"dynamic": True}),
+    "batches of other sizes": Way(Decoder, _of_each_size, 4),
+    "an LSTM of any batch": Way(Recurrent, _of_each_size, 2, options={"dynamic": True}),
+    "evaluation in between": Way(Decoder, _evaluated, 5),
+}
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("name", WAYS)
+def test_steps_are_those_of_eager(name: str, built: list[Any]) -> None:
+    way = WAYS[name]
+    expected = _train(way.model, way.step, None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", category=FutureWarning)
+        found = _train(way.model, way.step, way.options)
+    assert found == pytest.approx(expected, rel=way.tolerance)
+    assert len(built) == way.graphs
+
+
+@pytest.mark.sample(0)
+@pytest.mark.parametrize("model", [Decoder, Recurrent, Convolutions])
+def test_two_hundred_steps(model: Callable[[], Any]) -> None:
+    expected, found = (_train(model, _step, options, 200) for options in (None, {}))
+    assert found == pytest.approx(expected, rel=2e-2, abs=2e-3)
+    assert expected[-1] < expected[0] / 2
+
+
+def _train(
+    model: Callable[[], Any], step: Callable[[Any, Any, int], float], options: dict[str, Any] | None, steps: int = 8
+) -> list[float]:
+    """Return the losses of some steps: of eager PyTorch without options."""
+    torch.manual_seed(0)
+    net = model()
+    optimizer = torch.optim.AdamW(net.parameters(), 1e-2)
+    compiled = net if options is None else torch.compile(net, backend="mirlo", options=STRICT, **options)
+    torch.manual_seed(1)
+    return [step(compiled, optimizer, number) for number in range(steps)]
+
+
+DRAWS = {
+    "dropout": lambda x: F.dropout(x, 0.3),
+    "dropout of all": lambda x: F.dropout(x, 1.0),
+    "dropout by channels": lambda x: F.dropout2d(x[None], 0.5),
+    "dropout by alpha": lambda x: F.alpha_dropout(x, 0.4, training=True),
+    "noise": lambda x: x * torch.rand_like(x) + torch.randn_like(x),
+    "bernoulli": lambda x: x * torch.bernoulli(torch.full_like(x, 0.25)),
+    "rrelu": lambda x: F.rrelu(x, training=True),
+    "attention": lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.2),
+    "after a product": lambda x: F.dropout(x @ x.transpose(-2, -1), 0.3) @ x,
+}
+FORMS = {
+    "dense": lambda: torch.randn(3, 6, 8),
+    "transposed": lambda: torch.randn(8, 3, 6).permute(1, 2, 0),
+    "with gaps": lambda: torch.randn(3, 6, 16)[..., ::2],
+    "expanded": lambda: torch.randn(3, 1, 8).expand(3, 6, 8),
+}
+OF_TRACES = {("dropout by alpha", "transposed"), *(("dropout of all", form) for form in FORMS)}
+"""What PyTorch draws in another way in its own traces, for any backend."""
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("is_dynamic", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", DRAWS)
+def test_draws_are_those_of_eager(name: str, form: str, is_dynamic: bool) -> None:
+    """Elements, gradients and the state of the generator behind them are equal."""
+
+    def run(function: Callable[[Any], Any]) -> list[Any]:
+        torch.manual_seed(5)
+        x = FORMS[form]().detach().requires_grad_()
+        result = function(torch.sin(x) * 2)
+        result.square().sum().backward()
+        return [result, x.grad, torch.rand(3)]
+
+    draw = DRAWS[name]
+    compiled = torch.compile(lambda x: draw(x), backend="mirlo", dynamic=is_dynamic, options=STRICT)
+    expected = torch.compile(draw, backend="aot_eager") if (name, form) in OF_TRACES else draw
+    torch.testing.assert_close(run(compiled), run(expected), rtol=1e-4, atol=1e-5)
+
+
+def test_draws_come_before_what_is_compiled(built: list[Any]) -> None:
+    """A model with dropout everywhere is one compiled part, and one for its gradients."""
+    _train(Decoder, _step, {}, 1)
+    assert len(built) == 2
+
+
+def test_saved_tensors_are_not_copied(built: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    made, given = [], []
+    to_tensor, to_input = graphs.to_tensor, graphs.to_input
+    monkeypatch.setattr(graphs, "to_tensor", lambda array: made.append(array.ctypes.data) or to_tensor(array))
+    monkeypatch.setattr(graphs, "to_input", lambda x: given.append(to_input(x)) or given[-1])
+    x = torch.randn(64, 64, requires_grad=True)
+    torch.compile(lambda x: (x @ x).sin().exp(), backend="mirlo", options=STRICT)(x).sum().backward()
+    assert len(set(made) & {array.ctypes.data for array in given}) >= 2
+
+
+MASKS = {
+    "none": lambda: {},
+    "causal": lambda: {"is_causal": True},
+    "numbers": lambda: {"attn_mask": torch.randn(7, 9)},
+    "flags": lambda: {"attn_mask": torch.rand(7, 9) < 0.6},
+    "a row of nothing": lambda: {"attn_mask": torch.arange(7)[:, None] > torch.zeros(9)},
+    "scaled": lambda: {"scale": 0.3},
+}
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("heads", [4, 2])
+@pytest.mark.parametrize("kind", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("mask", MASKS)
+def test_gradients_of_attention(mask: str, kind: str, heads: int) -> None:
+    given = MASKS[mask]()
+    dtype = getattr(torch, kind)
+    columns = 7 if mask == "causal" else 9
+    given = {
+        key: value.to(dtype) if getattr(value, "is_floating_point", bool)() else value for key, value in given.items()
+    }
+
+    def run(function: Callable[..., Any]) -> list[Any]:
+        torch.manual_seed(2)
+        query, key, value = (
+            torch.randn(2, number, size, 8).to(dtype).requires_grad_()
+            for number, size in ((4, 7), (heads, columns), (heads, columns))
+        )
+        result = function(query, key, value)
+        (result * torch.arange(8)).sum().backward()
+        return [result, query.grad, key.grad, value.grad]
+
+    def attend(query: Any, key: Any, value: Any) -> Any:
+        return F.scaled_dot_product_attention(query * 2, key, value, enable_gqa=heads != 4, **given)
+
+    tolerance = 1e-1 if kind == "bfloat16" else 1e-4
+    compiled = torch.compile(attend, backend="mirlo", options=STRICT)
+    torch.testing.assert_close(run(compiled), run(attend), rtol=tolerance, atol=tolerance)
+
+
+def test_an_operator_without_a_converter_is_eager_in_both_directions() -> None:
+    def function(x: Any) -> Any:
+        return torch.linalg.svdvals(torch.tanh(x * 2)).sum() + (x * x).exp().sum()
+
+    results = []
+    for each in (function, torch.compile(function, backend="mirlo", options={"cache": False})):
+        x = (torch.arange(12.0).reshape(3, 4) / 12).requires_grad_()
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            each(x).backward()
+        results.append(x.grad)
+    assert any("aten._linalg_svd" in str(warning.message) for warning in said)
+    torch.testing.assert_close(*results)
