@@ -55,6 +55,15 @@ def batch_norm(
     return wide.builder.emit("batch_norm", wide, *given, axis=axis, epsilon=epsilon).cast(x.dtype)
 
 
+def batch_norm_of_batch(
+    x: Tensor, scale: Tensor, bias: Tensor, epsilon: float, axis: int = 1
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Normalize by the statistics of x itself; return the result, and mean and variance of each channel."""
+    found = moments(x, channel_axes(x, axis))
+    mean, variance = (each.reshape((x.shape[axis],)) for each in (found.mean, found.variance))
+    return batch_norm(x, scale, bias, mean, variance, epsilon, axis), mean, variance
+
+
 def group_norm(
     x: Tensor, scale: Tensor | None, bias: Tensor | None, groups: int, epsilon: float, is_last: bool = False
 ) -> Tensor:

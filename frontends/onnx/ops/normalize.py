@@ -54,9 +54,7 @@ def batch_normalization(node: Node) -> Converted:
 def _batch_statistics(node: Node) -> list[Tensor]:
     """Normalize with mean and variance of the batch, and update the running ones."""
     x, epsilon, share = node[0], node.attr.float("epsilon", 1e-5), 1 - node.attr.float("momentum", 0.9)
-    found = library.moments(x, library.channel_axes(x))
-    mean, variance = (each.reshape((x.shape[1],)) for each in (found.mean, found.variance))
-    result = library.batch_norm(x, node[1], node[2], mean, variance, epsilon)
+    result, mean, variance = library.batch_norm_of_batch(x, node[1], node[2], epsilon)
     return [result, library.moved(node[3], mean, share), library.moved(node[4], variance, share)]
 
 

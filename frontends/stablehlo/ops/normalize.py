@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mirlo.frontends.library.normalizations import batch_norm, moments, of_channels
+from mirlo.frontends.library.normalizations import batch_norm, batch_norm_of_batch, channel_axes, of_channels
 from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.registry import converter
 from mirlo.frontends.tensor import Tensor
@@ -14,11 +14,6 @@ def _epsilon(op: StablehloOperation) -> float:
     return float(op.op.attributes["epsilon"].value)
 
 
-def _others(op: StablehloOperation) -> list[int]:
-    """Return the axes of all but the features."""
-    return [i for i in range(op.type(0).rank) if i != op.integer("feature_index")]
-
-
 def _of_features(op: StablehloOperation, x: Tensor) -> Tensor:
     """Return a vector with an element for each feature, such that it broadcasts to the operand."""
     return of_channels(x, op.operands[0], op.integer("feature_index")).expand(op.type(0).shape)
@@ -26,34 +21,28 @@ def _of_features(op: StablehloOperation, x: Tensor) -> Tensor:
 
 @converter("batch_norm_inference")
 def batch_norm_inference(op: StablehloOperation) -> Tensor:
-    return _normalized(op, op.operands)
-
-
-def _normalized(op: StablehloOperation, operands: Sequence[Tensor]) -> Tensor:
-    x, scale, bias, mean, variance = operands
+    x, scale, bias, mean, variance = op.operands
     return batch_norm(x, scale, bias, mean, variance, _epsilon(op), op.integer("feature_index"))
 
 
 @converter("batch_norm_training")
 def batch_norm_training(op: StablehloOperation) -> Sequence[Tensor]:
     """Convert `batch_norm_training`: the result, the means and the variances of the features."""
-    x = op.operands[0]
-    found = moments(x, _others(op))
-    mean, variance = (each.reshape((x.shape[op.integer("feature_index")],)) for each in (found.mean, found.variance))
-    return [_normalized(op, [*op.operands, mean, variance]), mean, variance]
+    return batch_norm_of_batch(*op.operands, _epsilon(op), op.integer("feature_index"))
 
 
 @converter("batch_norm_grad")
 def batch_norm_grad(op: StablehloOperation) -> Sequence[Tensor]:
     """Convert `batch_norm_grad`: the gradients of the operand, the scale and the offset."""
     x, gradient = op.operands[0], op.operands[4]
+    others = channel_axes(x, op.integer("feature_index"))
     scale, mean, variance = (_of_features(op, each) for each in op.operands[1:4])
     centered = x - mean
     spread = variance + _epsilon(op)
     product = gradient * centered
-    shared = _of_features(op, gradient.mean(_others(op)))
-    along = centered * (_of_features(op, product.mean(_others(op))) / spread)
+    shared = _of_features(op, gradient.mean(others))
+    along = centered * (_of_features(op, product.mean(others)) / spread)
     deviation = spread.sqrt()
     operand = (gradient - shared - along) * (scale / deviation)
-    sums = [part.sum(_others(op)) for part in (product / deviation, gradient)]
+    sums = [part.sum(others) for part in (product / deviation, gradient)]
     return [operand, *sums]
