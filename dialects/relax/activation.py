@@ -221,6 +221,7 @@ class OverAxis(RelaxOp):
 class Softmax(OverAxis, name="softmax"):
     """exp(x) / sum(exp(x)) along the axis"""
 
+    ONNX = OnnxName("Softmax", since=13)
     meaning = staticmethod(meanings.softmax)
     TRAITS = (Trait.LAST_AXIS,)
     FLOPS_PER_ELEMENT = 5
@@ -229,6 +230,7 @@ class Softmax(OverAxis, name="softmax"):
 class LogSoftmax(OverAxis, name="log_softmax"):
     """log(softmax(x)) along the axis"""
 
+    ONNX = OnnxName("LogSoftmax", since=13)
     meaning = staticmethod(meanings.log_softmax)
     TRAITS = (Trait.LAST_AXIS,)
     FLOPS_PER_ELEMENT = 5
@@ -237,4 +239,5 @@ class LogSoftmax(OverAxis, name="log_softmax"):
 class Hardmax(OverAxis, name="hardmax"):
     """1 at the first maximum along the axis, else 0"""
 
+    ONNX = OnnxName("Hardmax", since=13)
     meaning = staticmethod(meanings.hardmax)

@@ -13,7 +13,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.attributes import Bool, Int, Ints
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand
-from mirlo.dialects.core.traits import AxisAttributes, Trait
+from mirlo.dialects.core.traits import AxisAttributes, OnnxName, Trait
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
@@ -90,23 +90,32 @@ class ReductionOp:
     kinds: tuple[str, ...]
     meaning: Callable[..., Array]
     combine: Combination | None
+    onnx: str | None = None
+    """ONNX's operator, of which axes may be an input and integers are computed in another way."""
 
 
 REDUCE = {
-    "reduce_sum": ReductionOp(NUMBER, np.sum, Combination("add")),
-    "reduce_mean": ReductionOp(NUMBER, np.mean, Combination("add", finish=_mean)),
-    "reduce_prod": ReductionOp(NUMBER, np.prod, Combination("mul")),
-    "reduce_max": ReductionOp(ANY, np.max, Combination("max")),
-    "reduce_min": ReductionOp(ANY, np.min, Combination("min")),
-    "reduce_l1": ReductionOp(NUMBER, lambda x, **axes: np.sum(np.abs(x), **axes), Combination("add", abs_)),
-    "reduce_l2": ReductionOp(FLOAT, _norm, Combination("add", lambda x: x * x, lambda total, count: sqrt(total))),
+    "reduce_sum": ReductionOp(NUMBER, np.sum, Combination("add"), "ReduceSum"),
+    "reduce_mean": ReductionOp(NUMBER, np.mean, Combination("add", finish=_mean), "ReduceMean"),
+    "reduce_prod": ReductionOp(NUMBER, np.prod, Combination("mul"), "ReduceProd"),
+    "reduce_max": ReductionOp(ANY, np.max, Combination("max"), "ReduceMax"),
+    "reduce_min": ReductionOp(ANY, np.min, Combination("min"), "ReduceMin"),
+    "reduce_l1": ReductionOp(NUMBER, lambda x, **axes: np.sum(np.abs(x), **axes), Combination("add", abs_), "ReduceL1"),
+    "reduce_l2": ReductionOp(
+        FLOAT, _norm, Combination("add", lambda x: x * x, lambda total, count: sqrt(total)), "ReduceL2"
+    ),
     "reduce_sum_square": ReductionOp(
-        NUMBER, lambda x, **axes: np.sum(x * x, **axes), Combination("add", lambda x: x * x)
+        NUMBER, lambda x, **axes: np.sum(x * x, **axes), Combination("add", lambda x: x * x), "ReduceSumSquare"
     ),
     "reduce_log_sum": ReductionOp(
-        FLOAT, lambda x, **axes: np.log(np.sum(x, **axes)), Combination("add", finish=lambda total, count: log(total))
+        FLOAT,
+        lambda x, **axes: np.log(np.sum(x, **axes)),
+        Combination("add", finish=lambda total, count: log(total)),
+        "ReduceLogSum",
     ),
-    "reduce_log_sum_exp": ReductionOp(FLOAT, lambda x, **axes: np.log(np.sum(np.exp(x), **axes)), None),
+    "reduce_log_sum_exp": ReductionOp(
+        FLOAT, lambda x, **axes: np.log(np.sum(np.exp(x), **axes)), None, "ReduceLogSumExp"
+    ),
     "reduce_any": ReductionOp(BOOL, np.any, Combination("or")),
     "reduce_all": ReductionOp(BOOL, np.all, Combination("and")),
 }
@@ -122,7 +131,14 @@ def _reduced(function: Callable[..., Array]) -> Callable[..., Array]:
 for _name, _row in REDUCE.items():
     _members: dict[str, object] = {"KINDS": _row.kinds, "meaning": staticmethod(_reduced(_row.meaning))}
     _members |= {"COMBINE": _row.combine, "__module__": __name__}
+    if _row.onnx is not None:
+        _members["ONNX"] = OnnxName(_row.onnx, imported=False, exported=False)
     globals()[class_name(_name)] = type(class_name(_name), (Reduce,), _members, name=_name)
+
+
+def reductions_of_onnx() -> dict[str, type[Reduce]]:
+    """Return the reductions that ONNX has, by its names."""
+    return {cls.ONNX.operator: cls for cls in Reduce.__subclasses__() if cls.ONNX is not None}
 
 
 class ArgReduce(ReadsEachElement):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -15,6 +16,7 @@ from mirlo.dialects.core.attributes import REQUIRED
 from mirlo.dialects.core.installed import import_modules
 from mirlo.dialects.core.op import DialectOp
 from mirlo.dialects.core.traits import OnnxName, Trait
+from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.frontends.onnx.node import Node, NodeTrait
 from mirlo.frontends.onnx.values import Converted, FoldedDims
@@ -84,6 +86,12 @@ class Registry(Generic[F]):
         at = bisect_right(versions.since, version) if versions else 0
         return versions.converters[at - 1] if versions and at else None
 
+    def began(self, domain: str, operator: str, version: int) -> int:
+        """Return the version from which the converter is that of a version; 0 if there is none."""
+        versions = self._table.get((domain, operator))
+        at = bisect_right(versions.since, version) if versions else 0
+        return versions.since[at - 1] if versions and at else 0
+
     def since(self, domain: str, operator: str) -> tuple[int, ...]:
         """Return the versions from which the operator is supported."""
         versions = self._table.get((domain, operator))
@@ -142,15 +150,19 @@ class Converters:
         self.built_in.add(domain, operator, since, function)
 
     def find(self, domain: str, operator: str, version: int) -> list[Converter]:
-        """Return the converters for an operator in a version, in the order in which they are tried."""
-        candidates = (
-            registry.find(domain, operator, version) for registry in (self.users, self.built_in, self.declared)
-        )
+        """Return the converters for an operator in a version, in the order in which they are tried.
+
+        A class that names the form of a newer version comes before the converter of an older one.
+        """
+        own = [self.built_in.find(domain, operator, version), self.declared.find(domain, operator, version)]
+        if max(self.declared.since(domain, operator), default=0) > self.built_in.began(domain, operator, version):
+            own.reverse()
+        candidates = (self.users.find(domain, operator, version), *own)
         return [function for function in candidates if function is not None]
 
     def since(self, domain: str, operator: str) -> tuple[int, ...]:
-        registries = (self.users, self.built_in, self.declared)
-        return next(filter(None, (registry.since(domain, operator) for registry in registries)), ())
+        own = {*self.built_in.since(domain, operator), *self.declared.since(domain, operator)}
+        return self.users.since(domain, operator) or tuple(sorted(own))
 
     def traits(self, domain: str, operator: str) -> frozenset[NodeTrait]:
         """Return what the converters of an operator, and its class, declare of it."""
@@ -164,6 +176,23 @@ class Converters:
         """Return the operators that Mirlo itself converts."""
         own = {key for key, cls in self.declared.table().items() if issubclass(cls, RelaxOp)}
         return sorted({*self.built_in.operators(), *own})
+
+
+@cache
+def _relax_classes() -> Mapping[str, type[DialectOp]]:
+    return {cls.ONNX.operator: cls for cls in OPS.values() if cls.ONNX is not None and not cls.ONNX.domain}
+
+
+def relax_class(operator: str) -> type[DialectOp]:
+    """Return the operator of relax that ONNX calls so, whether it has a converter of its own or not."""
+    return _relax_classes()[operator]
+
+
+def meaning_of(operator: str) -> Callable[..., np.ndarray]:
+    """Return what an operator that relax has computes of arrays."""
+    meaning = relax_class(operator).meaning
+    assert meaning is not None, operator
+    return meaning
 
 
 CONVERTERS = Converters()

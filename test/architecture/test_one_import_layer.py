@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from commands import ROOT
 
+from mirlo.dialects.relax import OPS
+
 FRONTENDS = ROOT / "frontends"
 FOLDERS = ("onnx", "torch", "stablehlo", "jax", "sklearn", "library")
 """All but `script`, which reads a form of the program itself: its regions are those that are written there."""
@@ -56,6 +58,20 @@ def sizes_by_strings(tree: ast.Module) -> Iterator[str]:
                     yield ast.unparse(node)
 
 
+def restated_names(tree: ast.Module) -> Iterator[str]:
+    """Yield entries of tables that map a name of ONNX to the operator of relax whose class states that name."""
+    stated = {(cls.ONNX.operator.lower(), name) for name, cls in OPS.items() if cls.ONNX is not None}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Dict):
+            continue
+        for key, value in zip(node.keys, node.values, strict=True):
+            first = value.elts[0] if isinstance(value, ast.Tuple) and value.elts else value
+            match key, first:
+                case ast.Constant(value=str() as onnx), ast.Constant(value=str() as relax):
+                    if onnx != relax and (onnx.lower(), relax) in stated:
+                        yield f"{onnx}: {relax}"
+
+
 def imports_of(tree: ast.Module) -> set[str]:
     """Return the modules that a file imports anywhere."""
     return {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module} | {
@@ -86,6 +102,11 @@ def test_one_file_makes_regions(trees: dict[str, ast.Module]) -> None:
 def test_sizes_are_computed_by_operators(trees: dict[str, ast.Module]) -> None:
     found = {path: list(sizes_by_strings(tree)) for path, tree in trees.items()}
     assert {path: calls for path, calls in found.items() if calls} == {}, "write `//` and `%`"
+
+
+def test_names_stand_on_the_classes_alone(trees: dict[str, ast.Module]) -> None:
+    found = {path: list(restated_names(tree)) for path, tree in trees.items()}
+    assert {path: names for path, names in found.items() if names} == {}, "ask the class: `relax_class`"
 
 
 def test_front_ends_do_not_import_each_other(trees: dict[str, ast.Module]) -> None:
@@ -119,4 +140,6 @@ def test_what_is_forbidden_is_found() -> None:
     assert sorted(makers_of_regions(regions)) == ["IfOp", "scf.while"]
     sizes = ast.parse("D.apply('mod', a, b); D.maximum(a, b); apply(op, 'mod')")
     assert list(sizes_by_strings(sizes)) == ["D.apply('mod', a, b)"]
+    tables = ast.parse("A = {'ReduceSum': 'reduce_sum', 'Relu': ('relu', 1), 'sum': 'add', 'add': 'add'}")
+    assert list(restated_names(tables)) == ["ReduceSum: reduce_sum", "Relu: relu"]
     assert imports_of(ast.parse("import a.b\ndef f():\n    from c import d")) == {"a.b", "c"}

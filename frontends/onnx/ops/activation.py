@@ -5,7 +5,7 @@ from __future__ import annotations
 from mirlo.dialects.core import dims as D
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
-from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.registry import converter, relax_class
 from mirlo.frontends.onnx.values import Converted, is_exact
 from mirlo.frontends.tensor import Tensor
 
@@ -54,24 +54,16 @@ def scalar_tensor(node: Node, index: int) -> Tensor:
     return node[index] if node.type(index).rank == 0 else node[index].reshape(())
 
 
-SOFTMAX = {"Softmax": "softmax", "LogSoftmax": "log_softmax", "Hardmax": "hardmax"}
-
-
-@converter(*SOFTMAX, since=13)
-def softmax(node: Node) -> Tensor:
-    return node.emit(SOFTMAX[node.operator], node[0], axis=node.attr.int("axis", -1))
-
-
-@converter(*SOFTMAX)
+@converter("Softmax", "LogSoftmax", "Hardmax")
 def softmax_flattened(node: Node) -> Tensor:
     """Convert softmax before opset 13: over all dims from `axis` on, flattened."""
-    name, found = SOFTMAX[node.operator], node.type(0)
+    operator, found = relax_class(node.operator), node.type(0)
     axis = node.attr.int("axis", 1)
     if not -found.rank <= axis <= found.rank:
         raise NodeError(f"attribute 'axis' is {axis}, outside a tensor of rank {found.rank}")
     axis = axis % found.rank if axis < found.rank and found.rank else axis
     if axis == found.rank - 1:
-        return node.emit(name, node[0], axis=-1)
+        return node.emit(operator, node[0], axis=-1)
     flat = (D.product(found.shape[:axis]), D.product(found.shape[axis:]))
-    result = node.emit(name, node[0].reshape(flat), axis=-1)
+    result = node.emit(operator, node[0].reshape(flat), axis=-1)
     return result.reshape(found.shape)

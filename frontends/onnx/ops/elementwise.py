@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import operator
 from functools import reduce
 
 from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted
-from mirlo.frontends.tensor import Tensor
-
-VARIADIC = {"Sum": "add", "Max": "maximum", "Min": "minimum"}
+from mirlo.frontends.tensor import Tensor, maximum, minimum
 
 
-@converter(*VARIADIC)
-def variadic(node: Node) -> Converted:
-    name = VARIADIC[node.operator]
-    return reduce(lambda left, right: node.emit(name, left, right), node.all())
+@converter("Sum")
+def sum_(node: Node) -> Converted:
+    return reduce(operator.add, node.all())
+
+
+@converter("Max")
+def max_(node: Node) -> Converted:
+    return reduce(maximum, node.all())
+
+
+@converter("Min")
+def min_(node: Node) -> Converted:
+    return reduce(minimum, node.all())
 
 
 @converter("Mean")

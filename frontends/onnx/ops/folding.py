@@ -8,48 +8,35 @@ import numpy as np
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.relax.elementwise import Compare
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.fold import FOLD_ELEMENTS, known_elements
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.folding_numbers import reduce_elements
 from mirlo.frontends.onnx.ops.shape import slice_arguments
-from mirlo.frontends.onnx.registry import FOLDERS, folder
+from mirlo.frontends.onnx.registry import FOLDERS, folder, meaning_of, relax_class
 from mirlo.frontends.onnx.values import FoldedDims
 from mirlo.frontends.sizes import OF_ARRAYS, Undecided
 
-
-def _truncated(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    if left.dtype.kind not in "iu":
-        exact: np.ndarray = left / right
-        return exact
-    if not right.all():
-        raise Undecided
-    result: np.ndarray = (np.sign(left) * np.sign(right) * (np.abs(left) // np.abs(right))).astype(left.dtype)
-    return result
-
-
-_BINARY: dict[str, tuple[Callable[..., np.ndarray], str]] = {
-    "Add": (np.add, "add"), "Sub": (np.subtract, "subtract"), "Mul": (np.multiply, "multiply"),
-    "Div": (_truncated, "divide"), "Max": (np.maximum, "maximum"), "Min": (np.minimum, "minimum"),
-    "Equal": (np.equal, "equal"), "Less": (np.less, "less"), "Greater": (np.greater, "greater"),
-    "LessOrEqual": (np.less_equal, "less_equal"), "GreaterOrEqual": (np.greater_equal, "greater_equal"),
-    "And": (np.logical_and, ""), "Or": (np.logical_or, ""),
-}  # fmt: skip
-"""By operator, what it computes of numbers, and its name in relax where it computes with sizes."""
-_TO_BOOL = ("Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual")
+ON_SIZES = (
+    "Add", "Sub", "Mul", "Div", "Max", "Min", "Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual",
+)  # fmt: skip
+ON_FLAGS = ("And", "Or")
+"""Operators of two operands or more that are folded by what their classes mean, of sizes too and of flags alone."""
 
 
 def _fold_binary(operator: str) -> Callable[[Node], np.ndarray]:
-    on_numbers, name = _BINARY[operator]
-    on_dims = OF_ARRAYS.function(name) if name else None
+    cls, meaning = relax_class(operator), meaning_of(operator)
+    on_dims = OF_ARRAYS.function(cls.OPERATION_NAME.removeprefix("relax.")) if operator in ON_SIZES else None
+    is_comparison = issubclass(cls, Compare)
 
     def apply(left: np.ndarray, right: np.ndarray) -> np.ndarray:
         if left.dtype != object and right.dtype != object:
-            return np.asarray(on_numbers(left, right))
+            return np.asarray(meaning(left, right))
         if on_dims is None:
             raise Undecided
         result = np.asarray(np.frompyfunc(on_dims, 2, 1)(left.astype(object), right.astype(object)), object)
-        return result.astype(bool) if operator in _TO_BOOL else result
+        return result.astype(bool) if is_comparison else result
 
     def function(node: Node) -> np.ndarray:
         result = known_elements(node, 0)
@@ -60,7 +47,7 @@ def _fold_binary(operator: str) -> Callable[[Node], np.ndarray]:
     return function
 
 
-for _operator in _BINARY:
+for _operator in (*ON_SIZES, *ON_FLAGS):
     FOLDERS.add("", _operator, 1, _fold_binary(_operator))
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from mirlo.frontends.onnx.fold import known_elements
 from mirlo.frontends.onnx.node import Node
-from mirlo.frontends.onnx.registry import FOLDERS, folder
+from mirlo.frontends.onnx.registry import FOLDERS, folder, meaning_of
 from mirlo.frontends.sizes import Undecided
 
 
@@ -20,14 +21,10 @@ def static_elements(node: Node, index: int) -> np.ndarray:
     return array
 
 
-def _add_elementwise(operator: str, operation: Callable[..., np.ndarray]) -> None:
-    """Register an operator whose result has the element type of its first input."""
-
-    def function(node: Node) -> np.ndarray:
-        arrays = [static_elements(node, i) for i in range(len(node))]
-        return np.asarray(operation(*arrays)).astype(arrays[0].dtype)
-
-    FOLDERS.add("", operator, 1, function)
+def _fold_elementwise(operation: Callable[..., np.ndarray], node: Node) -> np.ndarray:
+    """Return what an operator computes whose result has the element type of its first input."""
+    arrays = [static_elements(node, i) for i in range(len(node))]
+    return np.asarray(operation(*arrays)).astype(arrays[0].dtype)
 
 
 def _power(base: np.ndarray, exponent: np.ndarray) -> np.ndarray:
@@ -44,13 +41,23 @@ def _mean(*arrays: np.ndarray) -> np.ndarray:
     return result
 
 
-_ELEMENTWISE: dict[str, Callable[..., np.ndarray]] = {
-    "Neg": np.negative, "Abs": np.abs, "Not": np.logical_not, "Floor": np.floor, "Ceil": np.ceil, "Sqrt": np.sqrt,
-    "Exp": np.exp, "Log": np.log, "Reciprocal": np.reciprocal, "Round": np.rint, "Sign": np.sign, "Pow": _power,
-    "Xor": np.logical_xor, "Sum": lambda *arrays: sum(arrays[1:], start=arrays[0]), "Mean": _mean,
-}  # fmt: skip
-for _operator, _operation in _ELEMENTWISE.items():
-    _add_elementwise(_operator, _operation)
+def _sum(*arrays: np.ndarray) -> np.ndarray:
+    result: np.ndarray = sum(arrays[1:], start=arrays[0])
+    return result
+
+
+ELEMENTWISE = (
+    "Neg", "Abs", "Not", "Floor", "Ceil", "Sqrt", "Exp", "Log", "Reciprocal", "Round", "Sign", "Xor",
+)  # fmt: skip
+"""Operators that are folded by what their classes mean."""
+_OPERATIONS: dict[str, Callable[..., np.ndarray]] = {
+    **{name: meaning_of(name) for name in ELEMENTWISE},
+    "Pow": _power,
+    "Sum": _sum,
+    "Mean": _mean,
+}
+for _name, _operation in _OPERATIONS.items():
+    FOLDERS.add("", _name, 1, partial(_fold_elementwise, _operation))
 
 
 @folder("Clip")
@@ -87,11 +94,6 @@ def flatten(node: Node) -> np.ndarray:
     return data.reshape(int(np.prod(data.shape[:axis], dtype=np.int64)), -1)
 
 
-_REDUCTIONS: dict[str, Callable[..., np.ndarray]] = {
-    "ReduceProd": np.prod, "ReduceSum": np.sum, "ReduceMax": np.max, "ReduceMin": np.min, "ReduceMean": np.mean,
-}  # fmt: skip
-
-
 def reduce_elements(node: Node, axes: list[int] | None) -> np.ndarray:
     """Return the reduction of known numbers."""
     data, keepdims = static_elements(node, 0), node.attr.bool("keepdims", 1)
@@ -100,6 +102,6 @@ def reduce_elements(node: Node, axes: list[int] | None) -> np.ndarray:
     if not data.size or data.dtype.kind == "b":
         raise Undecided
     node.attr.ignore("noop_with_empty_axes")
-    result = _REDUCTIONS[node.operator](data, axis=tuple(axes) if axes else None, keepdims=keepdims)
+    result = meaning_of(node.operator)(data, axes=tuple(axes) if axes else None, keepdims=keepdims)
     # An integer mean is truncated, as by the operator.
     return np.asarray(np.trunc(result) if data.dtype.kind in "iu" else result, data.dtype)

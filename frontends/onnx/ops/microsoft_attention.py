@@ -17,7 +17,7 @@ from mirlo.frontends.onnx.ops.conv import conv_attributes
 from mirlo.frontends.onnx.ops.matmul import gemm
 from mirlo.frontends.onnx.ops.microsoft import real
 from mirlo.frontends.onnx.ops.microsoft_beams import CachedRows, read_caches
-from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.registry import converter, relax_class
 from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.sizes import quotient
 from mirlo.frontends.tensor import Tensor, concat, stack, where
@@ -52,11 +52,11 @@ def activated(node: Node, value: Tensor) -> Tensor:
         return node.emit("hard_sigmoid", value, alpha=params[0], beta=params[1])
     if activation == "Clip" and len(params) == 2:
         return value.clip(params[0], params[1])
-    plain = {"": None, "Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh"}
-    if activation not in plain:
+    if not activation:
+        return value
+    if activation not in ("Relu", "Sigmoid", "Tanh"):
         raise NodeError(f"attribute 'activation' = '{activation}' is not supported")
-    operator = plain[activation]
-    return value if operator is None else node.emit(operator, value)
+    return node.emit(relax_class(activation), value)
 
 
 @converter("EmbedLayerNormalization", domain=DOMAIN)

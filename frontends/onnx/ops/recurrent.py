@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mirlo.dialects.core.dims import Dim
@@ -22,22 +22,17 @@ from mirlo.frontends.library.recurrent import (
 )
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
-from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.registry import converter, relax_class
 from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.tensor import Tensor, stack
 
-# activation, in lower case: relax operator, then default alpha and beta if it has them
-_ACTIVATIONS: dict[str, tuple[str, float | None, float | None]] = {
-    "relu": ("relu", None, None),
-    "tanh": ("tanh", None, None),
-    "sigmoid": ("sigmoid", None, None),
-    "softsign": ("softsign", None, None),
-    "softplus": ("softplus", None, None),
-    "elu": ("elu", 1.0, None),
-    "leakyrelu": ("leaky_relu", 0.01, None),
-    "thresholdedrelu": ("thresholded_relu", 1.0, None),
-    "hardsigmoid": ("hard_sigmoid", 0.2, 0.5),
-}
+ACTIVATIONS = {
+    name.lower(): relax_class(name)
+    for name in (
+        "Relu", "Tanh", "Sigmoid", "Softsign", "Softplus", "Elu", "LeakyRelu", "ThresholdedRelu", "HardSigmoid",
+    )
+}  # fmt: skip
+"""By name in lower case, as layers may spell it."""
 
 
 @dataclass(frozen=True)
@@ -159,20 +154,15 @@ def _functions(node: Node, defaults: Sequence[str], count: int) -> list[Function
     names = node.attr.strs("activations", None) or list(defaults) * count
     if len(names) != len(defaults) * count:
         raise NodeError(f"attribute 'activations' must have {len(defaults) * count} names, got {len(names)}")
-    alphas = iter(node.attr.floats("activation_alpha", []))
-    betas = iter(node.attr.floats("activation_beta", []))
-    return [_function(node, name, alphas, betas) for name in names]
+    rests = {key: iter(node.attr.floats(f"activation_{key}", [])) for key in ("alpha", "beta")}
+    return [_function(node, name, rests) for name in names]
 
 
-def _function(node: Node, name: str, alphas: Iterator[float], betas: Iterator[float]) -> Function:
-    activation = _ACTIVATIONS.get(name.lower())
-    if activation is None:
-        known = ", ".join(_ACTIVATIONS)
+def _function(node: Node, name: str, rests: Mapping[str, Iterator[float]]) -> Function:
+    operator = ACTIVATIONS.get(name.lower())
+    if operator is None:
+        known = ", ".join(ACTIVATIONS)
         raise NodeError(f"attribute 'activations' names '{name}', which is not supported; supported: {known}")
-    operator, alpha, beta = activation
-    numbers = {}
-    if alpha is not None:
-        numbers["alpha"] = next(alphas, alpha)
-    if beta is not None:
-        numbers["beta"] = next(betas, beta)
+    declared = operator._attributes
+    numbers = {key: next(rest, declared[key].default) for key, rest in rests.items() if key in declared}
     return lambda x: node.emit(operator, x, **numbers)

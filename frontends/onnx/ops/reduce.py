@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.relax.reduce import reductions_of_onnx
 from mirlo.frontends.builder import unless
 from mirlo.frontends.onnx.declared import (
     axes_as_bits,
@@ -20,15 +21,10 @@ from mirlo.frontends.onnx.declared import (
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.dynamic_shapes import by_axis
-from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.registry import converter, relax_class
 from mirlo.frontends.onnx.values import Converted, Output
 from mirlo.frontends.tensor import Tensor, where
 
-REDUCTIONS = {
-    "ReduceSum": "reduce_sum", "ReduceMean": "reduce_mean", "ReduceProd": "reduce_prod", "ReduceL1": "reduce_l1",
-    "ReduceL2": "reduce_l2", "ReduceLogSum": "reduce_log_sum", "ReduceLogSumExp": "reduce_log_sum_exp",
-    "ReduceSumSquare": "reduce_sum_square", "ReduceMax": "reduce_max", "ReduceMin": "reduce_min",
-}  # fmt: skip
 ROOTS_AND_LOGS: dict[str, tuple[str | None, str | None]] = {
     "ReduceL2": ("reduce_sum_square", "sqrt"),
     "ReduceLogSum": ("reduce_sum", "log"),
@@ -38,7 +34,7 @@ ROOTS_AND_LOGS: dict[str, tuple[str | None, str | None]] = {
 OF_BOOLS = {"ReduceMax": "reduce_any", "ReduceMin": "reduce_all"}
 
 
-@converter(*REDUCTIONS)
+@converter(*reductions_of_onnx())
 def reduce(node: Node) -> Converted:
     """Convert a reduction: axes are an attribute in older opsets, an input in newer ones.
 
@@ -70,12 +66,12 @@ def _reduction(node: Node, x: Tensor, axes: Sequence[int] | None, keepdims: bool
     if dtype.is_bool:
         return node.emit(OF_BOOLS[node.operator], x, axes=axes, keepdims=keepdims)
     if dtype.is_float or node.operator not in ROOTS_AND_LOGS:
-        return node.emit(REDUCTIONS[node.operator], x, axes=axes, keepdims=keepdims)
+        return node.emit(relax_class(node.operator), x, axes=axes, keepdims=keepdims)
     total, function = ROOTS_AND_LOGS[node.operator]
     made = x if total is None else node.emit(total, x, axes=axes, keepdims=keepdims)
     made = made.cast("f64")
     if function is None:
-        made = node.emit(REDUCTIONS[node.operator], made, axes=axes, keepdims=keepdims)
+        made = node.emit(relax_class(node.operator), made, axes=axes, keepdims=keepdims)
     else:
         made = node.emit(function, made)
     return made.cast(dtype)

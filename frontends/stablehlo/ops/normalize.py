@@ -28,7 +28,8 @@ def batch_norm_inference(op: StablehloOperation) -> Tensor:
 @converter("batch_norm_training")
 def batch_norm_training(op: StablehloOperation) -> Sequence[Tensor]:
     """Convert `batch_norm_training`: the result, the means and the variances of the features."""
-    return batch_norm_of_batch(*op.operands, _epsilon(op), op.integer("feature_index"))
+    x, scale, bias = op.operands
+    return batch_norm_of_batch(x, scale, bias, _epsilon(op), op.integer("feature_index"))
 
 
 @converter("batch_norm_grad")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mirlo.dialects.relax.reduce import reductions_of_onnx
 from mirlo.passes.byoc.view import ExternalNode
 from mirlo.passes.rules import Decline, decline
 from mirlo.targets.onnx.export import export_formulas, exports
@@ -16,31 +17,23 @@ export_formulas({
         "CumSum", [node["x"], g.array(np.array(node["axis"], np.int64))],
         exclusive=int(node["exclusive"]), reverse=int(node["reverse"]),
     ),
-    "hardmax": lambda g, node: g.add("Hardmax", [node["x"]], axis=node["axis"]),
-    "log_softmax": lambda g, node: g.add("LogSoftmax", [node["x"]], axis=node["axis"]),
-    "softmax": lambda g, node: g.add("Softmax", [node["x"]], axis=node["axis"]),
 })  # fmt: skip
-
-
-REDUCTIONS = {
-    "reduce_sum": "ReduceSum", "reduce_mean": "ReduceMean", "reduce_prod": "ReduceProd", "reduce_max": "ReduceMax",
-    "reduce_min": "ReduceMin", "reduce_l1": "ReduceL1", "reduce_l2": "ReduceL2",
-    "reduce_sum_square": "ReduceSumSquare", "reduce_log_sum": "ReduceLogSum",
-    "reduce_log_sum_exp": "ReduceLogSumExp",
-}  # fmt: skip
 
 
 def _axes(g: ExportGraph, node: ExternalNode) -> str | None:
     return None if node["axes"] is None else g.ints(node["axes"])
 
 
-@exports(*REDUCTIONS)
+ONNX_NAMES = {cls.OPERATION_NAME: name for name, cls in reductions_of_onnx().items()}
+
+
+@exports(*(name.removeprefix("relax.") for name in ONNX_NAMES))
 def reduce(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
+    operator = ONNX_NAMES[node.op]
     if node["x"].type.dtype.is_bool:
-        return _of_bools(g, node, REDUCTIONS[node.op.removeprefix("relax.")])
+        return _of_bools(g, node, operator)
     if node["axes"] == ():
         return decline("ONNX reads no axes as all of them")
-    operator = REDUCTIONS[node.op.removeprefix("relax.")]
     return [g.add(operator, [node["x"], _axes(g, node)], keepdims=int(node["keepdims"]))]
 
 
