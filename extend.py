@@ -31,6 +31,7 @@ from mirlo.frontends.torch.registry import converter as aten_converter
 from mirlo.passes.byoc.codegen import (
     Artifact,
     CodeGenerator,
+    DeclinedRegions,
     ExternalFunction,
     ExternalModule,
     ExternalNode,
@@ -73,7 +74,8 @@ from mirlo.targets.c.processor import CProcessor
 
 __all__ = [
     "Artifact", "AxisAttributes", "Bool", "CLoopsError", "CProcessor", "Choice", "CodeGenerator", "ConvertedModel",
-    "ExampleInputs", "FrontendError", "ImportedModule", "DeviceStep", "DialectOp", "Dims", "ElementType",
+    "DeclinedRegions",
+       "ExampleInputs", "FrontendError", "ImportedModule", "DeviceStep", "DialectOp", "Dims", "ElementType",
     "ExternalArtifact", "Figures", "ExternalFunction", "ExternalFunctions", "ExternalModule", "ExternalNode",
     "ExternalValue", "Step", "Float", "Floats", "INTRINSIC", "Int", "Ints", "LEGALIZE",
     "LoadContext", "NativeCode", "NodeTrait", "OnnxName", "OpError", "Pass", "PassError", "Pipeline", "Precision",

@@ -163,7 +163,7 @@ def place_parts(opened: OpenedModel, targets: Targets, nodes: str = "", before: 
     """Place the parts of a model that is open, after these passes; its module is changed."""
     first = len(opened.session.notes)
     with opened.module.context, ir.Location.unknown():
-        placing = targets.placing(nodes) if targets.of_operators else targets.placing_loops()
+        placing = targets.placing_for_good(nodes) if targets.of_operators else targets.placing_loops()
         Pipeline(",".join(filter(None, [before, placing]))).run(opened.module, opened.session)
     if targets.of_operators and targets.of_loops:
         opened.session.warning(

@@ -41,6 +41,7 @@ __all__ = [
     "Artifact",
     "CodeGenerator",
     "Composite",
+    "DeclinedRegions",
     "ExternalFunction",
     "ExternalModule",
     "ExternalNode",
@@ -49,6 +50,13 @@ __all__ = [
     "generator_of",
     "option",
 ]
+
+
+@dataclass(frozen=True)
+class DeclinedRegions:
+    """What `codegen` returns where it finds that regions cannot be compiled: each one's name, and why not."""
+
+    reasons: Mapping[str, Decline]
 
 
 @dataclass(frozen=True)
@@ -76,6 +84,8 @@ class CodeGenerator:
     guarded: ClassVar[bool] = True
     """Whether `codegen` runs in a forked process, where available, so that a crash becomes an error. Its side
     effects other than the artifact are lost."""
+    declines: ClassVar[bool] = False
+    """Whether `codegen` may return `DeclinedRegions`: reports of placements run it, to say what stays."""
     isolated: ClassVar[bool] = False
     """Whether `codegen` runs in a separate process, so that a crash leaves the compiler running."""
 
@@ -90,8 +100,11 @@ class CodeGenerator:
         """
         return True
 
-    def codegen(self, module: ExternalModule) -> Artifact | NativeCode:
+    def codegen(self, module: ExternalModule) -> Artifact | NativeCode | DeclinedRegions:
         """Compile the regions of a module: to native code that C calls, or to an artifact for a loader in Python.
+
+        If it returns `DeclinedRegions`, these go back to the graph, for the other operators' target, and it is called
+        again with the rest.
 
         A generator without this method leaves its regions to Mirlo, which compiles them in its pipeline; if that
         code calls functions of a driver, `driver` names the loader that defines them.

@@ -13,9 +13,11 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallDpsPacked
 from mirlo.dialects.tir.extents import add_extents
 from mirlo.passes.byoc.artifacts import artifacts_of, attach_artifact
-from mirlo.passes.byoc.codegen import generator_of
-from mirlo.passes.byoc.outline import require_target
+from mirlo.passes.byoc.codegen import DeclinedRegions, generator_of
+from mirlo.passes.byoc.inline import Inliner, drop_unused_composites
+from mirlo.passes.byoc.outline import functions_of, require_target
 from mirlo.passes.byoc.read_external import EXTERNAL, Constants, external_modules
+from mirlo.passes.byoc.records import Placement
 from mirlo.passes.byoc.run_generator import run_generator
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.session import Session
@@ -63,8 +65,15 @@ class CodegenExternal(Pass):
                 attach_artifact(module, ExternalArtifact(generator.driver, (), target=target))
             return
         calls = _calls_into(module, nested)
-        _rename_clashes(module, nested, calls, target)
+        _rename_clashes(module, nested, calls, target, session)
         artifact, constants = run_generator(generator, nested, self.options, session, self.bundles)
+        while isinstance(artifact, DeclinedRegions):
+            _return_to_graph(module, nested, calls, artifact, session)
+            calls = _calls_into(module, nested)
+            if not calls:
+                nested.erase()
+                return
+            artifact, constants = run_generator(generator, nested, self.options, session, self.bundles)
         if generator.format and artifact.format != generator.format:
             raise PassError(
                 f"code generator '{target}': expected an artifact of its format '{generator.format}', found "
@@ -80,6 +89,29 @@ class CodegenExternal(Pass):
             for call in ops:
                 _call_by_name(call, name, products, _workspace(call, name, workspace))
         nested.erase()
+
+
+def _return_to_graph(
+    module: ir.Operation,
+    nested: ir.Operation,
+    calls: dict[str, list[ir.Operation]],
+    declined: DeclinedRegions,
+    session: Session,
+) -> None:
+    """Inline regions that a code generator declined, and record why."""
+    inliner, functions = Inliner(module), functions_of(nested)
+    owner = _symbol(nested)
+    for name, reason in declined.reasons.items():
+        for call in calls.get(name, ()):
+            inliner.put_back(call, functions[name], nested)
+        functions[name].erase()
+        for placement in _placements(session):
+            placement.drop(f"{owner}::{name}", str(reason))
+    drop_unused_composites(nested)
+
+
+def _placements(session: Session) -> list[Placement]:
+    return [note for note in session.notes if isinstance(note, Placement)]
 
 
 def _symbol(op: ir.Operation) -> str:
@@ -103,7 +135,7 @@ def _calls_into(module: ir.Operation, nested: ir.Operation) -> dict[str, list[ir
 
 
 def _rename_clashes(
-    module: ir.Operation, nested: ir.Operation, calls: dict[str, list[ir.Operation]], target: str
+    module: ir.Operation, nested: ir.Operation, calls: dict[str, list[ir.Operation]], target: str, session: Session
 ) -> None:
     """Rename functions whose names clash with an earlier artifact of the target."""
     taken = {name for artifact in artifacts_of(module) if artifact.target == target for name in artifact.functions}
@@ -117,6 +149,9 @@ def _rename_clashes(
         present.add(fresh)
         rename_symbol(function, fresh)
         calls[fresh] = calls.pop(name)
+        owner = _symbol(nested)
+        for placement in _placements(session):
+            placement.rename(f"{owner}::{name}", f"{owner}::{fresh}")
 
 
 def _require_parameters(artifact: ExternalArtifact, constants: Constants, session: Session) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import traceback
 
-from mirlo.passes.byoc.codegen import ExternalModule
+from mirlo.passes.byoc.codegen import DeclinedRegions, ExternalModule
 from mirlo.passes.rules import Decline
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.external import ExternalArtifact
@@ -22,8 +22,15 @@ class Crash(Exception):
         """What it wrote to standard error, where that was kept."""
 
 
-def as_artifact(output: ExternalArtifact | NativeCode, view: ExternalModule) -> ExternalArtifact:
-    """Return a code generator's result as an artifact; an error says what is wrong with native code."""
+def as_artifact(
+    output: ExternalArtifact | NativeCode | DeclinedRegions, view: ExternalModule
+) -> ExternalArtifact | DeclinedRegions:
+    """Return a code generator's result as an artifact; an error says what is wrong with native code.
+
+    Reasons are texts here: they may come from another process.
+    """
+    if isinstance(output, DeclinedRegions):
+        return DeclinedRegions({name: Decline(str(reason)) for name, reason in output.reasons.items()})
     if not isinstance(output, NativeCode):
         return output
     problem = output.problem(view.names)
@@ -32,8 +39,13 @@ def as_artifact(output: ExternalArtifact | NativeCode, view: ExternalModule) -> 
     return output.artifact(view.names)
 
 
-def artifact_problem(output: ExternalArtifact, view: ExternalModule) -> str | None:
+def artifact_problem(output: ExternalArtifact | DeclinedRegions, view: ExternalModule) -> str | None:
     """Return what is wrong with a code generator's result, or None."""
+    if isinstance(output, DeclinedRegions):
+        unknown = [name for name in output.reasons if name not in view.names]
+        if unknown:
+            return f"declined a region '{unknown[0]}', which the module does not have"
+        return None if output.reasons else "declined no region: return an artifact"
     if isinstance(output, Decline):
         return f"declined: {output}"
     if not isinstance(output, ExternalArtifact):

@@ -49,6 +49,18 @@ class Inliner:
                 return
 
 
+def drop_unused_composites(module: ir.Operation) -> None:
+    """Erase composites of a module that no function of it calls, and those that only they call."""
+    while True:
+        functions = functions_of(module)
+        called = {callee_of(op) for function in functions.values() for op in all_operations(function)}
+        dead = [f for name, f in functions.items() if COMPOSITE in f.attributes and name not in called]
+        if not dead:
+            return
+        for function in dead:
+            function.erase()
+
+
 def all_operations(function: ir.Operation) -> list[ir.Operation]:
     """Return the operations of a function, including those in its control flow."""
     return [op.operation for block in blocks(function) for op in block.operations]

@@ -14,7 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirlo.passes.byoc.codegen import DeclinedRegions
 from mirlo.passes.byoc.generator_errors import Crash, artifact_problem, as_artifact, describe_error
+from mirlo.passes.rules import Decline
 from mirlo.runtime.external import ExternalArtifact
 from mirlo.runtime.system import signal_name
 
@@ -25,7 +27,7 @@ LAST_LINES = 5
 """Lines of the process's standard error shown in errors."""
 
 
-def codegen_in_process(bundle: Bundle, target: str, options: str) -> ExternalArtifact:
+def codegen_in_process(bundle: Bundle, target: str, options: str) -> ExternalArtifact | DeclinedRegions:
     """Return what a target's code generator made of a bundle; `Crash` if it made nothing."""
     from mirlo.passes.targets import plugin_of
 
@@ -56,6 +58,10 @@ def _how_it_ended(done: subprocess.CompletedProcess[str]) -> str:
 
 def _write(output: object, folder: Path) -> None:
     """Write an artifact as files, or the description of any other object."""
+    if isinstance(output, DeclinedRegions):
+        reasons = {name: reason.reason for name, reason in output.reasons.items()}
+        (folder / "declined").write_text(json.dumps(reasons), encoding="utf-8")
+        return
     if not isinstance(output, ExternalArtifact):
         (folder / "problem").write_text(
             f"gave a {type(output).__name__}: expected NativeCode or an Artifact", encoding="utf-8"
@@ -66,7 +72,11 @@ def _write(output: object, folder: Path) -> None:
     (folder / "header").write_text(json.dumps({**header, "metadata": dict(output.metadata)}), encoding="utf-8")
 
 
-def _read(folder: Path) -> ExternalArtifact:
+def _read(folder: Path) -> ExternalArtifact | DeclinedRegions:
+    declined = folder / "declined"
+    if declined.exists():
+        reasons = json.loads(declined.read_text(encoding="utf-8"))
+        return DeclinedRegions({name: Decline(reason) for name, reason in reasons.items()})
     header = json.loads((folder / "header").read_text(encoding="utf-8"))
     return ExternalArtifact(
         format=header["format"], functions=tuple(header["functions"]), data=(folder / "data").read_bytes(),

@@ -48,7 +48,11 @@ class OutlineExternal(Pass):
             single_regions(module, target, Placement((target,)), session)
             regions = {n: f for n, f in functions_of(module).items() if string_fact(f, EXTERNAL) == target}
             if regions:
-                _Mover(module, target).move(regions)
+                names = _Mover(module, target).move(regions)
+                for placement in session.notes:
+                    for region in placement.regions if isinstance(placement, Placement) else ():
+                        if region.kept and region.target == target and region.function in names:
+                            region.outlined = names[region.function]
 
 
 def _targets(module: ir.Operation) -> list[str]:
@@ -70,7 +74,8 @@ class _Mover:
     module: ir.Operation
     target: str
 
-    def move(self, regions: dict[str, ir.Operation]) -> None:
+    def move(self, regions: dict[str, ir.Operation]) -> dict[str, str]:
+        """Move regions; return where each one is, by its name before."""
         nested = self._nested()
         inner = nested.regions[0].blocks[0]
         functions = functions_of(self.module)
@@ -90,6 +95,7 @@ class _Mover:
         self._redirect(functions, names)
         self._drop_unused()
         drop_unused_prims(self.module, {name for _, name in bring.moved})
+        return names
 
     def _nested(self) -> ir.Operation:
         for external in external_modules(self.module).values():

@@ -94,6 +94,8 @@ class RegionRecord:
     bytes_out: int | None = None
     tensors: int = 0
     """The number of operands and results of a call."""
+    outlined: str = ""
+    """The function of the target's nested module that it became, `mine::mine_0`."""
     kept: bool = True
     reason: str = ""
     """Why the region was inlined again, if it was."""
@@ -122,6 +124,20 @@ class Placement:
     patterns: list[PatternRecord] = field(default_factory=list)
     operators: dict[str, list[str]] = field(default_factory=dict)
     """The operators named by each target's patterns; it cannot take any other."""
+
+    def rename(self, outlined: str, fresh: str) -> None:
+        """Record that the function of an outlined region has another name."""
+        for region in self.regions:
+            if region.outlined == outlined:
+                region.outlined = fresh
+
+    def drop(self, outlined: str, reason: str) -> None:
+        """Record that an outlined region went back to the graph."""
+        for region in self.regions:
+            if region.kept and region.outlined == outlined:
+                region.kept, region.reason = False, reason
+                gone = set(region.composites)
+                self.taken = [taken for taken in self.taken if taken.function not in gone]
 
     def owner(self, node: int) -> CompositeRecord | None:
         """Return the composite that contains a node."""

@@ -7,7 +7,7 @@ from functools import partial
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.bundle import Bundle, write_bundle
-from mirlo.passes.byoc.codegen import CodeGenerator, ExternalModule
+from mirlo.passes.byoc.codegen import CodeGenerator, DeclinedRegions, ExternalModule
 from mirlo.passes.byoc.generator_errors import Crash, artifact_problem, as_artifact, describe_error
 from mirlo.passes.byoc.guard import guarded
 from mirlo.passes.byoc.isolate import codegen_in_process
@@ -27,14 +27,14 @@ class GeneratorFailed(PassError):
 
 def run_generator(
     generator: CodeGenerator, nested: ir.Operation, options: str, session: Session, folder: str | None
-) -> tuple[ExternalArtifact, Constants]:
-    """Return the artifact of an external module, validated, and the module's constants."""
+) -> tuple[ExternalArtifact | DeclinedRegions, Constants]:
+    """Return the artifact of an external module, validated, and the module's constants; or what was declined."""
     view = read_external(nested, session)
     assert isinstance(view.constants, Constants)
     if generator.isolated:
         bundle = write_bundle(nested, view, options, folder)
         try:
-            artifact: ExternalArtifact = codegen_in_process(bundle, view.target, options)
+            artifact = codegen_in_process(bundle, view.target, options)
         except Crash as crash:
             raise _failed(view, str(crash), bundle) from None
         problem = artifact_problem(artifact, view)
@@ -54,11 +54,15 @@ def run_generator(
     return _of_target(artifact, view), view.constants
 
 
-def _generate(generator: CodeGenerator, view: ExternalModule) -> ExternalArtifact:
+def _generate(generator: CodeGenerator, view: ExternalModule) -> ExternalArtifact | DeclinedRegions:
     return as_artifact(generator.codegen(view), view)
 
 
-def _of_target(artifact: ExternalArtifact, view: ExternalModule) -> ExternalArtifact:
+def _of_target(
+    artifact: ExternalArtifact | DeclinedRegions, view: ExternalModule
+) -> ExternalArtifact | DeclinedRegions:
+    if isinstance(artifact, DeclinedRegions):
+        return artifact
     return replace(artifact, target=view.target, functions=tuple(artifact.functions), params=tuple(artifact.params))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from mirlo.extend import (
     Artifact,
     CodeGenerator,
+    DeclinedRegions,
     ExternalModule,
     Figures,
     decline,
@@ -20,7 +21,7 @@ from mirlo.extend import (
     option,
     wildcard,
 )
-from mirlo_ethos_u.tools import ACCELERATORS, ToolError, compile_region, serialize, versions
+from mirlo_ethos_u.tools import ACCELERATORS, MissingTool, ToolError, compile_region, serialize, versions
 from mirlo_ethos_u.tosa import tosa_text
 
 MAX_STRIDE = 3
@@ -38,6 +39,7 @@ class EthosU(CodeGenerator):
     format = "ethos-u"
     layouts = {"relax.conv": ("N*C", "O*I")}
     copies = True
+    declines = True
     accelerator: str = option(
         "ethos-u55-128", "what Vela compiles for: ethos-u55-128, ethos-u65-256, ethos-u85-256 ..."
     )
@@ -67,19 +69,23 @@ class EthosU(CodeGenerator):
             ("move", _quantize(moved(source).named("moved")), _check_move),
         ]
 
-    def codegen(self, module: ExternalModule) -> Artifact:
-        content, reports = io.BytesIO(), {}
+    def codegen(self, module: ExternalModule) -> Artifact | DeclinedRegions:
+        content, reports, declined = io.BytesIO(), {}, {}
         with zipfile.ZipFile(content, "w") as archive:
             for function in module.functions:
                 try:
                     flatbuffer = serialize(tosa_text(function))
                     stream, estimate = compile_region(flatbuffer, self.accelerator)
+                except MissingTool:
+                    raise
                 except (ToolError, ValueError) as error:
-                    nodes = ", ".join(node.name for node in function.nodes[:3] if node.name)
-                    raise ValueError(f"region {function.name} ({nodes} ...): {error}") from error
+                    declined[function.name] = decline(str(error))
+                    continue
                 for suffix, data in (("tosa", flatbuffer), ("tflite", stream)):
                     archive.writestr(zipfile.ZipInfo(f"{function.name}.{suffix}"), data)
                 reports[function.name] = {**asdict(estimate), "inputs": len(function.inputs)}
+        if declined:
+            return DeclinedRegions(declined)
         metadata = {"accelerator": self.accelerator, "regions": reports}
         return Artifact(self.format, module.names, content.getvalue(), metadata=metadata)
 

@@ -21,7 +21,11 @@ SECONDS = 600
 
 
 class ToolError(RuntimeError):
-    """A tool is missing, or refused its input; the text has its message."""
+    """A tool refused its input; the text has its message."""
+
+
+class MissingTool(ToolError):
+    """A tool is not installed."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ def serialize(text: str) -> bytes:
 def compile_region(flatbuffer: bytes, accelerator: str) -> tuple[bytes, Estimate]:
     """Return the command stream that Vela makes of a region, and its estimate."""
     if importlib.util.find_spec("ethosu") is None:
-        raise ToolError("Vela is missing: pip install ethos-u-vela")
+        raise MissingTool("Vela is missing: pip install ethos-u-vela")
     configuration = ACCELERATORS[accelerator]
     with tempfile.TemporaryDirectory() as temporary:
         source, folder = Path(temporary, "region.tosa"), Path(temporary, "out")
@@ -148,7 +152,7 @@ def _find(name: str) -> str | None:
 def _tool(name: str) -> str:
     found = _find(name)
     if found is None:
-        raise ToolError(f"{name} is missing: pip install tosa-tools")
+        raise MissingTool(f"{name} is missing: pip install tosa-tools")
     return found
 
 

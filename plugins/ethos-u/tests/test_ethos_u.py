@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mirlo_ethos_u import generator, tools
 from mirlo_ethos_u.generator import EthosU
 from mirlo_ethos_u.measure import measure
 from mirlo_ethos_u.tools import ToolError, compile_region, missing_tools, serialize
@@ -16,6 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
 from mirlo.benchmarks.models import tiny
+from mirlo.driver.place.survey import survey
 
 needs_tools = pytest.mark.skipif(bool(missing_tools()), reason=f"pip install {' '.join(missing_tools())}")
 TARGETS = ["ethos-u", "llvm"]
@@ -131,3 +133,25 @@ def test_errors_of_the_tools_are_errors() -> None:
         serialize("func.func @main() -> nothing")
     with pytest.raises(ToolError, match=r"failed: "):
         compile_region(b"nothing", "ethos-u55-128")
+
+
+def test_what_the_tools_refuse_stays_with_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def refuse(text: str) -> bytes:
+        raise ToolError("tosa-opt failed: no such thing")
+
+    monkeypatch.setattr(generator, "serialize", refuse)
+    model = _conv((4, 3, 3, 3), (12, 12))
+    executable, host = mirlo.compile(model, TARGETS, cache=False), mirlo.compile(model, cache=False)
+    assert not executable.artifact.externals
+    x = np.random.default_rng(2).standard_normal((1, 3, 12, 12)).astype(np.float32)
+    np.testing.assert_array_equal(executable(x), host(x))
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    (region,) = survey(path, TARGETS).placement.regions
+    assert (region.kept, region.reason) == (False, "tosa-opt failed: no such thing")
+
+
+def test_missing_tools_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools, "_find", lambda name: None)
+    with pytest.raises(mirlo.MirloError, match="tosa-opt is missing: pip install tosa-tools"):
+        mirlo.compile(_conv((4, 3, 3, 3), (12, 12)), TARGETS, cache=False)

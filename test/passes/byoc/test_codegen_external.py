@@ -14,6 +14,7 @@ from commands import python
 import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.driver.place.survey import survey
 from mirlo.passes.byoc.artifacts import artifacts_of, attach_artifact
 from mirlo.passes.byoc.read_external import external_modules, read_external
 from mirlo.passes.pipeline import Pipeline
@@ -68,6 +69,52 @@ def test_a_declared_format_is_checked(model: Path, generators: Any, monkeypatch:
         mirlo.MirloError, match="generator 'toy': expected an artifact of its format 'toys', found 'toy'"
     ):
         mirlo.compile(model, pipeline=Pipeline.named("llvm").prepend("codegen-external"), cache=False)
+
+
+SIZES = (32, 256, 8)
+CHAIN = """
+func.func @main(%x: tensor<4x8xf32>, %w: tensor<8x64xf32>, %v: tensor<64x2xf32>) -> tensor<4x2xf32> {
+  %0 = "relax.relu"(%x) : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %1 = "relax.tanh"(%0) : (tensor<4x8xf32>) -> tensor<4x8xf32>
+  %2 = "relax.matmul"(%1, %w) : (tensor<4x8xf32>, tensor<8x64xf32>) -> tensor<4x64xf32>
+  %3 = "relax.tanh"(%2) : (tensor<4x64xf32>) -> tensor<4x64xf32>
+  %4 = "relax.matmul"(%3, %v) : (tensor<4x64xf32>, tensor<64x2xf32>) -> tensor<4x2xf32>
+  return %4 : tensor<4x2xf32>
+}
+"""
+
+
+@pytest.mark.parametrize("target", ["picky", "picky-apart"])
+def test_declined_regions_go_back_to_the_graph(target: str, tmp_path: Path, generators: Any) -> None:
+    """The second of three has too many elements: its reason is in the report, and the host computes it."""
+    path = tmp_path / "chain.mlir"
+    path.write_text(CHAIN)
+    random = np.random.default_rng(0)
+    x, w, v = (random.standard_normal(shape, np.float32) for shape in ((4, 8), (8, 64), (64, 2)))
+    expected = np.tanh(np.tanh(np.maximum(x, 0)) @ w) @ v
+    for most, kept in ((64, 2), (8, 1), (1, 0), (999, 3)):
+        targets = f"{target}{{most={most}}},llvm"
+        executable = mirlo.compile(path, target=targets, cache=False)
+        np.testing.assert_allclose(executable(x, w, v), expected, rtol=1e-4)
+        found = {region.reason for region in survey(path, targets).placement.regions if not region.kept}
+        assert found == {f"too many elements (elements={n})" for n in SIZES if n > most}
+        assert sum(len(external.functions) for external in executable.artifact.externals) == kept
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("declines-nothing", "declined no region: return an artifact"),
+        ("declines-others", "declined a region 'f', which the module does not have"),
+    ],
+)
+def test_declines_are_checked(target: str, message: str, tmp_path: Path, generators: Any) -> None:
+    path = tmp_path / "model.mlir"
+    path.write_text(
+        IR.read_text().split("// -----")[0].replace('relax.external = "toy"', f'relax.external = "{target}"')
+    )
+    with pytest.raises(mirlo.MirloError, match=f"target '{target}' .*{message}"):
+        mirlo.compile(path, pipeline=Pipeline.named("llvm").prepend("codegen-external"), cache=False)
 
 
 def test_bad_options_name_the_target(model: Path, generators: Any) -> None:

@@ -9,8 +9,11 @@ import numpy as np
 from mirlo.extend import (
     Artifact,
     CodeGenerator,
+    DeclinedRegions,
     ExternalFunctions,
     Target,
+    decline,
+    is_op,
     option,
     register_external_loader,
     register_target,
@@ -102,3 +105,30 @@ class Apart(Toy):
 
 
 register_target(Target("apart", "in a process of its own", codegen=Apart))
+
+
+def picky(target_name, apart):
+    @dataclass(frozen=True)
+    class Picky(Toy):
+        """Finds regions too large when it compiles them."""
+
+        name = target_name
+        isolated = apart
+        declines = True
+        most: int = option(64, "most elements of a result")
+
+        def patterns(self):
+            return [("relu", is_op("relax.relu")(...)), ("matmul", is_op("relax.matmul")(...))]
+
+        def codegen(self, module):
+            sizes = {f.name: max(node.output.type.elements for node in f.nodes) for f in module.functions}
+            large = {name: decline("too many elements", elements=n) for name, n in sizes.items() if n > self.most}
+            return DeclinedRegions(large) if large else super().codegen(module)
+
+    register_target(Target(target_name, "declines when it compiles", codegen=Picky))
+
+
+picky("picky", apart=False)
+picky("picky-apart", apart=True)
+failing("declines-nothing", lambda module: DeclinedRegions({}))
+failing("declines-others", lambda module: DeclinedRegions({"f": decline("no")}))
