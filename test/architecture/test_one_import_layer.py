@@ -122,6 +122,37 @@ def test_front_ends_do_not_import_each_other(trees: dict[str, ast.Module]) -> No
     assert found == {"torch/onnx_program.py"}
 
 
+def test_the_library_has_what_several_front_ends_need(trees: dict[str, ast.Module]) -> None:
+    """Checkpoints of language models, in `generate`, are read like a front end's files."""
+    checkpoints = {path.relative_to(ROOT).as_posix(): parsed(path) for path in (ROOT / "generate").rglob("*.py")}
+    users: dict[str, set[str]] = {}
+    for path, tree in {**trees, **checkpoints}.items():
+        for used in library_modules(tree):
+            users.setdefault(used, set()).add(path)
+    found = {path for path in trees if path.startswith("library/") and not path.endswith("__init__.py")}
+    alone = {path for path in found if len(front_ends_of(path.removeprefix("library/")[:-3], users)) < 2}
+    assert alone == set(), "what one front end has stands there"
+
+
+def library_modules(tree: ast.Module) -> Iterator[str]:
+    """Yield the modules of the library that a file imports."""
+    package = "mirlo.frontends.library"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == package:
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(f"{package}."):
+            yield node.module.rpartition(".")[2]
+
+
+def front_ends_of(module: str, users: dict[str, set[str]]) -> set[str]:
+    """Return the folders whose files use a module of the library, or what is made with it there."""
+    found = set()
+    for path in users.get(module, ()):
+        folder, _, name = path.partition("/")
+        found |= front_ends_of(name[:-3], users) if folder == "library" else {folder}
+    return found
+
+
 def test_pytorch_is_not_exported_to_onnx(trees: dict[str, ast.Module]) -> None:
     calls = {
         path
