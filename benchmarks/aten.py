@@ -2,9 +2,12 @@
 
 python -m benchmarks.aten [--types f32,f16,bf16,i64] [--most SAMPLES] [OPERATOR ...] > LOG   # needs torch, expecttest
 python -m benchmarks.aten --page LOG ... > docs/aten.md
+python -m benchmarks.aten --gradients --types f32 ... > LOG; python -m benchmarks.aten --sum LOG ...
 
 Each sample is exported, imported, compiled and compared with PyTorch. The samples of an operator and an
-element type are compiled in one program. An operator runs in a process of its own.
+element type are compiled in one program. An operator runs in a process of its own. With `--gradients`, each sample is a
+graph of `torch.compile`, and its results and gradients are compared with those of PyTorch's backend `aot_eager`; a
+sample is refused if an operator of its graphs runs eagerly.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -190,13 +193,81 @@ def _difference(found: Any, expected: Any) -> str | None:
     return f"differs by {float((one - other).abs().nan_to_num(nan=1e300).max()):.3g} of {size:.3g}"
 
 
-def run(entry: Any, types: Sequence[str], most: int) -> dict[str, Outcome]:
+def check_gradients(entry: Any, dtype: Any, most: int) -> Outcome:
+    """Compile forward and backward graphs of samples and compare them."""
+    from mirlo.driver.torch_backend import stages
+
+    outcome = Outcome()
+    if not entry.supports_autograd:
+        return outcome
+    compiled: list[object] = []
+    compile_graph = stages.compile_graph
+    stages.compile_graph = lambda *given: compiled.append(None) or compile_graph(*given)  # type: ignore[func-returns-value, assignment]
+    for sample, _ in samples_of(entry, dtype, most):
+        try:
+            expected = _gradients(sample, "aot_eager", None)
+        except Exception:
+            continue
+        if expected is None:
+            continue
+        compiled.clear()
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            try:
+                found = _gradients(sample, "mirlo", {"cache": False, "threads": 1})
+            except Exception as error:
+                outcome.failed[f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"] += 1
+                continue
+        assert found is not None
+        differences = [
+            _difference(one, each) if one is not None and each is not None else str(one is not each)
+            for one, each in zip(found, expected, strict=True)
+            if one is not None or each is not None
+        ]
+        problem = next((each for each in differences if each), None)
+        reasons = [str(warning.message) for warning in said if str(warning.message).startswith("mirlo: ")]
+        if problem is not None:
+            outcome.wrong.append(f"{problem}; arguments {described(sample)}")
+        elif reasons:
+            outcome.refused[reasons[0][:300]] += 1
+        elif compiled:
+            outcome.right += 1
+    return outcome
+
+
+def _gradients(sample: Sample, backend: str, options: dict[str, Any] | None) -> list[Any] | None:
+    """Return the results and the gradients of the arguments; None if there are none."""
+    import torch
+
+    def is_differentiable(tensor: Any) -> bool:
+        return bool(tensor.is_floating_point() or tensor.is_complex())
+
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    given = [tensor.clone().requires_grad_(is_differentiable(tensor)) for tensor in sample.tensors]
+    results = torch.compile(lambda *tensors: sample.call(tensors), backend=backend, options=options)(*given)
+    sums = []
+    for result in results:
+        if result.requires_grad:
+            factors = torch.linspace(0.5, 1.5, result.numel(), dtype=torch.float64).reshape(result.shape)
+            product = (result * factors.to(result.dtype)).sum()
+            sums.append(product.abs() if product.is_complex() else product)
+    inputs = [tensor for tensor in given if tensor.requires_grad]
+    if not sums or not inputs:
+        return None
+    gradients = torch.autograd.grad(sum(sums), inputs, allow_unused=True)
+    return [*(result.detach() for result in results), *gradients]
+
+
+def run(
+    entry: Any, types: Sequence[str], most: int, checked: Callable[[Any, Any, int], Outcome] = check
+) -> dict[str, Outcome]:
     """Check an operator in a child process; a crash is a failure."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
-        _run_child(entry, types, most, writer)
+        _run_child(entry, types, most, checked, writer)
     os.close(writer)
     with os.fdopen(reader) as file:
         lines = file.read().splitlines()
@@ -213,7 +284,9 @@ def run(entry: Any, types: Sequence[str], most: int) -> dict[str, Outcome]:
     return result
 
 
-def _run_child(entry: Any, types: Sequence[str], most: int, writer: int) -> None:
+def _run_child(
+    entry: Any, types: Sequence[str], most: int, checked: Callable[[Any, Any, int], Outcome], writer: int
+) -> None:
     import torch
 
     signal.alarm(SECONDS)
@@ -225,7 +298,7 @@ def _run_child(entry: Any, types: Sequence[str], most: int, writer: int) -> None
             dtype = getattr(torch, TYPES[kind])
             if not entry.supports_dtype(dtype, "cpu"):
                 continue
-            outcome = check(entry, dtype, most)
+            outcome = checked(entry, dtype, most)
             file.write(json.dumps([kind, outcome.right, outcome.wrong, outcome.refused, outcome.failed]) + "\n")
             file.flush()
     os._exit(0)
@@ -302,6 +375,21 @@ def page(rows: Rows) -> str:
     return "\n".join(lines)
 
 
+def summary(rows: Rows) -> str:
+    """Return the numbers of samples by element type, and what is wrong, refused or failed."""
+    lines = []
+    for kind in TYPES:
+        found = {name: outcomes[kind] for name, outcomes in rows.items() if kind in outcomes}
+        if not found:
+            continue
+        total, right = sum(each.total for each in found.values()), sum(each.right for each in found.values())
+        lines.append(f"{kind}: {right} of {total} samples of {len(found)} operators are right ({right / total:.1%})")
+        for name, each in sorted(found.items()):
+            lines += [f"  {name}: wrong: {text}" for text in each.wrong]
+            lines += [f"  {name}: {count} {text}" for text, count in (each.refused + each.failed).items()]
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Check operators and print what became of them."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.aten", description=__doc__)
@@ -309,10 +397,15 @@ def main() -> None:
     parser.add_argument("--types", default="f32,f16,bf16,i64", help="element types (%(default)s)")
     parser.add_argument("--most", type=int, default=1000, help="samples of an operator and a type")
     parser.add_argument("--part", default="0/1", help="which part of the operators: 0/4 is every fourth")
+    parser.add_argument("--gradients", action="store_true", help="compare gradients too")
+    parser.add_argument("--sum", nargs="+", metavar="LOG", help="print what these runs have found, by element type")
     parser.add_argument("--page", nargs="+", metavar="LOG", help="print the page of what these runs have printed")
     given = parser.parse_args()
     if given.page:
         print(page(read_logs(given.page)))
+        return
+    if given.sum:
+        print(summary(read_logs(given.sum)))
         return
     import torch
 
@@ -321,7 +414,7 @@ def main() -> None:
     start = time.perf_counter()
     _load()
     for entry in entries(given.operators)[part::parts]:
-        for kind, outcome in run(entry, types, given.most).items():
+        for kind, outcome in run(entry, types, given.most, check_gradients if given.gradients else check).items():
             row = [name_of(entry), kind, outcome.right, outcome.wrong, outcome.refused, outcome.failed]
             print(json.dumps(row), flush=True)
     print(f"{time.perf_counter() - start:.0f} s", file=sys.stderr)
