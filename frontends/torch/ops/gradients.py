@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from mirlo.frontends.torch.registry import decomposition
 
@@ -43,3 +44,147 @@ def attention_backward(
     if repeats != 1:
         by_key, by_value = (each.unflatten(-3, (-1, repeats)).sum(-3) for each in (by_key, by_value))
     return by_query.to(query.dtype), by_key.to(key.dtype), by_value.to(value.dtype)
+
+
+@decomposition("aten.avg_pool2d_backward.default")
+def average_pool_2d_backward(grad: torch.Tensor, x: torch.Tensor, *rest: Any) -> torch.Tensor:
+    return _average_pool_backward(2, grad, x, *rest)
+
+
+@decomposition("aten.avg_pool3d_backward.default")
+def average_pool_3d_backward(grad: torch.Tensor, x: torch.Tensor, *rest: Any) -> torch.Tensor:
+    return _average_pool_backward(3, grad, x, *rest)
+
+
+def _average_pool_backward(
+    dims: int, grad: torch.Tensor, x: torch.Tensor, window: Sequence[int], stride: Sequence[int],
+    padding: Sequence[int], ceil_mode: bool, count_include_pad: bool, divisor_override: int | None,
+) -> torch.Tensor:  # fmt: skip
+    """Compute the gradient of averages: each is added to the elements of its window."""
+    import torch
+
+    window, padding = _each(window, dims), _each(padding, dims)
+    stride = _each(stride, dims) if stride else window
+    sizes, counts = x.shape[-dims:], grad.shape[-dims:]
+    shares = grad / (divisor_override or 1)
+    if divisor_override is None:
+        for axis in range(dims):
+            start = torch.arange(counts[axis]) * stride[axis] - padding[axis]
+            size = sizes[axis]
+            if count_include_pad:
+                elements = (start + window[axis]).clamp(max=size + padding[axis]) - start
+            else:
+                elements = (start + window[axis]).clamp(max=size) - start.clamp(min=0)
+            shares = shares / elements.to(grad.dtype).reshape(-1, *[1] * (dims - 1 - axis))
+    rows = shares.reshape(-1, 1, *counts)
+    ones = torch.ones((1, 1, *window), dtype=grad.dtype)
+    none = [0] * dims
+    sums = torch.ops.aten.convolution(rows, ones, None, stride, none, [1] * dims, True, none, 1)
+    missing = [
+        max(size + before - there, 0) for size, before, there in zip(sizes, padding, sums.shape[-dims:], strict=True)
+    ]
+    sums = torch.nn.functional.pad(sums, [each for count in reversed(missing) for each in (0, count)])
+    for axis, (size, before) in enumerate(zip(sizes, padding, strict=True)):
+        sums = sums.narrow(2 + axis, before, size)
+    return sums.reshape(x.shape)
+
+
+def _each(numbers: Sequence[int], dims: int) -> list[int]:
+    """Return a number for each dim: one may stand for all."""
+    return list(numbers) * dims if len(numbers) == 1 else list(numbers)
+
+
+@decomposition("aten.adaptive_max_pool2d_backward.default")
+def adaptive_max_pool_2d_backward(grad: torch.Tensor, x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+    return _max_pool_backward(2, grad, x, indices)
+
+
+@decomposition("aten.adaptive_max_pool3d_backward.default")
+def adaptive_max_pool_3d_backward(grad: torch.Tensor, x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+    return _max_pool_backward(3, grad, x, indices)
+
+
+def _max_pool_backward(dims: int, grad: torch.Tensor, x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+    """Compute the gradient of maxima: each is added to where it was, a position among those of its channel."""
+    import torch
+
+    outer = x.shape[: x.dim() - dims]
+    zeros = torch.zeros((*outer, math.prod(x.shape[x.dim() - dims :])), dtype=grad.dtype)
+    sums = zeros.scatter_add(-1, indices.reshape((*outer, -1)), grad.reshape((*outer, -1)))
+    return sums.reshape(x.shape)
+
+
+@decomposition("aten._adaptive_avg_pool2d_backward.default")
+def adaptive_average_pool_2d_backward(grad: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return _adaptive_average_pool_backward(2, grad, x)
+
+
+@decomposition("aten._adaptive_avg_pool3d_backward.default")
+def adaptive_average_pool_3d_backward(grad: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return _adaptive_average_pool_backward(3, grad, x)
+
+
+def _adaptive_average_pool_backward(dims: int, grad: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """Compute the gradient of averages over windows that cover the elements: axis by axis."""
+    import torch
+
+    for axis in range(x.dim() - dims, x.dim()):
+        size, count = x.shape[axis], grad.shape[axis]
+        if size % count == 0:
+            grad = grad.repeat_interleave(size // count, axis) / (size // count)
+            continue
+        windows, places = torch.arange(count)[:, None], torch.arange(size)
+        starts = torch.div(windows * size, count, rounding_mode="floor")
+        ends = torch.div((windows + 1) * size + count - 1, count, rounding_mode="floor")
+        shares = ((places >= starts) & (places < ends)) / (ends - starts)
+        grad = torch.tensordot(grad.movedim(axis, -1), shares.to(grad.dtype), 1).movedim(-1, axis)
+    return grad
+
+
+@decomposition(
+    "aten.replication_pad1d_backward.default", "aten.replication_pad2d_backward.default",
+    "aten.replication_pad3d_backward.default",
+)  # fmt: skip
+def replication_pad_backward(grad: torch.Tensor, x: torch.Tensor, padding: Sequence[int]) -> torch.Tensor:
+    """Compute the gradient of repeated edges: they are added up, axis by axis."""
+    import torch
+
+    for number, before in enumerate(padding[::2]):
+        axis = x.dim() - 1 - number
+        sources = (torch.arange(grad.shape[axis]) - before).clamp(0, x.shape[axis] - 1)
+        shape = [*grad.shape[:axis], x.shape[axis], *grad.shape[axis + 1 :]]
+        grad = torch.zeros(shape, dtype=grad.dtype).index_add(axis, sources, grad)
+    return grad
+
+
+@decomposition("aten._cdist_backward.default")
+def distances_backward(
+    grad: torch.Tensor, left: torch.Tensor, right: torch.Tensor, p: float, distances: torch.Tensor
+) -> torch.Tensor:
+    """Compute the gradient of distances between rows of two matrices, by the first of them."""
+    steps = left.unsqueeze(-2) - right.unsqueeze(-3)
+    return _slopes(grad.unsqueeze(-1), steps, distances.unsqueeze(-1), p).sum(-2)
+
+
+@decomposition("aten._pdist_backward.default")
+def pairs_backward(grad: torch.Tensor, x: torch.Tensor, p: float, distances: torch.Tensor) -> torch.Tensor:
+    """Compute the gradient of distances between all rows of a matrix."""
+    import torch
+
+    first, second = torch.triu_indices(x.shape[0], x.shape[0], 1)
+    slopes = _slopes(grad.unsqueeze(-1), x[first] - x[second], distances.unsqueeze(-1), p)
+    return torch.zeros_like(x).index_add(0, first, slopes).index_add(0, second, -slopes)
+
+
+def _slopes(grad: torch.Tensor, steps: torch.Tensor, distances: torch.Tensor, p: float) -> torch.Tensor:
+    """Return the gradients of norms by their elements; 0 for a norm of 0."""
+    import torch
+
+    if p == 0:
+        return torch.zeros_like(steps)
+    if p == 1:
+        return grad * steps.sign()
+    if p == math.inf:
+        return grad * steps.sign() * (steps.abs() == distances)
+    slopes = steps if p == 2 else steps.sign() * steps.abs().pow(p - 1)
+    return torch.where(distances == 0, 0, grad * slopes / distances.pow(p - 1))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation, broadcast_shape
 from mirlo.frontends.library.linear_algebra import (
@@ -146,11 +147,11 @@ def solve_ex(
     op: AtenOperation, a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False
 ) -> list[Tensor | None]:
     """Solve systems of equations, whose right sides may be vectors."""
-    _require_no_factors(op, (1, 2))
+    kept = _kept_results(op, a, (1, 2), is_transposed=False)
     is_vector = b.rank == 1 or (b.rank == a.rank - 1 and b.shape == a.shape[:-1])
     right = b.reshape((*b.shape, 1)) if is_vector else b
     if _is_empty(op.result(0)):
-        return [op.constant(0, b.dtype).expand(op.result(0).shape), None, None, _no_errors(op, 3)]
+        return [op.constant(0, b.dtype).expand(op.result(0).shape), *kept, _no_errors(op, 3)]
     a, right = _with_equal_batches(op, a, right)
     if left or is_vector:
         solution, info = _solved(op, a, right)
@@ -162,7 +163,7 @@ def solve_ex(
     if info.shape != wanted:
         info = info.max(list(range(info.rank - len(wanted))))
     _checked(op, info, "linalg.solve_ex", check_errors)
-    return [solution.reshape(op.result(0).shape), None, None, info]
+    return [solution.reshape(op.result(0).shape), *kept, info]
 
 
 @converter("aten.linalg_inv_ex.default")
@@ -175,34 +176,48 @@ def inverse_ex(op: AtenOperation, x: Tensor, *, check_errors: bool = False) -> l
 
 @converter("aten._linalg_det.default")
 def determinant(op: AtenOperation, x: Tensor) -> list[Tensor | None]:
-    _require_no_factors(op, (1, 2))
-    return [op.emit("det", x), None, None]
+    return [op.emit("det", x), *_kept_results(op, x, (1, 2), _is_factored_transposed(op))]
 
 
 @converter("aten._linalg_slogdet.default")
 def log_determinant(op: AtenOperation, x: Tensor) -> list[Tensor | None]:
     """Convert the sign and the logarithm of the determinant: those of the pivots, and of the exchanges of rows."""
-    _require_no_factors(op, (2, 3))
     size, kind = x.shape[-1], x.dtype
     if size == 0:
         results = [op.constant(number, kind).expand(x.shape[:-2]) for number in (1, 0)]
-        return [*results, None, None]
-    factors, pivots = _factors(op, x, True)
+        return [*results, *_kept_results(op, x, (2, 3), _is_factored_transposed(op))]
+    factors, pivots = _kept_factors(op, x, _is_factored_transposed(op))
     diagonal, axis = _diagonal(op, factors), x.rank - 2
-    position = op.positions(pivots.type, axis).cast("i32")
-    moved = pivots.not_equals(position)
-    signs = diagonal.sign() * where(moved, -1, 1, kind)
-    sign = signs.prod(axis)
     logs = abs(diagonal).log()
-    return [sign, logs.sum(axis), None, None]
+    return [_sign_of_order(op, pivots, kind) * diagonal.sign().prod(axis), logs.sum(axis), factors, pivots + 1]
 
 
 # Parts
 
 
-def _require_no_factors(op: AtenOperation, indices: Sequence[int]) -> None:
-    if any(map(op.is_used, indices)):
-        raise UnsupportedOperation("gives the factors of its matrices, which only gradients need: use lu_factor")
+def _kept_factors(op: AtenOperation, x: Tensor, is_transposed: bool) -> tuple[Tensor, Tensor]:
+    """Return the factors and the pivots that gradients read."""
+    return _factors(op, transposed(op, x) if is_transposed else x, True)
+
+
+def _is_factored_transposed(op: AtenOperation) -> bool:
+    """Return whether PyTorch factors the transposes of matrices for their determinants, as gradients expect."""
+    return bool(op.node.args[0].meta["val"].is_contiguous())
+
+
+def _kept_results(op: AtenOperation, x: Tensor, indices: Sequence[int], is_transposed: bool) -> list[Tensor | None]:
+    """Return the results that gradients read, if any does: factors, and the rows of exchanges from 1."""
+    if not any(map(op.is_used, indices)):
+        return [None, None]
+    factors, pivots = _kept_factors(op, x, is_transposed)
+    return [factors, pivots if _is_empty(x) else pivots + 1]
+
+
+def _sign_of_order(op: AtenOperation, pivots: Tensor, kind: DType) -> Tensor:
+    """Return the sign of a determinant that the exchanges of rows give."""
+    axis = pivots.rank - 1
+    moved = pivots.not_equals(op.positions(pivots.type, axis).cast("i32"))
+    return where(moved, -1, 1, kind).prod(axis)
 
 
 def _is_empty(x: Tensor | TensorType) -> bool:

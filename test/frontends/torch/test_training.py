@@ -327,6 +327,43 @@ def test_gradients_of_attention(mask: str, kind: str, heads: int) -> None:
     torch.testing.assert_close(run(compiled), run(attend), rtol=tolerance, atol=tolerance)
 
 
+OPERATORS = {
+    "average": lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True),
+    "average inside": lambda x: F.avg_pool2d(x, (2, 3), 1, (1, 0), count_include_pad=False),
+    "average by a divisor": lambda x: F.avg_pool2d(x, 2, divisor_override=3),
+    "average in 3 dims": lambda x: F.avg_pool3d(x, (1, 2, 2), padding=(0, 1, 1)),
+    "average in 1 dim": lambda x: F.avg_pool1d(x.flatten(0, 1), 3, 2),
+    "average of parts": lambda x: F.adaptive_avg_pool2d(x, (3, 2)),
+    "average of equal parts": lambda x: F.adaptive_avg_pool2d(x, (4, 5)),
+    "average of parts in 3 dims": lambda x: F.adaptive_avg_pool3d(x, (2, 3, 4)),
+    "maxima of parts": lambda x: F.adaptive_max_pool2d(x, (3, 2)),
+    "maxima of parts in 3 dims": lambda x: F.adaptive_max_pool3d(x, (2, 3, 4)),
+    "edges": lambda x: F.pad(x, (2, 1, 0, 3), mode="replicate"),
+    "fewer edges": lambda x: F.pad(x, (-1, 2, 1, -3), mode="replicate"),
+    "distances": lambda x: torch.cdist(x, x.flip(2)),
+    **{f"distances of {p}": lambda x, p=p: torch.cdist(x, x.flip(2), p) for p in (0.0, 0.5, 1.0, 3.0, float("inf"))},
+    "pairs": lambda x: F.pdist(x.flatten(0, 2)),
+    "a system": lambda x: torch.linalg.solve(x @ x.mT + torch.eye(8), x),
+    "a system from the right": lambda x: torch.linalg.solve(x @ x.mT + torch.eye(8), x.mT, left=False),
+    "a determinant": lambda x: torch.linalg.det(x @ x.mT + torch.eye(8)),
+    "a determinant of a transpose": lambda x: torch.linalg.det((x @ x.flip(3).mT + torch.eye(8)).mT),
+    "a logarithm of a determinant": lambda x: torch.linalg.slogdet(x @ x.mT + torch.eye(8)).logabsdet,
+}
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("name", OPERATORS)
+def test_gradients_of_operators(name: str) -> None:
+    def run(function: Callable[[Any], Any]) -> list[Any]:
+        x = torch.rand(2, 3, 8, 10, generator=torch.Generator().manual_seed(4), requires_grad=True)
+        result = function(x * 1.5)
+        (result * torch.linspace(0.5, 1.5, result.numel()).reshape(result.shape)).sum().backward()
+        return [result, x.grad]
+
+    compiled = torch.compile(OPERATORS[name], backend="mirlo", options=STRICT)
+    torch.testing.assert_close(run(compiled), run(OPERATORS[name]), rtol=2e-3, atol=2e-3)
+
+
 def test_an_operator_without_a_converter_is_eager_in_both_directions() -> None:
     def function(x: Any) -> Any:
         return torch.linalg.svdvals(torch.tanh(x * 2)).sum() + (x * x).exp().sum()
