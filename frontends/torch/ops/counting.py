@@ -1,4 +1,4 @@
-"""Distinct elements and how often they occur: results whose size data determine."""
+"""Distinct elements and how often they occur, whose number data determine; common divisors."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dtypes import dtype
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.tensor import Tensor, maximum
+from mirlo.frontends.tensor import Tensor, maximum, where
 from mirlo.frontends.torch.bounds import require_none
-from mirlo.frontends.torch.operation import AtenOperation
+from mirlo.frontends.torch.operation import AtenOperation, Operand
 from mirlo.frontends.torch.registry import converter
 
 
@@ -67,3 +67,38 @@ def bincount(op: AtenOperation, x: Tensor, weights: Tensor | None = None, least:
     count = op.builder.bind_result(op, maximum(at.max() + 1, least) if x.shape[0] != 0 else at.like(least))
     each = op.constant(1, kind).expand(x.shape) if weights is None else weights.cast(kind)
     return op.emit("scatter_elements", op.constant(0, kind).expand((count,)), at, each, axis=0, reduction="add")
+
+
+@converter("aten.gcd.default")
+def greatest_divisor(op: AtenOperation, left: Operand, right: Operand) -> Tensor:
+    """Convert `gcd`: Euclid's algorithm, until all remainders are 0."""
+    return abs(_divisor(op, *_of_one_shape(op, left, right)))
+
+
+@converter("aten.lcm.default")
+def least_multiple(op: AtenOperation, left: Operand, right: Operand) -> Tensor:
+    """Convert `lcm`, which is 0 for two zeros."""
+    x, y = _of_one_shape(op, left, right)
+    divisor = _divisor(op, x, y)
+    is_zero = divisor.equals(0)
+    return where(is_zero, 0, abs(x / where(is_zero, 1, divisor, op.dtype) * y), op.dtype)
+
+
+def _of_one_shape(op: AtenOperation, left: Operand, right: Operand) -> tuple[Tensor, Tensor]:
+    x, y = (op.operand(each, op.dtype).expand(op.shape) for each in (left, right))
+    return x, y
+
+
+def _divisor(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
+    """Return a greatest common divisor, of any sign."""
+
+    def goes_on(values: list[Tensor]) -> Tensor:
+        return values[1].not_equals(0).any()
+
+    def step(values: list[Tensor]) -> list[Tensor]:
+        whole, rest = values
+        is_done = rest.equals(0)
+        remainder = whole.fmod(where(is_done, 1, rest, op.dtype))
+        return [where(is_done, whole, rest, op.dtype), where(is_done, 0, remainder, op.dtype)]
+
+    return op.builder.repeat([x, y], goes_on, step)[0]

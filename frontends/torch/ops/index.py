@@ -283,6 +283,26 @@ def nonzero(op: AtenOperation, x: Tensor) -> Tensor:
     return rows.permute([1, 0])
 
 
+@converter("aten.nonzero_static.default")
+def nonzero_static(op: AtenOperation, x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
+    """Convert `nonzero_static`: each element that is set writes its position to a row, the rest to one that goes."""
+    count = D.product(x.shape)
+    if not x.rank or count == 0:
+        return op.constant(fill_value, op.dtype).expand(op.shape)
+    flags = x.cast("bool").reshape((count,))
+    order = flags.cast("i64").cumsum(axis=0) - 1
+    rows = minimum(where(flags, order, size, order.dtype), size)
+    places = op.positions(rows.type, 0)
+    found = op.emit("scatter_nd", op.constant(-1, op.dtype).expand((size + 1,)), rows.reshape((count, 1)), places)
+    found = found.slice(0, 0, size)
+    columns, rest = [], found
+    for dim in reversed(x.shape):
+        columns.append(rest % dim)
+        rest = rest // dim
+    result = stack(columns[::-1], 1)
+    return where((found < 0).reshape((size, 1)), fill_value, result, op.dtype)
+
+
 @converter("aten.masked_select.default")
 def masked_select(op: AtenOperation, x: Tensor, mask: Tensor) -> Tensor:
     shape = broadcast_shape([x.shape, mask.shape])

@@ -101,6 +101,13 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
         (torch.randn(3, 0),),
     ),
     "positions in a scalar": (lambda x: x.nonzero(), (torch.tensor(3.0),)),
+    "divisors": (torch.gcd, (torch.tensor([12, 0, -8, 0, 7]), torch.tensor([18, 5, 12, 0, -7]))),
+    "multiples": (torch.lcm, (torch.tensor([12, 0, -8, 0, 7]), torch.tensor([[18], [5]]))),
+    "few positions": (lambda x: torch.nonzero_static(x, size=3), (torch.tensor([[0, 1, 2], [3, 0, 4]]),)),
+    "more rows than positions": (
+        lambda x: torch.nonzero_static(x, size=6, fill_value=9),
+        (torch.tensor([[0, 1], [3, 0]]),),
+    ),
     "no positions in a scalar": (lambda x: x.nonzero(), (torch.tensor(0.0),)),
 }
 
