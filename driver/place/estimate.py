@@ -79,7 +79,8 @@ class Estimate:
     def _region_cost(self, survey: Survey, region: RegionRecord, target: str, composites: frozenset[str]) -> float:
         figures = self.figures[target]
         groups = [taken.nodes for taken in survey.placement.taken if taken.function in composites]
-        cost = figures.call_us + sum(self._group(nodes, figures) for nodes in groups)
+        known = region.microseconds if region.target == target and composites == set(region.composites) else None
+        cost = figures.call_us + (sum(self._group(nodes, figures) for nodes in groups) if known is None else known)
         moved = (region.bytes_in or 0) + (region.bytes_out or 0)
         if figures.transfer_gbytes:
             cost += moved / figures.transfer_gbytes / 1e3

@@ -84,8 +84,9 @@ class CodeGenerator:
     guarded: ClassVar[bool] = True
     """Whether `codegen` runs in a forked process, where available, so that a crash becomes an error. Its side
     effects other than the artifact are lost."""
-    declines: ClassVar[bool] = False
-    """Whether `codegen` may return `DeclinedRegions`: reports of placements run it, to say what stays."""
+    compiled_to_place: ClassVar[bool] = False
+    """Whether placements run `codegen`, because it may return `DeclinedRegions`, or because `times` knows what regions
+    take."""
     isolated: ClassVar[bool] = False
     """Whether `codegen` runs in a separate process, so that a crash leaves the compiler running."""
 
@@ -110,6 +111,10 @@ class CodeGenerator:
         code calls functions of a driver, `driver` names the loader that defines them.
         """
         raise NotImplementedError
+
+    def times(self, artifact: Artifact) -> Mapping[str, float]:
+        """Return the microseconds of a call by region, as far as its compiler estimates them."""
+        return {}
 
     def files(self, artifact: Artifact, params: Mapping[str, np.ndarray]) -> Mapping[str, bytes]:
         """Return files for the user by name: source, models. `params` are those that the artifact requests."""

@@ -81,6 +81,9 @@ class CodegenExternal(Pass):
                 nested.location,
             )
         _require_parameters(artifact, constants, session)
+        for function, microseconds in generator.times(artifact).items():
+            for placement in _placements(session):
+                placement.set_time(f"{_symbol(nested)}::{function}", microseconds)
         attach_artifact(module, artifact)
         workspaces = native_code(artifact).workspaces if is_native(artifact) else {}
         for function, ops in calls.items():

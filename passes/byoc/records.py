@@ -96,6 +96,8 @@ class RegionRecord:
     """The number of operands and results of a call."""
     outlined: str = ""
     """The function of the target's nested module that it became, `mine::mine_0`."""
+    microseconds: float | None = None
+    """The time of a call, if the code generator estimates it."""
     kept: bool = True
     reason: str = ""
     """Why the region was inlined again, if it was."""
@@ -130,6 +132,12 @@ class Placement:
         for region in self.regions:
             if region.outlined == outlined:
                 region.outlined = fresh
+
+    def set_time(self, outlined: str, microseconds: float) -> None:
+        """Record what a call of an outlined region takes."""
+        for region in self.regions:
+            if region.kept and region.outlined == outlined:
+                region.microseconds = microseconds
 
     def drop(self, outlined: str, reason: str) -> None:
         """Record that an outlined region went back to the graph."""

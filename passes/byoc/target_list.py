@@ -157,9 +157,9 @@ class Targets:
         return ",".join([self.dividing(nodes), *_own_passes(self.of_operators)])
 
     def placing_for_good(self, nodes: str = "") -> str:
-        """Return the passes that place operators, with the code generators that decline regions as they compile."""
-        declining = [_codegen(target) for target in self.of_operators if target.generator.declines]
-        return ",".join([self.placing(nodes), *declining])
+        """Return the passes that place operators, with the code generators that decide as they compile."""
+        deciding = [_codegen(target) for target in self.of_operators if target.generator.compiled_to_place]
+        return ",".join([self.placing(nodes), *deciding])
 
     def placing_loops(self) -> str:
         """Return the host's passes up to the prim functions, and those that place them."""

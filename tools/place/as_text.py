@@ -46,7 +46,8 @@ def regions(survey: Survey) -> Iterator[str]:
     rows = []
     for region in survey.placement.regions:
         moved = f"{size(region.bytes_in)} in", f"{size(region.bytes_out)} out"
-        why = "" if region.kept else f"given back: {region.reason}"
+        time = "" if region.microseconds is None else f"{region.microseconds:.1f} us by its compiler"
+        why = time if region.kept else f"given back: {region.reason}"
         rows.append(
             (f"  {region.function}", f"{len(region.nodes)} operators", f"{amount(region.flops)} FLOPs", *moved, why)
         )

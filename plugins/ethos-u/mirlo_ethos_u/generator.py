@@ -39,7 +39,7 @@ class EthosU(CodeGenerator):
     format = "ethos-u"
     layouts = {"relax.conv": ("N*C", "O*I")}
     copies = True
-    declines = True
+    compiled_to_place = True
     accelerator: str = option(
         "ethos-u55-128", "what Vela compiles for: ethos-u55-128, ethos-u65-256, ethos-u85-256 ..."
     )
@@ -88,6 +88,10 @@ class EthosU(CodeGenerator):
             return DeclinedRegions(declined)
         metadata = {"accelerator": self.accelerator, "regions": reports}
         return Artifact(self.format, module.names, content.getvalue(), metadata=metadata)
+
+    def times(self, artifact: Artifact) -> dict[str, float]:
+        megahertz = ACCELERATORS[self.accelerator].megahertz
+        return {name: region["cycles"] / megahertz for name, region in artifact.metadata["regions"].items()}
 
     def files(self, artifact: Artifact, params: object) -> dict[str, bytes]:
         with zipfile.ZipFile(io.BytesIO(artifact.data)) as archive:

@@ -114,7 +114,7 @@ def picky(target_name, apart):
 
         name = target_name
         isolated = apart
-        declines = True
+        compiled_to_place = True
         most: int = option(64, "most elements of a result")
 
         def patterns(self):
@@ -124,6 +124,9 @@ def picky(target_name, apart):
             sizes = {f.name: max(node.output.type.elements for node in f.nodes) for f in module.functions}
             large = {name: decline("too many elements", elements=n) for name, n in sizes.items() if n > self.most}
             return DeclinedRegions(large) if large else super().codegen(module)
+
+        def times(self, artifact):
+            return dict.fromkeys(artifact.functions, 12.5)
 
     register_target(Target(target_name, "declines when it compiles", codegen=Picky))
 
