@@ -153,6 +153,12 @@ class StaticQuantization:
         OptionFlag("--whole", form="constant"),
         kind=BOOLEAN,
     )
+    integer_io: bool = option(
+        False,
+        "Make inputs and outputs integers: their scales and zero points are in the model's metadata.",
+        OptionFlag("--integer-io", form="constant"),
+        kind=BOOLEAN,
+    )
     unsigned: bool = option(
         False, "Whether data are u8, not i8.", OptionFlag("--unsigned", form="constant", help="data are u8, not i8"),
         kind=BOOLEAN,

@@ -18,6 +18,7 @@ from mirlo.runtime.options import declared_options, refuse_unknown
 from mirlo.tools.quantize.data import CalibrationData, Feeds, Given, open_data
 from mirlo.tools.quantize.errors import QuantizationError
 from mirlo.tools.quantize.errors_of_outputs import Difference, Differences
+from mirlo.tools.quantize.integer_io import with_integer_io
 from mirlo.tools.quantize.nbits import save_model
 from mirlo.tools.quantize.network import Network
 from mirlo.tools.quantize.operators import role_of
@@ -118,7 +119,7 @@ class _Quantizing:
         kept = self._search(probe, units, effects, few)
         message, final, differences = self._final(exact, quantizers, corrections, kept, units, effects)
         report = self._report(final, quantizers, own, effects, differences, units)
-        return QuantizedModel(message, report)
+        return QuantizedModel(with_integer_io(message) if how.integer_io else message, report)
 
     def _require_names(self) -> None:
         known = {name for node in self.network.nodes for name in (node.name, node.operator)}

@@ -18,7 +18,8 @@ FLAGS = [(kind, name, flag) for kind in KINDS for name, each in declared_options
 VALUES: dict[str, tuple[list[str], Any]] = {
     "--bits": (["8"], 8), "--block": (["64"], 64), "--symmetric": ([], True), "--percentile": (["99"], 99.0),
     "--no-bias-correction": ([], False), "--equalize": ([], True), "--keep": (["head"], ("head",)),
-    "--max-error": (["0.5"], 0.5), "--whole": ([], True), "--unsigned": ([], True), "--samples": (["3"], 3),
+    "--max-error": (["0.5"], 0.5), "--whole": ([], True), "--unsigned": ([], True), "--integer-io": ([], True),
+    "--samples": (["3"], 3),
     "--mean": (["0.5,0.25,0"], (0.5, 0.25, 0.0)), "--std": (["2"], (2.0,)),
 }  # fmt: skip
 """By flag, the words behind it and the value of the option; others take their last choice."""

@@ -129,6 +129,35 @@ def test_forms(options: dict[str, Any]) -> None:
     assert (found.model.graph.node[-1].op_type == "DequantizeLinear") == bool(options.get("whole"))
 
 
+@pytest.mark.parametrize("unsigned", [False, True])
+@pytest.mark.parametrize("make", [perceptron, small_network])
+def test_integer_inputs_and_outputs(make: Any, unsigned: bool) -> None:
+    """The integers are those of the model with f32 inputs and outputs, scaled as the metadata say."""
+    data, x = (rows(), rows(seed=8)) if make is perceptron else (images(), images(seed=8))
+    options: dict[str, Any] = {"whole": True, "unsigned": unsigned}
+    exact = mirlo.quantize(make(), data, **options)
+    found = mirlo.quantize(make(), data, integer_io=True, **options).model
+    kinds = {value.type.tensor_type.elem_type for value in (*found.graph.input, *found.graph.output)}
+    assert kinds == {onnx.TensorProto.UINT8 if unsigned else onnx.TensorProto.INT8}
+    assert found.graph.node[0].op_type != "QuantizeLinear" and found.graph.node[-1].op_type != "DequantizeLinear"
+    known = {entry.key: float(entry.value) for entry in found.metadata_props}
+    limits = np.iinfo(np.uint8 if unsigned else np.int8)
+    given = np.clip(np.rint(x / np.float32(known["x.scale"])) + known["x.zero_point"], limits.min, limits.max)
+    result = np.asarray(mirlo.compile(found, cache=False)(given.astype(limits.dtype)))
+    assert result.dtype == limits.dtype
+    wanted = np.asarray(mirlo.compile(exact.model, cache=False)(x))
+    dequantized = (result.astype(np.float32) - np.float32(known["y.zero_point"])) * np.float32(known["y.scale"])
+    np.testing.assert_allclose(dequantized, wanted, rtol=1e-6, atol=1e-6)
+    assert on_onnxruntime(found, given.astype(limits.dtype)).dtype == limits.dtype
+
+
+def test_what_is_not_quantized_stays_as_it_is() -> None:
+    """The first node is kept in f32, and the outputs are where the model is not int8 as a whole."""
+    found = mirlo.quantize(perceptron(), rows(), integer_io=True, keep=["up"]).model
+    assert found.graph.input[0].type.tensor_type.elem_type == onnx.TensorProto.FLOAT and not found.metadata_props
+    assert mirlo.compile(found, cache=False)(rows()).dtype == np.float32
+
+
 def test_biases_take_up_mean_errors() -> None:
     """Weights that all round the same way shift the channels; the bias of the convolution takes that up."""
     w = np.full((4, 3, 3, 3), 0.1004, np.float32)
