@@ -145,7 +145,7 @@ class _Sizes:
     def __init__(self, graph: torch.fx.Graph) -> None:
         self._graph = graph
         self._places: dict[str, tuple[torch.fx.Node, int | None, object]] = {}
-        self._made: dict[SizeExpression, torch.fx.Node] = {}
+        self._known: dict[SizeExpression, torch.fx.Node] = {}
         self._last = next(iter(graph.nodes))
         for node in graph.nodes:
             if node.op != "placeholder":
@@ -164,12 +164,12 @@ class _Sizes:
     def _of_expression(self, expression: SizeExpression, size: torch.SymInt) -> torch.fx.Node | int | None:
         if expression.is_Integer:
             return int(expression)
-        if expression not in self._made:
-            made = self._new(expression, size)
-            if made is None:
+        if expression not in self._known:
+            node = self._new(expression, size)
+            if node is None:
                 return None
-            self._made[expression] = made
-        return self._made[expression]
+            self._known[expression] = node
+        return self._known[expression]
 
     def _new(self, expression: SizeExpression, size: torch.SymInt) -> torch.fx.Node | None:
         import torch

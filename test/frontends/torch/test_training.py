@@ -96,8 +96,9 @@ class Convolutions(torch.nn.Module):  # type: ignore[misc]
         super().__init__()
         self.embedding, self.head = torch.nn.Embedding(WORDS, 16), torch.nn.Linear(16, WORDS)
         self.layers = torch.nn.Sequential(
-            torch.nn.Conv2d(1, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU(),
-            torch.nn.Conv2d(8, 8, 3, stride=(1, 2), padding=1, groups=2), torch.nn.BatchNorm2d(8), torch.nn.SiLU(),
+            torch.nn.Conv2d(1, 8, 3, padding=1, bias=False), torch.nn.BatchNorm2d(8), torch.nn.ReLU(),
+            torch.nn.Conv2d(8, 8, 3, stride=(1, 2), padding=1, groups=2, bias=False),
+            torch.nn.BatchNorm2d(8), torch.nn.SiLU(),
             torch.nn.MaxPool2d(3, 1, 1), torch.nn.ConvTranspose2d(8, 1, (1, 2), stride=(1, 2)),
         )  # fmt: skip
 
@@ -201,33 +202,34 @@ WAYS = {
 @pytest.mark.parametrize("name", WAYS)
 def test_steps_are_those_of_eager(name: str, built: list[Any]) -> None:
     way = WAYS[name]
-    expected = _train(way.model, way.step, None)
+    expected, buffers = _train(way.model, way.step, None)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", category=FutureWarning)
-        found = _train(way.model, way.step, way.options)
+        found, written = _train(way.model, way.step, way.options)
     assert found == pytest.approx(expected, rel=way.tolerance)
+    torch.testing.assert_close(written, buffers, rtol=1e-3, atol=1e-4)
     assert len(built) == way.graphs
 
 
 @pytest.mark.sample(0)
 @pytest.mark.parametrize("model", [Decoder, Recurrent, Convolutions])
 def test_two_hundred_steps(model: Callable[[], Any]) -> None:
-    expected, found = (_train(model, _step, options, 200) for options in (None, {}))
+    expected, found = (_train(model, _step, options, 200)[0] for options in (None, {}))
     assert found == pytest.approx(expected, rel=2e-2, abs=2e-3)
     assert expected[-1] < expected[0] / 2
 
 
 def _train(
     model: Callable[[], Any], step: Callable[[Any, Any, int], float], options: dict[str, Any] | None, steps: int = 8
-) -> list[float]:
-    """Return the losses of some steps: of eager PyTorch without options."""
+) -> tuple[list[float], dict[str, Any]]:
+    """Return the losses of some steps, and the buffers after them: of eager PyTorch without options."""
     torch.manual_seed(0)
     net = model()
     optimizer = torch.optim.AdamW(net.parameters(), 1e-2)
     compiled = net if options is None else torch.compile(net, backend="mirlo", options=STRICT, **options)
     torch.manual_seed(1)
-    return [step(compiled, optimizer, number) for number in range(steps)]
+    return [step(compiled, optimizer, number) for number in range(steps)], dict(net.named_buffers())
 
 
 DRAWS = {
