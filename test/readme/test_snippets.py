@@ -129,7 +129,13 @@ def test_page_of_the_command_lists_every_command() -> None:
     assert set(listed) == set(COMMANDS)
 
 
-@pytest.mark.parametrize("example", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
+def _is_tested_alone(example: Path) -> bool:
+    return (ROOT / "test" / "examples" / f"test_{example.name}").exists()
+
+
+@pytest.mark.parametrize(
+    "example", sorted(path.name for path in (ROOT / "examples").glob("*.py") if not _is_tested_alone(path))
+)
 def test_example(example: str, tmp_path: Path) -> None:
     # Those that take a model are tested with one elsewhere.
     if "sys.argv[1]" in (ROOT / "examples" / example).read_text(encoding="utf-8"):

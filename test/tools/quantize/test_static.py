@@ -129,6 +129,7 @@ def test_forms(options: dict[str, Any]) -> None:
     assert (found.model.graph.node[-1].op_type == "DequantizeLinear") == bool(options.get("whole"))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("unsigned", [False, True])
 @pytest.mark.parametrize("make", [perceptron, small_network])
 def test_integer_inputs_and_outputs(make: Any, unsigned: bool) -> None:
@@ -151,6 +152,7 @@ def test_integer_inputs_and_outputs(make: Any, unsigned: bool) -> None:
     assert on_onnxruntime(found, given.astype(limits.dtype)).dtype == limits.dtype
 
 
+@pytest.mark.sample(0)
 def test_what_is_not_quantized_stays_as_it_is() -> None:
     """The first node is kept in f32, and the outputs are where the model is not int8 as a whole."""
     found = mirlo.quantize(perceptron(), rows(), integer_io=True, keep=["up"]).model
