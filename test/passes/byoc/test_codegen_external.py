@@ -84,7 +84,7 @@ func.func @main(%x: tensor<4x8xf32>, %w: tensor<8x64xf32>, %v: tensor<64x2xf32>)
 """
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", ["picky", "picky-apart"])
 def test_declined_regions_go_back_to_the_graph(target: str, tmp_path: Path, generators: Any) -> None:
     """The second of three has too many elements: its reason is in the report, and the host computes it."""

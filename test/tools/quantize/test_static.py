@@ -129,7 +129,7 @@ def test_forms(options: dict[str, Any]) -> None:
     assert (found.model.graph.node[-1].op_type == "DequantizeLinear") == bool(options.get("whole"))
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("unsigned", [False, True])
 @pytest.mark.parametrize("make", [perceptron, small_network])
 def test_integer_inputs_and_outputs(make: Any, unsigned: bool) -> None:
