@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cached_property, reduce
 from zlib import crc32
 
 from mirlo.dialects.core import dims as D
@@ -101,16 +101,16 @@ class SizeArithmetic:
         """Return whether a dim is less than another; the difference may be zero, but not negative."""
         return not self.is_nonnegative(left - right) and self.sign(right - left) > 0
 
-    def function(self, operator: str) -> Callable[[Dim, Dim], Dim]:
-        """Return what an elementwise operator of relax computes of two dims."""
-        functions: dict[str, Callable[[Dim, Dim], Dim]] = {
+    @cached_property
+    def functions(self) -> Mapping[str, Callable[[Dim, Dim], Dim]]:
+        """What elementwise operators of relax compute of two dims, by their names."""
+        return {
             "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b,
             "divide": self.divide, "mod": self.mod, "fmod": self.fmod, "maximum": self.maximum,
             "minimum": self.minimum, "equal": self.equal, "not_equal": lambda a, b: not self.equal(a, b),
             "less": self.less, "greater": lambda a, b: self.less(b, a),
             "less_equal": lambda a, b: not self.less(b, a), "greater_equal": lambda a, b: not self.less(a, b),
         }  # fmt: skip
-        return functions[operator]
 
 
 OF_ARRAYS = SizeArithmetic(0)
@@ -175,6 +175,18 @@ class DimFraction:
         common = math.lcm(self.denominator, other.denominator)
         left, right = (each.numerator * (common // each.denominator) for each in (self, other))
         return apply(left, right), common
+
+
+FRACTION_FUNCTIONS: Mapping[str | None, Callable[[DimFraction], DimFraction]] = {
+    "ceil": DimFraction.ceil, "floor": DimFraction.floor, "relu": lambda x: x.maximum(DimFraction(0)),
+    "negative": lambda x: DimFraction(0) - x,
+}  # fmt: skip
+"""What operators of relax compute of a fraction, by their names."""
+FRACTION_ARITHMETIC: Mapping[str | None, Callable[[DimFraction, DimFraction], DimFraction]] = {
+    "add": DimFraction.__add__, "subtract": DimFraction.__sub__, "multiply": DimFraction.__mul__,
+    "divide": DimFraction.__truediv__, "maximum": DimFraction.maximum, "minimum": DimFraction.minimum,
+}  # fmt: skip
+"""What operators of relax compute of two fractions, by their names."""
 
 
 def broadcast_dim(left: Dim, right: Dim) -> Dim | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.attributes import Bool
 from mirlo.dialects.core.op import OpError, operand, result
+from mirlo.dialects.core.traits import OnnxName
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import FLOAT, require_equal_dims, require_kind
@@ -13,6 +14,7 @@ from mirlo.dialects.relax.infer import FLOAT, require_equal_dims, require_kind
 class Det(RelaxOp, name="det"):
     """The determinant of each square matrix."""
 
+    ONNX = OnnxName("Det", since=11)
     x = operand()
 
     @staticmethod
@@ -24,6 +26,7 @@ class Det(RelaxOp, name="det"):
 class Inverse(RelaxOp, name="inverse"):
     """The inverse of each square matrix; the result for a singular matrix is undefined."""
 
+    ONNX = OnnxName("Inverse", domain="com.microsoft", exported=False)
     x = operand()
 
     @staticmethod

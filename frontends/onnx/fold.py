@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import partial, reduce
 
 import numpy as np
 
@@ -18,9 +19,9 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.node import Node, NodeTrait
-from mirlo.frontends.onnx.registry import FOLDERS
+from mirlo.frontends.onnx.registry import FOLDERS, relax_name
 from mirlo.frontends.onnx.values import FoldedDims, as_dim, symbolic
-from mirlo.frontends.sizes import DimFraction, Undecided
+from mirlo.frontends.sizes import FRACTION_ARITHMETIC, FRACTION_FUNCTIONS, DimFraction, Undecided
 from mirlo.frontends.tensor import Tensor
 
 FOLD_ELEMENTS = 1024
@@ -90,14 +91,6 @@ _EXACT = ("f32", "f64")
 """Element types that hold dims exactly, as they are below 2^24."""
 _MAX_DENOMINATOR = 1 << 10
 _MAX_NUMBER = 1 << 24
-_UNARY: dict[str, Callable[[DimFraction], DimFraction]] = {
-    "Ceil": DimFraction.ceil, "Floor": DimFraction.floor, "Relu": lambda x: x.maximum(DimFraction(0)),
-    "Neg": lambda x: DimFraction(0) - x,
-}  # fmt: skip
-_BINARY: dict[str, Callable[[DimFraction, DimFraction], DimFraction]] = {
-    "Add": DimFraction.__add__, "Sub": DimFraction.__sub__, "Mul": DimFraction.__mul__, "Div": DimFraction.__truediv__,
-    "Max": DimFraction.maximum, "Min": DimFraction.minimum,
-}  # fmt: skip
 
 
 def fractions_of(node: Node, result: Tensor) -> np.ndarray | None:
@@ -148,13 +141,12 @@ def _elements(node: Node) -> np.ndarray | None:
             if node.has(index):
                 result = _applied(limit, result, _operand(node.value(index)))
         return result
-    if node.operator in _UNARY:
-        return _applied(_UNARY[node.operator], _operand(node.value(0)))
-    if node.operator in _BINARY:
-        result = _operand(node.value(0))
-        for index in range(1, len(node)):
-            result = _applied(_BINARY[node.operator], result, _operand(node.value(index)))
-        return result
+    name = relax_name(node.operator)
+    if name in FRACTION_FUNCTIONS:
+        return _applied(FRACTION_FUNCTIONS[name], _operand(node.value(0)))
+    if name in FRACTION_ARITHMETIC:
+        operands = [_operand(node.value(index)) for index in range(len(node))]
+        return reduce(partial(_applied, FRACTION_ARITHMETIC[name]), operands)
     return None
 
 

@@ -188,6 +188,12 @@ def relax_class(operator: str) -> type[DialectOp]:
     return _relax_classes()[operator]
 
 
+def relax_name(operator: str) -> str | None:
+    """Return the name in relax of an operator of ONNX that relax has, or None."""
+    cls = _relax_classes().get(operator)
+    return None if cls is None else cls.OPERATION_NAME.rpartition(".")[2]
+
+
 def meaning_of(operator: str) -> Callable[..., np.ndarray]:
     """Return what an operator that relax has computes of arrays."""
     meaning = relax_class(operator).meaning

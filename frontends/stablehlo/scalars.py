@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from mirlo.dialects.bindings import ir
-from mirlo.frontends.stablehlo.enumerations import enumeration
+from mirlo.dialects.relax import OPS
+from mirlo.frontends.stablehlo.enumerations import COMPARISONS, enumeration
 
 
 class Unknown(Exception):
     """An operation that is not evaluated."""
-
-
-_COMPARE: dict[str, Callable[[float, float], bool]] = {
-    "EQ": operator.eq,
-    "NE": operator.ne,
-    "LT": operator.lt,
-    "LE": operator.le,
-    "GT": operator.gt,
-    "GE": operator.ge,
-}
 
 
 def evaluate_region(
@@ -35,7 +25,7 @@ def evaluate_region(
         if name == "return":
             return given
         if name == "compare":
-            result: float = _COMPARE[enumeration(op, "comparison_direction")](*given)
+            result: float = _compared(enumeration(op, "comparison_direction"), *given)
         elif name in ("and", "or"):
             result = all(given) if name == "and" else any(given)
         elif name == "not":
@@ -46,3 +36,9 @@ def evaluate_region(
             raise Unknown(op.name)
         known[op.results[0]] = result
     raise Unknown("return")
+
+
+def _compared(direction: str, left: float, right: float) -> bool:
+    meaning = OPS[COMPARISONS[direction]].meaning
+    assert meaning is not None
+    return bool(meaning(left, right))

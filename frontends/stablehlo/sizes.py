@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import OPS
 from mirlo.frontends.sizes import OF_INPUTS, Undecided
+from mirlo.frontends.stablehlo.enumerations import COMPARISONS
 from mirlo.frontends.tensor import SIZES, Tensor
 
 if TYPE_CHECKING:
@@ -46,12 +48,6 @@ def _fits(size: Dim, declared: TensorType) -> bool:
     if declared.dtype.kind == "int":
         return -(1 << bits - 1) <= size < 1 << bits - 1
     return 0 <= size < 1 << bits
-
-
-_RELATIONS = {
-    "EQ": "equal", "NE": "not_equal", "LT": "less", "GT": "greater", "LE": "less_equal", "GE": "greater_equal",
-}  # fmt: skip
-"""The comparisons of relax by direction."""
 
 
 def _binary(function: Callable[[Dim, Dim], Dim]) -> Callable[[StablehloOperation, Sequence[Sizes]], Sizes]:
@@ -113,11 +109,10 @@ def _dimension(op: StablehloOperation, given: Sequence[Sizes]) -> Sizes:
     return (op.type(0).shape[op.integer("dimension")],)
 
 
-_ARITHMETIC = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
-"""Operations that have their names in relax."""
+_ARITHMETIC = {name: of_dims for relax, of_dims in OF_INPUTS.functions.items() for name in OPS[relax].STABLEHLO}
+"""Functions of dims, by the names that the classes of operators state."""
 _RULES: dict[str, Callable[[StablehloOperation, Sequence[Sizes]], Sizes | None]] = {
-    **{name: _binary(OF_INPUTS.function(name)) for name in _ARITHMETIC},
-    "remainder": _binary(OF_INPUTS.fmod),
+    **{name: _binary(of_dims) for name, of_dims in _ARITHMETIC.items()},
     "and": _bits(lambda a, b: a & b),
     "or": _bits(lambda a, b: a | b),
     "xor": _bits(lambda a, b: a ^ b),
@@ -125,7 +120,8 @@ _RULES: dict[str, Callable[[StablehloOperation, Sequence[Sizes]], Sizes | None]]
     "negate": lambda op, given: tuple(-size for size in given[0]),
     "sign": lambda op, given: tuple(OF_INPUTS.sign(size) for size in given[0]),
     "compare": lambda op, given: tuple(
-        int(OF_INPUTS.function(_RELATIONS[op.word("comparison_direction")])(a, b)) for a, b in zip(*given, strict=True)
+        int(OF_INPUTS.functions[COMPARISONS[op.word("comparison_direction")]](a, b))
+        for a, b in zip(*given, strict=True)
     ),
     "select": _select,
     "clamp": _clamp,

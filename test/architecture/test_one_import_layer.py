@@ -59,17 +59,18 @@ def sizes_by_strings(tree: ast.Module) -> Iterator[str]:
 
 
 def restated_names(tree: ast.Module) -> Iterator[str]:
-    """Yield entries of tables that map a name of ONNX to the operator of relax whose class states that name."""
+    """Yield entries of tables that map a name of ONNX, ATen or StableHLO to the operator whose class states it."""
     stated = {(cls.ONNX.operator.lower(), name) for name, cls in OPS.items() if cls.ONNX is not None}
+    same = {(each, name) for name, cls in OPS.items() for each in (*cls.ATEN, *cls.STABLEHLO)}
     for node in ast.walk(tree):
         if not isinstance(node, ast.Dict):
             continue
         for key, value in zip(node.keys, node.values, strict=True):
             first = value.elts[0] if isinstance(value, ast.Tuple) and value.elts else value
             match key, first:
-                case ast.Constant(value=str() as onnx), ast.Constant(value=str() as relax):
-                    if onnx != relax and (onnx.lower(), relax) in stated:
-                        yield f"{onnx}: {relax}"
+                case ast.Constant(value=str() as other), ast.Constant(value=str() as relax):
+                    if other != relax and ((other.lower(), relax) in stated or (other, relax) in same):
+                        yield f"{other}: {relax}"
 
 
 def imports_of(tree: ast.Module) -> set[str]:
@@ -173,4 +174,6 @@ def test_what_is_forbidden_is_found() -> None:
     assert list(sizes_by_strings(sizes)) == ["D.apply('mod', a, b)"]
     tables = ast.parse("A = {'ReduceSum': 'reduce_sum', 'Relu': ('relu', 1), 'sum': 'add', 'add': 'add'}")
     assert list(restated_names(tables)) == ["ReduceSum: reduce_sum", "Relu: relu"]
+    tables = ast.parse("A = {'exponential': 'exp', 'special_expm1': 'expm1', 'mul': 'multiply', 'sum': 'add'}")
+    assert list(restated_names(tables)) == ["exponential: exp", "special_expm1: expm1", "mul: multiply"]
     assert imports_of(ast.parse("import a.b\ndef f():\n    from c import d")) == {"a.b", "c"}

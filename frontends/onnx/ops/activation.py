@@ -17,12 +17,19 @@ def gelu(node: Node) -> Converted:
 
 @converter("Swish")
 def swish(node: Node) -> Converted:
-    """Convert to x * sigmoid(alpha * x)."""
-    alpha = node.attr.float("alpha", 1.0)
-    if alpha == 1:
-        return node.emit("silu", node[0])
-    scaled = node[0] * alpha
-    return node[0] * scaled.sigmoid()
+    return _swish(node, 1.0)
+
+
+@converter("QuickGelu", domain="com.microsoft")
+def quick_gelu(node: Node) -> Converted:
+    return _swish(node, 1.702)
+
+
+def _swish(node: Node, alpha: float) -> Tensor:
+    """Convert to x * sigmoid(alpha * x); `alpha` is the default of the attribute."""
+    alpha = node.attr.float("alpha", alpha)
+    x = node[0]
+    return x.elementwise("silu") if alpha == 1 else x * (x * alpha).sigmoid()
 
 
 @converter("Clip")

@@ -246,8 +246,10 @@ def _roi(node: Node, axes: list[int]) -> tuple[float, ...]:
 
 
 @converter("GridSample", since=16)
+@converter("GridSample", domain="com.microsoft")
 def grid_sample(node: Node) -> Converted:
-    mode = node.attr.choice("mode", "bilinear" if node.opset < 20 else "linear", tuple(MODES))
+    is_newer = not node.domain and node.opset >= 20
+    mode = node.attr.choice("mode", "linear" if is_newer else "bilinear", tuple(MODES))
     return node.emit(
         "grid_sample",
         node[0],

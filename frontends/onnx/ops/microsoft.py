@@ -31,11 +31,6 @@ def fast_gelu(node: Node) -> Converted:
     return node.emit("gelu", x, approximate="tanh")
 
 
-@converter("QuickGelu", domain=DOMAIN)
-def quick_gelu(node: Node) -> Converted:
-    return node[0] * (node[0] * node.attr.float("alpha", 1.702)).sigmoid()
-
-
 @converter("FusedMatMul", "TransposeMatMul", domain=DOMAIN)
 def fused_matmul(node: Node) -> Tensor:
     if node.attr.bool("transBatchA", 0) or node.attr.bool("transBatchB", 0):

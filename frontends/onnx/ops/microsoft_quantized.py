@@ -142,11 +142,6 @@ def bias_split_gelu(node: Node) -> Converted:
     return first * node.emit("gelu", second)
 
 
-@converter("Inverse", domain=DOMAIN)
-def inverse(node: Node) -> Converted:
-    return node.emit("inverse", node[0])
-
-
 @converter("GroupNorm", "SkipGroupNorm", domain=DOMAIN)
 def group_norm(node: Node) -> Converted:
     """Normalize groups of channels, optionally followed by SiLU. Inputs: x, gamma, beta, skip, bias of the channels."""
@@ -191,19 +186,6 @@ def pad(node: Node) -> Converted:
     value = float(node.scalar(2, 0.0))
     mode = node.attr.choice("mode", "constant", ("constant", "reflect", "edge", "wrap"))
     return node.emit("pad", node[0], pads=pads, mode=mode, value=value)
-
-
-@converter("GridSample", domain=DOMAIN)
-def grid_sample(node: Node) -> Converted:
-    modes = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}
-    return node.emit(
-        "grid_sample",
-        node[0],
-        node[1],
-        mode=modes[node.attr.choice("mode", "bilinear", tuple(modes))],
-        padding_mode=node.attr.choice("padding_mode", "zeros", ("zeros", "border", "reflection")),
-        align_corners=node.attr.bool("align_corners", 0),
-    )
 
 
 @converter("Range", domain=DOMAIN)

@@ -20,11 +20,6 @@ from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.tensor import Tensor, concat, maximum, stack
 
 
-@converter("Det")
-def determinant(node: Node) -> Converted:
-    return node.emit("det", node[0])
-
-
 @converter("Col2Im", since=18)
 def col2im(node: Node) -> Converted:
     declared = declared_shape(node, 1) or declared_shape(node, 2)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 
 import numpy as np
 
 from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.stablehlo.enumerations import COMPARISONS
 from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.regions import apply
 from mirlo.frontends.stablehlo.registry import converter, of_parts
 from mirlo.frontends.tensor import Tensor, maximum, minimum, stack, where
-
-DIRECTIONS = {
-    "EQ": Tensor.equals, "NE": Tensor.not_equals, "LT": operator.lt, "LE": operator.le, "GT": operator.gt,
-    "GE": operator.ge,
-}  # fmt: skip
 
 
 @converter("compare")
@@ -26,8 +21,7 @@ def compare(op: StablehloOperation) -> Tensor:
         left, right = (_ordered(x) for x in op.operands)
     else:
         left, right = op.operands
-    compared: Tensor = DIRECTIONS[op.word("comparison_direction")](left, right)
-    return compared
+    return left.elementwise(COMPARISONS[op.word("comparison_direction")], right)
 
 
 def _ordered(x: Tensor) -> Tensor:
