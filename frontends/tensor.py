@@ -25,7 +25,7 @@ from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.core.dtypes import dtype as dtype_of
 from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax.infer import normalize_axis
+from mirlo.dialects.relax.infer import normalize_axes, normalize_axis
 from mirlo.runtime.kinds import Kind
 
 SIZES = 64
@@ -374,12 +374,12 @@ class Tensor:
     def expand_dims(self, *axes: int) -> Tensor:
         """Return the tensor with dims of 1 at these axes of the result."""
         rank = self.rank + len(axes)
-        new, old = {axis % rank for axis in axes}, iter(self.shape)
+        new, old = normalize_axes(axes, rank), iter(self.shape)
         return self.reshape([1 if axis in new else next(old) for axis in range(rank)])
 
     def squeeze(self, *axes: int) -> Tensor:
         """Return the tensor without these axes, which are 1."""
-        gone = {axis % self.rank for axis in axes}
+        gone = normalize_axes(axes, self.rank)
         for axis in gone:
             if self.shape[axis] != 1:
                 raise OpError(f"axis {axis} of {self.type} is {self.shape[axis]}: only a dim of 1 can be squeezed")

@@ -193,7 +193,7 @@ def _types_of_rows(
 
 def _appended(body: NodeImporter, old: AnyValue, new: AnyValue, row: TensorType) -> AnyValue:
     """Return the rows with one more."""
-    last = body.emit("expand_dims", _tensor(_conformed(body, new, tensor_kind(row))), axes=[0])
+    last = _tensor(_conformed(body, new, tensor_kind(row))).expand_dims(0)
     return concat([_tensor(old), last], axis=0)
 
 
@@ -309,7 +309,7 @@ class _Iteration:
     def _with_row(self, rows: Tensor, new: AnyValue, position: Tensor, is_backwards: bool) -> ir.Value:
         """Return rows with what an iteration makes in its place."""
         row = _tensor(_conformed(self.body, new, tensor_kind(rows.type.with_shape(rows.shape[1:]))))
-        row = self.body.emit("expand_dims", row, axes=[0])
+        row = row.expand_dims(0)
         if is_backwards:
             assert self.room is not None
             last = self.body.emit("dims_tensor", dims=[self.room - 1]).reshape(())

@@ -50,7 +50,7 @@ DECIDED = {
 @pytest.mark.parametrize("least", [0, 1])
 @pytest.mark.parametrize("operator", sorted(MEANINGS))
 def test_decided_results_hold_for_all_values(operator: str, least: int) -> None:
-    function, decided = SizeArithmetic(least).function(operator), 0
+    function, decided = SizeArithmetic(least).functions[operator], 0
     for left, right in itertools.product(DIMS, DIMS):
         try:
             result = function(left, right)

@@ -31,7 +31,7 @@ def affine_grid(node: Node) -> Tensor:
     for i in reversed(range(count)):  # the last dim comes first
         along = _positions(node, grid[i], corners, kind)
         column = along.reshape(tuple(grid[i] if j == i else 1 for j in range(count)))
-        points.append(node.emit("expand", column, shape=grid))
+        points.append(column.expand(grid))
     points.append(node.emit("full", shape=grid, value=1, dtype=wide))
     base = stack(points, axis=count)
     total: Dim = 1

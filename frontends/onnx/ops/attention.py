@@ -94,4 +94,4 @@ def _angles(node: Node, index: int) -> Tensor:
         cache = cache.gather(node[3])
     if cache.type.rank != 3:
         raise NodeError(f"input '{node.input_name(index)}' does not fit: got {node.type(index)}")
-    return node.emit("expand_dims", cache, axes=[1])
+    return cache.expand_dims(1)

@@ -129,7 +129,7 @@ def _trilu_of_dynamic_k(node: Node) -> Tensor:
     down = node.index_vector(rows).reshape((rows, 1))
     diagonals = node.index_vector(columns) - down
     k = node.single(1)
-    is_kept = node.emit("greater_equal" if node.attr.bool("upper", 1) else "less_equal", diagonals, k)
+    is_kept = diagonals >= k if node.attr.bool("upper", 1) else diagonals <= k
     return where(is_kept, node[0], node.constant(0, node.type(0)))
 
 

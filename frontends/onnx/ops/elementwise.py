@@ -36,8 +36,7 @@ def mean(node: Node) -> Converted:
 @converter("Mod")
 def mod(node: Node) -> Converted:
     """Convert Mod: with fmod=1 the result has the sign of the dividend, otherwise of the divisor."""
-    fmod = node.attr.bool("fmod", 0)
-    return node.emit("fmod" if fmod else "mod", node[0], node[1])
+    return node[0].fmod(node[1]) if node.attr.bool("fmod", 0) else node[0] % node[1]
 
 
 @converter("Pow")
@@ -61,7 +60,7 @@ def cast_to(node: Node, value: Tensor, found: DType, wanted: DType | str) -> Ten
 @converter("BitShift")
 def bit_shift(node: Node) -> Converted:
     direction = node.attr.choice("direction", "", ("LEFT", "RIGHT"))
-    return node.emit("shift_left" if direction == "LEFT" else "shift_right", node[0], node[1])
+    return node[0] << node[1] if direction == "LEFT" else node[0] >> node[1]
 
 
 @converter("IsInf")
@@ -72,5 +71,4 @@ def is_inf(node: Node) -> Converted:
     if not negative and not positive:
         node.ignore(0)
         return node.emit("full", shape=node.type(0).shape, value=0, dtype="bool")
-    side = node.emit("greater" if positive else "less", node[0], node.constant(0, node.type(0)))
-    return node[0].isinf() & side
+    return node[0].isinf() & (node[0] > 0 if positive else node[0] < 0)

@@ -56,8 +56,7 @@ def _dft_of_declared_shape(node: Node) -> Tensor:
     given = node.single(2)
 
     def is_axis(axis: int) -> Tensor:
-        names = [given.equals(number) for number in (axis, axis - rank)]
-        return node.emit("logical_or", *names)
+        return given.equals(axis) | given.equals(axis - rank)
 
     flags = {axis: is_axis(axis) for axis in fitting}
     result: Tensor | None = None

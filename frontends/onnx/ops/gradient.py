@@ -245,7 +245,7 @@ def _reduce(op: TensorOperation, g: Tensor) -> Sequence[Tensor | None]:
     x = op.x.type
     axes = [axis % x.rank for axis in op.axes] if op.axes is not None else list(range(x.rank))
     kept = tuple(1 if i in axes else dim for i, dim in enumerate(x.shape))
-    spread = op.emit("expand", g.reshape(kept), shape=x.shape)
+    spread = g.reshape(kept).expand(x.shape)
     if op.name == "reduce_sum":
         return [spread]
     if not x.is_static:

@@ -124,8 +124,8 @@ def _dynamic_resize(node: Node, axes: list[int]) -> Tensor:
         wanted = node.vector(SIZES).cast("f64")
         ratios = wanted / own.gather(node.constant(axes, "i64"))
         if policy != "stretch":
-            least = node.emit("reduce_min" if policy == "not_larger" else "reduce_max", ratios)
-            ratios = node.emit("expand", least, shape=(len(axes),))
+            one = ratios.min(0) if policy == "not_larger" else ratios.max(0)
+            ratios = one.expand((len(axes),))
         scales = _spread(node, ratios, axes, 1.0)
         sizes = (own * scales + 0.5).floor()
     made = node.bind(as_sizes(sizes), "the sizes that it makes")

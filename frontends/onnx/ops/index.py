@@ -167,7 +167,7 @@ def reverse_sequence(node: Node) -> Converted:
     last = lengths - 1
     mirrored = last - steps
     indices = where(steps < lengths, mirrored, steps)
-    return node[0].gather_elements(node.emit("expand", indices, shape=x.shape), time)
+    return node[0].gather_elements(indices.expand(x.shape), time)
 
 
 @converter("TensorScatter", since=24)
@@ -187,7 +187,7 @@ def tensor_scatter(node: Node) -> Converted:
         rows = starts + rows
     if mode == "circular":
         rows = rows % node.size(room)
-    indices = node.emit("expand", rows, shape=update.shape)
+    indices = rows.expand(update.shape)
     return node.emit("scatter_elements", node[0], indices, node[1], axis=axis)
 
 

@@ -200,7 +200,7 @@ def quantized_attention(node: Node) -> Converted:
     if by_column:
         zeros = node.optional(7)
         if zeros is not None and node.type(7).elements == 1:
-            zeros = node.emit("expand", zeros, shape=node.type(4).shape)
+            zeros = zeros.expand(node.type(4).shape)
         weights = node.emit("dequantize", node[1], node[4], zeros, axis=1, dtype=node.type(4).dtype)
     else:
         weights = real(node, 1, 4, 7)
@@ -220,7 +220,7 @@ def _projected(
     query, key, value = (heads_of(node, part, heads, "num_heads") for part in projected.split(sizes, 2))
     present = None
     if node.has(past):
-        past_key, past_value = (node.emit("squeeze", part, axes=[0]) for part in node[past].split((1, 1), 0))
+        past_key, past_value = (part.squeeze(0) for part in node[past].split((1, 1), 0))
         key, value = concat([past_key, key], axis=2), concat([past_value, value], axis=2)
     if node.has_output(1):
         present = stack([key, value], axis=0)
@@ -262,7 +262,7 @@ def _hidden(node: Node, mask: int, query: TensorType, keys: Dim) -> Tensor | Non
             f"input #{mask}, the mask, must be [batch], [batch, {keys}] or [batch, ..., {keys}], got {tensor_type}"
         )
     chosen = where(seen, node.constant(0, query), node.constant(number, query))
-    return node.emit("expand_dims", chosen, axes=[1] if tensor_type.rank == 3 else [1, 2])
+    return chosen.expand_dims(1) if tensor_type.rank == 3 else chosen.expand_dims(1, 2)
 
 
 @converter("RotaryEmbedding", domain=DOMAIN)
@@ -273,7 +273,7 @@ def rotary_embedding(node: Node) -> Converted:
     indices = node[1]
     if node.type(1).elements == 1 and node.type(1).rank == 1:
         indices = indices + node.index_vector(length).reshape((1, length))
-    cos, sin = (node.emit("expand_dims", node[i].gather(indices), axes=[1]) for i in (2, 3))
+    cos, sin = (node[i].gather(indices).expand_dims(1) for i in (2, 3))
     return _rotated(node, value, cos, sin)
 
 
@@ -294,7 +294,7 @@ def multimodal_rotary_embedding(node: Node) -> Converted:
         indices = np.arange(sum(sections))
         chosen = np.where(indices % 3 * (indices < 3 * np.array(sections)[indices % 3]), indices % 3, 0)
     is_of = node.constant(chosen == np.arange(3).reshape(3, 1, 1, 1))
-    cos, sin = (node.emit("expand_dims", _selected(node, node[i].gather(node[1]), is_of), axes=[1]) for i in (2, 3))
+    cos, sin = (_selected(node, node[i].gather(node[1]), is_of).expand_dims(1) for i in (2, 3))
     return _rotated(node, value, cos, sin)
 
 

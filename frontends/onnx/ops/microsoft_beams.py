@@ -45,7 +45,7 @@ def read_caches(node: Node, key: Tensor, value: Tensor, past: int, length: int, 
         before = _length(node, length, node.type(past).shape[2], new, mask)
         batch = key.type.shape[0]
         at = node.index_vector(new) + node.size(before)
-        at = node.emit("expand", node.emit("expand_dims", at, axes=[0]), shape=(batch, new))
+        at = at.expand_dims(0).expand((batch, new))
         caches = tuple(
             node.emit("cache_write", node[past + i], rows, at, shape=node.type(past + i).shape)
             for i, rows in enumerate((key, value))
@@ -81,10 +81,10 @@ def _sources(node: Node, index: int, batch: Dim, rows: Dim, before: Dim) -> Tens
             f"got {tensor_type}"
         )
     beams = tensor_type.shape[1]
-    own = node.emit("expand_dims", node.index_vector(batch), axes=[1])
+    own = node.index_vector(batch).expand_dims(1)
     count = node.constant(beams, own.type)
     first = own // count * count
-    position = node.emit("expand_dims", node.index_vector(rows), axes=[0])
+    position = node.index_vector(rows).expand_dims(0)
     outer = node[index].cast("i64")
     flat = outer.reshape((tensor_type.shape[0] * beams * tensor_type.shape[2],))
     at = own * node.size(tensor_type.shape[2]) + position
@@ -99,5 +99,5 @@ def _of_beams(node: Node, rows: Tensor, source: Tensor) -> Tensor:
     batch, heads, count, size = rows.type.shape
     flat = swap_heads(rows).reshape((batch * count, heads, size))
     start = source * node.size(count)
-    at = start + node.emit("expand_dims", node.index_vector(count), axes=[0])
+    at = start + node.index_vector(count).expand_dims(0)
     return swap_heads(flat.gather(at))

@@ -84,7 +84,7 @@ def _in_cache(node: Node, query: Tensor, key: Tensor, value: Tensor, places: Tok
         value = written(node, node[PAST_VALUE], of_values.encoded(node, value), places, room)
     else:
         node.ignore(TOTAL)
-    column = node.emit("expand_dims", node.index_vector(keys), axes=[0, 1, 2])
+    column = node.index_vector(keys).expand_dims(0, 1, 2)
     seen = _seen(node, places, column)
     query = of_keys.scaled(node, query)
     read = of_keys.decoded(node, first_rows(node, key, keys)), of_values.decoded(node, first_rows(node, value, keys))
@@ -103,7 +103,7 @@ def _in_ring(node: Node, query: Tensor, key: Tensor, value: Tensor, places: Toke
     rows = replace(places, each=ring.row_of(places.each))
     key = written(node, node[PAST_KEY], of_keys.encoded(node, key), rows, ring.rows)
     value = written(node, node[PAST_VALUE], of_values.encoded(node, value), rows, ring.rows)
-    at = node.emit("expand_dims", ring.key_positions(), axes=[1, 2])
+    at = ring.key_positions().expand_dims(1, 2)
     seen = (at >= 0) & _seen(node, places, at)
     keys, values = first_rows(node, key, ring.keys), first_rows(node, value, ring.keys)
     read = of_keys.decoded(node, keys), of_values.decoded(node, values)
@@ -121,7 +121,7 @@ def _in_window(node: Node, query: Tensor, key: Tensor, value: Tensor, places: To
             raise NodeError(f"input '{node.input_name(index)}' is not supported with 'sliding_window_cache'")
     cache = WindowCache(node, node.type(PAST_KEY).shape[2], query.type.shape[2], places.last)
     keys, values = cache.keys(node[PAST_KEY], key), cache.keys(node[PAST_VALUE], value)
-    seen = _seen(node, places, node.emit("expand_dims", cache.key_positions(), axes=[1, 2]))
+    seen = _seen(node, places, cache.key_positions().expand_dims(1, 2))
     return *attended(node, query, keys, values, seen, None), cache.stored(keys), cache.stored(values)
 
 
@@ -160,7 +160,7 @@ def token_positions(node: Node, last: Tensor, length: Dim) -> TokenPositions:
         first = maximum(first, node.constant(np.int64(0)))
     else:
         first = node.emit("full", shape=last.type.shape, value=0.0, dtype="i64")
-    each = first + node.emit("expand_dims", node.index_vector(length), axes=[0])
+    each = first + node.index_vector(length).expand_dims(0)
     return TokenPositions(first, each, last)
 
 
@@ -248,7 +248,7 @@ def _with_scores(
         weights = weights.softmax(3)
     else:
         column = sinks.reshape((1, heads, 1, 1))
-        column = node.emit("expand", column, shape=(batch, heads, length, 1))
+        column = column.expand((batch, heads, length, 1))
         weights = concat([column, weights], axis=3).softmax(3)
         weights = weights.split([1, keys], 3)[1]
     shown = weights
@@ -262,7 +262,7 @@ def _with_scores(
 
 def rotated(node: Node, x: Tensor, at: Tensor, tables: tuple[int, int]) -> Tensor:
     """Rotate heads by their positions; inputs `tables` are cos and sin by position."""
-    cos, sin = (node.emit("expand_dims", node[i].gather(at), axes=[1]) for i in tables)
+    cos, sin = (node[i].gather(at).expand_dims(1) for i in tables)
     return node.emit("rotary_embedding", x, cos, sin, interleaved=node.attr.bool("rotary_interleaved", 0))
 
 
@@ -305,9 +305,9 @@ def written(node: Node, cache: Tensor, new: Tensor, places: TokenPositions, room
 
 def _seen(node: Node, places: TokenPositions, key_places: Tensor) -> Tensor:
     """Return which keys each token sees, [batch, 1, length, keys], from the positions [batch, 1, 1, keys] of keys."""
-    own = node.emit("expand_dims", places.each, axes=[1, 3])
+    own = places.each.expand_dims(1, 3)
     is_causal, window = node.attr.bool("causal", 1), node.attr.int("local_window_size", -1)
-    bound = own if is_causal else node.emit("expand_dims", places.last, axes=[1, 3])
+    bound = own if is_causal else places.last.expand_dims(1, 3)
     seen = key_places <= bound
     if window > 0 and not is_causal:
         raise NodeError("attribute 'local_window_size' needs 'causal' to be 1")

@@ -67,9 +67,7 @@ class CacheFormat:
         if shared == 1:
             return rows * self.scale
         assert isinstance(heads, int) and isinstance(shared, int)
-        scale = node.emit(
-            "expand", node.emit("expand_dims", self.scale, axes=[2]), shape=(1, shared, heads // shared, 1, size)
-        )
+        scale = self.scale.expand_dims(2).expand((1, shared, heads // shared, 1, size))
         return rows * scale.reshape((1, heads, 1, size))
 
 

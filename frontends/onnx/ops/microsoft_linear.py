@@ -39,7 +39,7 @@ def gated_rms_norm(node: Node) -> Tensor:
     x, kind = node.type(0), node.attr.choice("activation", "silu", ("silu", "swish", "sigmoid"))
     rows, gate = (_groups(node, node[i], node.type(1).shape[0]) for i in (0, 2))
     normal = rms_norm(rows, node[1], -1, _epsilon(node))
-    gated = normal * node.emit("sigmoid" if kind == "sigmoid" else "silu", gate)
+    gated = normal * (gate.sigmoid() if kind == "sigmoid" else gate.elementwise("silu"))
     return gated.cast(x.dtype).reshape(x.shape)
 
 

@@ -188,7 +188,7 @@ def matmul_bnb4(node: Node) -> Converted:
         codes = codes.slice(0, 0, count)
     real = table.gather(codes.cast("i32"))
     factors = node[2].reshape((scales.elements, 1))
-    each = node.emit("expand", factors, shape=(scales.elements, block)).reshape((scales.elements * block,))
+    each = factors.expand((scales.elements, block)).reshape((scales.elements * block,))
     if count % block:
         each = each.slice(0, 0, count)
     weights = (real * each).reshape((columns, rows))

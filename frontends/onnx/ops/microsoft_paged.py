@@ -67,7 +67,7 @@ def paged_attention(node: Node) -> Converted:
     query, key, value = _normalized(node, _projected(node, heads, shared))
     tokens = _tokens(node, query.type.shape[2])
     if node.attr.bool("do_rotary", 0):
-        at = node.emit("expand_dims", tokens.position, axes=[0])
+        at = tokens.position.expand_dims(0)
         query, key = (rotated(node, rows, at, (COS, SIN)) for rows in (query, key))
     else:
         node.attr.ignore("rotary_interleaved")
@@ -140,8 +140,8 @@ def _tokens(node: Node, count: Dim) -> _Tokens:
     begins, after = (ends.slice(0, at, batch) for at in (0, 1))
     past = past.gather(node.index_vector(batch))
     number = node.index_vector(count)
-    column = node.emit("expand_dims", number, axes=[1])
-    is_behind = node.emit("expand_dims", after, axes=[0]) <= column
+    column = number.expand_dims(1)
+    is_behind = after.expand_dims(0) <= column
     sequence = is_behind.cast("i64").sum(1)
     index = number - begins.gather(sequence)
     position = index + past.gather(sequence)
@@ -208,7 +208,7 @@ def _written(node: Node, index: int, rows: Tensor, slots: Tensor) -> Tensor:
     room = (1, 1, blocks * block, heads * size)
     flat = node[index].reshape(room)
     new = join_heads(rows).expand_dims(0)
-    result = node.emit("cache_write", flat, new, node.emit("expand_dims", slots, axes=[0]), shape=room)
+    result = node.emit("cache_write", flat, new, slots.expand_dims(0), shape=room)
     return result.reshape((blocks, block, heads, size))
 
 
@@ -222,9 +222,7 @@ def _table(node: Node, tokens: _Tokens) -> Tensor:
 
 def _by_sequence(node: Node, query: Tensor, tokens: _Tokens) -> Tensor:
     """Return queries [1, heads, tokens, size] as [batch, heads, longest, size]."""
-    number = node.emit("expand_dims", tokens.begins, axes=[1]) + node.emit(
-        "expand_dims", node.index_vector(tokens.longest), axes=[0]
-    )
+    number = tokens.begins.expand_dims(1) + node.index_vector(tokens.longest).expand_dims(0)
     _, heads, count, size = query.type.shape
     rows = swap_heads(query).reshape((count, heads, size))
     return swap_heads(rows.gather(number))
@@ -232,9 +230,9 @@ def _by_sequence(node: Node, query: Tensor, tokens: _Tokens) -> Tensor:
 
 def _seen(node: Node, tokens: _Tokens, rows: Dim) -> Tensor:
     """Return which rows each token sees: [batch, 1, longest, rows]."""
-    key = node.emit("expand_dims", node.index_vector(rows), axes=[0, 1, 2])
-    past, totals = (node.emit("expand_dims", each, axes=[1, 2, 3]) for each in (tokens.past, tokens.totals))
-    own = past + node.emit("expand_dims", node.index_vector(tokens.longest), axes=[0, 1, 3])
+    key = node.index_vector(rows).expand_dims(0, 1, 2)
+    past, totals = (each.expand_dims(1, 2, 3) for each in (tokens.past, tokens.totals))
+    own = past + node.index_vector(tokens.longest).expand_dims(0, 1, 3)
     seen = key < totals
     if node.attr.bool("is_causal", 1):
         seen = seen & (key <= own)

@@ -114,14 +114,14 @@ def matmul_integer16(node: Node) -> Converted:
 
 @converter("ExpandDims", domain=DOMAIN)
 def expand_dims(node: Node) -> Converted:
-    return node.emit("expand_dims", node[0], axes=[int(node.scalar(1))])
+    return node[0].expand_dims(int(node.scalar(1)))
 
 
 @converter("CDist", domain=DOMAIN)
 def cdist(node: Node) -> Converted:
     """Return the distance of each row of A to each of B."""
     metric = node.attr.choice("metric", "sqeuclidean", ("euclidean", "sqeuclidean"))
-    apart = node.emit("expand_dims", node[0], axes=[1]) - node.emit("expand_dims", node[1], axes=[0])
+    apart = node[0].expand_dims(1) - node[1].expand_dims(0)
     squares = node.emit("reduce_sum_square", apart, axes=[2])
     return squares.sqrt() if metric == "euclidean" else squares
 

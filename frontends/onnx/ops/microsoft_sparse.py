@@ -48,8 +48,8 @@ def sparse_attention(node: Node) -> Converted:
     count = D.minimum(room, total_length(node, TOTAL))
     key, value = (written(node, node[i], new, indices, room) for i, new in ((PAST_KEY, key), (PAST_VALUE, value)))
     column = node.index_vector(count)
-    row = node.emit("expand_dims", indices.each, axes=[1, 3])
-    is_before = node.emit("expand_dims", column, axes=[0, 1, 2]) <= row
+    row = indices.each.expand_dims(1, 3)
+    is_before = column.expand_dims(0, 1, 2) <= row
     blocks = _seen_blocks(node, block)
     if heads % len(blocks):
         raise NodeError(f"{heads} heads do not share {len(blocks)} layouts of blocks evenly")
@@ -86,6 +86,6 @@ def _by_token(node: Node, blocks: np.ndarray, block: int, heads: int, tokens: Te
     rows = node.constant(blocks).gather(of_tokens, 1)
     result = rows.gather(of_keys, 3).permute((1, 0, 2, 3))
     batch, _, length, count = result.type.shape
-    each = node.emit("expand_dims", result, axes=[1])
-    each = node.emit("expand", each, shape=(batch, heads // layouts, layouts, length, count))
+    each = result.expand_dims(1)
+    each = each.expand((batch, heads // layouts, layouts, length, count))
     return each.reshape((batch, heads, length, count))

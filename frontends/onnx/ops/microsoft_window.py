@@ -50,7 +50,7 @@ class RingCache:
 
     def key_positions(self) -> Tensor:
         """Return the position of the newest token of each row [batch, keys]; a negative number for unused rows."""
-        row = self.node.emit("expand_dims", self.node.index_vector(self.keys), axes=[0])
+        row = self.node.index_vector(self.keys).expand_dims(0)
         return row + (self.last - row) // self._divisor * self._divisor
 
 
@@ -94,7 +94,7 @@ class WindowCache:
 
     def keys(self, past: Tensor, new: Tensor) -> Tensor:
         """Return the rows of the cache followed by the new ones; rows that are not used may hold anything: zeros."""
-        used = self.node.emit("expand_dims", self._is_used(), axes=[1, 3])
+        used = self._is_used().expand_dims(1, 3)
         known = where(used, past, self.node.constant(0, past.type))
         return concat([known, new], axis=2)
 
@@ -110,5 +110,5 @@ class WindowCache:
         source = maximum(source, 0)
         source = minimum(source, node.size(count - 1))
         column = source.reshape((batch, 1, self.rows, 1))
-        indices = node.emit("expand", column, shape=(batch, heads, self.rows, size))
+        indices = column.expand((batch, heads, self.rows, size))
         return keys.gather_elements(indices, 2)

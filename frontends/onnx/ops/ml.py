@@ -109,7 +109,7 @@ def one_hot_encoder(node: Node) -> Converted:
         numbers = np.array(node.attr.ints("cats_int64s"), np.int64)
         count = len(numbers)
         indices = indices_of_values(node, node[0].cast("i64"), numbers)
-    inside = node.emit("expand_dims", indices, axes=[-1])
+    inside = indices.expand_dims(-1)
     result = inside.equals(node.constant(np.arange(count), "i64")).cast("f32")
     if zeros or node.is_string(0):
         return result

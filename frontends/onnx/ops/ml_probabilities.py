@@ -38,7 +38,7 @@ def class_probabilities(node: Node, wins: Tensor, classes: int) -> Tensor:
 
     def make(number: Tensor, going: Tensor, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
         p = node.ssa(values[0])
-        product = (matrix * node.emit("expand_dims", p, axes=[1])).sum(2)
+        product = (matrix * p.expand_dims(1)).sum(2)
         form = (p * product).sum(1, keepdims=True)
         residual = abs(product - form)
         is_open = residual.max(1, keepdims=True) >= tolerance
@@ -78,7 +78,7 @@ def _sweep(node: Node, matrix: Tensor, classes: int, p: Tensor, product: Tensor,
         at = node.ssa(number)
         row = matrix.gather(at, 1)
         is_own = numbers.equals(at).cast("f32")
-        own, pivot = (node.emit("expand_dims", x.gather(at, 1), axes=[1]) for x in (product, row))
+        own, pivot = (x.gather(at, 1).expand_dims(1) for x in (product, row))
         step = (form - own) / pivot
         scale = step + 1
         change = step * pivot + own * 2

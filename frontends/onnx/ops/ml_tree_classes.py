@@ -159,7 +159,7 @@ class _Pair:
         """Return a value as one per row."""
         if value.type.rank == 2:
             return value
-        return self.node.emit("expand", value, shape=(self._row_count(), 1))
+        return value.expand((self._row_count(), 1))
 
     def _row_count(self) -> Dim:
         return self.kind.shape[0]

@@ -26,7 +26,7 @@ def _kernel(node: Node, x: Tensor, vectors: np.ndarray) -> Tensor:
     name = node.attr.choice("kernel_type", "LINEAR", _KERNELS)
     gamma, shift, degree = (node.attr.floats("kernel_params", None) or [0.0, 0.0, 0.0])[:3]
     if name == "RBF":
-        apart = node.emit("expand_dims", x, axes=[1]) - node.constant(vectors[None], "f32")
+        apart = x.expand_dims(1) - node.constant(vectors[None], "f32")
         distance = node.emit("reduce_sum_square", apart, axes=[2])
         return (distance * -gamma).exp()
     product = x.matmul(node.constant(vectors, "f32"), transpose_rhs=True)

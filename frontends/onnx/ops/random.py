@@ -78,7 +78,7 @@ def multinomial(node: Node) -> Converted:
     sums = logits.softmax(-1).cumsum(1)
     element = sums.type.dtype
     drawn = node.emit("random_uniform", seed(node), shape=(batch, count), dtype=element)
-    is_past = node.emit("expand_dims", drawn, axes=[2]) >= node.emit("expand_dims", sums, axes=[1])
+    is_past = drawn.expand_dims(2) >= sums.expand_dims(1)
     passed = is_past.cast("i64").sum(2)
     if not isinstance(classes, int):
         raise NodeError(f"the number of classes must be known, got {x}; fix the shapes of the model's inputs")

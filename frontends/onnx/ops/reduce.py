@@ -168,6 +168,5 @@ def _cumulative_of_dynamic_axis(node: Node, rank: int) -> Tensor:
     axis = node[1].reshape(())
     result = _cumulative(node, 0)
     for i in range(1, rank):
-        names = (axis.equals(number) for number in (i, i - rank))
-        result = where(node.emit("logical_or", *names), _cumulative(node, i), result)
+        result = where(axis.equals(i) | axis.equals(i - rank), _cumulative(node, i), result)
     return result

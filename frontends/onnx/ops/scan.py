@@ -45,7 +45,7 @@ class _Sequence:
         length = self.length
         assert isinstance(length, int)
         pieces = self.value.split((1,) * length, self.axis) if length > 1 else [self.value]
-        made = [self.node.emit("squeeze", x, axes=[self.axis]) for x in pieces]
+        made = [x.squeeze(self.axis) for x in pieces]
         return made[::-1] if self.backwards else made
 
 

@@ -17,7 +17,7 @@ from mirlo.frontends.onnx.values import (
     ObjectValue,
     OptionalValue,
 )
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat, stack
 from mirlo.runtime.kinds import OPTIONAL, STRING, Kind, sequence_of
 
 MAX_SPLITS = 4096
@@ -115,7 +115,7 @@ def split_to_sequence(node: Node) -> Converted:
     sizes = _split_sizes(node, x.shape[axis])
     pieces = [node[0]] if len(sizes) <= 1 else node[0].split(sizes, axis)
     if not node.has(1) and not keepdims:
-        pieces = [node.emit("squeeze", piece, axes=[axis]) for piece in pieces]
+        pieces = [piece.squeeze(axis) for piece in pieces]
     for i, piece in enumerate(pieces):
         piece.name = f"{node.outputs[0]}[{i}]"
     items = tuple(pieces)
@@ -162,10 +162,12 @@ def _split_sizes(node: Node, size: Dim) -> tuple[Dim, ...]:
 @converter("ConcatFromSequence")
 def concat_from_sequence(node: Node) -> Converted:
     sequence, axis, new_axis = node.sequence(0), node.attr.int("axis"), node.attr.bool("new_axis", 0)
-    if isinstance(sequence, ListValue) and all(isinstance(item, Tensor) for item in sequence.items):
-        if not sequence.items:
+    items = sequence.items if isinstance(sequence, ListValue) else []
+    tensors = [item for item in items if isinstance(item, Tensor)]
+    if isinstance(sequence, ListValue) and len(tensors) == len(items):
+        if not tensors:
             raise NodeError("input 'input_sequence' is empty: the shape of the result is not known")
-        return node.emit("stack" if new_axis else "concat", [node.ssa(item) for item in sequence.items], axis=axis)
+        return stack(tensors, axis) if new_axis else concat(tensors, axis)
     kind = _declared(node, Kind(_element(sequence).name))
     return node.host("mirlo.sequence.concat", node.object(0), results=[kind], axis=axis, new_axis=new_axis)
 

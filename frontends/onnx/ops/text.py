@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+from functools import reduce
+
 import numpy as np
 
 from mirlo.dialects.core.budget import require_table
@@ -31,7 +34,7 @@ def tf_idf(node: Node) -> Converted:
         raise NodeError(f"expected one sequence or a batch of them, got {x}")
     rows = rows if x.rank == 2 else rows.reshape((1, x.shape[0]))
     counts = ngram_weights(node, rows, pool)
-    return counts if x.rank == 2 else node.emit("squeeze", counts, axes=[0])
+    return counts if x.rank == 2 else counts.squeeze(0)
 
 
 def _pool_of_numbers(node: Node) -> np.ndarray:
@@ -131,8 +134,7 @@ def mel_weights(node: Node) -> Converted:
         return result
     half = _integer(node, 1) // 2
     pairs = zip((half, _integer(node, 0)), (declared[0] - 1, declared[1]), strict=True)
-    fits = [found.equals(wanted) for found, wanted in pairs]
-    holds = node.emit("logical_and", *fits)
+    holds = reduce(operator.and_, [found.equals(wanted) for found, wanted in pairs])
     return required(node, holds, "inputs 'num_mel_bins' and 'dft_length' are others", result)
 
 

@@ -27,5 +27,5 @@ def binary_cross_entropy(
         loss = loss * weight.cast(loss.dtype)
     if reduction != NONE and loss.rank:
         axes = list(range(loss.rank))
-        loss = op.emit("reduce_mean" if reduction == MEAN else "reduce_sum", loss, axes=axes, keepdims=False)
+        loss = loss.mean(axes) if reduction == MEAN else loss.sum(axes)
     return loss.cast(op.dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from mirlo.frontends.tensor import Tensor, maximum, where
 from mirlo.frontends.torch.operation import AtenOperation, Axes, axis_of
 from mirlo.frontends.torch.registry import converter
 
+Reduction = Callable[..., Tensor]
+"""A method of tensors that reduces them over axes: `Tensor.sum`."""
+
 
 def axes_of(axes: Axes, rank: int) -> list[int]:
     """Return the axes of a reduction; none stands for all."""
@@ -22,13 +26,12 @@ def axes_of(axes: Axes, rank: int) -> list[int]:
     return sorted({axis_of(axis, rank) for axis in ([axes] if isinstance(axes, int) else axes)})
 
 
-def reduced(op: AtenOperation, name: str, x: Tensor, axes: Axes, keepdim: bool = False) -> Tensor:
+def reduced(op: AtenOperation, how: Reduction, x: Tensor, axes: Axes, keepdim: bool = False) -> Tensor:
     """Return a reduction in the element type of x, 16-bit floats computed in f32."""
     if not x.rank:
         return x
     wide = op.wide(x)
-    result = op.emit(name, wide, axes=axes_of(axes, x.rank), keepdims=keepdim)
-    return result.cast(x.dtype)
+    return how(wide, axes_of(axes, x.rank), keepdims=keepdim).cast(x.dtype)
 
 
 def count_of(x: Tensor, axes: Axes) -> Dim:
@@ -38,17 +41,17 @@ def count_of(x: Tensor, axes: Axes) -> Dim:
 
 @converter("aten.sum.default", "aten.sum.dim_IntList")
 def sum_(op: AtenOperation, x: Tensor, axes: Axes = None, keepdim: bool = False, **ignored: object) -> Tensor:
-    return reduced(op, "reduce_sum", x.cast(op.dtype), axes, keepdim)
+    return reduced(op, Tensor.sum, x.cast(op.dtype), axes, keepdim)
 
 
 @converter("aten.mean.default", "aten.mean.dim")
 def mean(op: AtenOperation, x: Tensor, axes: Axes = None, keepdim: bool = False, **ignored: object) -> Tensor:
-    return reduced(op, "reduce_mean", x.cast(op.dtype), axes, keepdim)
+    return reduced(op, Tensor.mean, x.cast(op.dtype), axes, keepdim)
 
 
 @converter("aten.prod.default", "aten.prod.dim_int")
 def prod(op: AtenOperation, x: Tensor, axes: Axes = None, keepdim: bool = False, **ignored: object) -> Tensor:
-    return reduced(op, "reduce_prod", x.cast(op.dtype), axes, keepdim)
+    return reduced(op, Tensor.prod, x.cast(op.dtype), axes, keepdim)
 
 
 @converter("aten.amax.default", "aten.amin.default", "aten.max.default", "aten.min.default")
@@ -181,7 +184,7 @@ def running(op: AtenOperation, x: Tensor, axis: int, **ignored: object) -> Tenso
 
 @converter("aten.count_nonzero.default", "aten.count_nonzero.dim_IntList")
 def count_nonzero(op: AtenOperation, x: Tensor, axes: Axes = None) -> Tensor:
-    return reduced(op, "reduce_sum", x.cast("bool").cast("i64"), axes)
+    return reduced(op, Tensor.sum, x.cast("bool").cast("i64"), axes)
 
 
 @converter("aten.linalg_vector_norm.default")
@@ -206,19 +209,21 @@ def _norm(op: AtenOperation, y: Tensor, order: float, axes: Axes, keepdim: bool)
     kind = y.dtype
     size = abs(y)
     if order == 0:
-        result = reduced(op, "reduce_sum", y.not_equals(0).cast(kind), axes, keepdim)
+        result = reduced(op, Tensor.sum, y.not_equals(0).cast(kind), axes, keepdim)
     elif math.isinf(order):
         result = _extreme(op, "max" if order > 0 else "min", size, axes, keepdim)
     elif order == 1:
-        result = reduced(op, "reduce_sum", size, axes, keepdim)
+        result = reduced(op, Tensor.sum, size, axes, keepdim)
     elif order == 2:
-        result = reduced(op, "reduce_sum", y * y, axes, keepdim).sqrt()
+        result = reduced(op, Tensor.sum, y * y, axes, keepdim).sqrt()
     else:
-        total = reduced(op, "reduce_sum", size ** float(order), axes, keepdim)
+        total = reduced(op, Tensor.sum, size ** float(order), axes, keepdim)
         result = total ** (1.0 / order)
     return result
 
 
 @converter("aten._is_all_true.default", "aten._is_any_true.default")
 def all_or_any(op: AtenOperation, x: Tensor) -> Tensor:
-    return op.emit("reduce_all" if "all" in op.name else "reduce_any", x) if x.rank else x
+    if not x.rank:
+        return x
+    return x.all() if "all" in op.name else x.any()
