@@ -14,7 +14,7 @@ from mirlo.dialects.relax.infer import FLOAT, require_equal_dims, require_kind
 class Det(RelaxOp, name="det"):
     """The determinant of each square matrix."""
 
-    ONNX = OnnxName("Det", since=11)
+    ONNX = OnnxName("Det")
     x = operand()
 
     @staticmethod
