@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mirlo.generate.config import ModelConfig, read_config
+    from mirlo.generate.embedding.model import EmbeddingModel
+    from mirlo.generate.embedding.model import load as load_embedding
     from mirlo.generate.engine import ServingEngine
     from mirlo.generate.errors import GenerationError, ModelFolderError
     from mirlo.generate.generator import Generator, Timing
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 _LAZY = {
     "ModelConfig": "mirlo.generate.config",
     "read_config": "mirlo.generate.config",
+    "EmbeddingModel": "mirlo.generate.embedding.model",
+    "load_embedding": "mirlo.generate.embedding.model",
     "ServingEngine": "mirlo.generate.engine",
     "GenerationError": "mirlo.generate.errors",
     "ModelFolderError": "mirlo.generate.errors",
@@ -35,8 +39,11 @@ _LAZY = {
     "SearchOptions": "mirlo.generate.search",
 }
 """By name, the module that has it: `mirlo generate --help` reads the options of a search only."""
+_NAMES = {"load_embedding": "load"}
+"""What modules call those that have other names here."""
 
 __all__ = [
+    "EmbeddingModel",
     "ServingEngine",
     "GenerationError",
     "Generator",
@@ -47,6 +54,7 @@ __all__ = [
     "SearchOptions",
     "Timing",
     "load",
+    "load_embedding",
     "read_config",
 ]
 
@@ -54,7 +62,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'mirlo.generate' has no attribute '{name}'")
-    value = globals()[name] = getattr(import_module(_LAZY[name]), name)
+    value = globals()[name] = getattr(import_module(_LAZY[name]), _NAMES.get(name, name))
     return value
 
 

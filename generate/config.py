@@ -163,7 +163,7 @@ def _read_plain(folder: Path) -> ModelConfig:
     generation = folder / GENERATION
     defaults = read_json(generation) if generation.exists() else JsonObject(generation, "", {})
     ends = defaults.tokens("eos_token_id") or root.tokens("eos_token_id")
-    model = _model_file(folder)
+    model = model_file(folder)
     context = longest_text(text) if model.name in CHECKPOINTS else positions(text)
     # The text of a checkpoint is padded behind its tokens, that of an export before them.
     names = NodeNames(pads_left=model.name not in CHECKPOINTS)
@@ -185,7 +185,8 @@ def _read_gguf(path: Path) -> ModelConfig:
     )  # fmt: skip
 
 
-def _model_file(folder: Path) -> Path:
+def model_file(folder: Path) -> Path:
+    """Return the file of a folder's model: an ONNX file, or one of weights."""
     places = [place / name for place in (folder, folder / "onnx") for name in MODEL_FILES]
     places += [folder / name for name in CHECKPOINTS]
     result = next((path for path in places if path.exists()), None)

@@ -154,11 +154,18 @@ def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
 
 def read_json(path: Path) -> JsonObject:
     """Return the object that a JSON file holds."""
-    content = read_bytes(path)
-    try:
-        data = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise ModelFolderError(f"{path}: not a JSON file: {error}") from None
+    data = read_json_value(path)
     if not isinstance(data, dict):
         raise ModelFolderError(f"{path}: expected a JSON object, found a {type(data).__name__}")
     return JsonObject(path, "", data)
+
+
+def read_json_value(path: Path) -> Json:
+    """Return what a JSON file holds, unchecked."""
+    try:
+        value: Json = json.loads(read_bytes(path))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, ModelFolderError):
+            raise
+        raise ModelFolderError(f"{path}: not a JSON file: {error}") from None
+    return value

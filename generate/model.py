@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -14,6 +13,7 @@ from mirlo.driver.optional_inputs import default_inputs, page_dims
 from mirlo.driver.options import FRAMEWORKS, OPTIONS
 from mirlo.generate.adapters import AdapterFiles
 from mirlo.generate.chat import ChatTemplate, Message, gguf_template, read_template
+from mirlo.generate.checkpoints.deferred import deferred_graph
 from mirlo.generate.checkpoints.safetensors import checkpoint_files
 from mirlo.generate.config import ModelConfig, read_config
 from mirlo.generate.decoder import CompiledDecoder
@@ -27,10 +27,8 @@ from mirlo.generate.prefixes import DEFAULT_BYTES, PrefixCache
 from mirlo.generate.prompt import stop_texts
 from mirlo.generate.search import with_options
 from mirlo.generate.tokenizer import FILE, ModelTokenizer, read_tokenizer
-from mirlo.runtime.cache import digest_of_file
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.options import refuse_unknown
-from mirlo.runtime.sources import compiler_digest
 
 if TYPE_CHECKING:
     from mirlo.frontends.foreign import ImportedModule
@@ -198,7 +196,6 @@ def load(
 
 def _graph_of(config: ModelConfig) -> ImportedModule:
     """Return the graph of a model of which the file has weights only; it is made if the cache has no such model."""
-    from mirlo.frontends.foreign import DeferredModule
 
     def make() -> ImportedModule:
         if config.gguf is not None:
@@ -209,15 +206,10 @@ def _graph_of(config: ModelConfig) -> ImportedModule:
 
         return import_checkpoint(config.model, config.source)
 
-    def digest() -> str:
-        files = [config.model] if config.gguf is not None else [config.source, *checkpoint_files(config.model)]
-        try:
-            parts = [compiler_digest(("generate",)), *map(digest_of_file, files)]
-        except OSError as error:
-            raise ModelFolderError(f"{error.filename}: {error.strerror or error}") from None
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    def files() -> list[Path]:
+        return [config.model] if config.gguf is not None else [config.source, *checkpoint_files(config.model)]
 
-    return DeferredModule(make, digest)
+    return deferred_graph(make, files)
 
 
 def _decoder_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from mirlo.generate.errors import GenerationError, ModelFolderError
@@ -33,7 +34,7 @@ class ModelTokenizer:
 
     def __init__(self, path: Path, content: bytes) -> None:
         """`content` is a `tokenizer.json`, `path` the file that errors name."""
-        self.path = path
+        self.path, self._lock = path, Lock()
         try:
             from tokenizers import Tokenizer
         except ImportError:
@@ -52,6 +53,22 @@ class ModelTokenizer:
         except BaseException as error:
             raise _failed(self.path, "the text cannot be encoded", error) from None
         return result
+
+    def encode_pair(self, text: str, other: str | None, longest: int | None) -> tuple[list[int], list[int]]:
+        """Return the tokens of a text or a pair, with special ones, and of which of the two each is.
+
+        With `longest`, a text that has more tokens loses its end; of a pair, the longer one.
+        """
+        with self._lock:
+            try:
+                if longest is not None:
+                    self._tokenizer.enable_truncation(longest)
+                result = self._tokenizer.encode(text, other)
+            except BaseException as error:
+                raise _failed(self.path, "the text cannot be encoded", error) from None
+            finally:
+                self._tokenizer.no_truncation()
+        return result.ids, result.type_ids
 
     def decode(self, tokens: Sequence[int], special: bool = False) -> str:
         """Return the text of tokens; with `special`, also that of special ones."""

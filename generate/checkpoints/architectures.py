@@ -105,11 +105,15 @@ def read_options(config: JsonObject) -> DecoderOptions:
         raise config.refuse(
             "model_type", f"'{kind:.40}' is not an architecture that is read from weights: {known}; export to ONNX"
         )
-    config = _renamed(config, kind)
+    config = under_common_names(config, kind)
     return ARCHITECTURES[kind](config, _common(config))
 
 
 _NAMES = {
+    "distilbert": {
+        "hidden_size": "dim", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers",
+        "intermediate_size": "hidden_dim", "hidden_act": "activation",
+    },
     "gpt2": {
         "hidden_size": "n_embd", "num_attention_heads": "n_head", "num_hidden_layers": "n_layer",
         "max_position_embeddings": "n_positions", "intermediate_size": "n_inner", "hidden_act": "activation_function",
@@ -120,7 +124,7 @@ _NAMES = {
 """What an architecture calls the keys of others."""
 
 
-def _renamed(config: JsonObject, kind: str) -> JsonObject:
+def under_common_names(config: JsonObject, kind: str) -> JsonObject:
     """Return a configuration under the names that most architectures have."""
     names = _NAMES.get(kind, {})
     value = {key: config.value(key) for key in config}
@@ -287,6 +291,10 @@ def _grown(factor: float, weight: float) -> float:
 
 
 def _llama(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
+    return replace(options, layers=tuple(replace(layer, window=0) for layer in options.layers))
+
+
+def _mistral(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
     return options
 
 
@@ -294,7 +302,7 @@ def _qwen2(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
     first = config.count("max_window_layers", 0)
     if config.flag("use_sliding_window", False):
         return replace(options, layers=_layers(config, options.size, lambda layer: layer >= first))
-    return replace(options, layers=tuple(replace(layer, window=0) for layer in options.layers))
+    return _llama(config, options)
 
 
 def _qwen3(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
@@ -309,7 +317,7 @@ def _gemma(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
     tied = config.flag("tie_word_embeddings", True)
     activation = "gelu_tanh" if options.activation == "gelu" else options.activation
     return replace(
-        options, norm_offset=1.0, embedding_scale=options.hidden**0.5, tied=tied, activation=activation
+        _llama(config, options), norm_offset=1.0, embedding_scale=options.hidden**0.5, tied=tied, activation=activation
     )  # fmt: skip
 
 
@@ -330,7 +338,7 @@ def _gemma3(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
 
 def _granite(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
     return replace(
-        options, scale=config.number("attention_multiplier", 1.0),
+        _llama(config, options), scale=config.number("attention_multiplier", 1.0),
         embedding_scale=config.number("embedding_multiplier", 1.0),
         residual_scale=config.number("residual_multiplier", 1.0),
         logit_scale=1 / _positive(config, "logits_scaling", 1.0),
@@ -338,7 +346,7 @@ def _granite(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
 
 
 def _olmo2(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
-    return replace(options, norms=BEHIND, head_norms="all")
+    return replace(_llama(config, options), norms=BEHIND, head_norms="all")
 
 
 def _smollm3(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
@@ -388,6 +396,7 @@ def _qwen3_moe(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
 def _stablelm(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
     if config.flag("qk_layernorm", False):
         raise config.refuse("qk_layernorm", "norms of queries and keys are not supported: export to ONNX")
+    options = _llama(config, options)
     return replace(options, is_layer_norm=True, is_parallel=config.flag("use_parallel_residual", False))
 
 
@@ -417,7 +426,7 @@ def _positive(config: JsonObject, key: str, default: float) -> float:
 
 Reader = Callable[[JsonObject, DecoderOptions], DecoderOptions]
 ARCHITECTURES: dict[str, Reader] = {
-    "llama": _llama, "mistral": _llama, "qwen2": _qwen2, "qwen3": _qwen3, "phi3": _phi3, "gemma": _gemma,
+    "llama": _llama, "mistral": _mistral, "qwen2": _qwen2, "qwen3": _qwen3, "phi3": _phi3, "gemma": _gemma,
     "gemma2": _gemma2, "gemma3_text": _gemma3, "granite": _granite, "olmo2": _olmo2, "smollm3": _smollm3,
     "gpt2": _gpt2, "stablelm": _stablelm, "mixtral": _mixtral, "qwen2_moe": _qwen2_moe, "qwen3_moe": _qwen3_moe,
 }  # fmt: skip

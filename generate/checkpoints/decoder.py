@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from mirlo.dialects.bindings import func, ir
-from mirlo.dialects.context import make_context
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import GraphBuilder
@@ -17,104 +14,66 @@ from mirlo.frontends.foreign import ImportedModule
 from mirlo.frontends.library.attention import join_heads, split_heads
 from mirlo.frontends.library.experts import mix_experts
 from mirlo.frontends.library.normalizations import layer_norm, rms_norm
-from mirlo.frontends.tensor import Tensor, iota, where
+from mirlo.frontends.tensor import Tensor, iota, maximum, where
 from mirlo.generate.checkpoints.architectures import DecoderOptions, ExpertOptions, LayerOptions, read_options
-from mirlo.generate.checkpoints.block_graph import block_matrix, block_rows
 from mirlo.generate.checkpoints.block_weights import BlockWeights
+from mirlo.generate.checkpoints.graph import BATCH, HIDDEN, LENGTH, CheckpointGraph, CheckpointWeights, import_graph
 from mirlo.generate.checkpoints.safetensors import read_checkpoint
-from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.json_file import read_json
-from mirlo.runtime.params import ParameterStore
 
-BATCH, LENGTH, PAST, TOTAL = map(D.symbol, ("batch", "length", "past", "total"))
-HIDDEN = -1e9
-"""Added to scores of keys that are not seen."""
-_KINDS = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
-"""Element types of tensors that are not in blocks, by their names in numpy."""
-IGNORED = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias")
-"""The ends of the names of tensors that follow from the configuration."""
-PREFIX = "transformer."
+PAST, TOTAL = map(D.symbol, ("past", "total"))
+PREFIXES = ("transformer.", "model.")
 """What names in files of models without logits lack."""
 
 
 def import_checkpoint(weights: Path, config: Path) -> ImportedModule:
     """Return the graph of a decoder, whose weights are those of a file."""
+    return import_decoder(*_of_files(weights, config))
+
+
+def import_hidden_states(weights: Path, config: Path) -> ImportedModule:
+    """Return the graph of what a decoder computes of whole texts before the logits."""
+    options, tensors = _of_files(weights, config)
+    inputs = {name: TensorType.of((BATCH, LENGTH), "i64") for name in ("input_ids", "attention_mask")}
+
+    def build(builder: GraphBuilder, tokens: Tensor, mask: Tensor) -> dict[str, Tensor]:
+        graph = DecoderGraph(builder, options, tensors)
+        states, _ = graph.hidden_states(tokens, mask)
+        tensors.discard("lm_head.weight")
+        tensors.finish()
+        return {"last_hidden_state": states}
+
+    return import_graph(tensors, inputs, build)
+
+
+def _of_files(weights: Path, config: Path) -> tuple[DecoderOptions, CheckpointWeights]:
     options, tensors = read_options(read_json(config)), read_checkpoint(weights)
 
     def name_of(name: str) -> str:
+        renamed = name
         for ours, theirs in options.renamed:
-            name = name.replace(ours, theirs)
-        return name if name in tensors else name.removeprefix(PREFIX)
+            renamed = renamed.replace(ours, theirs)
+        names = (renamed, *(renamed.removeprefix(prefix) for prefix in PREFIXES))
+        return next((each for each in names if each in tensors), renamed)
 
-    return import_decoder(options, CheckpointWeights(weights, tensors, name_of))
+    return options, CheckpointWeights(weights, tensors, name_of)
 
 
 def import_decoder(options: DecoderOptions, weights: CheckpointWeights) -> ImportedModule:
     """Return the graph of a decoder."""
-    store = ParameterStore()
-    with make_context(), ir.Location.file(str(weights.path), 0, 0):
-        module = ir.Module.create()
-        caches = [f"{i}.{kind}" for i in range(len(options.layers)) for kind in ("key", "value")]
-        rows = TensorType.of((BATCH, options.kv_heads, PAST, options.size), "f32")
-        inputs = {
-            "input_ids": TensorType.of((BATCH, LENGTH), "i64"),
-            "attention_mask": TensorType.of((BATCH, TOTAL), "i64"),
-            **{f"past_key_values.{name}": rows for name in caches},
-        }
-        with ir.InsertionPoint(module.body):
-            function = func.FuncOp("main", ([kind.to_mlir() for kind in inputs.values()], []))
-        builder = GraphBuilder("main", store, weights.path)
-        builder.taken.update(map(str, (BATCH, LENGTH, PAST, TOTAL)))
-        with builder.inside(function.add_entry_block()):
-            arguments = [builder.tensor(argument) for argument in function.entry_block.arguments]
-            results = list(map(builder.full, DecoderGraph(builder, options, weights).results(*arguments)))
-            func.ReturnOp(results)
-        kinds = ir.FunctionType.get(function.type.inputs, [value.type for value in results])
-        function.attributes["function_type"] = ir.TypeAttr.get(kinds)
-        function.arg_attrs = _names(list(inputs))
-        function.attributes["res_attrs"] = _names(["logits", *(f"present.{name}" for name in caches)])
-    return ImportedModule(module, store)
+    caches = [f"{i}.{kind}" for i in range(len(options.layers)) for kind in ("key", "value")]
+    rows = TensorType.of((BATCH, options.kv_heads, PAST, options.size), "f32")
+    inputs = {
+        "input_ids": TensorType.of((BATCH, LENGTH), "i64"),
+        "attention_mask": TensorType.of((BATCH, TOTAL), "i64"),
+        **{f"past_key_values.{name}": rows for name in caches},
+    }
 
+    def build(builder: GraphBuilder, tokens: Tensor, mask: Tensor, *before: Tensor) -> dict[str, Tensor]:
+        logits, *after = DecoderGraph(builder, options, weights).results(tokens, mask, *before)
+        return {"logits": logits, **{f"present.{name}": x for name, x in zip(caches, after, strict=True)}}
 
-class CheckpointWeights:
-    """The tensors of a file, each of which is used once."""
-
-    def __init__(
-        self,
-        path: Path,
-        tensors: Mapping[str, np.ndarray | BlockWeights],
-        name_of: Callable[[str], str] = lambda name: name,
-    ) -> None:
-        """`name_of` returns the name in the file of a tensor that checkpoints call so."""
-        self.path, self._tensors, self._name_of = path, dict(tensors), name_of
-
-    def __contains__(self, name: str) -> bool:
-        return self._name_of(name) in self._tensors
-
-    def discard(self, name: str) -> None:
-        """Take a tensor that is not used, if there is one."""
-        self._tensors.pop(self._name_of(name), None)
-
-    def take(self, name: str, *shape: int) -> np.ndarray | BlockWeights:
-        """Return a tensor; it must have this shape."""
-        name = self._name_of(name)
-        if name not in self._tensors:
-            raise ModelFolderError(f"{self.path}: there is no tensor '{name}', which the architecture needs")
-        tensor = self._tensors.pop(name)
-        kind = (
-            f"{tensor.dtype} in blocks of {tensor.block}: " if isinstance(tensor, BlockWeights) else tensor.dtype.name
-        )
-        if tensor.shape != shape or not (isinstance(tensor, BlockWeights) or kind in _KINDS):
-            expected = f"expected {list(shape)} of f32, f16 or bf16"
-            raise ModelFolderError(f"{self.path}: tensor '{name}': {expected}, found {kind}{list(tensor.shape)}")
-        return tensor
-
-    def finish(self) -> None:
-        """Raise an error for tensors that were not used."""
-        left = [name for name in self._tensors if not name.endswith(IGNORED)]
-        if left:
-            what = f"{len(left)} tensors are not those of the architecture, such as {left[0]!a:.80}"
-            raise ModelFolderError(f"{self.path}: {what}: export the model to ONNX")
+    return import_graph(weights, inputs, build)
 
 
 @dataclass(frozen=True)
@@ -136,27 +95,20 @@ class TokenPlaces:
         return where(seen, zero, zero.like(HIDDEN))
 
 
-class DecoderGraph:
+class DecoderGraph(CheckpointGraph):
     """The graph of a decoder under construction."""
 
     def __init__(self, builder: GraphBuilder, options: DecoderOptions, weights: CheckpointWeights) -> None:
-        self.builder, self.options, self._weights = builder, options, weights
+        super().__init__(builder, weights, options.is_transposed)
+        self.options = options
         self._angles: dict[tuple[bytes, float], tuple[Tensor, Tensor]] = {}
         self._masks: dict[int, Tensor] = {}
 
     def results(self, tokens: Tensor, mask: Tensor, *caches: Tensor) -> list[Tensor]:
         """Return the logits and the caches afterwards; every tensor of the file must have been used."""
         options = self.options
-        places = self._places(mask)
         table = self._weights.take("model.embed_tokens.weight", options.vocabulary, options.hidden)
-        x, kept = self.rows(table, tokens) * options.embedding_scale, list[Tensor]()
-        if options.positions:
-            positions = self._weights.take("model.embed_positions.weight", options.positions, options.hidden)
-            x = x + self.rows(positions, places.tokens)
-        for i, layer in enumerate(options.layers):
-            x, *written = self.layer(f"model.layers.{i}", x, layer, places, caches[2 * i : 2 * i + 2])
-            kept += written
-        x = self.norm("model.norm", x)
+        x, kept = self.hidden_states(tokens, mask, *caches, table=table)
         if options.tied:
             self._weights.discard("lm_head.weight")
             logits = x.matmul(self.matrix(table), transpose_rhs=True)
@@ -164,6 +116,26 @@ class DecoderGraph:
             logits = self.product("lm_head", x, options.vocabulary, is_transposed=False)
         self._weights.finish()
         return [self._capped(logits * options.logit_scale, options.logit_cap), *kept]
+
+    def hidden_states(
+        self, tokens: Tensor, mask: Tensor, *caches: Tensor, table: np.ndarray | BlockWeights | None = None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Return what the logits are computed of, and the caches afterwards; without caches, of whole texts.
+
+        `table` are the rows of the tokens, if the caller has taken them from the file.
+        """
+        options = self.options
+        places = self._places(mask)
+        if table is None:
+            table = self._weights.take("model.embed_tokens.weight", options.vocabulary, options.hidden)
+        x, kept = self.rows(table, tokens) * options.embedding_scale, list[Tensor]()
+        if options.positions:
+            positions = self._weights.take("model.embed_positions.weight", options.positions, options.hidden)
+            x = x + self.rows(positions, places.tokens)
+        for i, layer in enumerate(options.layers):
+            x, *written = self.layer(f"model.layers.{i}", x, layer, places, caches[2 * i : 2 * i + 2])
+            kept += written if caches else []
+        return self.norm("model.norm", x), kept
 
     def layer(
         self, name: str, x: Tensor, layer: LayerOptions, places: TokenPlaces, cache: tuple[Tensor, ...]
@@ -202,8 +174,11 @@ class DecoderGraph:
         if layer.frequencies is not None:
             turns = self._turns(layer.frequencies, layer.rotation_scale, places)
             query, key = (self.builder.emit("rotary_embedding", each, *turns) for each in (query, key))
-        key, value = (self._written(old, new, places) for old, new in zip(cache, (key, value), strict=True))
-        read = (each.part((0, 0, 0, 0), (BATCH, options.kv_heads, TOTAL, options.size)) for each in (key, value))
+        read = (key, value)
+        if cache:
+            key, value = (self._written(old, new, places) for old, new in zip(cache, (key, value), strict=True))
+            shape = (BATCH, options.kv_heads, TOTAL, options.size)
+            read = (key.part((0, 0, 0, 0), shape), value.part((0, 0, 0, 0), shape))
         if layer.window not in self._masks:
             self._masks[layer.window] = places.mask(layer.window)
         # No sequence is longer than the keys, so `at_end` hides nothing that is seen; kernels skip what it hides.
@@ -251,16 +226,6 @@ class DecoderGraph:
             gate, up = (self.product(f"{name}.{part}_proj", x, inner) for part in ("gate", "up"))
         return self.product(f"{name}.down_proj", self.builder.emit(operator, gate, **attributes) * up, options.hidden)
 
-    def product(self, name: str, x: Tensor, width: int, is_transposed: bool | None = None) -> Tensor:
-        """Multiply rows by weights, and add the bias if the file has one."""
-        rows = x.shape[-1]
-        assert isinstance(rows, int)
-        if self.options.is_transposed if is_transposed is None else is_transposed:
-            result = x.matmul(self.weight(name, rows, width))
-        else:
-            result = x.matmul(self.weight(name, width, rows), transpose_rhs=True)
-        return result + self.weight(name, width, part="bias") if f"{name}.bias" in self._weights else result
-
     def norm(self, name: str, x: Tensor) -> Tensor:
         """Divide by the root of the mean square, or of the variance; an empty name stands for no norm."""
         if not name:
@@ -274,22 +239,6 @@ class DecoderGraph:
             bias = self.weight(name, width, part="bias") if f"{name}.bias" in self._weights else None
             return layer_norm(x, scale, bias, -1, self.options.epsilon)
         return rms_norm(x, scale, -1, self.options.epsilon)
-
-    def weight(self, name: str, *shape: int, part: str = "weight") -> Tensor:
-        """Return a tensor of the file as f32; it must have this shape."""
-        return self.matrix(self._weights.take(f"{name}.{part}", *shape))
-
-    def matrix(self, weights: np.ndarray | BlockWeights) -> Tensor:
-        """Return a tensor as f32."""
-        if isinstance(weights, BlockWeights):
-            return block_matrix(self.builder, weights)
-        return self.builder.constant(weights, _KINDS[weights.dtype.name]).cast("f32")
-
-    def rows(self, table: np.ndarray | BlockWeights, index: Tensor) -> Tensor:
-        """Return rows of a table as f32."""
-        if isinstance(table, BlockWeights):
-            return block_rows(self.builder, table, index)
-        return self.matrix(table).gather(index)
 
     def _heads(self, x: Tensor) -> Tensor:
         """Return [batch, heads, length, size]."""
@@ -314,8 +263,9 @@ class DecoderGraph:
     def _places(self, mask: Tensor) -> TokenPlaces:
         """Return positions: in a prompt, sequences that are shorter than the longest are padded at the end."""
         before = mask.sum(1).reshape((BATCH, 1)) - self._size(LENGTH)
-        first = self.builder.emit("maximum", before, before.like(0))
-        return TokenPlaces(first + self._range(LENGTH).expand_dims(0), self._range(TOTAL).expand_dims(0, 1, 2))
+        first = maximum(before, 0)
+        keys = self._range(mask.shape[1]).expand_dims(0, 1, 2)
+        return TokenPlaces(first + self._range(LENGTH).expand_dims(0), keys)
 
     def _range(self, size: D.Dim) -> Tensor:
         return iota(self.builder, size)
@@ -326,10 +276,3 @@ class DecoderGraph:
     @staticmethod
     def _capped(x: Tensor, cap: float | None) -> Tensor:
         return x if cap is None else (x * (1 / cap)).tanh() * cap
-
-
-_F32, _I64 = TensorType.of((), "f32").dtype, TensorType.of((), "i64").dtype
-
-
-def _names(names: list[str]) -> ir.ArrayAttr:
-    return ir.ArrayAttr.get([ir.DictAttr.get({"relax.name": ir.StringAttr.get(name)}) for name in names])

@@ -12,7 +12,8 @@ import numpy as np
 from mirlo.frontends.foreign import ImportedModule
 from mirlo.generate.checkpoints.architectures import DecoderOptions, read_options
 from mirlo.generate.checkpoints.block_weights import BlockWeights
-from mirlo.generate.checkpoints.decoder import CheckpointWeights, import_decoder
+from mirlo.generate.checkpoints.decoder import import_decoder
+from mirlo.generate.checkpoints.graph import CheckpointWeights
 from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.gguf.container import GgufFile, GgufTensor
 from mirlo.generate.gguf.keys import ARCHITECTURE, INTERLEAVED, LONG_FACTORS, SHORT_FACTORS, decoder_keys

@@ -10,7 +10,7 @@ import numpy as np
 from mirlo.generate.checkpoints.block_weights import BlockWeights
 from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.gguf.container import GgufFile, GgufTensor
-from mirlo.generate.json_file import RenamedObject, is_unsigned
+from mirlo.generate.json_file import JsonObject, RenamedObject, is_unsigned
 
 if TYPE_CHECKING:
     from mirlo.runtime.fields import Json
@@ -73,12 +73,9 @@ def decoder_keys(file: GgufFile) -> RenamedObject:
     if kind in LAYER_NORMS:
         names["rms_norm_eps"] = f"{kind}.attention.layer_norm_epsilon"
         value["rms_norm_eps"] = metadata.value(names["rms_norm_eps"])
-    keys, model_type = RenamedObject(metadata.path, names, value), ARCHITECTURES[kind]
-    if keys.count("num_local_experts", 0):
-        if model_type not in MIXTURES:
-            what = f"mixtures of experts of '{kind}' are not supported: export to ONNX"
-            raise keys.refuse("num_local_experts", what)
-        model_type = MIXTURES[model_type]
+    keys = RenamedObject(metadata.path, names, value)
+    model_type = _model_type(keys, ARCHITECTURES[kind])
+    if model_type in MIXTURES.values():
         value["norm_topk_prob"] = model_type != "qwen2_moe"
     value |= {"model_type": model_type, "vocab_size": _vocabulary(file)}
     value["tie_word_embeddings"] = "output.weight" not in file.tensors
@@ -111,6 +108,17 @@ def decoder_keys(file: GgufFile) -> RenamedObject:
         value |= {"hidden_act": "gelu_pytorch_tanh", "rope_local_base_freq": keys.number("rope_local_base_freq", 1e4)}
         value["query_pre_attn_scalar"] = hidden // heads if layers == _WIDE.get(model_type) else size
     return keys
+
+
+def _model_type(keys: JsonObject, model_type: str) -> str:
+    """Return the architecture, of those that have one name in files."""
+    if keys.count("num_local_experts", 0):
+        if model_type not in MIXTURES:
+            what = f"mixtures of experts of '{model_type}' are not supported: export to ONNX"
+            raise keys.refuse("num_local_experts", what)
+        return MIXTURES[model_type]
+    # Files of Mistral have the architecture of Llama, and windows.
+    return "mistral" if model_type == "llama" and keys.count("sliding_window", 0) else model_type
 
 
 def _numbers(path: Path, tensor: GgufTensor) -> Json:

@@ -1,0 +1,129 @@
+"""A graph whose constants are the weights of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.context import make_context
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.builder import GraphBuilder
+from mirlo.frontends.foreign import ImportedModule
+from mirlo.frontends.tensor import Tensor
+from mirlo.generate.checkpoints.block_graph import block_matrix, block_rows
+from mirlo.generate.checkpoints.block_weights import BlockWeights
+from mirlo.generate.errors import ModelFolderError
+from mirlo.runtime.params import ParameterStore
+
+BATCH, LENGTH = map(D.symbol, ("batch", "length"))
+HIDDEN = -1e9
+"""Added to scores of keys that are not seen."""
+_KINDS = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+"""Element types of tensors that are not in blocks, by their names in numpy."""
+IGNORED = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias")
+"""The ends of the names of tensors that follow from the configuration."""
+
+
+def import_graph(
+    weights: CheckpointWeights, inputs: Mapping[str, TensorType], build: Callable[..., Mapping[str, Tensor]]
+) -> ImportedModule:
+    """Return a graph with these inputs; `build` takes the builder and a tensor for each, and returns the outputs."""
+    store = ParameterStore()
+    with make_context(), ir.Location.file(str(weights.path), 0, 0):
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            function = func.FuncOp("main", ([kind.to_mlir() for kind in inputs.values()], []))
+        builder = GraphBuilder("main", store, weights.path)
+        builder.taken.update(str(dim) for kind in inputs.values() for dim in kind.shape if not isinstance(dim, int))
+        with builder.inside(function.add_entry_block()):
+            outputs = build(builder, *map(builder.tensor, function.entry_block.arguments))
+            results = list(map(builder.full, outputs.values()))
+            func.ReturnOp(results)
+        kinds = ir.FunctionType.get(function.type.inputs, [value.type for value in results])
+        function.attributes["function_type"] = ir.TypeAttr.get(kinds)
+        function.arg_attrs = _names(list(inputs))
+        function.attributes["res_attrs"] = _names(list(outputs))
+    return ImportedModule(module, store)
+
+
+def _names(names: list[str]) -> ir.ArrayAttr:
+    return ir.ArrayAttr.get([ir.DictAttr.get({"relax.name": ir.StringAttr.get(name)}) for name in names])
+
+
+class CheckpointWeights:
+    """The tensors of a file, each of which is used once."""
+
+    def __init__(
+        self,
+        path: Path,
+        tensors: Mapping[str, np.ndarray | BlockWeights],
+        name_of: Callable[[str], str] = lambda name: name,
+    ) -> None:
+        """`name_of` returns the name in the file of a tensor that checkpoints call so."""
+        self.path, self._tensors, self._name_of = path, dict(tensors), name_of
+
+    def __contains__(self, name: str) -> bool:
+        return self._name_of(name) in self._tensors
+
+    def discard(self, name: str) -> None:
+        """Take a tensor that is not used, if there is one."""
+        self._tensors.pop(self._name_of(name), None)
+
+    def take(self, name: str, *shape: int) -> np.ndarray | BlockWeights:
+        """Return a tensor; it must have this shape."""
+        name = self._name_of(name)
+        if name not in self._tensors:
+            raise ModelFolderError(f"{self.path}: there is no tensor '{name}', which the architecture needs")
+        tensor = self._tensors.pop(name)
+        kind = (
+            f"{tensor.dtype} in blocks of {tensor.block}: " if isinstance(tensor, BlockWeights) else tensor.dtype.name
+        )
+        if tensor.shape != shape or not (isinstance(tensor, BlockWeights) or kind in _KINDS):
+            expected = f"expected {list(shape)} of f32, f16 or bf16"
+            raise ModelFolderError(f"{self.path}: tensor '{name}': {expected}, found {kind}{list(tensor.shape)}")
+        return tensor
+
+    def finish(self) -> None:
+        """Raise an error for tensors that were not used."""
+        left = [name for name in self._tensors if not name.endswith(IGNORED)]
+        if left:
+            what = f"{len(left)} tensors are not those of the architecture, such as {left[0]!a:.80}"
+            raise ModelFolderError(f"{self.path}: {what}: export the model to ONNX")
+
+
+class CheckpointGraph:
+    """A graph under construction, and the weights of its products."""
+
+    def __init__(self, builder: GraphBuilder, weights: CheckpointWeights, is_transposed: bool = False) -> None:
+        """`is_transposed` says whether matrices of the file have the columns of a product as columns."""
+        self.builder, self._weights, self._is_transposed = builder, weights, is_transposed
+
+    def product(self, name: str, x: Tensor, width: int, is_transposed: bool | None = None) -> Tensor:
+        """Multiply rows by weights, and add the bias if the file has one."""
+        rows = x.shape[-1]
+        assert isinstance(rows, int)
+        if self._is_transposed if is_transposed is None else is_transposed:
+            result = x.matmul(self.weight(name, rows, width))
+        else:
+            result = x.matmul(self.weight(name, width, rows), transpose_rhs=True)
+        return result + self.weight(name, width, part="bias") if f"{name}.bias" in self._weights else result
+
+    def weight(self, name: str, *shape: int, part: str = "weight") -> Tensor:
+        """Return a tensor of the file as f32; it must have this shape."""
+        return self.matrix(self._weights.take(f"{name}.{part}", *shape))
+
+    def matrix(self, weights: np.ndarray | BlockWeights) -> Tensor:
+        """Return a tensor as f32."""
+        if isinstance(weights, BlockWeights):
+            return block_matrix(self.builder, weights)
+        return self.builder.constant(weights, _KINDS[weights.dtype.name]).cast("f32")
+
+    def rows(self, table: np.ndarray | BlockWeights, index: Tensor) -> Tensor:
+        """Return rows of a table as f32."""
+        if isinstance(table, BlockWeights):
+            return block_rows(self.builder, table, index)
+        return self.matrix(table).gather(index)
