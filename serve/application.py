@@ -16,6 +16,7 @@ from typing import Any
 
 from mirlo.runtime.errors import MirloError
 from mirlo.serve.body import Disconnected, Message, Receive, Scope, Send, header
+from mirlo.serve.embeddings import EmbeddingRoutes
 from mirlo.serve.errors import RequestError, ServeError, openai_form, protocol_form
 from mirlo.serve.language import LanguageBackend
 from mirlo.serve.loading import Loading
@@ -72,6 +73,7 @@ class Server:
         self._keys = [hashlib.sha256(key.encode()).digest() for key in options.keys]
         self._page, self._page_headers = _read_page()
         openai, protocol = OpenAIRoutes(self.state), ProtocolRoutes(self.state, version("mirlo"))
+        embeddings = EmbeddingRoutes(self.state)
         model = "/v2/models/{name}"
         routes: list[tuple[str, str, EndpointFunction]] = [
             ("GET", "/", self._show_page),
@@ -80,7 +82,8 @@ class Server:
             ("GET", "/v1/models/{name}", openai.show_model),
             ("POST", "/v1/chat/completions", openai.chat),
             ("POST", "/v1/completions", openai.complete),
-            ("POST", "/v1/embeddings", openai.embed),
+            ("POST", "/v1/embeddings", embeddings.embed),
+            ("POST", "/v1/rerank", embeddings.rerank),
             ("GET", "/v2", protocol.server),
             ("GET", "/v2/health/live", protocol.live),
             ("GET", "/v2/health/ready", protocol.ready),

@@ -9,6 +9,8 @@ from typing import Any
 from mirlo.driver.compile import compile as compile_model
 from mirlo.driver.options import LANGUAGE_MODELS, OPTIONS
 from mirlo.generate import load as load_language_model
+from mirlo.generate import load_embedding
+from mirlo.generate.embedding.config import is_embedding_folder
 from mirlo.generate.gguf.container import is_gguf
 from mirlo.runtime.artifact import MODEL_FILE
 from mirlo.runtime.container import has_magic
@@ -16,6 +18,7 @@ from mirlo.runtime.executable import Executable
 from mirlo.runtime.load import load as load_compiled
 from mirlo.runtime.program import Program
 from mirlo.serve.backend import Backend
+from mirlo.serve.embedding_backend import EmbeddingBackend
 from mirlo.serve.errors import ServeError
 from mirlo.serve.language import LanguageBackend
 from mirlo.serve.metrics import ServerMetrics
@@ -24,7 +27,7 @@ from mirlo.serve.tensor_backend import TensorBackend
 
 
 class Loading:
-    """Loads models: folders and GGUF files as language models, `.mirlo` files as they are; others are compiled."""
+    """Loads models: folders and GGUF files as models of texts, `.mirlo` files as they are; others are compiled."""
 
     def __init__(
         self, options: ServeOptions, metrics: ServerMetrics, executor: Executor, compile_options: Mapping[str, Any]
@@ -35,6 +38,9 @@ class Loading:
     def load(self, source: ModelSource) -> Backend:
         """Load a model."""
         path, name = source.path, source.name
+        if path.is_dir() and is_embedding_folder(path):
+            embedding = load_embedding(path, **self._compile_options)
+            return EmbeddingBackend(name, embedding, self._options, self._metrics, self._executor)
         if path.is_dir() or is_gguf(path):
             model = load_language_model(path, **self._compile_options)
             return LanguageBackend(name, model, self._options, self._metrics, self._executor)

@@ -45,15 +45,6 @@ class OpenAIRoutes:
         """Continue texts."""
         await self._generate(scope, receive, send, False)
 
-    async def embed(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse to embed texts: no model that is served gives embeddings."""
-        body = BodyFields(await read_json_body(self._state, scope, receive))
-        name = body.text("model", most=200)
-        self._pool.find(name)
-        note(scope, model=name)
-        what = "gives no embeddings: serve an encoder, and call it by /v2/models/NAME/infer"
-        raise RequestError(400, f"model '{name}' {what}", code="unsupported_model", parameter="model")
-
     async def _generate(self, scope: Scope, receive: Receive, send: Send, is_chat: bool) -> None:
         start = time.perf_counter()
         fields = BodyFields(await read_json_body(self._state, scope, receive))

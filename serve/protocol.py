@@ -83,7 +83,7 @@ class ProtocolRoutes:
                 result["inputs"] = [port.metadata for port in backend.inputs.values()]
                 result["outputs"] = [port.metadata for port in backend.outputs.values()]
             else:
-                result |= {"platform": "mirlo_language_model", "inputs": [], "outputs": []}
+                result |= {"platform": f"mirlo_{backend.kind}_model", "inputs": [], "outputs": []}
             await send_json(send, 200, result)
 
     async def infer(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -144,7 +144,7 @@ def import_encoder(weights: Path, config: Path) -> ImportedModule:
         return next((each for each in names if each in tensors), name)
 
     checked = CheckpointWeights(weights, tensors, name_of)
-    names = ["input_ids", "attention_mask", *(["token_type_ids"] if options.kinds else [])]
+    names = ["input_ids", "attention_mask", *(["token_type_ids"] if options.kinds > 1 else [])]
     inputs = {name: TensorType.of((BATCH, LENGTH), "i64") for name in names}
 
     def build(builder: GraphBuilder, *given: Tensor) -> dict[str, Tensor]:
@@ -172,8 +172,9 @@ class EncoderGraph(CheckpointGraph):
         options, places = self.options, iota(self.builder, LENGTH)
         x = self.table("word", options.vocabulary, tokens)
         x = x + self.table("position", options.positions, places + options.first)
-        if kinds is not None:
-            x = x + self.table("token_type", options.kinds, kinds)
+        if options.kinds:
+            first = self.builder.constant(0, "i64")
+            x = x + self.table("token_type", options.kinds, first if kinds is None else kinds)
         x = self.norm("embeddings.LayerNorm", x)
         seen = mask.not_equals(0).expand_dims(1, 2)
         zero = self.builder.constant(0, "f32")

@@ -64,6 +64,8 @@ class EmbeddingConfig:
     """How rows of tokens become one row; several stand one after another."""
     longest: int
     """Most tokens of a text; 0 if that is not known."""
+    vocabulary: int
+    """Number of tokens."""
     is_normalized: bool = True
     dense: tuple[DenseStep, ...] = ()
     prompts: dict[str, str] = field(default_factory=dict)
@@ -106,6 +108,7 @@ def read_embedding_config(folder: Path, pooling: str | None, is_normalized: bool
     texts = prompts.object("prompts")
     return EmbeddingConfig(
         folder, model_file(folder), path, kind, is_encoder, (pooling,) if pooling else poolings or ("mean",), longest,
+        root.count("vocab_size", least=1),
         (normalizes or not steps) if is_normalized is None else is_normalized, dense,
         {name: texts.text(name) for name in texts},
         prompts.text("default_prompt_name") if prompts.has("default_prompt_name") else None,

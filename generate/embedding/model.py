@@ -100,14 +100,15 @@ class EmbeddingModel:
         self, texts: Sequence[Sequence[int]], dimensions: int | None = None, batch: int = DEFAULT_BATCH
     ) -> np.ndarray:
         """Return a row of f32 for each text, given as tokens."""
-        rows = self._run([(tokens, [0] * len(tokens)) for tokens in texts], batch)
+        return self.finished(self.rows_of([(tokens, [0] * len(tokens)) for tokens in texts], batch), dimensions)
+
+    def finished(self, rows: np.ndarray, dimensions: int | None = None) -> np.ndarray:
+        """Return the first elements of the model's rows, of length 1 if the folder says so."""
         if dimensions is not None:
             if not is_count(dimensions, 1, rows.shape[-1]):
                 raise GenerationError(f"dimensions: expected 1 to {rows.shape[-1]}, found {dimensions!r:.40}")
             rows = rows[:, :dimensions]
-        if self.config.is_normalized:
-            rows = rows / np.maximum(np.sqrt(np.einsum("bw,bw->b", rows, rows)), _LEAST_LENGTH)[:, None]
-        return np.ascontiguousarray(rows)
+        return np.ascontiguousarray(_of_length_1(rows) if self.config.is_normalized else rows)
 
     def score(
         self, query: str, documents: Sequence[str], *, batch: int = DEFAULT_BATCH, truncate: bool = False
@@ -119,23 +120,32 @@ class EmbeddingModel:
         if not documents:
             return np.zeros(0, np.float32)
         if self.is_reranker:
-            scores = self._run([self.encode(query, each, truncate=truncate) for each in documents], batch)
-            if scores.shape[1] != 1:
-                raise GenerationError(
-                    f"{self.config.folder}: the model gives {scores.shape[1]} scores a pair, a reranker gives one"
-                )
-            result: np.ndarray = 1 / (1 + np.exp(-scores[:, 0]))
-            return result
-        prompts = self.config.prompts
-        names = [name if name in prompts else None for name in ("query", "document")]
-        asked = self.embed([query], prompt_name=names[0], batch=batch, truncate=truncate)
-        rows = self.embed(documents, prompt_name=names[1], batch=batch, truncate=truncate)
-        if not self.config.is_normalized:
-            asked, rows = (
-                x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), _LEAST_LENGTH) for x in (asked, rows)
+            return self.scores_of(self.rows_of([self.encode(query, x, truncate=truncate) for x in documents], batch))
+        before, prompt = self.prompts_of_search()
+        asked = self.embed([query], prompt=before, batch=batch, truncate=truncate)
+        return self.cosines(asked[0], self.embed(documents, prompt=prompt, batch=batch, truncate=truncate))
+
+    def scores_of(self, rows: np.ndarray) -> np.ndarray:
+        """Return a score from 0 to 1 for each row of a reranker."""
+        if rows.shape[1] != 1:
+            raise GenerationError(
+                f"{self.config.folder}: the model gives {rows.shape[1]} scores a pair, a reranker gives one"
             )
-        cosines: np.ndarray = rows @ asked[0]
-        return cosines
+        result: np.ndarray = 1 / (1 + np.exp(-rows[:, 0]))
+        return result
+
+    def prompts_of_search(self) -> tuple[str, str]:
+        """Return what queries and documents begin with: the prompts of these names, or the folder's own default."""
+        before, prompt = (
+            self.prompt(name=name if name in self.config.prompts else None) for name in ("query", "document")
+        )
+        return before, prompt
+
+    @staticmethod
+    def cosines(query: np.ndarray, documents: np.ndarray) -> np.ndarray:
+        """Return the cosine of a row with each of others."""
+        result: np.ndarray = _of_length_1(documents) @ _of_length_1(query[None])[0]
+        return result
 
     def prompt(self, prompt: str | None = None, name: str | None = None) -> str:
         """Return what texts begin with."""
@@ -151,12 +161,19 @@ class EmbeddingModel:
             raise GenerationError(f"prompt_name: the folder has no prompt {name!a:.40}; it has: {known}")
         return prompts[name]
 
-    def _run(self, texts: Sequence[tuple[Sequence[int], Sequence[int]]], batch: int) -> np.ndarray:
-        """Return the model's row for each text; texts of similar lengths are computed together."""
+    def rows_of(self, texts: Sequence[tuple[Sequence[int], Sequence[int]]], batch: int = DEFAULT_BATCH) -> np.ndarray:
+        """Return the model's row for each text, given as tokens and of which text each is.
+
+        Texts of similar lengths are computed together.
+        """
         if not is_count(batch, 1, 1 << 20):
             raise GenerationError(f"batch: expected a number of texts, found {batch!r:.40}")
         if not texts:
             raise GenerationError("there are no texts")
+        vocabulary = self.config.vocabulary
+        largest = max(max(tokens, default=vocabulary) for tokens, _ in texts)
+        if largest >= vocabulary:
+            raise GenerationError(f"tokens: expected numbers below {vocabulary} for each text, found {largest}")
         order = sorted(range(len(texts)), key=lambda i: len(texts[i][0]))
         result: np.ndarray | None = None
         for start in range(0, len(order), batch):
@@ -174,6 +191,7 @@ class EmbeddingModel:
         for i, (tokens, kinds) in enumerate(texts):
             count = len(tokens)
             inputs[TOKENS][i, :count], inputs[MASK][i, :count], inputs[KINDS][i, :count] = tokens, 1, kinds
+        np.minimum(inputs[KINDS], 1, out=inputs[KINDS])
         output = self.executable.run({name: inputs[name] for name in self._inputs})[self._output]
         rows = output.astype(np.float32, copy=False)
         if rows.ndim == 3:
@@ -191,6 +209,12 @@ class EmbeddingModel:
     def __repr__(self) -> str:
         kind = "reranker" if self.is_reranker else "embedding"
         return f"<EmbeddingModel {self.config.kind} ({kind}) of {self.config.folder}: {self.executable.memory}>"
+
+
+def _of_length_1(rows: np.ndarray) -> np.ndarray:
+    lengths = np.sqrt(np.einsum("bw,bw->b", rows, rows))[:, None]
+    result: np.ndarray = rows / np.maximum(lengths, _LEAST_LENGTH)
+    return result
 
 
 def load(

@@ -182,21 +182,6 @@ def write_adapter(path: Path, tensors: dict[str, np.ndarray]) -> Path:
     return path
 
 
-def write_safetensors(path: Path, tensors: dict[str, np.ndarray], **config: Any) -> Path:
-    """Write a file `.safetensors`, and the configuration of PEFT beside it if there is one."""
-    names = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
-    header, data = {"__metadata__": {"format": "pt"}}, b""
-    for name, array in tensors.items():
-        offsets = [len(data), len(data) + array.nbytes]
-        header[name] = {"dtype": names[array.dtype.name], "shape": list(array.shape), "data_offsets": offsets}  # type: ignore[dict-item]
-        data += array.tobytes()
-    text = json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
-    if config:
-        path.with_name("adapter_config.json").write_text(json.dumps(config), encoding="utf-8")
-    return path
-
-
 HEADS, SIZE, HIDDEN, LAYERS = 2, 8, 16, 2
 
 

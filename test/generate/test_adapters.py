@@ -21,8 +21,8 @@ from folders import (
     write_adapter,
     write_genai,
     write_lora,
-    write_safetensors,
 )  # fmt: skip
+from safetensors_file import write_safetensors
 
 from mirlo import generate
 from mirlo.generate import GenerationError, LanguageModel, ModelFolderError

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from folders import VOCABULARY, example, write_genai, write_safetensors
+from folders import VOCABULARY, example, write_genai
 from onnx import numpy_helper
+from safetensors_file import write_safetensors
 
 from mirlo import generate
 from mirlo.generate.checkpoints.architectures import read_options

@@ -8,48 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from folders import write_safetensors
+from embedding_folders import SMALL, TEXTS, write_encoder, write_tokenizer
+from safetensors_file import write_safetensors
 
 from mirlo import generate
 from mirlo.generate.errors import GenerationError, ModelFolderError
 
-WORDS = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "a",
-    "blackbird",
-    "sings",
-    "in",
-    "the",
-    "old",
-    "tree",
-    "query",
-    ":",
-    "rain",
-]
-TEXTS = ["a blackbird sings", "the old tree in the rain", "rain", "a a a sings in the tree the old tree"]
-SMALL = {
-    "vocab_size": 32, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "max_position_embeddings": 24, "hidden_act": "gelu", "pad_token_id": 0,
-}  # fmt: skip
 POOLING = "pooling_mode_mean_tokens"
-
-
-def write_tokenizer(folder: Path) -> None:
-    """Write a tokenizer of words, which marks the start and the end of a text."""
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-    from tokenizers.pre_tokenizers import Whitespace
-    from tokenizers.processors import TemplateProcessing
-
-    tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = Whitespace()
-    tokenizer.post_processor = TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    tokenizer.save(str(folder / "tokenizer.json"))
 
 
 def write_modules(folder: Path, pooling: str = POOLING, normalizes: bool = True, dense: int = 0) -> None:
@@ -169,39 +134,12 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def write_encoder(folder: Path, prefix: str = "", gamma: str = "weight", **more: np.ndarray) -> None:
-    """Write BERT's weights in f32 under the names of its files."""
-    random, hidden, inner = np.random.default_rng(0), SMALL["hidden_size"], SMALL["intermediate_size"]
-    beta = "bias" if gamma == "weight" else "beta"
-    shapes: dict[str, tuple[int, ...]] = {
-        "embeddings.word_embeddings.weight": (32, hidden), "embeddings.position_embeddings.weight": (24, hidden),
-        "embeddings.token_type_embeddings.weight": (2, hidden),
-        f"embeddings.LayerNorm.{gamma}": (hidden,), f"embeddings.LayerNorm.{beta}": (hidden,),
-        "pooler.dense.weight": (hidden, hidden), "pooler.dense.bias": (hidden,),
-    }  # fmt: skip
-    products = {
-        "attention.self.query": (hidden, hidden), "attention.self.key": (hidden, hidden),
-        "attention.self.value": (hidden, hidden), "attention.output.dense": (hidden, hidden),
-        "intermediate.dense": (inner, hidden), "output.dense": (hidden, inner),
-    }  # fmt: skip
-    for i in range(2):
-        for name, shape in products.items():
-            shapes |= {f"encoder.layer.{i}.{name}.weight": shape, f"encoder.layer.{i}.{name}.bias": shape[:1]}
-        for name in ("attention.output", "output"):
-            shapes |= {f"encoder.layer.{i}.{name}.LayerNorm.{each}": (hidden,) for each in (gamma, beta)}
-    tensors = {prefix + name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
-    write_safetensors(folder / "model.safetensors", {**tensors, **more})
-    config = {"model_type": "bert", "type_vocab_size": 2, **SMALL}
-    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    write_tokenizer(folder)
-
-
 def test_names_of_files(encoder: Path, tmp_path: Path) -> None:
     """Files of models with a head have a prefix, older ones other names of norms."""
     expected = generate.load_embedding(encoder).embed(TEXTS)
-    write_encoder(tmp_path, "bert.", "gamma", **{"cls.predictions.bias": np.zeros(32, np.float32)})
+    write_encoder(tmp_path, 0, "bert.", ("gamma", "beta"), {"cls.predictions.bias": np.zeros(32)})
     np.testing.assert_array_equal(generate.load_embedding(tmp_path, cache=False).embed(TEXTS), expected)
-    write_encoder(tmp_path, more=np.zeros(3, np.float32))
+    write_encoder(tmp_path, more={"more": np.zeros(3)})
     with pytest.raises(ModelFolderError, match="1 tensors are not those of the architecture, such as 'more'"):
         generate.load_embedding(tmp_path, cache=False)
 
@@ -332,3 +270,11 @@ def test_wrong_arguments(encoder: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelFolderError, match=r"there is no config.json: is this the folder of an embedding model\?"):
         generate.load_embedding(tmp_path)
     assert model.score("rain", []).shape == (0,)
+
+
+def test_tokens_of_the_model(encoder: Path) -> None:
+    model = generate.load_embedding(encoder)
+    np.testing.assert_array_equal(model.embed_tokens([[2, 6, 3]])[0], model.embed("sings"))
+    for tokens in ([2, 32, 3], []):
+        with pytest.raises(GenerationError, match="tokens: expected numbers below 32 for each text, found 32"):
+            model.embed_tokens([[2, 3], tokens])

@@ -16,6 +16,7 @@ for package in ("starlette", "uvicorn", "tokenizers", "jinja2", "llguidance"):
     pytest.importorskip(package)
 
 from browser import BROWSER, needs_browser  # noqa: E402
+from embedding_folders import TEXTS, write_encoder  # noqa: E402
 from served import ServerProcess, serving, write_language_model, write_tensor_model, write_text_model  # noqa: E402
 
 from mirlo import generate  # noqa: E402
@@ -31,12 +32,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("served")
     write_language_model(folder / "tiny")
     write_tensor_model(folder / "sum.onnx"), write_text_model(folder / "texts.onnx")
+    write_encoder(folder / "encoder")
     return folder
 
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[ServerProcess]:
-    with serving(folder / "tiny", folder / "sum.onnx", folder / "texts.onnx", "--slots", 4) as server:
+    models = (folder / each for each in ("tiny", "sum.onnx", "texts.onnx", "encoder"))
+    with serving(*models, "--slots", 4) as server:
         yield server
 
 
@@ -63,7 +66,7 @@ TOOL = {
 def test_openai(server: ServerProcess, expected: str) -> None:
     openai = pytest.importorskip("openai")
     client = openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0)
-    assert [model.id for model in client.models.list()] == ["tiny", "sum", "texts"]
+    assert [model.id for model in client.models.list()] == ["tiny", "sum", "texts", "encoder"]
     common: dict[str, Any] = {
         "model": "tiny", "messages": [{"role": "user", "content": "the fox"}], "max_tokens": 12, "temperature": 0,
     }  # fmt: skip
@@ -86,6 +89,28 @@ def test_openai(server: ServerProcess, expected: str) -> None:
             client.chat.completions.create(**common | body)
     with pytest.raises(openai.BadRequestError, match="gives no embeddings"):
         client.embeddings.create(model="tiny", input="x")
+
+
+def test_openai_embeddings(server: ServerProcess, folder: Path) -> None:
+    openai = pytest.importorskip("openai")
+    client = openai.OpenAI(base_url=f"{server.address}/v1", api_key="none", max_retries=0)
+    wanted = generate.load_embedding(folder / "encoder").embed(TEXTS)
+    for options in ({}, {"encoding_format": "float"}):  # the client itself asks for base64
+        answer = client.embeddings.create(model="encoder", input=TEXTS, **options)
+        found = np.array([each.embedding for each in answer.data])
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    with pytest.raises(openai.BadRequestError, match="the model takes up to 24"):
+        client.embeddings.create(model="encoder", input="rain " * 40)
+
+
+def test_langchain_embeddings(server: ServerProcess, folder: Path) -> None:
+    langchain = pytest.importorskip("langchain_openai")
+    model = langchain.OpenAIEmbeddings(
+        model="encoder", base_url=f"{server.address}/v1", api_key="none", check_embedding_ctx_length=False
+    )
+    wanted = generate.load_embedding(folder / "encoder").embed(TEXTS)
+    np.testing.assert_allclose(model.embed_documents(TEXTS), wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(model.embed_query(TEXTS[0]), wanted[0], rtol=1e-5, atol=1e-6)
 
 
 def test_langchain(server: ServerProcess, expected: str) -> None:

@@ -29,6 +29,7 @@ COMMANDS = {
     "quantize": "mirlo.tools.cli.quantizing",
     "generate": "mirlo.tools.cli.generating",
     "chat": "mirlo.tools.cli.generating",
+    "embed": "mirlo.tools.cli.embedding",
     "serve": "mirlo.tools.cli.serving",
     "targets": "mirlo.tools.cli.targets",
     "explain": "mirlo.tools.cli.explaining",

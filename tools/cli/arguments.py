@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mirlo.runtime.nearest import nearest
+from mirlo.tools.cli.embed_arguments import add_embed
 from mirlo.tools.cli.generate_arguments import add_generate
 from mirlo.tools.cli.measuring import add_bench, add_cache
 from mirlo.tools.cli.options import OptionsParser, add_options, given_options
@@ -142,6 +143,7 @@ def make_parser() -> argparse.ArgumentParser:
     add_options(importing, "shapes", "dims")
     _add_quantize(commands)
     add_generate(commands, _add)
+    add_embed(commands, _add)
     add_serve(commands, _add)
     _add_link(commands)
     _add(commands, "targets", "list what code can be made for")

@@ -1,0 +1,137 @@
+"""Embeddings as OpenAI's API has them, and scores of documents as servers of rerankers give them."""
+
+from __future__ import annotations
+
+import time
+from base64 import b64encode
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import numpy as np
+
+from mirlo.generate import GenerationError
+from mirlo.generate.json_file import is_count
+from mirlo.serve.body import BodyFields, Receive, Scope, Send
+from mirlo.serve.embedding_backend import EmbeddingBackend, Tokens
+from mirlo.serve.errors import RequestError, refused
+from mirlo.serve.requests import note, read_json_body
+from mirlo.serve.sending import send_json
+from mirlo.serve.state import ServerState
+
+MAX_TEXTS = 2048
+"""Texts of a request, as OpenAI's API has it."""
+_EMBEDDING = {"model", "input", "encoding_format", "dimensions", "user"}
+_RERANKING = {"model", "query", "documents", "top_n", "return_documents", "user"}
+_CODE = "unsupported_model"
+
+
+class EmbeddingRoutes:
+    """The endpoints /v1/embeddings and /v1/rerank."""
+
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
+
+    async def embed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Embed texts."""
+        start = time.perf_counter()
+        name, body = await self._read(scope, receive, _EMBEDDING)
+        texts = _texts(body)
+        form = body.choice("encoding_format", ("float", "base64"), "float")
+        async with self._model(name) as backend:
+            if backend.model.is_reranker:
+                what = "scores pairs of texts: use /v1/rerank"
+                raise RequestError(400, f"model '{name}' {what}", code=_CODE, parameter="model")
+            dimensions = body.count("dimensions", 1, 1 << 20)
+            with backend.admitted(1):
+                encoded = await backend.encode(texts)
+                try:
+                    rows = backend.model.finished(await backend.rows(encoded), dimensions)
+                except GenerationError as error:
+                    raise refused("dimensions", str(error).partition(": ")[2]) from None
+            data = [{"object": "embedding", "index": i, "embedding": _written(row, form)} for i, row in enumerate(rows)]
+            usage = self._count(scope, backend, encoded, start)
+            await send_json(send, 200, {"object": "list", "data": data, "model": name, "usage": usage})
+
+    async def rerank(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Score documents by how well they answer a query, and order them."""
+        start = time.perf_counter()
+        name, body = await self._read(scope, receive, _RERANKING)
+        query, listed = body.text("query"), body.list("documents", MAX_TEXTS)
+        documents = [str(each.get("text", "")) if isinstance(each, dict) else each for each in listed]
+        texts = [each for each in documents if isinstance(each, str)]
+        if not texts or len(texts) != len(documents):
+            raise refused("documents", "expected an array of texts")
+        most = body.count("top_n", 1, MAX_TEXTS, len(texts))
+        async with self._model(name) as backend:
+            model = backend.model
+            with backend.admitted(1):
+                if model.is_reranker:
+                    encoded = await backend.encode(texts, query)
+                    scores = model.scores_of(await backend.rows(encoded))
+                else:
+                    before, prompt = model.prompts_of_search()
+                    encoded = await backend.encode([before + query, *(prompt + text for text in texts)])
+                    rows = await backend.rows(encoded)
+                    scores = model.cosines(rows[0], rows[1:])
+            order = np.argsort(-scores, kind="stable")[:most].tolist()
+            shows = body.flag("return_documents")
+            results = [
+                {"index": i, "relevance_score": float(scores[i]), **({"document": {"text": texts[i]}} if shows else {})}
+                for i in order
+            ]
+            usage = self._count(scope, backend, encoded, start)
+            await send_json(send, 200, {"model": name, "results": results, "usage": usage})
+
+    async def _read(self, scope: Scope, receive: Receive, known: set[str]) -> tuple[str, BodyFields]:
+        body = BodyFields(await read_json_body(self._state, scope, receive))
+        name = body.text("model", most=200)
+        self._state.pool.find(name)
+        note(scope, model=name)
+        body.require_known(known)
+        return name, body
+
+    def _count(
+        self, scope: Scope, backend: EmbeddingBackend, encoded: Sequence[Tokens], start: float
+    ) -> dict[str, int]:
+        count = sum(len(tokens) for tokens, _ in encoded)
+        self._state.metrics.prompt_tokens.add(count, backend.name)
+        note(scope, prompt_tokens=count)
+        backend.took(time.perf_counter() - start)
+        return {"prompt_tokens": count, "total_tokens": count}
+
+    @asynccontextmanager
+    async def _model(self, name: str) -> AsyncIterator[EmbeddingBackend]:
+        async with self._state.pool.use(name) as backend:
+            if not isinstance(backend, EmbeddingBackend):
+                what = "gives no embeddings: serve the folder of an encoder, or of an embedding model"
+                raise RequestError(400, f"model '{name}' {what}", code=_CODE, parameter="model")
+            yield backend
+
+
+def _texts(body: BodyFields) -> list[str | list[int]]:
+    """Return the texts of a body, some of which may be tokens."""
+    value = body.value("input")
+    if isinstance(value, str):
+        return [value]
+    listed = body.list("input", 1 << 20)
+    if listed and all(is_count(each, 0, 1 << 31) for each in listed):
+        listed = [listed]
+    if len(listed) > MAX_TEXTS:
+        raise refused("input", f"expected up to {MAX_TEXTS} texts, found {len(listed)}")
+    texts: list[str | list[int]] = []
+    for each in listed:
+        if isinstance(each, str):
+            texts.append(each)
+        elif isinstance(each, list) and each and all(is_count(token, 0, 1 << 31) for token in each):
+            texts.append([int(token) for token in each])
+        else:
+            raise refused("input", "expected a text, tokens, or an array of them")
+    if not texts:
+        raise refused("input", "there are no texts")
+    return texts
+
+
+def _written(row: np.ndarray, form: str) -> object:
+    if form == "base64":
+        return b64encode(row.astype("<f4").tobytes()).decode("ascii")
+    return row.tolist()
