@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import mirlo, output_of
 from folders import example, write_genai
 
 from mirlo import generate
@@ -114,3 +115,27 @@ def test_what_is_missing(model: LanguageModel, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "llguidance", None)
     with pytest.raises(GenerationError, match=r"package 'llguidance': pip install 'mirlo\[generate\]'"):
         model.generator(regex="a")
+
+
+def test_commands(tmp_path: Path) -> None:
+    """Flags give the form; a line of a file of prompts may give another one."""
+    folder = example().write(tmp_path / "tiny")
+    (tmp_path / "schema.json").write_text(json.dumps(SCHEMA), encoding="utf-8")
+    (tmp_path / "a.lark").write_text('start: "the " /[a-c]{2}/', encoding="utf-8")
+    (tmp_path / "prompts").write_text('"the dog"\n{"prompt": "a", "regex": "[xy]{3}"}\n', encoding="utf-8")
+    command, length = ("generate", folder), ("--max-new-tokens", 60)
+    found = json.loads(output_of(mirlo(*command, "the dog", *length, "--json-schema", tmp_path / "schema.json")))
+    assert found["name"] in ("fox", "dog")
+    assert re.fullmatch("(fox|dog)\n", output_of(mirlo(*command, "the dog", *length, "--regex", "fox|dog")))
+    assert re.fullmatch("the [a-c]{2}\n", output_of(mirlo(*command, "the dog", *length, "--lark", tmp_path / "a.lark")))
+    lines = output_of(mirlo(*command, *length, "--prompts", tmp_path / "prompts", "--regex", "fox|dog")).splitlines()
+    texts = {answer["id"]: answer["text"] for answer in map(json.loads, lines)}
+    assert re.fullmatch("fox|dog", texts[1]) and re.fullmatch("[xy]{3}", texts[2])
+    (tmp_path / "b.lark").write_bytes(b"\xff\xfe")
+    for flag, value, text in (
+        ("--lark", tmp_path / "none", "none: No such file or directory"),
+        ("--lark", tmp_path / "b.lark", "b.lark: not a text in UTF-8"),
+        ("--json-schema", tmp_path / "a.lark", "json_schema: "),
+    ):
+        done = mirlo(*command, "the dog", *length, flag, value)
+        assert done.returncode == 1 and text in done.stderr and "Traceback" not in done.stderr

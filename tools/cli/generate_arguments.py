@@ -56,6 +56,10 @@ def _add_generation(parser: argparse.ArgumentParser) -> None:
     add_options(parser, of=search_options, group=search, shows_defaults=False)
     search.add_argument("--adapter", metavar="FILE", help="use a LoRA adapter: a file .onnx_adapter or .safetensors")
     search.add_argument("--stop", metavar="TEXT", action="append", default=[], help="end where this text would begin")
+    form = parser.add_argument_group("form of answers").add_mutually_exclusive_group()
+    form.add_argument("--json-schema", metavar="FILE", help="JSON of the schema in this file")
+    form.add_argument("--regex", metavar="PATTERN", help="text that matches this regular expression as a whole")
+    form.add_argument("--lark", metavar="FILE", help="a sentence of the grammar in this file, in Lark's syntax")
     add_options(parser, "target", "threads", "activations", "kv_cache_dtype", "cache", "jobs")
     parser.add_argument(
         "--pages", metavar="N", type=positive, help="keep caches of PagedAttention in at most so many pages"

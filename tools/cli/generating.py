@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirlo.tools.cli.arguments import Arguments
@@ -66,14 +67,30 @@ def _changes(given: Mapping[str, object]) -> dict[str, object]:
 def _generator(model: LanguageModel, arguments: Arguments) -> Generator:
     adapter = ADAPTER if arguments.adapter else None
     changes: dict[str, Any] = _changes(_given(arguments))
-    return model.generator(stop=arguments.stop, adapter=adapter, **changes)
+    return model.generator(stop=arguments.stop, adapter=adapter, **_form(arguments), **changes)
+
+
+def _form(arguments: Arguments) -> dict[str, Any]:
+    """Return the form that answers have, if a flag gives one."""
+    from mirlo.generate import GenerationError
+    from mirlo.generate.json_file import MAX_BYTES, read_bytes
+
+    forms: dict[str, Any] = {} if arguments.regex is None else {"regex": arguments.regex}
+    for form, file in (("json_schema", arguments.json_schema), ("lark", arguments.lark)):
+        if file is not None:
+            try:
+                forms[form] = read_bytes(Path(file), MAX_BYTES).decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise GenerationError(f"{file}: not a text in UTF-8: {error}") from None
+    return forms
 
 
 def _answer_lines(model: LanguageModel, arguments: Arguments) -> None:
     from mirlo.tools.cli.prompt_lines import PromptLines
 
     adapter = ADAPTER if arguments.adapter else None
-    lines = PromptLines(model, arguments.slots, arguments.stop, adapter, _given(arguments), _changes)
+    form = _form(arguments)
+    lines = PromptLines(model, arguments.slots, arguments.stop, adapter, _given(arguments), _changes, form)
     lines.run(arguments.prompts, arguments.stream)
     if lines.is_failed:
         raise SystemExit(1)

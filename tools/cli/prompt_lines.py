@@ -51,8 +51,13 @@ class PromptLines:
         adapter: str | None,
         options: Mapping[str, object],
         changes: Changes,
+        form: Mapping[str, Any],
     ) -> None:
-        """Take the options that lines do not give; `changes` makes search options of what flags or lines give."""
+        """Take the options and the form of answers that lines do not give.
+
+        `changes` makes search options of what flags or lines give.
+        """
+        self._form = form
         self._model, self._stop, self._options, self._changes = model, stop, dict(options), changes
         self._adapter = adapter
         self._engine: ServingEngine = model.engine(slots)
@@ -112,7 +117,7 @@ class PromptLines:
         stops = [stop] if isinstance(stop, str) else stop
         if not isinstance(stops, list) or not all(isinstance(each, str) for each in stops):
             raise LineError(f"'stop': expected texts, found {stop!r:.40}")
-        forms = {key: given.pop(key) for key in OTHERS if key in given}
+        forms = {key: given.pop(key) for key in OTHERS if key in given} or self._form
         prompt = self._model.chat_tokens(value) if sources[0] == "messages" else value
         options: dict[str, Any] = {**forms, **self._changes(self._options | given)}
         return self._engine.add(prompt, stops, adapter=self._adapter, **options)
