@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from mirlo.generate.model import LanguageModel, load
     from mirlo.generate.request import Request
     from mirlo.generate.search import SearchOptions
+    from mirlo.generate.speech.model import SpeechModel, Transcript
+    from mirlo.generate.speech.model import load as load_speech
 
 _LAZY = {
     "ModelConfig": "mirlo.generate.config",
@@ -37,9 +39,12 @@ _LAZY = {
     "load": "mirlo.generate.model",
     "Request": "mirlo.generate.request",
     "SearchOptions": "mirlo.generate.search",
+    "SpeechModel": "mirlo.generate.speech.model",
+    "Transcript": "mirlo.generate.speech.model",
+    "load_speech": "mirlo.generate.speech.model",
 }
 """By name, the module that has it: `mirlo generate --help` reads the options of a search only."""
-_NAMES = {"load_embedding": "load"}
+_NAMES = {"load_embedding": "load", "load_speech": "load"}
 """What modules call those that have other names here."""
 
 __all__ = [
@@ -52,9 +57,12 @@ __all__ = [
     "ModelFolderError",
     "Request",
     "SearchOptions",
+    "SpeechModel",
     "Timing",
+    "Transcript",
     "load",
     "load_embedding",
+    "load_speech",
     "read_config",
 ]
 

@@ -29,6 +29,7 @@ from mirlo.serve.requests import notes
 from mirlo.serve.sending import send_bytes, send_json
 from mirlo.serve.state import ServerState
 from mirlo.serve.tracing import Tracer, describe_span
+from mirlo.serve.transcriptions import TranscriptionRoutes
 
 LOG = logging.getLogger("mirlo.serve")
 PUBLIC = ("/", "/v2/health/live", "/v2/health/ready")
@@ -73,7 +74,7 @@ class Server:
         self._keys = [hashlib.sha256(key.encode()).digest() for key in options.keys]
         self._page, self._page_headers = _read_page()
         openai, protocol = OpenAIRoutes(self.state), ProtocolRoutes(self.state, version("mirlo"))
-        embeddings = EmbeddingRoutes(self.state)
+        embeddings, speech = EmbeddingRoutes(self.state), TranscriptionRoutes(self.state)
         model = "/v2/models/{name}"
         routes: list[tuple[str, str, EndpointFunction]] = [
             ("GET", "/", self._show_page),
@@ -84,6 +85,8 @@ class Server:
             ("POST", "/v1/completions", openai.complete),
             ("POST", "/v1/embeddings", embeddings.embed),
             ("POST", "/v1/rerank", embeddings.rerank),
+            ("POST", "/v1/audio/transcriptions", speech.transcribe),
+            ("POST", "/v1/audio/translations", speech.translate),
             ("GET", "/v2", protocol.server),
             ("GET", "/v2/health/live", protocol.live),
             ("GET", "/v2/health/ready", protocol.ready),

@@ -15,7 +15,7 @@ class Backend(ABC):
     """A loaded model that answers requests."""
 
     kind: str
-    """"language", "embedding" or "tensors"."""
+    """"language", "embedding", "speech" or "tensors"."""
 
     def __init__(self, name: str, options: ServeOptions, metrics: ServerMetrics, parallel: int) -> None:
         """`parallel` is how many requests are computed at a time."""

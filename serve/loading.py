@@ -9,9 +9,10 @@ from typing import Any
 from mirlo.driver.compile import compile as compile_model
 from mirlo.driver.options import LANGUAGE_MODELS, OPTIONS
 from mirlo.generate import load as load_language_model
-from mirlo.generate import load_embedding
+from mirlo.generate import load_embedding, load_speech
 from mirlo.generate.embedding.config import is_embedding_folder
 from mirlo.generate.gguf.container import is_gguf
+from mirlo.generate.speech.config import is_speech_folder
 from mirlo.runtime.artifact import MODEL_FILE
 from mirlo.runtime.container import has_magic
 from mirlo.runtime.executable import Executable
@@ -23,6 +24,7 @@ from mirlo.serve.errors import ServeError
 from mirlo.serve.language import LanguageBackend
 from mirlo.serve.metrics import ServerMetrics
 from mirlo.serve.options import ModelSource, ServeOptions
+from mirlo.serve.speech_backend import SpeechBackend
 from mirlo.serve.tensor_backend import TensorBackend
 
 
@@ -38,6 +40,9 @@ class Loading:
     def load(self, source: ModelSource) -> Backend:
         """Load a model."""
         path, name = source.path, source.name
+        if path.is_dir() and is_speech_folder(path):
+            speech = load_speech(path, **self._compile_options)
+            return SpeechBackend(name, speech, self._options, self._metrics, self._executor)
         if path.is_dir() and is_embedding_folder(path):
             embedding = load_embedding(path, **self._compile_options)
             return EmbeddingBackend(name, embedding, self._options, self._metrics, self._executor)

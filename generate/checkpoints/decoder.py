@@ -59,15 +59,20 @@ def _of_files(weights: Path, config: Path) -> tuple[DecoderOptions, CheckpointWe
     return options, CheckpointWeights(weights, tensors, name_of)
 
 
-def import_decoder(options: DecoderOptions, weights: CheckpointWeights) -> ImportedModule:
-    """Return the graph of a decoder."""
+def decoder_inputs(options: DecoderOptions) -> tuple[list[str], dict[str, TensorType]]:
+    """Return the ends of the names of caches, and the inputs of a decoder."""
     caches = [f"{i}.{kind}" for i in range(len(options.layers)) for kind in ("key", "value")]
     rows = TensorType.of((BATCH, options.kv_heads, PAST, options.size), "f32")
-    inputs = {
+    return caches, {
         "input_ids": TensorType.of((BATCH, LENGTH), "i64"),
         "attention_mask": TensorType.of((BATCH, TOTAL), "i64"),
         **{f"past_key_values.{name}": rows for name in caches},
     }
+
+
+def import_decoder(options: DecoderOptions, weights: CheckpointWeights) -> ImportedModule:
+    """Return the graph of a decoder."""
+    caches, inputs = decoder_inputs(options)
 
     def build(builder: GraphBuilder, tokens: Tensor, mask: Tensor, *before: Tensor) -> dict[str, Tensor]:
         logits, *after = DecoderGraph(builder, options, weights).results(tokens, mask, *before)
@@ -144,7 +149,7 @@ class DecoderGraph(CheckpointGraph):
         before, behind, before_products, behind_products = (part and f"{name}.{part}" for part in self.options.norms)
         normed, start = self.norm(before, x), x
         attended, key, value = self.attention(f"{name}.self_attn", normed, layer, places, cache)
-        x = x + self.norm(behind, attended) * self.options.residual_scale
+        x = self.between(name, x + self.norm(behind, attended) * self.options.residual_scale, places)
         if not self.options.is_parallel:
             normed = self.norm(before_products, x)
         elif f"{before_products}.weight" in self._weights:
@@ -154,6 +159,10 @@ class DecoderGraph(CheckpointGraph):
         else:
             inner = self.mixture(f"{name}.mlp", normed, layer.experts)
         return x + self.norm(behind_products, inner) * self.options.residual_scale, key, value
+
+    def between(self, name: str, x: Tensor, places: TokenPlaces) -> Tensor:
+        """Return what the products of a layer read, of what attention has made."""
+        return x
 
     def attention(
         self, name: str, x: Tensor, layer: LayerOptions, places: TokenPlaces, cache: tuple[Tensor, ...]

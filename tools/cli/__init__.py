@@ -30,6 +30,7 @@ COMMANDS = {
     "generate": "mirlo.tools.cli.generating",
     "chat": "mirlo.tools.cli.generating",
     "embed": "mirlo.tools.cli.embedding",
+    "transcribe": "mirlo.tools.cli.transcribing",
     "serve": "mirlo.tools.cli.serving",
     "targets": "mirlo.tools.cli.targets",
     "explain": "mirlo.tools.cli.explaining",

@@ -15,6 +15,7 @@ from mirlo.tools.cli.options import OptionsParser, add_options, given_options
 from mirlo.tools.cli.quantize_arguments import add_quantization
 from mirlo.tools.cli.search_arguments import add_searches
 from mirlo.tools.cli.serve_arguments import add_serve
+from mirlo.tools.cli.transcribe_arguments import add_transcribe
 from mirlo.tools.cli.values import Shapes, add_input, add_model, natural, positive
 
 __all__ = ["Arguments", "Shapes", "make_parser"]
@@ -144,6 +145,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_quantize(commands)
     add_generate(commands, _add)
     add_embed(commands, _add)
+    add_transcribe(commands, _add)
     add_serve(commands, _add)
     _add_link(commands)
     _add(commands, "targets", "list what code can be made for")

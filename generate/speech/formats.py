@@ -1,0 +1,56 @@
+"""Transcripts as files: text, JSON, and subtitles."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+
+from mirlo.generate.speech.model import Segment, Transcript
+
+
+def as_text(transcript: Transcript) -> str:
+    """Return the text in one line."""
+    return f"{transcript.text}\n"
+
+
+def as_object(transcript: Transcript) -> dict[str, object]:
+    """Return what OpenAI's API calls verbose JSON."""
+    segments = [
+        {"id": i, "start": round(each.start, 3), "end": round(each.end, 3), "text": each.text, "tokens": each.tokens}
+        for i, each in enumerate(transcript.segments)
+    ]
+    return {
+        "language": transcript.language, "duration": transcript.seconds, "text": transcript.text, "segments": segments
+    }  # fmt: skip
+
+
+def as_json(transcript: Transcript) -> str:
+    """Return the text and its segments."""
+    return f"{json.dumps(as_object(transcript), ensure_ascii=False)}\n"
+
+
+def as_srt(transcript: Transcript) -> str:
+    """Return subtitles of SubRip."""
+    numbered = enumerate(transcript.segments, 1)
+    return "\n".join(f"{number}\n{_cue(each, ',')}" for number, each in numbered)
+
+
+def as_vtt(transcript: Transcript) -> str:
+    """Return subtitles of WebVTT."""
+    return "\n".join(["WEBVTT\n", *(_cue(each, ".") for each in transcript.segments)])
+
+
+def _cue(segment: Segment, point: str) -> str:
+    text = segment.text.strip().replace("-->", "->")
+    return f"{_clock(segment.start, point)} --> {_clock(segment.end, point)}\n{text}\n"
+
+
+def _clock(seconds: float, point: str) -> str:
+    whole = round(seconds * 1000)
+    return f"{whole // 3600000:02}:{whole // 60000 % 60:02}:{whole // 1000 % 60:02}{point}{whole % 1000:03}"
+
+
+FORMATS: Mapping[str, Callable[[Transcript], str]] = {
+    "text": as_text, "json": as_json, "srt": as_srt, "vtt": as_vtt,
+}  # fmt: skip
+"""Forms of transcripts, by name."""

@@ -1,0 +1,283 @@
+"""A model of speech from a folder: sound to text."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mirlo.driver.compile import compile as compile_model
+from mirlo.frontends.foreign import ImportedModule
+from mirlo.generate.checkpoints.deferred import deferred_graph
+from mirlo.generate.checkpoints.safetensors import checkpoint_files
+from mirlo.generate.checkpoints.whisper import SPECTRUM
+from mirlo.generate.decoder import CompiledDecoder, PaddedTokens
+from mirlo.generate.errors import GenerationError, ModelFolderError
+from mirlo.generate.json_file import MAX_BYTES, read_bytes
+from mirlo.generate.model import FORWARDED
+from mirlo.generate.speech.audio import Sound, log_mel, read_wav, resampled
+from mirlo.generate.speech.config import TASKS, SpeechConfig, read_speech_config
+from mirlo.generate.speech.decoding import TranscriptRules
+from mirlo.generate.tokenizer import FILE, ModelTokenizer
+from mirlo.runtime.executable import Executable
+from mirlo.runtime.nearest import nearest
+from mirlo.runtime.options import refuse_unknown
+
+STEP_SECONDS = 0.02
+"""Time between the tokens of times."""
+SILENCE, LEAST_MEAN = 0.6, -1.0
+"""A window is silent if the token of no speech is at least so probable, and the others on average are less."""
+OWN_OPTIONS = ("mapped",)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of a transcript."""
+
+    start: float
+    """Seconds."""
+    end: float
+    text: str
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """What is said in a sound."""
+
+    language: str
+    segments: tuple[Segment, ...]
+    seconds: float
+    """How long the sound takes."""
+
+    @property
+    def text(self) -> str:
+        """Return the whole text."""
+        return "".join(segment.text for segment in self.segments).strip()
+
+
+class SpeechDecoder(CompiledDecoder):
+    """The decoder, whose calls have the states of a window as inputs."""
+
+    def _made_elsewhere(self) -> set[str]:
+        return super()._made_elsewhere() | {name for name in self.inputs if name.startswith("states.")}
+
+    def with_states(self, states: Mapping[str, np.ndarray]) -> SpeechDecoder:
+        """Return the decoder of a window."""
+        clone = copy.copy(self)
+        clone.constants = dict(states)
+        return clone
+
+
+class SpeechModel:
+    """A compiled model of speech; `transcribe` turns sound into text."""
+
+    def __init__(self, config: SpeechConfig, encoder: Executable, decoder: Executable) -> None:
+        self.config, self._encoder = config, encoder
+        self._decoder = SpeechDecoder(config.model, decoder)
+        self._rules = TranscriptRules(config.tokens, config.model.vocabulary)
+        path = config.folder / FILE
+        if not path.exists():
+            raise ModelFolderError(f"{config.folder}: there is no {FILE}, which texts need")
+        self.tokenizer = ModelTokenizer(path, read_bytes(path, MAX_BYTES))
+
+    def nbytes(self, calls: int) -> int:
+        """Return the bytes of the weights, and of what so many calls at a time take."""
+        parts = (self._encoder.memory, self._decoder.executable.memory)
+        d, frames = self.config.options.decoder, self.config.options.frames
+        rows = 8 * len(d.layers) * d.hidden * (frames + d.positions)
+        return sum(each.weights_bytes for each in parts) + calls * (rows + sum(each.arena_bytes for each in parts))
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Return the codes of the languages that the model knows; none for a model of one language."""
+        return tuple(self.config.tokens.languages)
+
+    def transcribe(
+        self,
+        sound: str | os.PathLike[str] | Sound | np.ndarray,
+        *,
+        language: str | None = None,
+        task: str = "transcribe",
+        on_segment: Callable[[Segment], None] | None = None,
+    ) -> Transcript:
+        """Return what is said in a WAV file, a sound, or samples of the model's rate (16 kHz), from -1 to 1.
+
+        Without a language, the first window decides. The task "translate" writes English. `on_segment` is called with
+        each segment as it is known.
+        """
+        if task not in TASKS:
+            raise GenerationError(f"task: expected {' or '.join(TASKS)}, found {task!r:.40}")
+        heard = self._sound(sound)
+        segments, found = list[Segment](), language
+        for window_language, segment in self._segments(heard, language, task):
+            found = found or window_language
+            segments.append(segment)
+            if on_segment is not None:
+                on_segment(segment)
+        return Transcript(found or "", tuple(segments), heard.seconds)
+
+    def detect_language(self, sound: str | os.PathLike[str] | Sound | np.ndarray) -> str:
+        """Return the code of the language that is spoken at the beginning."""
+        spectrum = self._spectrum(self._sound(sound))
+        return self._language(self._states(spectrum[:, : self._window]))
+
+    @property
+    def _window(self) -> int:
+        """Return how many frames the encoder reads."""
+        return 2 * self.config.options.frames
+
+    def _sound(self, sound: str | os.PathLike[str] | Sound | np.ndarray) -> Sound:
+        rate = self.config.spectrum.rate
+        if isinstance(sound, np.ndarray):
+            if sound.ndim != 1 or sound.dtype.kind != "f" or not np.isfinite(sound).all():
+                raise GenerationError(
+                    f"sound: expected finite samples in one dim of floats, found {sound.dtype}{list(sound.shape)}"
+                )
+            return Sound(sound.astype(np.float32), rate)
+        return resampled(sound if isinstance(sound, Sound) else read_wav(sound), rate)
+
+    def _spectrum(self, sound: Sound) -> np.ndarray:
+        """Return the spectrum of a sound and of silence behind it."""
+        options = self.config.spectrum
+        return log_mel(np.pad(sound.samples, (0, self._window * options.step)), options)
+
+    def _segments(self, sound: Sound, language: str | None, task: str) -> Iterator[tuple[str, Segment]]:
+        """Yield the segments of a sound: each window begins where the last segment of the one before ends."""
+        options = self.config.spectrum
+        spectrum, count = self._spectrum(sound), len(sound.samples) // options.step
+        at = 0
+        while at < count:
+            states = self._states(spectrum[:, at : at + self._window])
+            language = language or (self._language(states) if self.languages else "")
+            size = min(self._window, count - at)
+            tokens, is_silent = self._tokens(states, self._prompt(language, task))
+            if is_silent:
+                at += size
+                continue
+            parts, consumed = self._parts(tokens, size)
+            for start, end, part in parts:
+                text = self.tokenizer.decode(part)
+                if text.strip():
+                    begin, seconds = at * options.step / options.rate, STEP_SECONDS
+                    yield language, Segment(begin + start * seconds, begin + end * seconds, text, tuple(part))
+            at += consumed
+
+    def _parts(self, tokens: list[int], size: int) -> tuple[list[tuple[int, int, list[int]]], int]:
+        """Return the texts of a window with their times in steps, and how many frames they take of `size`.
+
+        Where a text ends and another begins, there are two times. What is behind the last ones is read again in the
+        next window, if it has no end.
+        """
+        first, step = self.config.tokens.first_time, round(STEP_SECONDS * self.config.spectrum.rate)
+        frames = max(1, step // self.config.spectrum.step)  # of a step
+        is_time = [token >= first for token in tokens]
+        cuts = [i + 1 for i in range(len(tokens) - 1) if is_time[i] and is_time[i + 1]]
+        if not cuts:
+            times = [token - first for token in tokens if token >= first]
+            end = times[-1] if times and times[-1] else size // frames
+            begin = times[0] if is_time and is_time[0] and len(times) > 1 else 0
+            return [(begin, end, [token for token in tokens if token < first])], size
+        ends_in_time = is_time[-2:] == [False, True]
+        if ends_in_time:
+            cuts.append(len(tokens))
+        parts = []
+        for begin, end in zip([0, *cuts], cuts, strict=False):
+            text = [token for token in tokens[begin:end] if token < first]
+            parts.append((max(tokens[begin] - first, 0), max(tokens[end - 1] - first, 0), text))
+        last = (tokens[cuts[-1] - 1] - first) * frames
+        return parts, size if ends_in_time or not last else min(last, size)
+
+    def _prompt(self, language: str, task: str) -> list[int]:
+        """Return the tokens that a transcript begins with."""
+        tokens = self.config.tokens
+        if not tokens.languages:
+            if task != TASKS[0]:
+                raise GenerationError(f"task: {self.config.folder} has one language, and does not translate")
+            return [tokens.start]
+        if language not in tokens.languages:
+            raise GenerationError(
+                f"language: the model does not know {language[:40]!a}{nearest(language[:40], tokens.languages)}"
+            )
+        if task not in tokens.tasks:
+            raise GenerationError(f"task: the model has no token for {task!a}")
+        return [tokens.start, tokens.languages[language], tokens.tasks[task]]
+
+    def _states(self, spectrum: np.ndarray) -> SpeechDecoder:
+        """Return the decoder of a window."""
+        return self._decoder.with_states(self._encoder.run({SPECTRUM: np.ascontiguousarray(spectrum[None])}))
+
+    def _language(self, decoder: SpeechDecoder) -> str:
+        tokens = self.config.tokens
+        if not tokens.languages:
+            raise GenerationError(f"{self.config.folder}: the model has one language")
+        state = decoder.new_state(self.config.model.context, 1, 1)
+        logits = _step(decoder, state, [tokens.start], 0)[-1]
+        return max(tokens.languages, key=lambda name: float(logits[tokens.languages[name]]))
+
+    def _tokens(self, decoder: SpeechDecoder, prompt: list[int]) -> tuple[list[int], bool]:
+        """Return the tokens of a window, and whether nothing is said in it."""
+        tokens, context = self.config.tokens, self.config.model.context
+        state = decoder.new_state(context, 1, len(prompt))
+        chosen, total, silence, new, length = list[int](), 0.0, 0.0, prompt, 0
+        most = context - len(prompt)
+        while len(chosen) < most:
+            logits = _step(decoder, state, new, length)
+            length += len(new)
+            if not chosen and tokens.no_speech is not None:
+                silence = _probability(logits[-1], tokens.no_speech)
+            token, logarithm = self._rules.choose(logits[-1], chosen)
+            total += logarithm
+            if token == tokens.end:
+                break
+            chosen.append(token)
+            new = [token]
+        return chosen, silence > SILENCE and total / (len(chosen) + 1) < LEAST_MEAN
+
+
+def _step(decoder: SpeechDecoder, state: Any, new: list[int], length: int) -> np.ndarray:
+    """Return the logits behind new tokens, [1, vocabulary]."""
+    after = length + len(new)
+    positions = np.arange(length, after, dtype=np.int64)[None]
+    step = PaddedTokens(np.array([new], np.int64), np.ones((1, after), np.int64), positions, (len(new),))
+    rows: np.ndarray = decoder.run(state, step)[0]
+    return rows
+
+
+def _probability(logits: np.ndarray, token: int) -> float:
+    weights = np.exp(logits - logits.max())
+    return float(weights[token] / weights.sum())
+
+
+def load(folder: str | os.PathLike[str], *, mapped: bool = False, **options: Any) -> SpeechModel:
+    """Compile the model of speech of a folder: Whisper in safetensors; `options` are those of `mirlo.compile`.
+
+    With `mapped`, weights stay in the file.
+    """
+    refuse_unknown("mirlo.generate.load_speech", list(options), [*OWN_OPTIONS, *FORWARDED])
+    place = Path(folder)
+    if not place.is_dir():
+        raise ModelFolderError(f"{place}: there is no such folder: pass the folder of a model of speech")
+    config = read_speech_config(place)
+    encoder = _compiled(config, False, mapped, options)
+    options.setdefault("last_rows", config.model.names.logits)
+    return SpeechModel(config, encoder, _compiled(config, True, mapped, options))
+
+
+def _compiled(config: SpeechConfig, is_decoder: bool, mapped: bool, options: Mapping[str, Any]) -> Executable:
+    source, weights = config.model.source, config.model.model
+
+    def make() -> ImportedModule:
+        from mirlo.generate.checkpoints import whisper
+
+        return (whisper.import_speech_decoder if is_decoder else whisper.import_speech_encoder)(weights, source)
+
+    use = "speech decoder" if is_decoder else "speech encoder"
+    compiled = compile_model(deferred_graph(make, lambda: [source, *checkpoint_files(weights)], use), **options)
+    assert isinstance(compiled, Executable)
+    return compiled if mapped else compiled.resident()

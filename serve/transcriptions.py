@@ -1,0 +1,108 @@
+"""Transcripts as OpenAI's API has them: sound files in forms of several parts."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from mirlo.generate import GenerationError
+from mirlo.generate.speech.audio import Sound, SoundError, parse_wav
+from mirlo.generate.speech.formats import FORMATS, as_object
+from mirlo.serve.body import Message, Receive, Scope, Send, header, read_body
+from mirlo.serve.errors import RequestError, refused
+from mirlo.serve.requests import note
+from mirlo.serve.sending import send_bytes, send_json, watching
+from mirlo.serve.speech_backend import SpeechBackend
+from mirlo.serve.state import ServerState
+
+_KNOWN = {"model", "file", "language", "response_format", "prompt", "temperature", "timestamp_granularities[]"}
+_FORMATS = ("json", "text", "verbose_json", "srt", "vtt")
+MAX_FIELDS = 32
+
+
+class TranscriptionRoutes:
+    """The endpoints /v1/audio/transcriptions and /v1/audio/translations."""
+
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
+
+    async def transcribe(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Write down what is said."""
+        await self._answer(scope, receive, send, "transcribe")
+
+    async def translate(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Write down in English what is said."""
+        await self._answer(scope, receive, send, "translate")
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, task: str) -> None:
+        start = time.perf_counter()
+        fields, content = await self._read_form(scope, receive)
+        name, form = fields.get("model", ""), fields.get("response_format", "json")
+        self._state.pool.find(name)
+        note(scope, model=name)
+        if form not in _FORMATS:
+            raise refused("response_format", f"expected one of {', '.join(_FORMATS)}, found {form[:60]!a}")
+        for key in ("prompt", "temperature"):
+            if fields.get(key, "") not in ("", "0", "0.0"):
+                raise refused(key, "it is not supported: the most probable tokens are taken")
+        sound = _sound(content)
+        async with self._state.pool.use(name) as backend:
+            if not isinstance(backend, SpeechBackend):
+                what = "is no model of speech: serve the folder of a Whisper model"
+                raise RequestError(400, f"model '{name}' {what}", code="unsupported_model", parameter="model")
+            leaves = threading.Event()
+            with backend.admitted(1):
+                try:
+                    async with watching(receive, leaves.set):
+                        found = await backend.transcribe(sound, fields.get("language") or None, task, leaves)
+                except GenerationError as error:
+                    raise RequestError(400, str(error)[:2000]) from None
+            backend.took(time.perf_counter() - start)
+        if form in ("text", "srt", "vtt"):
+            kind = b"text/vtt; charset=utf-8" if form == "vtt" else b"text/plain; charset=utf-8"
+            await send_bytes(send, 200, FORMATS[form](found).encode("utf-8"), kind)
+        elif form == "verbose_json":
+            await send_json(send, 200, {"task": task, **as_object(found)})
+        else:
+            await send_json(send, 200, {"text": found.text})
+
+    async def _read_form(self, scope: Scope, receive: Receive) -> tuple[dict[str, str], bytes]:
+        """Return the fields of a form, and the content of its file."""
+        if not (header(scope, b"content-type") or b"").lower().startswith(b"multipart/form-data"):
+            raise RequestError(415, "Content-Type: expected multipart/form-data with a file")
+        try:
+            from starlette.datastructures import UploadFile
+            from starlette.exceptions import HTTPException
+            from starlette.requests import ClientDisconnect, Request
+
+            __import__("python_multipart")
+        except ImportError:
+            raise RequestError(501, "forms with files need the package 'python-multipart' on the server") from None
+        options = self._state.options
+        body = await read_body(scope, receive, options.max_body, options.body_seconds)
+
+        async def whole() -> Message:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        fields, content = dict[str, str](), None
+        try:
+            form = await Request(scope, whole).form(max_files=1, max_fields=MAX_FIELDS, max_part_size=1 << 16)
+        except (HTTPException, ClientDisconnect, ValueError) as error:
+            raise RequestError(400, f"the body is no form: {str(getattr(error, 'detail', error))[:200]}") from None
+        for key, value in form.multi_items():
+            if key not in _KNOWN:
+                raise refused(key[:80], "this field is not known")
+            if isinstance(value, UploadFile):
+                content = await value.read()
+            else:
+                fields[key] = value
+        if content is None or "file" in fields:
+            raise refused("file", "expected a sound file")
+        return fields, content
+
+
+def _sound(content: bytes) -> Sound:
+    try:
+        return parse_wav(content, "file")
+    except SoundError as error:
+        raise RequestError(400, str(error)[:2000], parameter="file") from None

@@ -1,0 +1,102 @@
+"""Transcripts over HTTP."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import ROOT
+
+for package in ("starlette", "tokenizers", "jinja2", "python_multipart"):
+    pytest.importorskip(package)
+testclient = pytest.importorskip("starlette.testclient")
+
+from served import write_tensor_model  # noqa: E402
+
+from mirlo import generate  # noqa: E402
+from mirlo.generate.speech.formats import as_object, as_srt, as_vtt  # noqa: E402
+from mirlo.serve.application import Server  # noqa: E402
+from mirlo.serve.options import ModelSource, ServeOptions  # noqa: E402
+
+write = runpy.run_path(str(ROOT / "examples" / "tiny_speech_model.py"))["write"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = write(tmp_path_factory.mktemp("served") / "speech")
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected(folder: Path) -> generate.Transcript:
+    return generate.load_speech(folder).transcribe(folder / "sound.wav", language="en")
+
+
+@pytest.fixture(scope="module")
+def client(folder: Path) -> Iterator[Any]:
+    sources = [ModelSource("speech", folder), ModelSource("sum", write_tensor_model(folder.parent / "sum.onnx"))]
+    with testclient.TestClient(Server(sources, ServeOptions(max_body=1 << 18)), raise_server_exceptions=True) as client:
+        for _ in range(1200):
+            if client.get("/v2/health/ready").status_code == 200:
+                break
+            import time
+
+            time.sleep(0.05)
+        yield client
+
+
+def post(client: Any, content: bytes, path: str = "transcriptions", **fields: str) -> Any:
+    data = {"model": "speech", "language": "en", **fields}
+    return client.post(f"/v1/audio/{path}", data=data, files={"file": ("a.wav", content, "audio/wav")})
+
+
+def test_forms(client: Any, folder: Path, expected: generate.Transcript) -> None:
+    content = (folder / "sound.wav").read_bytes()
+    assert len(expected.segments) > 2
+    assert post(client, content).json() == {"text": expected.text}
+    answer = post(client, content, response_format="verbose_json").json()
+    assert answer == {"task": "transcribe", **as_object(expected), "segments": answer["segments"]}
+    assert [each["text"] for each in answer["segments"]] == [each.text for each in expected.segments]
+    for name, text in (("text", f"{expected.text}\n"), ("srt", as_srt(expected)), ("vtt", as_vtt(expected))):
+        answer = post(client, content, response_format=name)
+        assert answer.text == text and answer.headers["content-type"].startswith("text/")
+    translated = post(client, content, "translations", response_format="verbose_json").json()
+    assert translated["task"] == "translate" and translated["duration"] == 2
+    assert client.get("/v2/models/speech").json()["platform"] == "mirlo_speech_model"
+
+
+@pytest.mark.parametrize(
+    ("content", "fields", "status", "text"),
+    [
+        (b"RIFF", {}, 400, "this is no WAV file"),
+        (None, {"language": "fr"}, 400, "the model does not know 'fr'"),
+        (None, {"response_format": "xml"}, 400, "response_format: expected one of json, text"),
+        (None, {"prompt": "names"}, 400, "prompt: it is not supported"),
+        (None, {"temperature": "0.5"}, 400, "temperature: it is not supported"),
+        (None, {"langage": "en"}, 400, "langage: this field is not known"),
+        (None, {"model": "none"}, 404, "there is no model 'none'"),
+        (None, {"model": "sum"}, 400, "model 'sum' is no model of speech"),
+        (bytes(1 << 19), {}, 413, "the body is too large"),
+    ],
+)
+def test_wrong_forms(
+    client: Any, folder: Path, content: bytes | None, fields: dict[str, str], status: int, text: str
+) -> None:
+    answer = post(client, (folder / "sound.wav").read_bytes() if content is None else content, **fields)
+    assert answer.status_code == status and text in answer.json()["error"]["message"], answer.text
+
+
+def test_wrong_bodies(client: Any) -> None:
+    path = "/v1/audio/transcriptions"
+    for body, status, text in (
+        ({"json": {"model": "speech"}}, 415, "expected multipart/form-data with a file"),
+        ({"files": {"model": (None, "speech")}}, 400, "file: expected a sound file"),
+        ({"content": b"--x\r\nbroken", "headers": {"content-type": "multipart/form-data; boundary=x"}}, 400, ""),
+        ({"content": b"a", "headers": {"content-type": "multipart/form-data"}}, 400, "the body is no form"),
+        ({"files": [("file", b"a"), ("file", b"b")], "data": {"model": "speech"}}, 400, "the body is no form"),
+    ):
+        answer = client.post(path, **body)
+        assert answer.status_code == status and text in answer.json()["error"]["message"], answer.text

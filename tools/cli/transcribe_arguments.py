@@ -1,0 +1,30 @@
+"""The flags of `mirlo transcribe`."""
+
+from __future__ import annotations
+
+import argparse
+from argparse import _SubParsersAction
+
+from mirlo.tools.cli.options import add_options
+from mirlo.tools.cli.values import AddCommand
+
+FORMATS = ("text", "json", "srt", "vtt")
+TASKS = ("transcribe", "translate")
+
+
+def add_transcribe(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> None:
+    """Add the command `transcribe`."""
+    parser = add(commands, "transcribe", "write down what is said in a sound file")
+    parser.add_argument(
+        "folder", metavar="FOLDER", help="a folder with a Whisper model: config.json and weights in safetensors"
+    )
+    parser.add_argument("file", metavar="FILE.wav", help="the sound: a WAV file of any sampling rate")
+    parser.add_argument("--language", metavar="CODE", help="what is spoken, such as 'en' (default: the model decides)")
+    parser.add_argument("--task", choices=TASKS, default=TASKS[0], help="'translate' writes English")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        help="the whole transcript in this form (default: segments with times as they come)",
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="write the transcript to a file")
+    add_options(parser, "target", "threads", "activations", "cache", "jobs")

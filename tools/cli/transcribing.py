@@ -1,0 +1,38 @@
+"""`mirlo transcribe`: what is said in a sound file, as it is known."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from mirlo.tools.cli.arguments import Arguments
+from mirlo.tools.cli.progress import Progress
+
+
+def execute(arguments: Arguments) -> None:
+    """Run the command."""
+    from mirlo import generate
+    from mirlo.generate.speech.audio import read_wav
+    from mirlo.generate.speech.formats import FORMATS
+    from mirlo.generate.speech.model import Segment
+
+    sound = read_wav(arguments.file)
+    name = os.path.basename(os.path.normpath(arguments.folder))
+    with Progress(f"compiling {name}", arguments.verbose) as progress:
+        model = generate.load_speech(arguments.folder, progress=progress, **arguments.options)
+    shows = arguments.format is None and arguments.output is None
+
+    def show(segment: Segment) -> None:
+        print(f"[{segment.start:8.2f} {segment.end:8.2f}] {segment.text.strip()}", flush=True)
+
+    found = model.transcribe(
+        sound, language=arguments.language, task=arguments.task, on_segment=show if shows else None
+    )
+    if shows:
+        return
+    text = FORMATS[arguments.format or "text"](found)
+    if arguments.output is None:
+        sys.stdout.write(text)
+    else:
+        Path(arguments.output).write_text(text, encoding="utf-8")
