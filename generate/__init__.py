@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from mirlo.generate.model import LanguageModel, load
     from mirlo.generate.request import Request
     from mirlo.generate.search import SearchOptions
+    from mirlo.generate.seq2seq.model import Seq2SeqModel
+    from mirlo.generate.seq2seq.model import load as load_seq2seq
     from mirlo.generate.speech.model import SpeechModel, Transcript
     from mirlo.generate.speech.model import load as load_speech
 
@@ -39,12 +41,14 @@ _LAZY = {
     "load": "mirlo.generate.model",
     "Request": "mirlo.generate.request",
     "SearchOptions": "mirlo.generate.search",
+    "Seq2SeqModel": "mirlo.generate.seq2seq.model",
+    "load_seq2seq": "mirlo.generate.seq2seq.model",
     "SpeechModel": "mirlo.generate.speech.model",
     "Transcript": "mirlo.generate.speech.model",
     "load_speech": "mirlo.generate.speech.model",
 }
 """By name, the module that has it: `mirlo generate --help` reads the options of a search only."""
-_NAMES = {"load_embedding": "load", "load_speech": "load"}
+_NAMES = {"load_embedding": "load", "load_seq2seq": "load", "load_speech": "load"}
 """What modules call those that have other names here."""
 
 __all__ = [
@@ -57,11 +61,13 @@ __all__ = [
     "ModelFolderError",
     "Request",
     "SearchOptions",
+    "Seq2SeqModel",
     "SpeechModel",
     "Timing",
     "Transcript",
     "load",
     "load_embedding",
+    "load_seq2seq",
     "load_speech",
     "read_config",
 ]

@@ -157,7 +157,8 @@ def _read_plain(folder: Path) -> ModelConfig:
     path = folder / PLAIN
     root = read_json(path)
     if root.flag("is_encoder_decoder", False):
-        raise root.refuse("is_encoder_decoder", "only models with a decoder alone are supported")
+        what = "only models with a decoder alone are supported: T5 and BART are loaded by generate.load_seq2seq"
+        raise root.refuse("is_encoder_decoder", what)
     # Models of text and images keep what belongs to their decoder apart.
     text = root.object("text_config") if root.has("text_config") else root
     generation = folder / GENERATION

@@ -185,6 +185,19 @@ class CompiledDecoder:
         return makers[spec.name](spec)
 
 
+class StatesDecoder(CompiledDecoder):
+    """A decoder that attends to the states of an encoder, which its calls have as inputs."""
+
+    def _made_elsewhere(self) -> set[str]:
+        return super()._made_elsewhere() | {name for name in self.inputs if name.startswith("states.")}
+
+    def with_states(self, states: Mapping[str, np.ndarray]) -> StatesDecoder:
+        """Return the decoder of what an encoder has read."""
+        clone = copy.copy(self)
+        clone.constants = dict(states)
+        return clone
+
+
 def find_states(
     names: NodeNames, inputs: dict[str, TensorSpec], outputs: dict[str, TensorSpec], config: ModelConfig
 ) -> dict[str, str]:

@@ -93,6 +93,15 @@ class DecoderOptions:
     """Whether matrices of the file have the columns of a product as columns."""
     positions: int = 0
     """Rows of a table that are added to tokens by their positions; 0 for none."""
+    first_position: int = 0
+    """The row of the first token."""
+    embedding_norm: str = ""
+    """The norm of the tokens before the first layer; an empty name stands for none."""
+    final_norm: str = "model.norm"
+    norms_sums: bool = False
+    """Whether the norms of a layer are behind the sums of what it reads and makes, as in the first transformers."""
+    is_causal: bool = True
+    """Whether tokens see those before them only."""
     renamed: tuple[tuple[str, str], ...] = ()
     """Parts of the names of tensors that a file has in place of others."""
 

@@ -135,18 +135,24 @@ class DecoderGraph(CheckpointGraph):
             table = self._weights.take("model.embed_tokens.weight", options.vocabulary, options.hidden)
         x, kept = self.rows(table, tokens) * options.embedding_scale, list[Tensor]()
         if options.positions:
-            positions = self._weights.take("model.embed_positions.weight", options.positions, options.hidden)
-            x = x + self.rows(positions, places.tokens)
+            count = options.positions + options.first_position
+            positions = self._weights.take("model.embed_positions.weight", count, options.hidden)
+            x = x + self.rows(positions, places.tokens + options.first_position)
+        x = self.norm(options.embedding_norm, x)
         for i, layer in enumerate(options.layers):
             x, *written = self.layer(f"model.layers.{i}", x, layer, places, caches[2 * i : 2 * i + 2])
             kept += written if caches else []
-        return self.norm("model.norm", x), kept
+        return self.norm(options.final_norm, x), kept
 
     def layer(
         self, name: str, x: Tensor, layer: LayerOptions, places: TokenPlaces, cache: tuple[Tensor, ...]
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the result of a layer, and its keys and values afterwards."""
         before, behind, before_products, behind_products = (part and f"{name}.{part}" for part in self.options.norms)
+        if self.options.norms_sums:
+            attended, key, value = self.attention(f"{name}.self_attn", x, layer, places, cache)
+            x = self.between(name, self.norm(before, x + attended), places)
+            return self.norm(before_products, x + self.gated(f"{name}.mlp", x, self.options.inner)), key, value
         normed, start = self.norm(before, x), x
         attended, key, value = self.attention(f"{name}.self_attn", normed, layer, places, cache)
         x = self.between(name, x + self.norm(behind, attended) * self.options.residual_scale, places)
@@ -188,15 +194,19 @@ class DecoderGraph(CheckpointGraph):
             key, value = (self._written(old, new, places) for old, new in zip(cache, (key, value), strict=True))
             shape = (BATCH, options.kv_heads, TOTAL, options.size)
             read = (key.part((0, 0, 0, 0), shape), value.part((0, 0, 0, 0), shape))
-        if layer.window not in self._masks:
-            self._masks[layer.window] = places.mask(layer.window)
         # No sequence is longer than the keys, so `at_end` hides nothing that is seen; kernels skip what it hides.
         attended = self.builder.emit(
-            "attention", query, *read, self._masks[layer.window], scale=options.scale, softcap=options.score_cap,
-            causal=True, at_end=True,
+            "attention", query, *read, self.mask(layer.window, places), scale=options.scale, softcap=options.score_cap,
+            causal=options.is_causal, at_end=options.is_causal,
         )  # fmt: skip
         rows = join_heads(attended)
         return self.product(f"{name}.o_proj", rows, options.hidden), key, value
+
+    def mask(self, window: int, places: TokenPlaces) -> Tensor:
+        """Return what is added to the scores of attention, which layers with the same window share."""
+        if window not in self._masks:
+            self._masks[window] = places.mask(window)
+        return self._masks[window]
 
     def mixture(self, name: str, x: Tensor, experts: ExpertOptions) -> Tensor:
         """Return the sum of what the experts that a router chooses for a token compute, by the router's weights."""

@@ -65,6 +65,7 @@ class EncoderOptions:
     """The products that give scores, and the function between them."""
     prefix: str = ""
     """What names of the file begin with."""
+    embedding_scale: float = 1.0
     renamed: Names = ()
     """Parts of the names of tensors that a file has in place of others."""
 
@@ -170,7 +171,7 @@ class EncoderGraph(CheckpointGraph):
     def hidden_states(self, tokens: Tensor, mask: Tensor, kinds: Tensor | None = None) -> Tensor:
         """Return a row for each token; those that the mask hides are at the end of a text."""
         options, places = self.options, iota(self.builder, LENGTH)
-        x = self.table("word", options.vocabulary, tokens)
+        x = self.table("word", options.vocabulary, tokens) * options.embedding_scale
         x = x + self.table("position", options.positions, places + options.first)
         if options.kinds:
             first = self.builder.constant(0, "i64")

@@ -15,7 +15,8 @@ from mirlo.frontends.library.attention import join_heads, split_heads
 from mirlo.frontends.library.normalizations import layer_norm
 from mirlo.frontends.tensor import Tensor
 from mirlo.generate.checkpoints.architectures import ACTIVATIONS, MAX_LAYERS, MAX_WIDTH, DecoderOptions, LayerOptions
-from mirlo.generate.checkpoints.decoder import DecoderGraph, TokenPlaces, decoder_inputs
+from mirlo.generate.checkpoints.cross_decoder import CrossDecoderGraph
+from mirlo.generate.checkpoints.decoder import decoder_inputs
 from mirlo.generate.checkpoints.graph import CheckpointGraph, CheckpointWeights, import_graph
 from mirlo.generate.checkpoints.safetensors import read_checkpoint
 from mirlo.generate.json_file import JsonObject, read_json
@@ -121,7 +122,7 @@ def import_speech_decoder(path: Path, config: Path) -> ImportedModule:
 
     def build(builder: GraphBuilder, tokens: Tensor, mask: Tensor, *others: Tensor) -> dict[str, Tensor]:
         caches, states = others[: len(names)], others[len(names) :]
-        graph = SpeechDecoderGraph(builder, options.decoder, weights, states)
+        graph = CrossDecoderGraph(builder, options.decoder, weights, states)
         logits, *after = graph.results(tokens, mask, *caches)
         return {"logits": logits, **{f"present.{name}": x for name, x in zip(names, after, strict=True)}}
 
@@ -175,22 +176,3 @@ class SpeechEncoderGraph(CheckpointGraph):
     def _norm(self, name: str, x: Tensor) -> Tensor:
         scale, bias = (self.weight(name, self.options.hidden, part=part) for part in ("weight", "bias"))
         return layer_norm(x, scale, bias, -1, EPSILON)
-
-
-class SpeechDecoderGraph(DecoderGraph):
-    """A decoder whose layers attend to the states of an encoder between attention and products."""
-
-    def __init__(
-        self, builder: GraphBuilder, options: DecoderOptions, weights: CheckpointWeights, states: tuple[Tensor, ...]
-    ) -> None:
-        super().__init__(builder, options, weights)
-        self._states = dict(enumerate(zip(states[::2], states[1::2], strict=True)))
-
-    def between(self, name: str, x: Tensor, places: TokenPlaces) -> Tensor:
-        """Add what the tokens see of the states."""
-        options, (key, value) = self.options, self._states[int(name.rpartition(".")[2])]
-        normed = self.norm(f"{name}.encoder_attn_layer_norm", x)
-        query = self._heads(self.product(f"{name}.encoder_attn.q_proj", normed, options.hidden))
-        shape = (query.shape[0], *key.shape[1:])
-        attended = self.builder.emit("attention", query, key.expand(shape), value.expand(shape), None)
-        return x + self.product(f"{name}.encoder_attn.out_proj", join_heads(attended), options.hidden)

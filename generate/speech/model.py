@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from mirlo.frontends.foreign import ImportedModule
 from mirlo.generate.checkpoints.deferred import deferred_graph
 from mirlo.generate.checkpoints.safetensors import checkpoint_files
 from mirlo.generate.checkpoints.whisper import SPECTRUM
-from mirlo.generate.decoder import CompiledDecoder, PaddedTokens
+from mirlo.generate.decoder import PaddedTokens, StatesDecoder
 from mirlo.generate.errors import GenerationError, ModelFolderError
 from mirlo.generate.json_file import MAX_BYTES, read_bytes
 from mirlo.generate.model import FORWARDED
@@ -61,25 +60,12 @@ class Transcript:
         return "".join(segment.text for segment in self.segments).strip()
 
 
-class SpeechDecoder(CompiledDecoder):
-    """The decoder, whose calls have the states of a window as inputs."""
-
-    def _made_elsewhere(self) -> set[str]:
-        return super()._made_elsewhere() | {name for name in self.inputs if name.startswith("states.")}
-
-    def with_states(self, states: Mapping[str, np.ndarray]) -> SpeechDecoder:
-        """Return the decoder of a window."""
-        clone = copy.copy(self)
-        clone.constants = dict(states)
-        return clone
-
-
 class SpeechModel:
     """A compiled model of speech; `transcribe` turns sound into text."""
 
     def __init__(self, config: SpeechConfig, encoder: Executable, decoder: Executable) -> None:
         self.config, self._encoder = config, encoder
-        self._decoder = SpeechDecoder(config.model, decoder)
+        self._decoder = StatesDecoder(config.model, decoder)
         self._rules = TranscriptRules(config.tokens, config.model.vocabulary)
         path = config.folder / FILE
         if not path.exists():
@@ -208,11 +194,11 @@ class SpeechModel:
             raise GenerationError(f"task: the model has no token for {task!a}")
         return [tokens.start, tokens.languages[language], tokens.tasks[task]]
 
-    def _states(self, spectrum: np.ndarray) -> SpeechDecoder:
+    def _states(self, spectrum: np.ndarray) -> StatesDecoder:
         """Return the decoder of a window."""
         return self._decoder.with_states(self._encoder.run({SPECTRUM: np.ascontiguousarray(spectrum[None])}))
 
-    def _language(self, decoder: SpeechDecoder) -> str:
+    def _language(self, decoder: StatesDecoder) -> str:
         tokens = self.config.tokens
         if not tokens.languages:
             raise GenerationError(f"{self.config.folder}: the model has one language")
@@ -220,7 +206,7 @@ class SpeechModel:
         logits = _step(decoder, state, [tokens.start], 0)[-1]
         return max(tokens.languages, key=lambda name: float(logits[tokens.languages[name]]))
 
-    def _tokens(self, decoder: SpeechDecoder, prompt: list[int]) -> tuple[list[int], bool]:
+    def _tokens(self, decoder: StatesDecoder, prompt: list[int]) -> tuple[list[int], bool]:
         """Return the tokens of a window, and whether nothing is said in it."""
         tokens, context = self.config.tokens, self.config.model.context
         state = decoder.new_state(context, 1, len(prompt))
@@ -240,7 +226,7 @@ class SpeechModel:
         return chosen, silence > SILENCE and total / (len(chosen) + 1) < LEAST_MEAN
 
 
-def _step(decoder: SpeechDecoder, state: Any, new: list[int], length: int) -> np.ndarray:
+def _step(decoder: StatesDecoder, state: Any, new: list[int], length: int) -> np.ndarray:
     """Return the logits behind new tokens, [1, vocabulary]."""
     after = length + len(new)
     positions = np.arange(length, after, dtype=np.int64)[None]

@@ -25,6 +25,9 @@ def execute(arguments: Arguments) -> None:
     """Run the command."""
     if arguments.command == "generate":
         _check_prompt(arguments)
+        if _is_seq2seq(arguments.folder):
+            _rewrite(arguments)
+            return
     model = _load(arguments)
     if arguments.command == "chat":
         _chat(model, arguments)
@@ -43,6 +46,33 @@ def _load(arguments: Arguments) -> LanguageModel:
         return generate.load(
             arguments.folder, adapters=adapters, pages=arguments.pages, progress=progress, **arguments.options
         )
+
+
+def _is_seq2seq(folder: str) -> bool:
+    from mirlo.generate.seq2seq.config import is_seq2seq_folder
+
+    return is_seq2seq_folder(Path(folder))
+
+
+def _rewrite(arguments: Arguments) -> None:
+    """Print what a model of an encoder and a decoder writes for a text."""
+    from mirlo import generate
+    from mirlo.generate import GenerationError
+
+    others = ("prompts", "chat", "adapter", "pages", "regex", "lark", "json_schema")
+    given = [name for name in others if getattr(arguments, name)]
+    if given:
+        flag = given[0].replace("_", "-")
+        raise GenerationError(f"--{flag}: models of an encoder and a decoder do not take it")
+    text = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
+    name = os.path.basename(os.path.normpath(arguments.folder))
+    with Progress(f"compiling {name}", arguments.verbose) as progress:
+        model = generate.load_seq2seq(arguments.folder, progress=progress, **arguments.options)
+    changes: dict[str, Any] = _changes(_given(arguments))
+    for piece in model.stream(text, arguments.stop, **changes):
+        sys.stdout.write(piece)
+        sys.stdout.flush()
+    print()
 
 
 def _check_prompt(arguments: Arguments) -> None:

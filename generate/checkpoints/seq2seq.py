@@ -1,0 +1,280 @@
+"""T5 and BART as two graphs: an encoder of the text that is read, and a decoder of the one that is written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.builder import GraphBuilder
+from mirlo.frontends.foreign import ImportedModule
+from mirlo.frontends.library.attention import split_heads
+from mirlo.frontends.tensor import Tensor, maximum, minimum
+from mirlo.generate.checkpoints.architectures import ACTIVATIONS, MAX_LAYERS, MAX_WIDTH, DecoderOptions, LayerOptions
+from mirlo.generate.checkpoints.cross_decoder import CrossDecoderGraph
+from mirlo.generate.checkpoints.decoder import TokenPlaces, decoder_inputs
+from mirlo.generate.checkpoints.encoder import EncoderGraph, EncoderOptions
+from mirlo.generate.checkpoints.graph import BATCH, LENGTH, CheckpointGraph, CheckpointWeights, import_graph
+from mirlo.generate.checkpoints.safetensors import read_checkpoint
+from mirlo.generate.json_file import JsonObject, read_json
+
+SOURCE = D.symbol("source")
+Names = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Distances:
+    """Numbers that are added to scores by the distance of two tokens, in groups that grow."""
+
+    buckets: int
+    far: int
+    """Distance from which on all tokens are in the last group."""
+
+
+@dataclass(frozen=True)
+class Seq2SeqOptions:
+    """A model of an encoder and a decoder."""
+
+    decoder: DecoderOptions
+    encoder: EncoderOptions | DecoderOptions
+    """Options of a decoder are those of an encoder with norms before attention."""
+    longest: int
+    """Most tokens of the text that is read; 0 without a limit."""
+    distances: Distances | None = None
+
+    def states(self, size: D.Dim) -> dict[str, TensorType]:
+        """Return the keys and values of the encoder's states for each layer of the decoder, by names."""
+        kind = TensorType.of((1, self.decoder.heads, size, self.decoder.size), "f32")
+        layers = range(len(self.decoder.layers))
+        return {name: kind for i in layers for name in (f"states.{i}.key", f"states.{i}.value")}
+
+
+def read_seq2seq_options(config: JsonObject) -> Seq2SeqOptions:
+    """Return the options of the architecture that a configuration names."""
+    kind = config.text("model_type")
+    if kind not in ARCHITECTURES:
+        known = ", ".join(sorted(ARCHITECTURES))
+        raise config.refuse("model_type", f"'{kind:.40}' is not an encoder with a decoder that is read: {known}")
+    return ARCHITECTURES[kind](config)
+
+
+def _size(config: JsonObject, key: str, default: int | None = None, most: int = MAX_WIDTH) -> int:
+    return config.count(key, default, least=1, most=most)
+
+
+def _t5_names(part: str, products: int, is_gated: bool) -> Names:
+    """Return the names of a file; `products` is the place of the products in a layer."""
+    feed = f".layer.{products}.DenseReluDense"
+    return (
+        ("model.layers.", f"{part}.block."), ("model.embed_tokens.", "shared."),
+        ("model.norm.", f"{part}.final_layer_norm."),
+        *((f".self_attn.{each}_proj.", f".layer.0.SelfAttention.{each}.") for each in "qkvo"),
+        *((f".encoder_attn.{each}_proj.", f".layer.1.EncDecAttention.{each}.") for each in "qkv"),
+        (".encoder_attn.out_proj.", ".layer.1.EncDecAttention.o."),
+        (".input_layernorm.", ".layer.0.layer_norm."), (".encoder_attn_layer_norm.", ".layer.1.layer_norm."),
+        (".post_attention_layernorm.", f".layer.{products}.layer_norm."), (".mlp.gate_proj.", f"{feed}.wi_0."),
+        (".mlp.up_proj.", f"{feed}.wi_1." if is_gated else f"{feed}.wi."), (".mlp.down_proj.", f"{feed}.wo."),
+    )  # fmt: skip
+
+
+def _t5(config: JsonObject) -> Seq2SeqOptions:
+    hidden, heads, size = _size(config, "d_model"), _size(config, "num_heads"), _size(config, "d_kv")
+    gate, _, function = config.text("feed_forward_proj", "relu").rpartition("-")
+    function = {"gelu": "gelu_new"}.get(function, function) if gate == "gated" else function
+    if function not in ACTIVATIONS or gate not in ("", "gated"):
+        raise config.refuse("feed_forward_proj", f"expected a function, or 'gated-' before it, found {gate}-{function}")
+    layers, tied = _size(config, "num_layers", most=MAX_LAYERS), config.flag("tie_word_embeddings", True)
+    encoder = DecoderOptions(
+        _size(config, "vocab_size"), hidden, _size(config, "d_ff"), heads, heads, size, (LayerOptions(),) * layers,
+        config.number("layer_norm_epsilon", 1e-6), ACTIVATIONS[function], tied, is_gated=gate == "gated", scale=1.0,
+        is_causal=False, renamed=_t5_names("encoder", 1, gate == "gated"),
+    )  # fmt: skip
+    count = _size(config, "num_decoder_layers", layers, MAX_LAYERS)
+    decoder = replace(
+        encoder, is_causal=True, layers=(LayerOptions(),) * count, renamed=_t5_names("decoder", 2, gate == "gated"),
+        logit_scale=hidden**-0.5 if config.flag("scale_decoder_outputs", tied) else 1.0,
+    )  # fmt: skip
+    distances = Distances(
+        config.count("relative_attention_num_buckets", 32, least=4, most=1 << 12),
+        config.count("relative_attention_max_distance", 128, least=2, most=1 << 16),
+    )
+    if distances.far <= distances.buckets // 2:
+        raise config.refuse(
+            "relative_attention_max_distance", f"expected more than half of {distances.buckets} buckets"
+        )
+    return Seq2SeqOptions(decoder, encoder, 0, distances)
+
+
+_BART_DECODER: Names = (
+    ("model.layers.", "model.decoder.layers."), ("model.embed_tokens.", "model.shared."),
+    ("model.embed_positions.", "model.decoder.embed_positions."),
+    ("embedding_norm", "model.decoder.layernorm_embedding"),
+    (".input_layernorm.", ".self_attn_layer_norm."), (".post_attention_layernorm.", ".final_layer_norm."),
+    (".self_attn.o_proj.", ".self_attn.out_proj."), (".mlp.up_proj.", ".fc1."), (".mlp.down_proj.", ".fc2."),
+)  # fmt: skip
+_BART_ENCODER: Names = (
+    ("encoder.layer.", "model.encoder.layers."), ("embeddings.word_embeddings.", "model.shared."),
+    ("embeddings.position_embeddings.", "model.encoder.embed_positions."),
+    ("embeddings.LayerNorm.", "model.encoder.layernorm_embedding."),
+    (".attention.self.query.", ".self_attn.q_proj."), (".attention.self.key.", ".self_attn.k_proj."),
+    (".attention.self.value.", ".self_attn.v_proj."), (".attention.output.dense.", ".self_attn.out_proj."),
+    (".attention.output.LayerNorm.", ".self_attn_layer_norm."), (".intermediate.dense.", ".fc1."),
+    (".output.dense.", ".fc2."), (".output.LayerNorm.", ".final_layer_norm."),
+)  # fmt: skip
+BART_FIRST = 2
+"""The row of the table of positions for the first token."""
+
+
+def _bart(config: JsonObject) -> Seq2SeqOptions:
+    hidden, vocabulary = _size(config, "d_model"), _size(config, "vocab_size")
+    heads, function = _size(config, "decoder_attention_heads"), config.text("activation_function", "gelu")
+    if function not in ACTIVATIONS:
+        raise config.refuse("activation_function", f"expected one of {', '.join(ACTIVATIONS)}, found {function!a:.40}")
+    scale = math.sqrt(hidden) if config.flag("scale_embedding", False) else 1.0
+    longest = _size(config, "max_position_embeddings", 1024)
+    for key in ("decoder_attention_heads", "encoder_attention_heads"):
+        if hidden % _size(config, key):
+            raise config.refuse(key, f"{hidden} elements do not divide into {_size(config, key)} heads")
+    encoder = EncoderOptions(
+        vocabulary, hidden, _size(config, "encoder_ffn_dim"), _size(config, "encoder_attention_heads"),
+        _size(config, "encoder_layers", most=MAX_LAYERS), longest + BART_FIRST, 1e-5, ACTIVATIONS[function],
+        first=BART_FIRST, renamed=_BART_ENCODER, embedding_scale=scale,
+    )  # fmt: skip
+    decoder = DecoderOptions(
+        vocabulary, hidden, _size(config, "decoder_ffn_dim"), heads, heads, hidden // heads,
+        (LayerOptions(),) * _size(config, "decoder_layers", most=MAX_LAYERS), 1e-5, ACTIVATIONS[function], True,
+        is_layer_norm=True, is_gated=False, positions=longest, first_position=BART_FIRST, embedding_scale=scale,
+        embedding_norm="embedding_norm", final_norm="", norms_sums=True, renamed=_BART_DECODER,
+    )  # fmt: skip
+    return Seq2SeqOptions(decoder, encoder, longest)
+
+
+ARCHITECTURES: Mapping[str, Callable[[JsonObject], Seq2SeqOptions]] = {"t5": _t5, "bart": _bart}
+"""What reads the configuration of an architecture, by `model_type`."""
+BIAS = "final_logits_bias"
+_CROSS = (".encoder_attn.k_proj.", ".encoder_attn.v_proj.", ".EncDecAttention.k.", ".EncDecAttention.v.")
+
+
+def _weights(path: Path, renamed: Names, keeps_encoder: bool) -> CheckpointWeights:
+    """Return the tensors of a file that the encoder, or the decoder, reads; both read the rows of tokens."""
+    tensors = dict(read_checkpoint(path))
+    for name in list(tensors):
+        plain = name.removeprefix("model.")
+        if plain.endswith("embed_tokens.weight"):  # has the rows of the tokens
+            table = tensors.pop(name)
+            tensors.setdefault("model.shared.weight" if name.startswith("model.") else "shared.weight", table)
+
+    def is_kept(name: str) -> bool:
+        plain = name.removeprefix("model.")
+        if plain == "shared.weight":
+            return True
+        return (plain.startswith("encoder.") or any(each in name for each in _CROSS)) == keeps_encoder
+
+    def name_of(name: str) -> str:
+        for ours, theirs in renamed:
+            name = name.replace(ours, theirs)
+        return next((each for each in (name, name.removeprefix("model.")) if each in tensors), name)
+
+    return CheckpointWeights(path, {name: tensor for name, tensor in tensors.items() if is_kept(name)}, name_of)
+
+
+def import_text_encoder(path: Path, config: Path) -> ImportedModule:
+    """Return the graph from tokens to keys and values of their states."""
+    options = read_seq2seq_options(read_json(config))
+    names = (*options.encoder.renamed, ("cross.layers.", "model.layers."), *options.decoder.renamed)
+    weights = _weights(path, names, True)
+    inputs = {name: TensorType.of((BATCH, LENGTH), "i64") for name in ("input_ids", "attention_mask")}
+
+    def build(builder: GraphBuilder, tokens: Tensor, mask: Tensor) -> dict[str, Tensor]:
+        if isinstance(options.encoder, EncoderOptions):
+            states = EncoderGraph(builder, options.encoder, weights).hidden_states(tokens, mask)
+        else:
+            graph = DistanceGraph(builder, options.encoder, weights, (), options.distances, "encoder")
+            states, _ = graph.hidden_states(tokens, mask)
+        d, plain, parts = options.decoder, CheckpointGraph(builder, weights), list[Tensor]()
+        for i in range(len(d.layers)):
+            for part in "kv":
+                made = plain.product(f"cross.layers.{i}.encoder_attn.{part}_proj", states, d.heads * d.size)
+                parts.append(split_heads(made, d.heads, d.size))
+        weights.finish()
+        return dict(zip(options.states(LENGTH), parts, strict=True))
+
+    return import_graph(weights, inputs, build)
+
+
+def import_text_decoder(path: Path, config: Path) -> ImportedModule:
+    """Return the graph of the decoder: as of a language model, with the encoder's states as further inputs."""
+    options = read_seq2seq_options(read_json(config))
+    weights = _weights(path, options.decoder.renamed, False)
+    names, inputs = decoder_inputs(options.decoder)
+
+    def build(builder: GraphBuilder, tokens: Tensor, mask: Tensor, *others: Tensor) -> dict[str, Tensor]:
+        caches, states = others[: len(names)], others[len(names) :]
+        graph = DistanceGraph(builder, options.decoder, weights, states, options.distances, "decoder")
+        bias = None
+        if BIAS in weights:
+            bias = graph.matrix(weights.take(BIAS, 1, options.decoder.vocabulary))
+        logits, *after = graph.results(tokens, mask, *caches)
+        logits = logits if bias is None else logits + bias
+        return {"logits": logits, **{f"present.{name}": x for name, x in zip(names, after, strict=True)}}
+
+    return import_graph(weights, {**inputs, **options.states(SOURCE)}, build)
+
+
+class DistanceGraph(CrossDecoderGraph):
+    """Layers whose scores depend on the distances of tokens, if the model has numbers for them."""
+
+    def __init__(
+        self, builder: GraphBuilder, options: DecoderOptions, weights: CheckpointWeights, states: tuple[Tensor, ...],
+        distances: Distances | None, part: str,
+    ) -> None:  # fmt: skip
+        super().__init__(builder, options, weights, states)
+        self._distances, self._part = distances, part
+
+    def between(self, name: str, x: Tensor, places: TokenPlaces) -> Tensor:
+        """Add what the tokens of a decoder see of the states."""
+        return super().between(name, x, places) if self._part == "decoder" else x
+
+    def mask(self, window: int, places: TokenPlaces) -> Tensor:
+        """Return what is added to the scores of attention."""
+        if window in self._masks:
+            return self._masks[window]
+        if self.options.is_causal:
+            result = places.mask(window)
+        else:
+            result = self.builder.constant(0, "f32").reshape((1, 1, 1, 1))
+        if self._distances is not None:
+            result = result + self._of_distances(places, self._distances)
+        self._masks[window] = result
+        return result
+
+    def _of_distances(self, places: TokenPlaces, distances: Distances) -> Tensor:
+        """Return what is added by the distance of a key from a token, [batch, heads, length, total]."""
+        name = f"{self._part}.block.0.layer.0.SelfAttention.relative_attention_bias"
+        table = self.weight(name, distances.buckets, self.options.heads)
+        far = distances.far
+        groups = groups_of(np.arange(-far, far + 1), distances, not self.options.is_causal)
+        apart = places.keys.squeeze(1) - places.tokens.expand_dims(2)
+        apart = minimum(maximum(apart, -far), far) + far
+        return table.gather(self.builder.constant(groups, "i64").gather(apart)).permute([0, 3, 1, 2])
+
+
+def groups_of(distances: np.ndarray, how: Distances, has_both_sides: bool) -> np.ndarray:
+    """Return the group of each distance to a key: near ones alone, farther ones in groups that grow."""
+    count, before = how.buckets, np.zeros(len(distances), np.int64)
+    if has_both_sides:
+        count //= 2
+        before, size = np.where(distances > 0, count, 0), np.abs(distances)
+    else:
+        size = np.maximum(-distances, 0)
+    near = count // 2
+    with np.errstate(divide="ignore"):
+        steps = np.log(size.astype(np.float32) / np.float32(near)) / math.log(how.far / near) * (count - near)
+    grown = np.minimum(near + np.maximum(steps, 0).astype(np.int64), count - 1)
+    result: np.ndarray = before + np.where(size < near, size, grown)
+    return result

@@ -1,0 +1,61 @@
+"""What the files of a folder say of a model of an encoder and a decoder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from mirlo.generate.checkpoints.safetensors import CHECKPOINTS
+from mirlo.generate.checkpoints.seq2seq import ARCHITECTURES, read_seq2seq_options
+from mirlo.generate.config import GENERATION, PLAIN, ModelConfig, NodeNames
+from mirlo.generate.errors import ModelFolderError
+from mirlo.generate.json_file import JsonObject, read_json
+from mirlo.generate.search import read_search
+
+
+@dataclass(frozen=True)
+class Seq2SeqConfig:
+    """A model of an encoder and a decoder in a folder."""
+
+    model: ModelConfig
+    """The decoder."""
+    first: tuple[int, ...]
+    """The tokens that each text begins with that is written."""
+    longest: int
+    """Most tokens of a text that is read; 0 without a limit."""
+
+
+def is_seq2seq_folder(folder: Path) -> bool:
+    """Return whether a folder has the weights of a model of an encoder and a decoder."""
+    path = folder / PLAIN
+    return path.is_file() and read_json(path).value("model_type") in ARCHITECTURES
+
+
+def read_seq2seq_config(folder: Path) -> Seq2SeqConfig:
+    """Read the configuration of a folder."""
+    path = folder / PLAIN
+    if not path.is_file():
+        raise ModelFolderError(f"{folder}: there is no {PLAIN}: is this the folder of a model?")
+    root = read_json(path)
+    options = read_seq2seq_options(root)
+    weights = next((folder / name for name in CHECKPOINTS if (folder / name).exists()), None)
+    if weights is None:
+        raise ModelFolderError(f"{folder}: expected {' or '.join(CHECKPOINTS)}, found none")
+    generation = folder / GENERATION
+    defaults = read_json(generation) if generation.exists() else JsonObject(generation, "", {})
+
+    def tokens(key: str) -> tuple[int, ...]:
+        found = defaults.tokens(key) or root.tokens(key)
+        if any(token >= options.decoder.vocabulary for token in found):
+            raise root.refuse(key, f"expected tokens below {options.decoder.vocabulary}, found {found[0]}")
+        return found
+
+    start, pad = tokens("decoder_start_token_id"), tokens("pad_token_id")
+    if not start:
+        raise root.refuse("decoder_start_token_id", "it is missing: a text that is written begins with this token")
+    first = (start[0], *tokens("forced_bos_token_id")[:1])
+    model = ModelConfig(
+        folder, weights, path, root.text("model_type"), NodeNames(), tokens("eos_token_id"), start[0],
+        pad[0] if pad else 0, options.decoder.positions, options.decoder.vocabulary, read_search(defaults),
+    )  # fmt: skip
+    return Seq2SeqConfig(model, first, options.longest)

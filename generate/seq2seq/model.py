@@ -1,0 +1,106 @@
+"""A model of an encoder and a decoder from a folder: one text to another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mirlo.driver.compile import compile as compile_model
+from mirlo.frontends.foreign import ImportedModule
+from mirlo.generate.checkpoints.deferred import deferred_graph
+from mirlo.generate.checkpoints.safetensors import checkpoint_files
+from mirlo.generate.decoder import StatesDecoder
+from mirlo.generate.errors import GenerationError, ModelFolderError
+from mirlo.generate.generator import Generator
+from mirlo.generate.json_file import MAX_BYTES, read_bytes
+from mirlo.generate.model import FORWARDED
+from mirlo.generate.prompt import stop_texts
+from mirlo.generate.search import with_options
+from mirlo.generate.seq2seq.config import Seq2SeqConfig, read_seq2seq_config
+from mirlo.generate.tokenizer import FILE, ModelTokenizer
+from mirlo.runtime.executable import Executable
+from mirlo.runtime.options import refuse_unknown
+
+OWN_OPTIONS = ("mapped",)
+
+
+class Seq2SeqModel:
+    """A compiled model that reads one text and writes another."""
+
+    def __init__(self, config: Seq2SeqConfig, encoder: Executable, decoder: Executable) -> None:
+        self.config, self._encoder = config, encoder
+        self._decoder = StatesDecoder(config.model, decoder)
+        path = config.model.folder / FILE
+        self.tokenizer = ModelTokenizer(path, read_bytes(path, MAX_BYTES)) if path.exists() else None
+
+    def generator(self, text: str | Sequence[int], stop: Sequence[str] | str = (), **search: object) -> Generator:
+        """Return a generator of what is written for a text, or tokens; `search` changes the folder's options."""
+        options = with_options(self.config.model.search, search)
+        states = self._encoder.run(self._inputs(self._encoded(text)))
+        decoder = self._decoder.with_states(states)
+        return Generator(decoder, options, self.tokenizer, 1, stop_texts(stop))
+
+    def generate(self, text: str | Sequence[int], **search: object) -> list[int]:
+        """Return the tokens that are written for a text."""
+        tokens = self.generator(text, (), **search).generate(list(self.config.first))
+        return [int(token) for token in tokens if not isinstance(token, list)]
+
+    def stream(self, text: str | Sequence[int], stop: Sequence[str] | str = (), **search: object) -> Iterator[str]:
+        """Yield what is written for a text as it comes."""
+        yield from self.generator(text, stop, **search).stream(list(self.config.first))
+
+    def _encoded(self, text: str | Sequence[int]) -> list[int]:
+        if isinstance(text, str):
+            if self.tokenizer is None:
+                raise GenerationError(f"{self.config.model.folder}: there is no {FILE}: pass tokens in place of text")
+            tokens = self.tokenizer.encode(text, special=True)
+        else:
+            tokens = [int(token) for token in text]
+        longest, vocabulary = self.config.longest, self.config.model.vocabulary
+        if not tokens or (longest and len(tokens) > longest):
+            most = f" and at most {longest}" if longest else ""
+            raise GenerationError(f"the text has {len(tokens)} tokens, the model reads at least one{most}")
+        if not 0 <= min(tokens) <= max(tokens) < vocabulary:
+            raise GenerationError(f"tokens: expected numbers from 0 to {vocabulary - 1}")
+        return tokens
+
+    @staticmethod
+    def _inputs(tokens: list[int]) -> Mapping[str, np.ndarray]:
+        array = np.array([tokens], np.int64)
+        return {"input_ids": array, "attention_mask": np.ones_like(array)}
+
+    def __repr__(self) -> str:
+        return f"<Seq2SeqModel {self.config.model.kind} of {self.config.model.folder}>"
+
+
+def load(folder: str | os.PathLike[str], *, mapped: bool = False, **options: Any) -> Seq2SeqModel:
+    """Compile the encoder and the decoder of a folder: T5 or BART in safetensors.
+
+    `options` are those of `mirlo.compile`. With `mapped`, weights stay in the file.
+    """
+    refuse_unknown("mirlo.generate.load_seq2seq", list(options), [*OWN_OPTIONS, *FORWARDED])
+    place = Path(folder)
+    if not place.is_dir():
+        raise ModelFolderError(f"{place}: there is no such folder: pass the folder of a model")
+    config = read_seq2seq_config(place)
+    encoder = _compiled(config, False, mapped, options)
+    options.setdefault("last_rows", config.model.names.logits)
+    return Seq2SeqModel(config, encoder, _compiled(config, True, mapped, options))
+
+
+def _compiled(config: Seq2SeqConfig, is_decoder: bool, mapped: bool, options: Mapping[str, Any]) -> Executable:
+    source, weights = config.model.source, config.model.model
+
+    def make() -> ImportedModule:
+        from mirlo.generate.checkpoints import seq2seq
+
+        return (seq2seq.import_text_decoder if is_decoder else seq2seq.import_text_encoder)(weights, source)
+
+    use = "text decoder" if is_decoder else "text encoder"
+    compiled = compile_model(deferred_graph(make, lambda: [source, *checkpoint_files(weights)], use), **options)
+    assert isinstance(compiled, Executable)
+    return compiled if mapped else compiled.resident()
