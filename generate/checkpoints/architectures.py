@@ -86,6 +86,10 @@ class DecoderOptions:
     logit_scale: float = 1.0
     is_layer_norm: bool = False
     """Whether norms subtract the mean, and add a bias if the file has one."""
+    has_plain_norms: bool = False
+    """Whether norms have no weights."""
+    projection_limit: float = 0.0
+    """Bound of the elements of queries, keys and values before they are rotated; 0 for none."""
     is_parallel: bool = False
     """Whether products read what attention reads, and both are added."""
     is_gated: bool = True
@@ -358,6 +362,15 @@ def _olmo2(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
     return replace(_llama(config, options), norms=BEHIND, head_norms="all")
 
 
+def _olmo(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
+    limit = config.number("clip_qkv", 0.0)
+    if limit < 0:
+        raise config.fail("clip_qkv", "a number above 0", limit)
+    return replace(
+        _llama(config, options), is_layer_norm=True, has_plain_norms=True, epsilon=1e-5, projection_limit=limit
+    )  # fmt: skip
+
+
 def _smollm3(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
     options, every = _qwen2(config, options), config.count("no_rope_layer_interval", 4, least=1)
     pattern = config.value("no_rope_layers")
@@ -436,7 +449,7 @@ def _positive(config: JsonObject, key: str, default: float) -> float:
 Reader = Callable[[JsonObject, DecoderOptions], DecoderOptions]
 ARCHITECTURES: dict[str, Reader] = {
     "llama": _llama, "mistral": _mistral, "qwen2": _qwen2, "qwen3": _qwen3, "phi3": _phi3, "gemma": _gemma,
-    "gemma2": _gemma2, "gemma3_text": _gemma3, "granite": _granite, "olmo2": _olmo2, "smollm3": _smollm3,
+    "gemma2": _gemma2, "gemma3_text": _gemma3, "granite": _granite, "olmo": _olmo, "olmo2": _olmo2, "smollm3": _smollm3,
     "gpt2": _gpt2, "stablelm": _stablelm, "mixtral": _mixtral, "qwen2_moe": _qwen2_moe, "qwen3_moe": _qwen3_moe,
 }  # fmt: skip
 """What reads the configuration of an architecture, by `model_type`."""

@@ -181,6 +181,9 @@ class DecoderGraph(CheckpointGraph):
         else:
             parts = zip("qkv", widths, strict=True)
             query, key, value = (self.product(f"{name}.{part}_proj", x, width) for part, width in parts)
+        if options.projection_limit:
+            limit = options.projection_limit
+            query, key, value = (each.clip(-limit, limit) for each in (query, key, value))
         if options.head_norms == "all":
             query, key = self.norm(f"{name}.q_norm", query), self.norm(f"{name}.k_norm", key)
         query, key, value = map(self._heads, (query, key, value))
@@ -249,6 +252,8 @@ class DecoderGraph(CheckpointGraph):
         """Divide by the root of the mean square, or of the variance; an empty name stands for no norm."""
         if not name:
             return x
+        if self.options.has_plain_norms:
+            return layer_norm(x, None, None, -1, self.options.epsilon)
         width = x.shape[-1]
         assert isinstance(width, int)
         scale = self.weight(name, width)

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 ARCHITECTURE, EMBEDDING = "general.architecture", "token_embd.weight"
 ARCHITECTURES = {
     "llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "phi3": "phi3", "gemma": "gemma", "gemma2": "gemma2",
-    "gemma3": "gemma3_text", "granite": "granite", "olmo2": "olmo2", "smollm3": "smollm3", "qwen2moe": "qwen2_moe",
-    "qwen3moe": "qwen3_moe", "stablelm": "stablelm", "gpt2": "gpt2",
+    "gemma3": "gemma3_text", "granite": "granite", "olmo": "olmo", "olmo2": "olmo2", "smollm3": "smollm3",
+    "qwen2moe": "qwen2_moe", "qwen3moe": "qwen3_moe", "stablelm": "stablelm", "gpt2": "gpt2",
 }  # fmt: skip
 """`model_type` of `config.json`, by the architecture of a file."""
 SHORT_FACTORS, LONG_FACTORS = "rope_factors_short.weight", "rope_factors_long.weight"
 """By what the angles between positions are divided, in short texts and in long ones."""
 MIXTURES = {"llama": "mixtral", "qwen2_moe": "qwen2_moe", "qwen3_moe": "qwen3_moe"}
 """`model_type` of files with experts, by that of others of the architecture."""
-INTERLEAVED = ("llama", "granite", "smollm3")
+INTERLEAVED = ("llama", "granite", "olmo", "smollm3")
 """Architectures whose files have the elements of a head that are rotated together side by side."""
 _KEYS = {
     "hidden_size": "embedding_length", "intermediate_size": "feed_forward_length", "num_hidden_layers": "block_count",
@@ -39,10 +39,10 @@ _KEYS = {
     "residual_multiplier": "residual_scale", "logits_scaling": "logit_scale", "num_local_experts": "expert_count",
     "num_experts_per_tok": "expert_used_count", "moe_intermediate_size": "expert_feed_forward_length",
     "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
-    "use_parallel_residual": "use_parallel_residual",
+    "use_parallel_residual": "use_parallel_residual", "clip_qkv": "attention.clamp_kqv",
 }  # fmt: skip
 """Names of `config.json` by what follows the architecture in the keys of a file."""
-LAYER_NORMS = ("stablelm", "gpt2")
+LAYER_NORMS = ("stablelm", "gpt2", "olmo")
 """Architectures whose norms subtract the mean."""
 _WIDE = {"gemma2": 46, "gemma3_text": 62}
 """How many layers the Gemmas have whose scores are scaled by hidden / heads in place of the size of a head."""

@@ -79,7 +79,7 @@ _GPT2 = {
     "wte": "token_embd", "wpe": "position_embd", "ln_f": "output_norm", "ln_1": "attn_norm", "ln_2": "ffn_norm",
     "attn.c_attn": "attn_qkv", "attn.c_proj": "attn_output", "mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down",
 }  # fmt: skip
-INTERLEAVED = ("llama", "mistral", "mixtral", "granite", "smollm3")
+INTERLEAVED = ("llama", "mistral", "mixtral", "granite", "olmo", "smollm3")
 NORM_OFFSETS = ("gemma", "gemma2", "gemma3_text")
 _PARTS = {
     "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
@@ -133,11 +133,11 @@ def keys_of(config: Any, name: str) -> dict[str, Any]:
     theta = theta.get("full_attention", theta)
     inner = 4 * config.hidden_size if config.model_type == "gpt2" else config.intermediate_size
     epsilon = {"stablelm": "layer_norm_eps", "gpt2": "layer_norm_epsilon"}.get(config.model_type, "rms_norm_eps")
-    key = f"attention.layer_norm_{'rms_' if epsilon == 'rms_norm_eps' else ''}epsilon"
+    key = f"attention.layer_norm_{'rms_' if epsilon == 'rms_norm_eps' and name != 'olmo' else ''}epsilon"
     keys = {
         "embedding_length": config.hidden_size, "feed_forward_length": inner, "block_count": config.num_hidden_layers,
         "attention.head_count": config.num_attention_heads, "attention.head_count_kv": _kv_heads(config),
-        "attention.key_length": size, "attention.value_length": size, key: getattr(config, epsilon),
+        "attention.key_length": size, "attention.value_length": size, key: getattr(config, epsilon, 1e-5),
         "rope.dimension_count": int(size * theta.get("partial_rotary_factor", 1.0)),
         "context_length": config.max_position_embeddings,
     }  # fmt: skip
@@ -154,7 +154,7 @@ def keys_of(config: Any, name: str) -> dict[str, Any]:
         "attention_multiplier": "attention.scale", "embedding_multiplier": "embedding_scale",
         "residual_multiplier": "residual_scale", "logits_scaling": "logit_scale",
         "attn_logit_softcapping": "attn_logit_softcapping", "final_logit_softcapping": "final_logit_softcapping",
-        "sliding_window": "attention.sliding_window",
+        "sliding_window": "attention.sliding_window", "clip_qkv": "attention.clamp_kqv",
         "use_parallel_residual": "use_parallel_residual", "num_local_experts": "expert_count",
         "num_experts": "expert_count", "num_experts_per_tok": "expert_used_count",
         "moe_intermediate_size": "expert_feed_forward_length",

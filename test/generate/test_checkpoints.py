@@ -56,6 +56,8 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
         "granite",
         {"attention_multiplier": 0.3, "embedding_multiplier": 3.0, "residual_multiplier": 0.4, "logits_scaling": 2.0},
     ),
+    "olmo": ("olmo", {"clip_qkv": 0.4}),
+    "olmo without a limit": ("olmo", {"num_key_value_heads": 4}),
     "olmo2": ("olmo2", {}),
     "smollm3": ("smollm3", {"no_rope_layers": [1, 0, 1]}),
     "qwen3 with yarn": ("qwen3", {"rope_parameters": YARN, "head_dim": 16}),
