@@ -23,7 +23,8 @@ CONFIG = {
     "model_type": "whisper", "vocab_size": WORDS + len(SPECIAL) + TIMES, "num_mel_bins": BANDS, "d_model": HIDDEN,
     "encoder_layers": LAYERS, "decoder_layers": LAYERS, "encoder_ffn_dim": INNER, "decoder_ffn_dim": INNER,
     "encoder_attention_heads": 2, "decoder_attention_heads": 4, "max_source_positions": FRAMES,
-    "max_target_positions": CONTEXT, "decoder_start_token_id": 53, "eos_token_id": 52, "activation_function": "gelu",
+    "max_target_positions": CONTEXT, "decoder_start_token_id": 53, "eos_token_id": 52, "pad_token_id": 52,
+    "bos_token_id": 52, "activation_function": "gelu",
 }  # fmt: skip
 GENERATION = {
     "decoder_start_token_id": 53, "eos_token_id": 52, "lang_to_id": {"<|en|>": 54, "<|de|>": 55},

@@ -18,6 +18,8 @@ from mirlo.serve.state import ServerState
 _KNOWN = {"model", "file", "language", "response_format", "prompt", "temperature", "timestamp_granularities[]"}
 _FORMATS = ("json", "text", "verbose_json", "srt", "vtt")
 MAX_FIELDS = 32
+MAX_SECONDS = 2 * 3600
+"""The longest sound of a request: few bytes may be many seconds."""
 
 
 class TranscriptionRoutes:
@@ -103,6 +105,9 @@ class TranscriptionRoutes:
 
 def _sound(content: bytes) -> Sound:
     try:
-        return parse_wav(content, "file")
+        sound = parse_wav(content, "file")
     except SoundError as error:
         raise RequestError(400, str(error)[:2000], parameter="file") from None
+    if sound.seconds > MAX_SECONDS:
+        raise refused("file", f"the sound is longer than {MAX_SECONDS // 3600} hours: divide it")
+    return sound

@@ -103,7 +103,8 @@ def read_embedding_config(folder: Path, pooling: str | None, is_normalized: bool
         what = f"{MODULES} is not there, which says how the tokens of '{kind}' become one row"
         raise ModelFolderError(f"{folder}: {what}: give a pooling, such as 'lasttoken'")
     if (folder / LENGTH).exists():
-        longest = read_json(folder / LENGTH).count("max_seq_length", longest, least=1)
+        stated = read_json(folder / LENGTH).count("max_seq_length", longest, least=1 if longest else 0)
+        longest = min(stated, longest) if longest else stated
     prompts = read_json(folder / PROMPTS) if (folder / PROMPTS).exists() else JsonObject(folder / PROMPTS, "", {})
     texts = prompts.object("prompts")
     return EmbeddingConfig(

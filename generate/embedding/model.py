@@ -170,7 +170,9 @@ class EmbeddingModel:
             raise GenerationError(f"batch: expected a number of texts, found {batch!r:.40}")
         if not texts:
             raise GenerationError("there are no texts")
-        vocabulary = self.config.vocabulary
+        vocabulary, longest = self.config.vocabulary, max(len(tokens) for tokens, _ in texts)
+        if self.config.longest and longest > self.config.longest:
+            raise GenerationError(f"a text has {longest} tokens, the model takes up to {self.config.longest}")
         largest = max(max(tokens, default=vocabulary) for tokens, _ in texts)
         if largest >= vocabulary:
             raise GenerationError(f"tokens: expected numbers below {vocabulary} for each text, found {largest}")

@@ -11,8 +11,10 @@ import numpy as np
 from mirlo.generate.errors import ModelFolderError
 from mirlo.runtime.files import open_regular
 
-MAX_RATE = 1 << 20
+MIN_RATE, MAX_RATE = 1000, 192000
 MAX_CHANNELS = 64
+MAX_SECONDS = 24 * 3600
+"""The longest sound that is read: its spectrum takes 28 MB a minute."""
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE
 """Formats of samples in WAV files."""
 ZEROS = 24
@@ -67,13 +69,14 @@ def parse_wav(content: bytes, name: str) -> Sound:
     rate = int.from_bytes(form[4:8], "little")
     if kind == EXTENSIBLE and len(form) >= 26:
         kind = int.from_bytes(form[24:26], "little")
-    if not 1 <= channels <= MAX_CHANNELS or not 1 <= rate <= MAX_RATE:
-        raise SoundError(
-            f"{name}: expected up to {MAX_CHANNELS} channels and {MAX_RATE} Hz, found {channels} and {rate}"
-        )
+    if not 1 <= channels <= MAX_CHANNELS or not MIN_RATE <= rate <= MAX_RATE:
+        what = f"1 to {MAX_CHANNELS} channels and {MIN_RATE} to {MAX_RATE} Hz, found {channels} and {rate}"
+        raise SoundError(f"{name}: expected {what}")
     samples = _samples(parts[b"data"], kind, bits, name)
     samples = samples[: len(samples) // channels * channels].reshape(-1, channels)
     mixed = samples[:, 0] if channels == 1 else samples.mean(1, dtype=np.float32)
+    if len(mixed) > rate * MAX_SECONDS:
+        raise SoundError(f"{name}: the sound is longer than {MAX_SECONDS // 3600} hours: divide it")
     if not np.isfinite(mixed).all():
         raise SoundError(f"{name}: there are samples that are not finite")
     return Sound(np.ascontiguousarray(mixed), rate)
@@ -111,10 +114,10 @@ def resampled(sound: Sound, rate: int) -> Sound:
     width = max(1.0, down / up)
     """Input samples from one zero of the filter to the next."""
     half = math.ceil(ZEROS * width)
-    offsets = np.arange(-half, half + 1)
-    distances = (offsets[None] - np.arange(up)[:, None] / up) / width
-    taps = np.sinc(distances) * np.cos(np.pi / 2 * np.clip(distances / ZEROS, -1, 1)) ** 2 / width
-    taps = taps.astype(np.float32)
+    offsets, parts = np.arange(-half, half + 1, dtype=np.float32), np.arange(up, dtype=np.float32) / np.float32(up)
+    distances = (offsets[None] - parts[:, None]) / np.float32(width)
+    taps = np.sinc(distances) * np.cos(np.float32(np.pi / 2) * np.clip(distances / ZEROS, -1, 1)) ** 2
+    taps /= np.float32(width)
     padded, count = np.pad(sound.samples, half), len(sound.samples) * up // down
     windows = np.lib.stride_tricks.sliding_window_view(padded, len(offsets))
     result = np.empty(count, np.float32)

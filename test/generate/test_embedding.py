@@ -109,8 +109,7 @@ def test_decoders_give_the_state_of_the_last_token(kind: str, tmp_path: Path) ->
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert"])
 def test_rerankers(kind: str, tmp_path: Path) -> None:
-    import torch
-
+    torch = pytest.importorskip("torch")
     options = {**ENCODERS[kind][1], "num_labels": 1}
     reference = reference_of(tmp_path, kind, options, True)
     model = generate.load_embedding(tmp_path, cache=False)
@@ -278,3 +277,12 @@ def test_tokens_of_the_model(encoder: Path) -> None:
     for tokens in ([2, 32, 3], []):
         with pytest.raises(GenerationError, match="tokens: expected numbers below 32 for each text, found 32"):
             model.embed_tokens([[2, 3], tokens])
+    with pytest.raises(GenerationError, match="a text has 25 tokens, the model takes up to 24"):
+        model.embed_tokens([[2] * 25])
+
+
+def test_files_cannot_make_texts_longer(tmp_path: Path) -> None:
+    """The table of positions bounds them, whatever a file says."""
+    write_encoder(tmp_path)
+    (tmp_path / "sentence_bert_config.json").write_text('{"max_seq_length": 99}', encoding="utf-8")
+    assert generate.load_embedding(tmp_path).config.longest == 24

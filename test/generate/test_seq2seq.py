@@ -62,8 +62,7 @@ def write_tokenizer(folder: Path) -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_what_is_written(name: str, tmp_path: Path) -> None:
     """Logits of each token, greedy tokens and those of a search with beams."""
-    import torch
-
+    torch = pytest.importorskip("torch")
     reference = write_model(tmp_path, name)
     model = generate.load_seq2seq(tmp_path, cache=False)
     source = np.random.default_rng(0).integers(5, 60, 17).tolist()

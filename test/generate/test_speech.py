@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import runpy
 import struct
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from commands import ROOT
 
 from mirlo import generate
 from mirlo.generate.errors import GenerationError, ModelFolderError
@@ -63,6 +65,8 @@ def test_formats_of_samples(kind: int, bits: int) -> None:
         (wav(tone(1, RATE), kind=85), "found format 85 of 16 bits"),
         (wav(tone(1, RATE), kind=3, bits=32).replace(struct.pack("<H", 32), struct.pack("<H", 0)), "of 0 bits"),
         (wav(tone(1, RATE), rate=0), "found 1 and 0"),
+        (wav(tone(1, RATE), rate=1), "and 1000 to 192000 Hz, found 1 and 1"),
+        (wav(tone(1, RATE), channels=65), "found 65 and 16000"),
         (wav(np.array([np.nan]), kind=3, bits=32), "there are samples that are not finite"),
     ],
 )
@@ -85,13 +89,13 @@ def test_any_file_of_sound_is_read_or_refused() -> None:
         assert np.isfinite(sound.samples).all()
 
 
-@pytest.mark.parametrize("rate", [8000, 11025, 22050, 44100, 48000])
+@pytest.mark.parametrize("rate", [8000, 11025, 16001, 22050, 44100, 48000, 191999])
 def test_other_rates(rate: int) -> None:
     found = resampled(Sound(tone(1000, rate), rate), RATE)
     assert found.rate == RATE and abs(len(found.samples) - RATE // 2) <= 1
     expected = tone(1000, RATE)[: len(found.samples)]
     np.testing.assert_allclose(found.samples[400:-400], expected[400:-400], atol=1e-4)
-    if rate > RATE:  # what the other rate cannot hold is left out
+    if rate > 20000:  # what the other rate cannot hold is left out
         assert abs(resampled(Sound(tone(9500, rate), rate), RATE).samples[400:-400]).max() < 1e-3
 
 
@@ -108,17 +112,7 @@ def test_spectra(bands: int) -> None:
     np.testing.assert_allclose(found, expected, atol=5e-5)
 
 
-def write_tokenizer(folder: Path, texts: int = TIMES - 8) -> None:
-    from tokenizers import AddedToken, Tokenizer
-    from tokenizers.models import WordLevel
-
-    tokenizer = Tokenizer(WordLevel({f"w{i}": i for i in range(texts)}, unk_token="w0"))
-    names = ["end", "start", "en", "de", "translate", "transcribe", "nospeech", "notimestamps"]
-    tokenizer.add_special_tokens([AddedToken(f"<|{name}|>", special=True) for name in names])
-    tokenizer.add_tokens([AddedToken(f"<|{i * 0.02:.2f}|>", special=True) for i in range(31)])
-    tokenizer.save(str(folder / "tokenizer.json"))
-
-
+EXAMPLE = runpy.run_path(str(ROOT / "examples" / "tiny_speech_model.py"))
 GENERATION = {
     "decoder_start_token_id": 53, "eos_token_id": 52, "pad_token_id": 52, "lang_to_id": {"<|en|>": 54, "<|de|>": 55},
     "task_to_id": {"translate": 56, "transcribe": 57}, "no_timestamps_token_id": 59, "is_multilingual": True,
@@ -142,14 +136,14 @@ def write_model(folder: Path, seed: int = 0) -> Any:
             parameter.add_(torch.randn_like(parameter) * 0.3)
     reference.save_pretrained(folder)
     (folder / "generation_config.json").write_text(json.dumps(GENERATION), encoding="utf-8")
-    write_tokenizer(folder)
+    EXAMPLE["write_tokenizer"](folder)
     return reference
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("speech")
-    write_model(path)
+    path: Path = EXAMPLE["write"](tmp_path_factory.mktemp("speech"))
+    (path / "generation_config.json").write_text(json.dumps(GENERATION), encoding="utf-8")
     return path
 
 
@@ -159,8 +153,7 @@ def model(folder: Path) -> generate.SpeechModel:
 
 
 def test_logits(tmp_path: Path) -> None:
-    import torch
-
+    torch = pytest.importorskip("torch")
     reference = write_model(tmp_path, 1)
     model = generate.load_speech(tmp_path, cache=False)
     spectrum = np.random.default_rng(0).standard_normal((80, 60)).astype(np.float32)
@@ -203,6 +196,7 @@ def reference_rules(logits: np.ndarray, chosen: list[int]) -> int:
 
 def test_rules_of_times(model: generate.SpeechModel) -> None:
     """Random walks: each token is the one that transformers' rules choose."""
+    pytest.importorskip("transformers")
     rules, random = TranscriptRules(model.config.tokens, TIMES + 31), np.random.default_rng(0)
     seen = set()
     for _ in range(60):
@@ -220,9 +214,7 @@ def test_rules_of_times(model: generate.SpeechModel) -> None:
 
 def test_tokens_of_a_window(model: generate.SpeechModel, folder: Path) -> None:
     """Greedy tokens with times are those of transformers' generation of the same window."""
-    import torch
-    import transformers
-
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     reference = transformers.WhisperForConditionalGeneration.from_pretrained(folder).eval()
     samples = tone(500, RATE, 0.4) + tone(1300, RATE, 0.4) * 0.3
     spectrum = model._spectrum(Sound(samples, RATE))[:, :60]

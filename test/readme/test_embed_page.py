@@ -44,6 +44,7 @@ def test_commands(folder: Path) -> None:
     assert line["text"] == "rain" and len(line["embedding"]) == 3
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

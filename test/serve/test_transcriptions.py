@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,10 @@ from mirlo.serve.options import ModelSource, ServeOptions  # noqa: E402
 write = runpy.run_path(str(ROOT / "examples" / "tiny_speech_model.py"))["write"]
 
 
+HEADER = b"RIFF\0\0\0\0WAVEfmt " + struct.pack("<IHHIIHH", 16, 1, 1, 8000, 8000, 1, 8) + b"data\xff\xff\xff\xff"
+"""Of sound with 8 bits a sample, whose length is not known."""
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path: Path = write(tmp_path_factory.mktemp("served") / "speech")
@@ -38,7 +43,7 @@ def expected(folder: Path) -> generate.Transcript:
 @pytest.fixture(scope="module")
 def client(folder: Path) -> Iterator[Any]:
     sources = [ModelSource("speech", folder), ModelSource("sum", write_tensor_model(folder.parent / "sum.onnx"))]
-    with testclient.TestClient(Server(sources, ServeOptions(max_body=1 << 18)), raise_server_exceptions=True) as client:
+    with testclient.TestClient(Server(sources, ServeOptions(max_body=8 << 20)), raise_server_exceptions=True) as client:
         for _ in range(1200):
             if client.get("/v2/health/ready").status_code == 200:
                 break
@@ -79,7 +84,13 @@ def test_forms(client: Any, folder: Path, expected: generate.Transcript) -> None
         (None, {"langage": "en"}, 400, "langage: this field is not known"),
         (None, {"model": "none"}, 404, "there is no model 'none'"),
         (None, {"model": "sum"}, 400, "model 'sum' is no model of speech"),
-        (bytes(1 << 19), {}, 413, "the body is too large"),
+        (bytes(9 << 20), {}, 413, "the body is too large"),
+        (
+            HEADER.replace(struct.pack("<I", 8000), struct.pack("<I", 1000)) + bytes(7300 * 1000),
+            {},
+            400,
+            "file: the sound is longer than 2 hours",
+        ),
     ],
 )
 def test_wrong_forms(

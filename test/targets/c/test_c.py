@@ -279,8 +279,9 @@ def test_a_compiler_that_fails_is_told_with_what_it_wrote() -> None:
 
 
 def test_all_must_be_placed_where_nothing_compiles_the_rest(tmp_path: Path) -> None:
-    nodes = [node("Det", "x", "e"), node("Relu", "e", "y")]
-    model = make_model(nodes, {"x": (F32, [4, 4])}, ["y"])
+    nodes = [node("RoiAlign", "x boxes images", "e", output_height=2, output_width=2), node("Relu", "e", "y")]
+    constants = {"boxes": np.array([[0, 0, 3, 3]], np.float32), "images": np.zeros(1, np.int64)}
+    model = make_model(nodes, {"x": (F32, [1, 1, 4, 4])}, ["y"], constants)
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
     done = mirlo_command(
         "compile", tmp_path / "m.onnx", "--targets", "onnx", "--emit", "source", "-o", tmp_path / "out"
