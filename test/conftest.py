@@ -20,7 +20,7 @@ if ROOT.name == "mirlo":
 
 COSTS = TESTS / "costs.txt"
 """Seconds of processor time of files, and of one case of test functions: `python -m benchmarks.test_times --write`."""
-SECONDS_OF_CASES = 0.25
+SECONDS_OF_CASES = 0.15
 """Recorded seconds for which cases of a function are run in `make test`, at least one; `make nightly` runs all."""
 
 UNOPTIMIZED = (
