@@ -67,7 +67,10 @@ class EmbeddingRoutes:
             with backend.admitted(1):
                 if model.is_reranker:
                     encoded = await backend.encode(texts, query)
-                    scores = model.scores_of(await backend.rows(encoded))
+                    try:
+                        scores = model.scores_of(await backend.rows(encoded))
+                    except GenerationError as error:
+                        raise RequestError(400, str(error)[:2000], code=_CODE, parameter="model") from None
                 else:
                     before, prompt = model.prompts_of_search()
                     encoded = await backend.encode([before + query, *(prompt + text for text in texts)])

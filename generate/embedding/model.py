@@ -131,7 +131,7 @@ class EmbeddingModel:
             raise GenerationError(
                 f"{self.config.folder}: the model gives {rows.shape[1]} scores a pair, a reranker gives one"
             )
-        result: np.ndarray = 1 / (1 + np.exp(-rows[:, 0]))
+        result: np.ndarray = np.exp(-np.logaddexp(np.float32(0), -rows[:, 0]))
         return result
 
     def prompts_of_search(self) -> tuple[str, str]:

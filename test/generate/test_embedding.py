@@ -286,3 +286,13 @@ def test_files_cannot_make_texts_longer(tmp_path: Path) -> None:
     write_encoder(tmp_path)
     (tmp_path / "sentence_bert_config.json").write_text('{"max_seq_length": 99}', encoding="utf-8")
     assert generate.load_embedding(tmp_path).config.longest == 24
+
+
+def test_scores_are_from_0_to_1(tmp_path: Path) -> None:
+    write_encoder(tmp_path, labels=1)
+    model = generate.load_embedding(tmp_path)
+    rows = np.array([[-1000], [0], [1000]], np.float32)
+    np.testing.assert_array_equal(model.scores_of(rows), [0, 0.5, 1])
+    write_encoder(tmp_path, labels=3)
+    with pytest.raises(GenerationError, match="the model gives 3 scores a pair, a reranker gives one"):
+        generate.load_embedding(tmp_path).score("rain", TEXTS)

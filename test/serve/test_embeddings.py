@@ -41,7 +41,11 @@ def client(folder: Path) -> Iterator[Any]:
     reranker.mkdir()
     write_encoder(reranker, labels=1)
     sum_model = write_tensor_model(folder.parent / "sum.onnx")
-    sources = [ModelSource("encoder", folder), ModelSource("reranker", reranker), ModelSource("sum", sum_model)]
+    classifier = folder.parent / "classifier"
+    classifier.mkdir()
+    write_encoder(classifier, labels=3)
+    paths = {"encoder": folder, "reranker": reranker, "classifier": classifier, "sum": sum_model}
+    sources = [ModelSource(name, path) for name, path in paths.items()]
     server = Server(sources, ServeOptions(queue=8, max_body=1 << 20, batch=4))
     with testclient.TestClient(server, raise_server_exceptions=True) as client:
         for _ in range(1200):
@@ -96,6 +100,7 @@ def test_reranking(client: Any, model: generate.EmbeddingModel, folder: Path) ->
         ("rerank", {"documents": []}, "documents: expected an array of texts"),
         ("rerank", {"documents": ["a", 3]}, "documents: expected an array of texts"),
         ("rerank", {"query": 3}, "query: expected a text"),
+        ("rerank", {"model": "classifier"}, "the model gives 3 scores a pair, a reranker gives one"),
     ],
 )
 def test_wrong_bodies(client: Any, path: str, change: dict[str, Any], text: str) -> None:
