@@ -23,10 +23,11 @@ from mirlo.serve.loading import Loading
 from mirlo.serve.metrics import CONTENT_TYPE, Gauge, ServerMetrics
 from mirlo.serve.models import ModelPool
 from mirlo.serve.openai import OpenAIRoutes
+from mirlo.serve.openapi import openapi_document
 from mirlo.serve.options import LOOPBACK, ModelSource, ServeOptions
 from mirlo.serve.protocol import ProtocolRoutes
 from mirlo.serve.requests import notes
-from mirlo.serve.sending import send_bytes, send_json
+from mirlo.serve.sending import encode, send_bytes, send_json
 from mirlo.serve.state import ServerState
 from mirlo.serve.tracing import Tracer, describe_span
 from mirlo.serve.transcriptions import TranscriptionRoutes
@@ -79,6 +80,7 @@ class Server:
         routes: list[tuple[str, str, EndpointFunction]] = [
             ("GET", "/", self._show_page),
             ("GET", "/metrics", self._show_metrics),
+            ("GET", "/openapi.json", self._show_document),
             ("GET", "/v1/models", openai.list_models),
             ("GET", "/v1/models/{name}", openai.show_model),
             ("POST", "/v1/chat/completions", openai.chat),
@@ -97,6 +99,8 @@ class Server:
                 ("GET", f"{place}/ready", protocol.model_ready),
                 ("POST", f"{place}/infer", protocol.infer),
             ]
+        described = [(method, path, (function.__doc__ or "").partition("\n")[0]) for method, path, function in routes]
+        self._document = encode(openapi_document(described, version("mirlo"), [source.name for source in sources]))
         self._http_error = HTTPException
         self._router = Router(
             [Route(path, AsgiEndpoint(function), methods=[method]) for method, path, function in routes],
@@ -182,9 +186,15 @@ class Server:
             raise RequestError(503, "the server is stopping", code="stopping", retry=5)
 
     async def _show_page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Show the page with a chat and figures."""
         await send_bytes(send, 200, self._page, b"text/html; charset=utf-8", self._page_headers)
 
+    async def _show_document(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Describe the endpoints: an OpenAPI document."""
+        await send_bytes(send, 200, self._document)
+
     async def _show_metrics(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Give figures in Prometheus's text format."""
         await send_bytes(send, 200, self.state.metrics.text().encode(), CONTENT_TYPE.encode())
 
     def _add_gauges(self) -> None:

@@ -20,8 +20,8 @@ from mirlo.serve.state import ServerState
 
 MAX_TEXTS = 2048
 """Texts of a request, as OpenAI's API has it."""
-_EMBEDDING = {"model", "input", "encoding_format", "dimensions", "user"}
-_RERANKING = {"model", "query", "documents", "top_n", "return_documents", "user"}
+EMBEDDING_KEYS = {"model", "input", "encoding_format", "dimensions", "user"}
+RERANKING_KEYS = {"model", "query", "documents", "top_n", "return_documents", "user"}
 _CODE = "unsupported_model"
 
 
@@ -34,7 +34,7 @@ class EmbeddingRoutes:
     async def embed(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Embed texts."""
         start = time.perf_counter()
-        name, body = await self._read(scope, receive, _EMBEDDING)
+        name, body = await self._read(scope, receive, EMBEDDING_KEYS)
         texts = _texts(body)
         form = body.choice("encoding_format", ("float", "base64"), "float")
         async with self._model(name) as backend:
@@ -55,7 +55,7 @@ class EmbeddingRoutes:
     async def rerank(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Score documents by how well they answer a query, and order them."""
         start = time.perf_counter()
-        name, body = await self._read(scope, receive, _RERANKING)
+        name, body = await self._read(scope, receive, RERANKING_KEYS)
         query, listed = body.text("query"), body.list("documents", MAX_TEXTS)
         documents = [str(each.get("text", "")) if isinstance(each, dict) else each for each in listed]
         texts = [each for each in documents if isinstance(each, str)]

@@ -21,12 +21,12 @@ _COMMON = {
     "repetition_penalty", "frequency_penalty", "presence_penalty", "max_tokens", "logprobs", "logit_bias", "user",
     "regex", "lark",
 }  # fmt: skip
-_CHAT = _COMMON | {
+CHAT_KEYS = _COMMON | {
     "messages", "max_completion_tokens", "top_logprobs", "response_format", "tools", "tool_choice",
     "parallel_tool_calls", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "modalities",
     "chat_template_kwargs",
 }  # fmt: skip
-_TEXT = _COMMON | {"prompt", "echo", "suffix", "best_of"}
+TEXT_KEYS = _COMMON | {"prompt", "echo", "suffix", "best_of"}
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class GenerationBody:
 
 def read_chat(body: BodyFields, options: ServeOptions) -> GenerationBody:
     """Read the body of a chat completion."""
-    body.require_known(_CHAT)
+    body.require_known(CHAT_KEYS)
     messages = template_messages(body.list("messages", MAX_MESSAGES))
     if not messages:
         raise refused("messages", "there are no messages")
@@ -74,7 +74,7 @@ def read_chat(body: BodyFields, options: ServeOptions) -> GenerationBody:
 
 def read_completion(body: BodyFields, options: ServeOptions) -> GenerationBody:
     """Read the body of a text completion."""
-    body.require_known(_TEXT)
+    body.require_known(TEXT_KEYS)
     prompts = _prompts(body, options)
     if body.has("suffix"):
         raise refused("suffix", "the model continues texts only")

@@ -142,7 +142,7 @@ class ProtocolRoutes:
     async def _tensors(self, name: str) -> AsyncIterator[TensorBackend]:
         async with self._pool.use(name) as backend:
             if not isinstance(backend, TensorBackend):
-                raise RequestError(400, f"model '{name}' is a language model: use /v1/chat/completions")
+                raise RequestError(400, f"model '{name}' takes no tensors: use the endpoints below /v1")
             yield backend
 
 

@@ -15,8 +15,8 @@ from mirlo.serve.sending import send_bytes, send_json, watching
 from mirlo.serve.speech_backend import SpeechBackend
 from mirlo.serve.state import ServerState
 
-_KNOWN = {"model", "file", "language", "response_format", "prompt", "temperature", "timestamp_granularities[]"}
-_FORMATS = ("json", "text", "verbose_json", "srt", "vtt")
+FORM_KEYS = {"model", "file", "language", "response_format", "prompt", "temperature", "timestamp_granularities[]"}
+RESPONSE_FORMATS = ("json", "text", "verbose_json", "srt", "vtt")
 MAX_FIELDS = 32
 MAX_SECONDS = 2 * 3600
 """The longest sound of a request: few bytes may be many seconds."""
@@ -42,8 +42,8 @@ class TranscriptionRoutes:
         name, form = fields.get("model", ""), fields.get("response_format", "json")
         self._state.pool.find(name)
         note(scope, model=name)
-        if form not in _FORMATS:
-            raise refused("response_format", f"expected one of {', '.join(_FORMATS)}, found {form[:60]!a}")
+        if form not in RESPONSE_FORMATS:
+            raise refused("response_format", f"expected one of {', '.join(RESPONSE_FORMATS)}, found {form[:60]!a}")
         for key in ("prompt", "temperature"):
             if fields.get(key, "") not in ("", "0", "0.0"):
                 raise refused(key, "it is not supported: the most probable tokens are taken")
@@ -92,7 +92,7 @@ class TranscriptionRoutes:
         except (HTTPException, ClientDisconnect, ValueError) as error:
             raise RequestError(400, f"the body is no form: {str(getattr(error, 'detail', error))[:200]}") from None
         for key, value in form.multi_items():
-            if key not in _KNOWN:
+            if key not in FORM_KEYS:
                 raise refused(key[:80], "this field is not known")
             if isinstance(value, UploadFile):
                 content = await value.read()

@@ -18,7 +18,7 @@ from hypothesis import strategies as st  # noqa: E402
 from served import write_language_model, write_tensor_model  # noqa: E402
 
 from mirlo.serve.application import Server  # noqa: E402
-from mirlo.serve.generation_body import _CHAT, _TEXT  # noqa: E402
+from mirlo.serve.generation_body import CHAT_KEYS, TEXT_KEYS  # noqa: E402
 from mirlo.serve.options import ModelSource, ServeOptions  # noqa: E402
 
 
@@ -64,13 +64,18 @@ def bodies(keys: set[str], **likely: Any) -> Any:
 
 
 CHATS = bodies(
-    _CHAT - {"stream"}, model=st.just("tiny"), messages=st.lists(MESSAGE, min_size=1, max_size=3), max_tokens=st.just(2)
+    CHAT_KEYS - {"stream"},
+    model=st.just("tiny"),
+    messages=st.lists(MESSAGE, min_size=1, max_size=3),
+    max_tokens=st.just(2),
 )
 FEW_KEYS = st.fixed_dictionaries(
     {"model": st.just("tiny"), "messages": st.lists(MESSAGE, min_size=1, max_size=3), "max_tokens": st.just(2)},
     optional={"tools": st.lists(TOOL, max_size=2), "temperature": VALUES, "tool_choice": VALUES | LIKELY, "n": VALUES},
 )
-TEXTS = bodies(_TEXT - {"stream"}, model=st.just("tiny"), prompt=VALUES | st.text(max_size=9), max_tokens=st.just(2))
+TEXTS = bodies(
+    TEXT_KEYS - {"stream"}, model=st.just("tiny"), prompt=VALUES | st.text(max_size=9), max_tokens=st.just(2)
+)
 TENSOR = st.fixed_dictionaries(
     {},
     optional={
