@@ -1,0 +1,134 @@
+"""How far logits are from those in f64 of the same quantized weights.
+
+python -m benchmarks.llm.logits [--tokens N] [--layers N] [--hidden N]
+
+A decoder with random weights in blocks of 4 bits (Q4_0 of GGUF) computes random tokens: with `activations="exact"`, the
+default, with `activations="i8"`, and with llama.cpp if llama-cpp-python is installed. The reference is numpy in f64 on
+the dequantized weights. A line has the root of the mean square of the errors, by that of the logits' own deviations
+from their mean; the largest error, by the same; and how often the most probable token is that of the reference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from mirlo.benchmarks.llm.gguf_model import save_gguf
+from mirlo.benchmarks.llm.model import MODELS, DecoderConfig
+
+BASE = 10000.0
+EPSILON = 1e-5
+
+
+def dequantized(path: Path) -> dict[str, np.ndarray]:
+    """Return the weights of a file in f64, by the package that defines its types."""
+    import gguf
+    from gguf.quants import dequantize
+
+    tensors = gguf.GGUFReader(path).tensors
+    return {each.name: dequantize(each.data, each.tensor_type).astype(np.float64) for each in tensors}
+
+
+def _norm(x: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    result: np.ndarray = x / np.sqrt((x * x).mean(-1, keepdims=True) + EPSILON) * scale
+    return result
+
+
+def _rotated(x: np.ndarray) -> np.ndarray:
+    """Rotate pairs of elements that stand side by side, as files of Llama have them: [heads, length, size]."""
+    length, size = x.shape[1:]
+    angles = np.arange(length)[:, None] * BASE ** (-np.arange(0, size, 2) / size)
+    cos, sin, even, odd = np.cos(angles), np.sin(angles), x[..., ::2], x[..., 1::2]
+    return np.stack([even * cos - odd * sin, even * sin + odd * cos], -1).reshape(x.shape)
+
+
+def _softmax(x: np.ndarray) -> np.ndarray:
+    weights = np.exp(x - x.max(-1, keepdims=True))
+    result: np.ndarray = weights / weights.sum(-1, keepdims=True)
+    return result
+
+
+def logits_in_f64(weights: dict[str, np.ndarray], config: DecoderConfig, tokens: list[int]) -> np.ndarray:
+    """Return the logits behind each token, [length, vocabulary]."""
+    x, length = weights["token_embd.weight"][tokens], len(tokens)
+    hidden = np.triu(np.full((length, length), -np.inf), 1)
+    group = config.heads // config.kv_heads
+    for i in range(config.layers):
+        layer = {name.removeprefix(f"blk.{i}."): w for name, w in weights.items() if name.startswith(f"blk.{i}.")}
+        normed = _norm(x, layer["attn_norm.weight"])
+        q, k, v = (
+            (normed @ layer[f"attn_{part}.weight"].T).reshape(length, -1, config.size).swapaxes(0, 1) for part in "qkv"
+        )
+        q, k, v = _rotated(q), np.repeat(_rotated(k), group, 0), np.repeat(v, group, 0)
+        scores = _softmax(q @ k.swapaxes(1, 2) / np.sqrt(config.size) + hidden)
+        x = x + (scores @ v).swapaxes(0, 1).reshape(length, -1) @ layer["attn_output.weight"].T
+        normed = _norm(x, layer["ffn_norm.weight"])
+        gate = normed @ layer["ffn_gate.weight"].T
+        inner = gate / (1 + np.exp(-gate)) * (normed @ layer["ffn_up.weight"].T)
+        x = x + inner @ layer["ffn_down.weight"].T
+    result: np.ndarray = _norm(x, weights["output_norm.weight"]) @ weights["output.weight"].T
+    return result
+
+
+def of_mirlo(path: Path, tokens: list[int], activations: str) -> np.ndarray:
+    """Return the logits behind each token, which are added one by one."""
+    from mirlo import generate
+
+    generator = generate.load(path, activations=activations, threads=1, cache=False).generator()
+    rows = []
+    for token in tokens:
+        generator.append([token])
+        rows.append(generator.logits().reshape(-1).copy())
+    return np.array(rows)
+
+
+def of_llama_cpp(path: Path, tokens: list[int]) -> np.ndarray:
+    """Return the logits behind each token by llama.cpp."""
+    import llama_cpp
+
+    model = llama_cpp.Llama(str(path), n_ctx=len(tokens) + 8, n_threads=1, logits_all=True, verbose=False)
+    model.eval(tokens)
+    return np.array(model.scores[: len(tokens)])
+
+
+def show(name: str, found: np.ndarray, wanted: np.ndarray) -> None:
+    """Print a line."""
+    size = wanted.std()
+    error = found - wanted
+    same = (found.argmax(1) == wanted.argmax(1)).mean()
+    print(
+        f"{name:12} {np.sqrt((error**2).mean()) / size:10.2e} {abs(error).max() / size:10.2e} {same:8.1%}", flush=True
+    )
+
+
+def main() -> None:
+    """Write a model and compare its logits."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.llm.logits", description=__doc__)
+    parser.add_argument("--tokens", type=int, default=96, help="tokens (%(default)s)")
+    parser.add_argument("--layers", type=int, default=8, help="layers (%(default)s)")
+    parser.add_argument("--hidden", type=int, default=1024, help="width (%(default)s)")
+    given = parser.parse_args()
+    base = next(iter(MODELS.values()))
+    config = replace(
+        base, layers=given.layers, hidden=given.hidden, inner=given.hidden * 11 // 4 // 32 * 32, vocabulary=8192,
+        heads=given.hidden // 64, kv_heads=given.hidden // 256, size=64, positions=4096,
+    )  # fmt: skip
+    tokens = np.random.default_rng(1).integers(0, config.vocabulary, given.tokens).tolist()
+    print(f"{'':12} {'RMS error':>10} {'largest':>10} {'same':>8}")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.gguf"
+        save_gguf(config, path)
+        wanted = logits_in_f64(dequantized(path), config, tokens)
+        for activations in ("exact", "i8x2", "i8"):
+            show(activations, of_mirlo(path, tokens, activations), wanted)
+        if importlib.util.find_spec("llama_cpp") is not None:
+            show("llama.cpp", of_llama_cpp(path, tokens), wanted)
+
+
+if __name__ == "__main__":
+    main()
