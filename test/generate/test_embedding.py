@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +159,7 @@ def test_poolings(encoder: Path) -> None:
 
     plain = generate.load_embedding(encoder, normalize=False)
     for pooling in POOLINGS:
-        model = generate.load_embedding(encoder, pooling=pooling, normalize=False)
+        model = generate.EmbeddingModel(replace(plain.config, poolings=(pooling,)), plain.executable)
         for text, row in zip(TEXTS, model.embed(TEXTS), strict=True):
             tokens, kinds = plain.encode(text)
             inputs = {"input_ids": tokens, "attention_mask": [1] * len(tokens), "token_type_ids": kinds}
