@@ -158,15 +158,33 @@ def _common(config: JsonObject) -> DecoderOptions:
     size = config.count("head_dim", max(hidden // heads, 1), least=1, most=MAX_WIDTH)
     if heads % kv_heads:
         raise config.refuse("num_key_value_heads", f"{heads} heads do not divide into {kv_heads} groups")
-    key = "hidden_act" if config.has("hidden_act") else "hidden_activation"
-    activation = config.text(key, "silu")
-    if activation not in ACTIVATIONS:
-        raise config.refuse(key, f"expected one of {', '.join(ACTIVATIONS)}, found {activation!a:.40}")
+    activation = read_activation(config, "hidden_act" if config.has("hidden_act") else "hidden_activation", "silu")
     return DecoderOptions(
         config.count("vocab_size", least=1, most=MAX_WIDTH), hidden,
         config.count("intermediate_size", least=1, most=MAX_WIDTH), heads, kv_heads, size, _layers(config, size),
-        config.number("rms_norm_eps", 1e-6), ACTIVATIONS[activation], config.flag("tie_word_embeddings", False),
+        config.number("rms_norm_eps", 1e-6), activation, config.flag("tie_word_embeddings", False),
     )  # fmt: skip
+
+
+def read_size(config: JsonObject, key: str, default: int | None = None, most: int = MAX_WIDTH) -> int:
+    """Return a size, which is not 0."""
+    return config.count(key, default, least=1, most=most)
+
+
+def read_activation(config: JsonObject, key: str, default: str) -> str:
+    """Return the operator of a function, and after "_" its approximation."""
+    name = config.text(key, default)
+    if name not in ACTIVATIONS:
+        raise config.refuse(key, f"expected one of {', '.join(ACTIVATIONS)}, found {name!a:.40}")
+    return ACTIVATIONS[name]
+
+
+def require_heads(config: JsonObject, key: str, hidden: int) -> int:
+    """Return a number of heads, into which the elements of a token divide."""
+    heads = read_size(config, key)
+    if hidden % heads:
+        raise config.refuse(key, f"{hidden} elements do not divide into {heads} heads")
+    return heads
 
 
 def _layers(config: JsonObject, size: int, windowed: Callable[[int], bool] | None = None) -> tuple[LayerOptions, ...]:

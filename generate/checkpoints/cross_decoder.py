@@ -4,12 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import GraphBuilder
-from mirlo.frontends.library.attention import join_heads
+from mirlo.frontends.library.attention import join_heads, split_heads
 from mirlo.frontends.tensor import Tensor
 from mirlo.generate.checkpoints.architectures import DecoderOptions
 from mirlo.generate.checkpoints.decoder import DecoderGraph, TokenPlaces
-from mirlo.generate.checkpoints.graph import CheckpointWeights
+from mirlo.generate.checkpoints.graph import CheckpointGraph, CheckpointWeights
+
+
+def state_types(options: DecoderOptions, size: Dim) -> dict[str, TensorType]:
+    """Return the keys and values of an encoder's states of one text for each layer of a decoder, by names."""
+    kind = TensorType.of((1, options.heads, size, options.size), "f32")
+    return {f"states.{i}.{part}": kind for i in range(len(options.layers)) for part in ("key", "value")}
+
+
+def keys_and_values(
+    graph: CheckpointGraph, options: DecoderOptions, states: Tensor, prefix: str, size: Dim
+) -> dict[str, Tensor]:
+    """Return keys and values of states for each layer, by names; those of its weights begin with a prefix."""
+    names = [f"{prefix}.{i}.encoder_attn.{part}_proj" for i in range(len(options.layers)) for part in "kv"]
+    parts = (graph.product(name, states, options.heads * options.size) for name in names)
+    heads = [split_heads(part, options.heads, options.size) for part in parts]
+    return dict(zip(state_types(options, size), heads, strict=True))
 
 
 class CrossDecoderGraph(DecoderGraph):
@@ -18,9 +36,8 @@ class CrossDecoderGraph(DecoderGraph):
     def __init__(
         self, builder: GraphBuilder, options: DecoderOptions, weights: CheckpointWeights, states: Sequence[Tensor]
     ) -> None:
-        """`states` are keys and values of one text, for each layer."""
-        super().__init__(builder, options, weights)
-        self._states = dict(enumerate(zip(states[::2], states[1::2], strict=True)))
+        super().__init__(builder, options, weights, states)
+        self._states = list(zip(states[::2], states[1::2], strict=True))
 
     def between(self, name: str, x: Tensor, places: TokenPlaces) -> Tensor:
         """Add what the tokens see of the states."""

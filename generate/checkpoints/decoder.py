@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,16 @@ from mirlo.frontends.library.normalizations import layer_norm, rms_norm
 from mirlo.frontends.tensor import Tensor, iota, maximum, where
 from mirlo.generate.checkpoints.architectures import DecoderOptions, ExpertOptions, LayerOptions, read_options
 from mirlo.generate.checkpoints.block_weights import BlockWeights
-from mirlo.generate.checkpoints.graph import BATCH, HIDDEN, LENGTH, CheckpointGraph, CheckpointWeights, import_graph
+from mirlo.generate.checkpoints.graph import (
+    BATCH,
+    HIDDEN,
+    LENGTH,
+    CheckpointGraph,
+    CheckpointWeights,
+    import_graph,
+    present,
+    renamed,
+)  # fmt: skip
 from mirlo.generate.checkpoints.safetensors import read_checkpoint
 from mirlo.generate.json_file import read_json
 
@@ -50,35 +60,37 @@ def _of_files(weights: Path, config: Path) -> tuple[DecoderOptions, CheckpointWe
     options, tensors = read_options(read_json(config)), read_checkpoint(weights)
 
     def name_of(name: str) -> str:
-        renamed = name
-        for ours, theirs in options.renamed:
-            renamed = renamed.replace(ours, theirs)
-        names = (renamed, *(renamed.removeprefix(prefix) for prefix in PREFIXES))
-        return next((each for each in names if each in tensors), renamed)
+        name = renamed(name, options.renamed)
+        return present((name, *map(name.removeprefix, PREFIXES)), tensors)
 
     return options, CheckpointWeights(weights, tensors, name_of)
 
 
-def decoder_inputs(options: DecoderOptions) -> tuple[list[str], dict[str, TensorType]]:
-    """Return the ends of the names of caches, and the inputs of a decoder."""
+MakeGraph = Callable[[GraphBuilder, DecoderOptions, CheckpointWeights, Sequence[Tensor]], "DecoderGraph"]
+
+
+def import_decoder(
+    options: DecoderOptions,
+    weights: CheckpointWeights,
+    states: Mapping[str, TensorType] | None = None,
+    make_graph: MakeGraph | None = None,
+) -> ImportedModule:
+    """Return the graph of a decoder; `states` are further inputs, which `make_graph` takes."""
     caches = [f"{i}.{kind}" for i in range(len(options.layers)) for kind in ("key", "value")]
     rows = TensorType.of((BATCH, options.kv_heads, PAST, options.size), "f32")
-    return caches, {
+    inputs = {
         "input_ids": TensorType.of((BATCH, LENGTH), "i64"),
         "attention_mask": TensorType.of((BATCH, TOTAL), "i64"),
         **{f"past_key_values.{name}": rows for name in caches},
     }
 
-
-def import_decoder(options: DecoderOptions, weights: CheckpointWeights) -> ImportedModule:
-    """Return the graph of a decoder."""
-    caches, inputs = decoder_inputs(options)
-
-    def build(builder: GraphBuilder, tokens: Tensor, mask: Tensor, *before: Tensor) -> dict[str, Tensor]:
-        logits, *after = DecoderGraph(builder, options, weights).results(tokens, mask, *before)
+    def build(builder: GraphBuilder, tokens: Tensor, mask: Tensor, *others: Tensor) -> dict[str, Tensor]:
+        before, read = others[: len(caches)], others[len(caches) :]
+        graph = (make_graph or DecoderGraph)(builder, options, weights, read)
+        logits, *after = graph.results(tokens, mask, *before)
         return {"logits": logits, **{f"present.{name}": x for name, x in zip(caches, after, strict=True)}}
 
-    return import_graph(weights, inputs, build)
+    return import_graph(weights, {**inputs, **(states or {})}, build)
 
 
 @dataclass(frozen=True)
@@ -103,7 +115,10 @@ class TokenPlaces:
 class DecoderGraph(CheckpointGraph):
     """The graph of a decoder under construction."""
 
-    def __init__(self, builder: GraphBuilder, options: DecoderOptions, weights: CheckpointWeights) -> None:
+    def __init__(
+        self, builder: GraphBuilder, options: DecoderOptions, weights: CheckpointWeights, states: Sequence[Tensor] = ()
+    ) -> None:
+        """`states` are keys and values of one text for each layer; decoders that stand alone have none."""
         super().__init__(builder, weights, options.is_transposed)
         self.options = options
         self._angles: dict[tuple[bytes, float], tuple[Tensor, Tensor]] = {}
@@ -237,16 +252,14 @@ class DecoderGraph(CheckpointGraph):
     def gated(self, name: str, x: Tensor, inner: int) -> Tensor:
         """Return act(gate(x)) * up(x), or act(up(x)), multiplied by the weights that lead back."""
         options = self.options
-        operator, _, approximate = options.activation.partition("_")
-        attributes = {"approximate": approximate} if approximate else {}
         if not options.is_gated:
-            activated = self.builder.emit(operator, self.product(f"{name}.up_proj", x, inner), **attributes)
+            activated = self.activated(self.product(f"{name}.up_proj", x, inner), options.activation)
             return self.product(f"{name}.down_proj", activated, options.hidden)
         if options.fused:
             gate, up = self.product(f"{name}.gate_up_proj", x, 2 * inner).halves(-1)
         else:
             gate, up = (self.product(f"{name}.{part}_proj", x, inner) for part in ("gate", "up"))
-        return self.product(f"{name}.down_proj", self.builder.emit(operator, gate, **attributes) * up, options.hidden)
+        return self.product(f"{name}.down_proj", self.activated(gate, options.activation) * up, options.hidden)
 
     def norm(self, name: str, x: Tensor) -> Tensor:
         """Divide by the root of the mean square, or of the variance; an empty name stands for no norm."""

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import numpy as np
 
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import GraphBuilder
@@ -15,17 +12,32 @@ from mirlo.frontends.foreign import ImportedModule
 from mirlo.frontends.library.attention import join_heads, split_heads
 from mirlo.frontends.library.normalizations import layer_norm
 from mirlo.frontends.tensor import Tensor, iota, where
-from mirlo.generate.checkpoints.architectures import ACTIVATIONS, MAX_LAYERS, MAX_WIDTH, under_common_names
-from mirlo.generate.checkpoints.graph import BATCH, HIDDEN, LENGTH, CheckpointGraph, CheckpointWeights, import_graph
+from mirlo.generate.checkpoints.architectures import (
+    MAX_LAYERS,
+    MAX_WIDTH,
+    read_activation,
+    read_size,
+    require_heads,
+    under_common_names,
+)  # fmt: skip
+from mirlo.generate.checkpoints.distances import Distances, read_distances, scores_of
+from mirlo.generate.checkpoints.graph import (
+    BATCH,
+    HIDDEN,
+    LENGTH,
+    CheckpointGraph,
+    CheckpointWeights,
+    Names,
+    import_graph,
+    present,
+    renamed,
+)  # fmt: skip
 from mirlo.generate.checkpoints.safetensors import read_checkpoint
 from mirlo.generate.json_file import JsonObject, read_json
 
 MAX_LABELS = 1 << 16
 HEADS = ("pooler.", "cls.", "lm_head.", "vocab_transform.", "vocab_layer_norm.", "vocab_projector.")
 """What the names of tensors begin with that only training and guesses of masked tokens need."""
-FAR = 128
-"""Distance from which on all positions are in the last bucket."""
-Names = tuple[tuple[str, str], ...]
 _DISTILBERT: Names = (
     ("encoder.layer.", "transformer.layer."), (".attention.self.query.", ".attention.q_lin."),
     (".attention.self.key.", ".attention.k_lin."), (".attention.self.value.", ".attention.v_lin."),
@@ -57,8 +69,8 @@ class EncoderOptions:
     """Rows of the table that is added by the kind of a token: of the first or the second text; 0 for none."""
     first: int = 0
     """The row of the first token."""
-    buckets: int = 0
-    """Groups of distances, each of which adds a number to the scores of attention; 0 for none."""
+    distances: Distances | None = None
+    """What is added to the scores of attention by the distances of tokens."""
     labels: int = 0
     """Scores of a text or a pair of texts; 0 for a model that gives a row for each token."""
     head: tuple[str, str, str] = ("pooler.dense", "tanh", "classifier")
@@ -81,19 +93,13 @@ def read_encoder_options(config: JsonObject) -> EncoderOptions:
     config = under_common_names(config, kind)
     if config.text("position_embedding_type", "absolute") != "absolute" or config.flag("is_decoder", False):
         raise config.refuse("position_embedding_type", "only encoders with a table of positions: export to ONNX")
-    activation = config.text("hidden_act", "gelu")
-    if activation not in ACTIVATIONS:
-        raise config.refuse("hidden_act", f"expected one of {', '.join(ACTIVATIONS)}, found {activation!a:.40}")
-    hidden = config.count("hidden_size", least=1, most=MAX_WIDTH)
-    heads = config.count("num_attention_heads", least=1, most=hidden)
-    if hidden % heads:
-        raise config.refuse("num_attention_heads", f"{hidden} elements do not divide into {heads} heads")
+    activation = read_activation(config, "hidden_act", "gelu")
+    hidden = read_size(config, "hidden_size")
     options = EncoderOptions(
-        config.count("vocab_size", least=1, most=MAX_WIDTH), hidden,
-        config.count("intermediate_size", least=1, most=MAX_WIDTH), heads,
-        config.count("num_hidden_layers", least=1, most=MAX_LAYERS),
-        config.count("max_position_embeddings", 512, least=1, most=MAX_WIDTH), config.number("layer_norm_eps", 1e-12),
-        ACTIVATIONS[activation], config.count("type_vocab_size", 0, most=MAX_WIDTH), labels=_labels(config),
+        read_size(config, "vocab_size"), hidden, read_size(config, "intermediate_size"),
+        require_heads(config, "num_attention_heads", hidden), read_size(config, "num_hidden_layers", most=MAX_LAYERS),
+        read_size(config, "max_position_embeddings", 512), config.number("layer_norm_eps", 1e-12),
+        activation, config.count("type_vocab_size", 0, most=MAX_WIDTH), labels=_labels(config),
         prefix=kind,
     )  # fmt: skip
     return ENCODERS[kind](config, options)
@@ -122,8 +128,9 @@ def _distilbert(config: JsonObject, options: EncoderOptions) -> EncoderOptions:
 
 
 def _mpnet(config: JsonObject, options: EncoderOptions) -> EncoderOptions:
-    buckets = config.count("relative_attention_num_buckets", 32, least=4, most=1 << 12)
-    return replace(_roberta(config, options), kinds=0, buckets=buckets, prefix="mpnet", renamed=_MPNET)
+    return replace(
+        _roberta(config, options), kinds=0, distances=read_distances(config), prefix="mpnet", renamed=_MPNET
+    )  # fmt: skip
 
 
 ENCODERS: Mapping[str, Callable[[JsonObject, EncoderOptions], EncoderOptions]] = {
@@ -138,11 +145,9 @@ def import_encoder(weights: Path, config: Path) -> ImportedModule:
     options, tensors = read_encoder_options(read_json(config)), read_checkpoint(weights)
 
     def name_of(name: str) -> str:
-        for ours, theirs in options.renamed:
-            name = name.replace(ours, theirs)
+        name = renamed(name, options.renamed)
         older = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
-        names = (name, f"{options.prefix}.{name}", older, f"{options.prefix}.{older}")
-        return next((each for each in names if each in tensors), name)
+        return present((name, f"{options.prefix}.{name}", older, f"{options.prefix}.{older}"), tensors)
 
     checked = CheckpointWeights(weights, tensors, name_of)
     names = ["input_ids", "attention_mask", *(["token_type_ids"] if options.kinds > 1 else [])]
@@ -180,8 +185,10 @@ class EncoderGraph(CheckpointGraph):
         seen = mask.not_equals(0).expand_dims(1, 2)
         zero = self.builder.constant(0, "f32")
         hidden = where(seen, zero, zero.like(HIDDEN))
-        if options.buckets:
-            hidden = hidden + self.distances(places)
+        if options.distances is not None:
+            name, apart = "encoder.relative_attention_bias", places.expand_dims(0) - places.expand_dims(1)
+            added = scores_of(self, name, options.heads, apart, options.distances, True)
+            hidden = hidden + added.permute([2, 0, 1]).expand_dims(0)
         for i in range(options.layers):
             x = self.layer(f"encoder.layer.{i}", x, hidden)
         return x
@@ -195,9 +202,7 @@ class EncoderGraph(CheckpointGraph):
         attended = join_heads(self.builder.emit("attention", *heads, hidden))
         attended = self.product(f"{name}.attention.output.dense", attended, options.hidden)
         x = self.norm(f"{name}.attention.output.LayerNorm", x + attended)
-        operator, _, approximate = options.activation.partition("_")
-        inner = self.product(f"{name}.intermediate.dense", x, options.inner)
-        inner = self.builder.emit(operator, inner, **({"approximate": approximate} if approximate else {}))
+        inner = self.activated(self.product(f"{name}.intermediate.dense", x, options.inner), options.activation)
         return self.norm(f"{name}.output.LayerNorm", x + self.product(f"{name}.output.dense", inner, options.hidden))
 
     def scores(self, states: Tensor) -> Tensor:
@@ -215,22 +220,3 @@ class EncoderGraph(CheckpointGraph):
         """Return rows of mean 0 and variance 1, scaled and moved by weights."""
         scale, bias = (self.weight(name, self.options.hidden, part=part) for part in ("weight", "bias"))
         return layer_norm(x, scale, bias, -1, self.options.epsilon)
-
-    def distances(self, places: Tensor) -> Tensor:
-        """Return what is added to scores by the distance of two tokens, [1, heads, length, length]."""
-        options, most = self.options, self.options.longest
-        table = self.weight("encoder.relative_attention_bias", options.buckets, options.heads)
-        buckets = self.builder.constant(buckets_of(np.arange(1 - most, most), options.buckets), "i64")
-        apart = places.expand_dims(0) - places.expand_dims(1) + (most - 1)
-        return table.gather(buckets.gather(apart)).permute([2, 0, 1]).expand_dims(0)
-
-
-def buckets_of(distances: np.ndarray, count: int) -> np.ndarray:
-    """Return the group of each distance to a key: near ones alone, farther ones in groups that grow, up to `FAR`."""
-    half = count // 2
-    near, size = half // 2, np.abs(distances)
-    with np.errstate(divide="ignore"):
-        far = near + (np.log(size.astype(np.float32) / np.float32(near)) / math.log(FAR / near) * (half - near))
-    grouped = np.where(size < near, size, np.minimum(far, half - 1)).astype(np.int64)
-    result: np.ndarray = np.where(distances > 0, half, 0) + grouped
-    return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -95,6 +95,23 @@ class CheckpointWeights:
             raise ModelFolderError(f"{self.path}: {what}: export the model to ONNX")
 
 
+Names = tuple[tuple[str, str], ...]
+"""Parts of the names of tensors that a file has in place of others."""
+
+
+def renamed(name: str, names: Names) -> str:
+    """Return a name with the parts that a file has in place of others."""
+    for ours, theirs in names:
+        name = name.replace(ours, theirs)
+    return name
+
+
+def present(names: Iterable[str], tensors: Container[str]) -> str:
+    """Return the first of some names that a file has; the first one if it has none."""
+    first, *others = names
+    return next((name for name in (first, *others) if name in tensors), first)
+
+
 class CheckpointGraph:
     """A graph under construction, and the weights of its products."""
 
@@ -111,6 +128,11 @@ class CheckpointGraph:
         else:
             result = x.matmul(self.weight(name, width, rows), transpose_rhs=True)
         return result + self.weight(name, width, part="bias") if f"{name}.bias" in self._weights else result
+
+    def activated(self, x: Tensor, activation: str) -> Tensor:
+        """Return a function of each element: an operator, and after "_" its approximation."""
+        operator, _, approximate = activation.partition("_")
+        return self.builder.emit(operator, x, **({"approximate": approximate} if approximate else {}))
 
     def weight(self, name: str, *shape: int, part: str = "weight") -> Tensor:
         """Return a tensor of the file as f32; it must have this shape."""

@@ -3,37 +3,43 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-
-import numpy as np
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import GraphBuilder
 from mirlo.frontends.foreign import ImportedModule
-from mirlo.frontends.library.attention import split_heads
-from mirlo.frontends.tensor import Tensor, maximum, minimum
-from mirlo.generate.checkpoints.architectures import ACTIVATIONS, MAX_LAYERS, MAX_WIDTH, DecoderOptions, LayerOptions
-from mirlo.generate.checkpoints.cross_decoder import CrossDecoderGraph
-from mirlo.generate.checkpoints.decoder import TokenPlaces, decoder_inputs
+from mirlo.frontends.tensor import Tensor
+from mirlo.generate.checkpoints.architectures import (
+    ACTIVATIONS,
+    MAX_LAYERS,
+    DecoderOptions,
+    LayerOptions,
+    read_activation,
+    read_size,
+    require_heads,
+)  # fmt: skip
+from mirlo.generate.checkpoints.cross_decoder import CrossDecoderGraph, keys_and_values, state_types
+from mirlo.generate.checkpoints.decoder import TokenPlaces, import_decoder
+from mirlo.generate.checkpoints.distances import Distances, read_distances, scores_of
 from mirlo.generate.checkpoints.encoder import EncoderGraph, EncoderOptions
-from mirlo.generate.checkpoints.graph import BATCH, LENGTH, CheckpointGraph, CheckpointWeights, import_graph
+from mirlo.generate.checkpoints.graph import (
+    BATCH,
+    LENGTH,
+    CheckpointGraph,
+    CheckpointWeights,
+    Names,
+    import_graph,
+    present,
+    renamed,
+)  # fmt: skip
 from mirlo.generate.checkpoints.safetensors import read_checkpoint
 from mirlo.generate.json_file import JsonObject, read_json
 
 SOURCE = D.symbol("source")
-Names = tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class Distances:
-    """Numbers that are added to scores by the distance of two tokens, in groups that grow."""
-
-    buckets: int
-    far: int
-    """Distance from which on all tokens are in the last group."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +53,6 @@ class Seq2SeqOptions:
     """Most tokens of the text that is read; 0 without a limit."""
     distances: Distances | None = None
 
-    def states(self, size: D.Dim) -> dict[str, TensorType]:
-        """Return the keys and values of the encoder's states for each layer of the decoder, by names."""
-        kind = TensorType.of((1, self.decoder.heads, size, self.decoder.size), "f32")
-        layers = range(len(self.decoder.layers))
-        return {name: kind for i in layers for name in (f"states.{i}.key", f"states.{i}.value")}
-
 
 def read_seq2seq_options(config: JsonObject) -> Seq2SeqOptions:
     """Return the options of the architecture that a configuration names."""
@@ -61,10 +61,6 @@ def read_seq2seq_options(config: JsonObject) -> Seq2SeqOptions:
         known = ", ".join(sorted(ARCHITECTURES))
         raise config.refuse("model_type", f"'{kind:.40}' is not an encoder with a decoder that is read: {known}")
     return ARCHITECTURES[kind](config)
-
-
-def _size(config: JsonObject, key: str, default: int | None = None, most: int = MAX_WIDTH) -> int:
-    return config.count(key, default, least=1, most=most)
 
 
 def _t5_names(part: str, products: int, is_gated: bool) -> Names:
@@ -83,31 +79,23 @@ def _t5_names(part: str, products: int, is_gated: bool) -> Names:
 
 
 def _t5(config: JsonObject) -> Seq2SeqOptions:
-    hidden, heads, size = _size(config, "d_model"), _size(config, "num_heads"), _size(config, "d_kv")
+    hidden, heads, size = read_size(config, "d_model"), read_size(config, "num_heads"), read_size(config, "d_kv")
     gate, _, function = config.text("feed_forward_proj", "relu").rpartition("-")
     function = {"gelu": "gelu_new"}.get(function, function) if gate == "gated" else function
     if function not in ACTIVATIONS or gate not in ("", "gated"):
         raise config.refuse("feed_forward_proj", f"expected a function, or 'gated-' before it, found {gate}-{function}")
-    layers, tied = _size(config, "num_layers", most=MAX_LAYERS), config.flag("tie_word_embeddings", True)
+    layers, tied = read_size(config, "num_layers", most=MAX_LAYERS), config.flag("tie_word_embeddings", True)
     encoder = DecoderOptions(
-        _size(config, "vocab_size"), hidden, _size(config, "d_ff"), heads, heads, size, (LayerOptions(),) * layers,
+        read_size(config, "vocab_size"), hidden, read_size(config, "d_ff"), heads, heads, size, (LayerOptions(),) * layers,
         config.number("layer_norm_epsilon", 1e-6), ACTIVATIONS[function], tied, is_gated=gate == "gated", scale=1.0,
         is_causal=False, renamed=_t5_names("encoder", 1, gate == "gated"),
     )  # fmt: skip
-    count = _size(config, "num_decoder_layers", layers, MAX_LAYERS)
+    count = read_size(config, "num_decoder_layers", layers, MAX_LAYERS)
     decoder = replace(
         encoder, is_causal=True, layers=(LayerOptions(),) * count, renamed=_t5_names("decoder", 2, gate == "gated"),
         logit_scale=hidden**-0.5 if config.flag("scale_decoder_outputs", tied) else 1.0,
     )  # fmt: skip
-    distances = Distances(
-        config.count("relative_attention_num_buckets", 32, least=4, most=1 << 12),
-        config.count("relative_attention_max_distance", 128, least=2, most=1 << 16),
-    )
-    if distances.far <= distances.buckets // 2:
-        raise config.refuse(
-            "relative_attention_max_distance", f"expected more than half of {distances.buckets} buckets"
-        )
-    return Seq2SeqOptions(decoder, encoder, 0, distances)
+    return Seq2SeqOptions(decoder, encoder, 0, read_distances(config))
 
 
 _BART_DECODER: Names = (
@@ -131,23 +119,19 @@ BART_FIRST = 2
 
 
 def _bart(config: JsonObject) -> Seq2SeqOptions:
-    hidden, vocabulary = _size(config, "d_model"), _size(config, "vocab_size")
-    heads, function = _size(config, "decoder_attention_heads"), config.text("activation_function", "gelu")
-    if function not in ACTIVATIONS:
-        raise config.refuse("activation_function", f"expected one of {', '.join(ACTIVATIONS)}, found {function!a:.40}")
+    hidden, vocabulary = read_size(config, "d_model"), read_size(config, "vocab_size")
+    heads = require_heads(config, "decoder_attention_heads", hidden)
+    activation = read_activation(config, "activation_function", "gelu")
     scale = math.sqrt(hidden) if config.flag("scale_embedding", False) else 1.0
-    longest = _size(config, "max_position_embeddings", 1024)
-    for key in ("decoder_attention_heads", "encoder_attention_heads"):
-        if hidden % _size(config, key):
-            raise config.refuse(key, f"{hidden} elements do not divide into {_size(config, key)} heads")
+    longest = read_size(config, "max_position_embeddings", 1024)
     encoder = EncoderOptions(
-        vocabulary, hidden, _size(config, "encoder_ffn_dim"), _size(config, "encoder_attention_heads"),
-        _size(config, "encoder_layers", most=MAX_LAYERS), longest + BART_FIRST, 1e-5, ACTIVATIONS[function],
+        vocabulary, hidden, read_size(config, "encoder_ffn_dim"), require_heads(config, "encoder_attention_heads", hidden),
+        read_size(config, "encoder_layers", most=MAX_LAYERS), longest + BART_FIRST, 1e-5, activation,
         first=BART_FIRST, renamed=_BART_ENCODER, embedding_scale=scale,
     )  # fmt: skip
     decoder = DecoderOptions(
-        vocabulary, hidden, _size(config, "decoder_ffn_dim"), heads, heads, hidden // heads,
-        (LayerOptions(),) * _size(config, "decoder_layers", most=MAX_LAYERS), 1e-5, ACTIVATIONS[function], True,
+        vocabulary, hidden, read_size(config, "decoder_ffn_dim"), heads, heads, hidden // heads,
+        (LayerOptions(),) * read_size(config, "decoder_layers", most=MAX_LAYERS), 1e-5, activation, True,
         is_layer_norm=True, is_gated=False, positions=longest, first_position=BART_FIRST, embedding_scale=scale,
         embedding_norm="embedding_norm", final_norm="", norms_sums=True, renamed=_BART_DECODER,
     )  # fmt: skip
@@ -160,7 +144,7 @@ BIAS = "final_logits_bias"
 _CROSS = (".encoder_attn.k_proj.", ".encoder_attn.v_proj.", ".EncDecAttention.k.", ".EncDecAttention.v.")
 
 
-def _weights(path: Path, renamed: Names, keeps_encoder: bool) -> CheckpointWeights:
+def _weights(path: Path, names: Names, keeps_encoder: bool) -> CheckpointWeights:
     """Return the tensors of a file that the encoder, or the decoder, reads; both read the rows of tokens."""
     tensors = dict(read_checkpoint(path))
     for name in list(tensors):
@@ -176,9 +160,8 @@ def _weights(path: Path, renamed: Names, keeps_encoder: bool) -> CheckpointWeigh
         return (plain.startswith("encoder.") or any(each in name for each in _CROSS)) == keeps_encoder
 
     def name_of(name: str) -> str:
-        for ours, theirs in renamed:
-            name = name.replace(ours, theirs)
-        return next((each for each in (name, name.removeprefix("model.")) if each in tensors), name)
+        name = renamed(name, names)
+        return present((name, name.removeprefix("model.")), tensors)
 
     return CheckpointWeights(path, {name: tensor for name, tensor in tensors.items() if is_kept(name)}, name_of)
 
@@ -196,13 +179,9 @@ def import_text_encoder(path: Path, config: Path) -> ImportedModule:
         else:
             graph = DistanceGraph(builder, options.encoder, weights, (), options.distances, "encoder")
             states, _ = graph.hidden_states(tokens, mask)
-        d, plain, parts = options.decoder, CheckpointGraph(builder, weights), list[Tensor]()
-        for i in range(len(d.layers)):
-            for part in "kv":
-                made = plain.product(f"cross.layers.{i}.encoder_attn.{part}_proj", states, d.heads * d.size)
-                parts.append(split_heads(made, d.heads, d.size))
+        results = keys_and_values(CheckpointGraph(builder, weights), options.decoder, states, "cross.layers", LENGTH)
         weights.finish()
-        return dict(zip(options.states(LENGTH), parts, strict=True))
+        return results
 
     return import_graph(weights, inputs, build)
 
@@ -210,31 +189,26 @@ def import_text_encoder(path: Path, config: Path) -> ImportedModule:
 def import_text_decoder(path: Path, config: Path) -> ImportedModule:
     """Return the graph of the decoder: as of a language model, with the encoder's states as further inputs."""
     options = read_seq2seq_options(read_json(config))
-    weights = _weights(path, options.decoder.renamed, False)
-    names, inputs = decoder_inputs(options.decoder)
-
-    def build(builder: GraphBuilder, tokens: Tensor, mask: Tensor, *others: Tensor) -> dict[str, Tensor]:
-        caches, states = others[: len(names)], others[len(names) :]
-        graph = DistanceGraph(builder, options.decoder, weights, states, options.distances, "decoder")
-        bias = None
-        if BIAS in weights:
-            bias = graph.matrix(weights.take(BIAS, 1, options.decoder.vocabulary))
-        logits, *after = graph.results(tokens, mask, *caches)
-        logits = logits if bias is None else logits + bias
-        return {"logits": logits, **{f"present.{name}": x for name, x in zip(names, after, strict=True)}}
-
-    return import_graph(weights, {**inputs, **options.states(SOURCE)}, build)
+    weights, states = _weights(path, options.decoder.renamed, False), state_types(options.decoder, SOURCE)
+    make_graph = partial(DistanceGraph, distances=options.distances, part="decoder")
+    return import_decoder(options.decoder, weights, states, make_graph)
 
 
 class DistanceGraph(CrossDecoderGraph):
     """Layers whose scores depend on the distances of tokens, if the model has numbers for them."""
 
     def __init__(
-        self, builder: GraphBuilder, options: DecoderOptions, weights: CheckpointWeights, states: tuple[Tensor, ...],
+        self, builder: GraphBuilder, options: DecoderOptions, weights: CheckpointWeights, states: Sequence[Tensor],
         distances: Distances | None, part: str,
     ) -> None:  # fmt: skip
         super().__init__(builder, options, weights, states)
         self._distances, self._part = distances, part
+
+    def results(self, tokens: Tensor, mask: Tensor, *caches: Tensor) -> list[Tensor]:
+        """Return the logits, with a bias if the file has one, and the caches afterwards."""
+        bias = self._weights.take(BIAS, 1, self.options.vocabulary) if BIAS in self._weights else None
+        logits, *after = super().results(tokens, mask, *caches)
+        return [logits if bias is None else logits + self.matrix(bias), *after]
 
     def between(self, name: str, x: Tensor, places: TokenPlaces) -> Tensor:
         """Add what the tokens of a decoder see of the states."""
@@ -256,25 +230,6 @@ class DistanceGraph(CrossDecoderGraph):
     def _of_distances(self, places: TokenPlaces, distances: Distances) -> Tensor:
         """Return what is added by the distance of a key from a token, [batch, heads, length, total]."""
         name = f"{self._part}.block.0.layer.0.SelfAttention.relative_attention_bias"
-        table = self.weight(name, distances.buckets, self.options.heads)
-        far = distances.far
-        groups = groups_of(np.arange(-far, far + 1), distances, not self.options.is_causal)
         apart = places.keys.squeeze(1) - places.tokens.expand_dims(2)
-        apart = minimum(maximum(apart, -far), far) + far
-        return table.gather(self.builder.constant(groups, "i64").gather(apart)).permute([0, 3, 1, 2])
-
-
-def groups_of(distances: np.ndarray, how: Distances, has_both_sides: bool) -> np.ndarray:
-    """Return the group of each distance to a key: near ones alone, farther ones in groups that grow."""
-    count, before = how.buckets, np.zeros(len(distances), np.int64)
-    if has_both_sides:
-        count //= 2
-        before, size = np.where(distances > 0, count, 0), np.abs(distances)
-    else:
-        size = np.maximum(-distances, 0)
-    near = count // 2
-    with np.errstate(divide="ignore"):
-        steps = np.log(size.astype(np.float32) / np.float32(near)) / math.log(how.far / near) * (count - near)
-    grown = np.minimum(near + np.maximum(steps, 0).astype(np.int64), count - 1)
-    result: np.ndarray = before + np.where(size < near, size, grown)
-    return result
+        added = scores_of(self, name, self.options.heads, apart, distances, not self.options.is_causal)
+        return added.permute([0, 3, 1, 2])

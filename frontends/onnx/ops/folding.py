@@ -14,7 +14,7 @@ from mirlo.frontends.onnx.fold import FOLD_ELEMENTS, known_elements
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.folding_numbers import reduce_elements
 from mirlo.frontends.onnx.ops.shape import slice_arguments
-from mirlo.frontends.onnx.registry import FOLDERS, folder, meaning_of, relax_class, relax_name
+from mirlo.frontends.onnx.registry import FOLDERS, folder, meaning_of, relax_class
 from mirlo.frontends.onnx.values import FoldedDims
 from mirlo.frontends.sizes import OF_ARRAYS, Undecided
 
@@ -27,7 +27,7 @@ ON_FLAGS = ("And", "Or")
 
 def _fold_binary(operator: str) -> Callable[[Node], np.ndarray]:
     cls, meaning = relax_class(operator), meaning_of(operator)
-    on_dims = OF_ARRAYS.functions.get(relax_name(operator) or "") if operator in ON_SIZES else None
+    on_dims = OF_ARRAYS.functions[cls.OPERATION_NAME.removeprefix("relax.")] if operator in ON_SIZES else None
     is_comparison = issubclass(cls, Compare)
 
     def apply(left: np.ndarray, right: np.ndarray) -> np.ndarray:

@@ -60,4 +60,4 @@ def _spread(x: Tensor, labels: Sequence[str], sizes: Mapping[str, Dim]) -> Tenso
         else sizes[label]
         for label, dim in zip(labels, x.type.shape, strict=True)
     ]
-    return x if tuple(wanted) == x.type.shape else x.expand(tuple(wanted))
+    return x.expand(tuple(wanted))

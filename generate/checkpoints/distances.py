@@ -1,0 +1,58 @@
+"""Numbers that are added to the scores of attention by the distance of two tokens, in groups that grow."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mirlo.frontends.tensor import Tensor, maximum, minimum
+from mirlo.generate.checkpoints.graph import CheckpointGraph
+from mirlo.generate.json_file import JsonObject
+
+
+@dataclass(frozen=True)
+class Distances:
+    """The groups of distances."""
+
+    buckets: int
+    far: int
+    """Distance from which on all tokens are in the last group."""
+
+
+def read_distances(config: JsonObject) -> Distances:
+    """Read the groups of a configuration."""
+    key = "relative_attention_max_distance"
+    distances = Distances(
+        config.count("relative_attention_num_buckets", 32, least=4, most=1 << 12),
+        config.count(key, 128, least=2, most=1 << 16),
+    )
+    if distances.far <= distances.buckets // 2:
+        raise config.refuse(key, f"expected more than half of {distances.buckets} buckets")
+    return distances
+
+
+def scores_of(
+    graph: CheckpointGraph, name: str, heads: int, apart: Tensor, distances: Distances, has_both_sides: bool
+) -> Tensor:
+    """Return what a table adds to scores, [..., heads]; `apart` is how far each key is behind a token."""
+    table, far = graph.weight(name, distances.buckets, heads), distances.far
+    groups = groups_of(np.arange(-far, far + 1), distances, has_both_sides)
+    return table.gather(graph.builder.constant(groups, "i64").gather(minimum(maximum(apart, -far), far) + far))
+
+
+def groups_of(distances: np.ndarray, how: Distances, has_both_sides: bool) -> np.ndarray:
+    """Return the group of each distance to a key: near ones alone, farther ones in groups that grow."""
+    count, before = how.buckets, np.zeros(len(distances), np.int64)
+    if has_both_sides:
+        count //= 2
+        before, size = np.where(distances > 0, count, 0), np.abs(distances)
+    else:
+        size = np.maximum(-distances, 0)
+    near = count // 2
+    with np.errstate(divide="ignore"):
+        steps = np.log(size.astype(np.float32) / np.float32(near)) / math.log(how.far / near) * (count - near)
+    grown = np.minimum(near + np.maximum(steps, 0).astype(np.int64), count - 1)
+    result: np.ndarray = before + np.where(size < near, size, grown)
+    return result
