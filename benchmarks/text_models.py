@@ -11,9 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import runpy
-import statistics
 import tempfile
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from mirlo import generate
-from mirlo.generate.speech.model import _step
+from mirlo.benchmarks.turns import take_turns
+from mirlo.generate.sequences import Sequences
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 ENCODERS = {
@@ -35,20 +34,11 @@ SPEECH = "speech-base"
 TOKENS = 60
 
 
-def in_turns(ours: Callable[[], object], theirs: Callable[[], object], rounds: int) -> tuple[float, float]:
-    """Return the medians of the seconds of two calls."""
-    taken: tuple[list[float], list[float]] = ([], [])
-    for _ in range(rounds + 1):
-        for call, seconds in zip((ours, theirs), taken, strict=True):
-            start = time.perf_counter()
-            call()
-            seconds.append(time.perf_counter() - start)
-    return statistics.median(taken[0][1:]), statistics.median(taken[1][1:])
-
-
-def show(name: str, ours: float, theirs: float) -> None:
-    """Print a line."""
-    print(f"{name:34} {ours * 1e3:9.1f} ms {theirs * 1e3:9.1f} ms {ours / theirs:6.2f}", flush=True)
+def show(name: str, ours: Callable[[], object], theirs: Callable[[], object], rounds: int) -> None:
+    """Call both in turns, and print a line."""
+    turns = take_turns([ours, theirs], rounds)
+    mine, other = turns.milliseconds
+    print(f"{name:34} {mine:9.1f} ms {other:9.1f} ms {turns.ratio(0, 1):6.2f}", flush=True)
 
 
 def encoder(name: str, folder: Path, threads: int) -> None:
@@ -76,7 +66,7 @@ def encoder(name: str, folder: Path, threads: int) -> None:
             return model.embed_tokens(texts)
 
         np.testing.assert_allclose(ours(), theirs(), atol=1e-5)
-        show(f"{name}, {count} of {length} tokens", *in_turns(ours, theirs, 5))
+        show(f"{name}, {count} of {length} tokens", ours, theirs, 5)
 
 
 def speech(folder: Path, threads: int) -> None:
@@ -97,7 +87,7 @@ def speech(folder: Path, threads: int) -> None:
     spectrum = np.random.default_rng(0).standard_normal((80, 3000)).astype(np.float32)
     given = torch.from_numpy(spectrum)[None]
     with torch.inference_mode():
-        show(f"{SPEECH}, 30 s", *in_turns(lambda: model._states(spectrum), lambda: reference.model.encoder(given), 4))
+        show(f"{SPEECH}, 30 s", lambda: model._states(spectrum), lambda: reference.model.encoder(given), 4)
         states, decoder = reference.model.encoder(given), model._states(spectrum)
 
         def theirs() -> list[int]:
@@ -111,15 +101,16 @@ def speech(folder: Path, threads: int) -> None:
             return made
 
         def ours() -> list[int]:
-            made, new, state = list[int](), [50258], decoder.new_state(448, 1, 1)
-            for i in range(TOKENS):
-                new = [int(_step(decoder, state, new, i)[-1].argmax())]
-                made += new
-            return made
+            sequence = Sequences(decoder, 1, 1)
+            (written,) = sequence.tokens
+            written.append(50258)
+            for _ in range(TOKENS):
+                written.append(int(sequence.logits()[0].argmax()))
+            return written[1:]
 
         if ours() != theirs():
             print(f"{SPEECH}: the tokens differ")
-        show(f"{SPEECH}, {TOKENS} tokens", *in_turns(ours, theirs, 3))
+        show(f"{SPEECH}, {TOKENS} tokens", ours, theirs, 3)
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -184,6 +185,36 @@ def _read_gguf(path: Path) -> ModelConfig:
         path.parent, path, path, keys.text("model_type"), NodeNames(), ends, start, pad or 0,
         longest_text(keys), keys.count("vocab_size"), SearchOptions(), gguf=file,
     )  # fmt: skip
+
+
+def require_folder(folder: str | os.PathLike[str], what: str) -> Path:
+    """Return the path of a folder, which must be there; `what` is the kind of model that errors name."""
+    path = Path(folder)
+    if not path.is_dir():
+        raise ModelFolderError(f"{path}: there is no such folder: pass the folder of {what}")
+    return path
+
+
+def plain_config(folder: Path, what: str) -> JsonObject:
+    """Return the configuration of a folder; `what` is the kind of model that errors name."""
+    path = folder / PLAIN
+    if not path.is_file():
+        raise ModelFolderError(f"{folder}: there is no {PLAIN}: is this the folder of {what}?")
+    return read_json(path)
+
+
+def model_type_of(folder: Path) -> object:
+    """Return what the configuration of a folder calls its architecture; None if there is none."""
+    path = folder / PLAIN
+    return read_json(path).value("model_type") if path.is_file() else None
+
+
+def weights_file(folder: Path) -> Path:
+    """Return the file of a folder that holds weights, or says in which files they are."""
+    path = next((folder / name for name in CHECKPOINTS if (folder / name).exists()), None)
+    if path is None:
+        raise ModelFolderError(f"{folder}: expected {' or '.join(CHECKPOINTS)}, found none")
+    return path
 
 
 def model_file(folder: Path) -> Path:

@@ -7,7 +7,7 @@ import time
 
 from mirlo.generate import GenerationError
 from mirlo.generate.speech.audio import Sound, SoundError, parse_wav
-from mirlo.generate.speech.formats import FORMATS, as_object
+from mirlo.generate.speech.formats import WRITERS, as_object
 from mirlo.serve.body import Message, Receive, Scope, Send, header, read_body
 from mirlo.serve.errors import RequestError, refused
 from mirlo.serve.requests import note
@@ -62,7 +62,7 @@ class TranscriptionRoutes:
             backend.took(time.perf_counter() - start)
         if form in ("text", "srt", "vtt"):
             kind = b"text/vtt; charset=utf-8" if form == "vtt" else b"text/plain; charset=utf-8"
-            await send_bytes(send, 200, FORMATS[form](found).encode("utf-8"), kind)
+            await send_bytes(send, 200, WRITERS[form](found).encode("utf-8"), kind)
         elif form == "verbose_json":
             await send_json(send, 200, {"task": task, **as_object(found)})
         else:

@@ -21,6 +21,8 @@ BEHIND: Norms = ("", "post_attention_layernorm", "", "post_feedforward_layernorm
 AROUND: Norms = (
     "input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm"
 )  # fmt: skip
+Names = tuple[tuple[str, str], ...]
+"""Parts of the names of tensors that a file has in place of others."""
 LAYER_KINDS = ("full_attention", "sliding_attention")
 ACTIVATIONS = {
     "silu": "silu", "swish": "silu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh",
@@ -106,8 +108,15 @@ class DecoderOptions:
     """Whether the norms of a layer are behind the sums of what it reads and makes, as in the first transformers."""
     is_causal: bool = True
     """Whether tokens see those before them only."""
-    renamed: tuple[tuple[str, str], ...] = ()
+    renamed: Names = ()
     """Parts of the names of tensors that a file has in place of others."""
+
+
+def renamed(name: str, names: Names) -> str:
+    """Return a name with the parts that a file has in place of others."""
+    for ours, theirs in names:
+        name = name.replace(ours, theirs)
+    return name
 
 
 def read_options(config: JsonObject) -> DecoderOptions:

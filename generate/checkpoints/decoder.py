@@ -16,7 +16,7 @@ from mirlo.frontends.library.attention import join_heads, split_heads
 from mirlo.frontends.library.experts import mix_experts
 from mirlo.frontends.library.normalizations import layer_norm, rms_norm
 from mirlo.frontends.tensor import Tensor, iota, maximum, where
-from mirlo.generate.checkpoints.architectures import DecoderOptions, ExpertOptions, LayerOptions, read_options
+from mirlo.generate.checkpoints.architectures import DecoderOptions, ExpertOptions, LayerOptions, read_options, renamed
 from mirlo.generate.checkpoints.block_weights import BlockWeights
 from mirlo.generate.checkpoints.graph import (
     BATCH,
@@ -26,8 +26,7 @@ from mirlo.generate.checkpoints.graph import (
     CheckpointWeights,
     import_graph,
     present,
-    renamed,
-)  # fmt: skip
+)
 from mirlo.generate.checkpoints.safetensors import read_checkpoint
 from mirlo.generate.json_file import read_json
 

@@ -3,34 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from mirlo.frontends.tensor import Tensor, maximum, minimum
+from mirlo.generate.checkpoints.encoder_options import Distances
 from mirlo.generate.checkpoints.graph import CheckpointGraph
-from mirlo.generate.json_file import JsonObject
-
-
-@dataclass(frozen=True)
-class Distances:
-    """The groups of distances."""
-
-    buckets: int
-    far: int
-    """Distance from which on all tokens are in the last group."""
-
-
-def read_distances(config: JsonObject) -> Distances:
-    """Read the groups of a configuration."""
-    key = "relative_attention_max_distance"
-    distances = Distances(
-        config.count("relative_attention_num_buckets", 32, least=4, most=1 << 12),
-        config.count(key, 128, least=2, most=1 << 16),
-    )
-    if distances.far <= distances.buckets // 2:
-        raise config.refuse(key, f"expected more than half of {distances.buckets} buckets")
-    return distances
 
 
 def scores_of(

@@ -95,17 +95,6 @@ class CheckpointWeights:
             raise ModelFolderError(f"{self.path}: {what}: export the model to ONNX")
 
 
-Names = tuple[tuple[str, str], ...]
-"""Parts of the names of tensors that a file has in place of others."""
-
-
-def renamed(name: str, names: Names) -> str:
-    """Return a name with the parts that a file has in place of others."""
-    for ours, theirs in names:
-        name = name.replace(ours, theirs)
-    return name
-
-
 def present(names: Iterable[str], tensors: Container[str]) -> str:
     """Return the first of some names that a file has; the first one if it has none."""
     first, *others = names

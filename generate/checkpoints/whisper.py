@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,63 +13,13 @@ from mirlo.frontends.foreign import ImportedModule
 from mirlo.frontends.library.attention import join_heads, split_heads
 from mirlo.frontends.library.normalizations import layer_norm
 from mirlo.frontends.tensor import Tensor
-from mirlo.generate.checkpoints.architectures import (
-    MAX_LAYERS,
-    DecoderOptions,
-    LayerOptions,
-    read_activation,
-    read_size,
-    require_heads,
-)  # fmt: skip
+from mirlo.generate.checkpoints.architectures import renamed
 from mirlo.generate.checkpoints.cross_decoder import CrossDecoderGraph, keys_and_values, state_types
 from mirlo.generate.checkpoints.decoder import import_decoder
-from mirlo.generate.checkpoints.graph import CheckpointGraph, CheckpointWeights, Names, import_graph, renamed
+from mirlo.generate.checkpoints.graph import CheckpointGraph, CheckpointWeights, import_graph
 from mirlo.generate.checkpoints.safetensors import read_checkpoint
-from mirlo.generate.json_file import JsonObject, read_json
-
-EPSILON = 1e-5
-_NAMES: Names = (
-    ("model.layers.", "model.decoder.layers."), ("model.embed_tokens.", "model.decoder.embed_tokens."),
-    ("model.embed_positions.", "model.decoder.embed_positions."), ("model.norm.", "model.decoder.layer_norm."),
-    (".input_layernorm.", ".self_attn_layer_norm."), (".post_attention_layernorm.", ".final_layer_norm."),
-    (".self_attn.o_proj.", ".self_attn.out_proj."), (".mlp.up_proj.", ".fc1."), (".mlp.down_proj.", ".fc2."),
-)  # fmt: skip
-SPECTRUM = "input_features"
-
-
-@dataclass(frozen=True)
-class WhisperOptions:
-    """The sizes of a model."""
-
-    bands: int
-    """Of the mel scale."""
-    frames: int
-    """States of the encoder; a spectrum has twice as many frames."""
-    hidden: int
-    layers: int
-    """Of the encoder."""
-    heads: int
-    """Of the encoder."""
-    inner: int
-    """Of the encoder."""
-    decoder: DecoderOptions
-
-
-def read_whisper_options(config: JsonObject) -> WhisperOptions:
-    """Read the sizes of a configuration."""
-    hidden, activation = read_size(config, "d_model"), read_activation(config, "activation_function", "gelu")
-    heads = require_heads(config, "decoder_attention_heads", hidden)
-    layers = read_size(config, "decoder_layers", most=MAX_LAYERS)
-    decoder = DecoderOptions(
-        read_size(config, "vocab_size"), hidden, read_size(config, "decoder_ffn_dim"), heads, heads, hidden // heads,
-        (LayerOptions(),) * layers, EPSILON, activation, True, is_layer_norm=True, is_gated=False, renamed=_NAMES,
-        positions=read_size(config, "max_target_positions", 448),
-    )  # fmt: skip
-    return WhisperOptions(
-        read_size(config, "num_mel_bins", 80), read_size(config, "max_source_positions", 1500), hidden,
-        read_size(config, "encoder_layers", most=MAX_LAYERS),
-        require_heads(config, "encoder_attention_heads", hidden), read_size(config, "encoder_ffn_dim"), decoder,
-    )  # fmt: skip
+from mirlo.generate.checkpoints.whisper_options import EPSILON, NAMES, SPECTRUM, WhisperOptions, read_whisper_options
+from mirlo.generate.json_file import read_json
 
 
 def _weights(path: Path, keeps_encoder: bool) -> CheckpointWeights:
@@ -85,7 +34,7 @@ def _weights(path: Path, keeps_encoder: bool) -> CheckpointWeights:
         return name.startswith("model.encoder.") or ".encoder_attn.k_proj." in name or ".encoder_attn.v_proj." in name
 
     kept = {name: tensor for name, tensor in tensors.items() if is_of_encoder(name) == keeps_encoder}
-    return CheckpointWeights(path, kept, lambda name: renamed(name, _NAMES))
+    return CheckpointWeights(path, kept, lambda name: renamed(name, NAMES))
 
 
 def import_speech_encoder(path: Path, config: Path) -> ImportedModule:

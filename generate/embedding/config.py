@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from mirlo.generate.checkpoints.architectures import longest_text
-from mirlo.generate.checkpoints.encoder import ENCODERS, read_encoder_options
+from mirlo.generate.checkpoints.encoder_options import ENCODERS, read_encoder_options
 from mirlo.generate.checkpoints.safetensors import CHECKPOINTS, read_checkpoint
-from mirlo.generate.config import PLAIN, model_file
+from mirlo.generate.config import PLAIN, model_file, model_type_of, plain_config
 from mirlo.generate.embedding.pooling import POOLINGS
 from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.json_file import JsonObject, read_json, read_json_value
@@ -80,18 +80,12 @@ class EmbeddingConfig:
 
 def is_embedding_folder(folder: Path) -> bool:
     """Return whether a folder says that its model gives embeddings or scores of texts."""
-    if (folder / MODULES).exists():
-        return True
-    path = folder / PLAIN
-    return path.is_file() and read_json(path).value("model_type") in ENCODERS
+    return (folder / MODULES).exists() or model_type_of(folder) in ENCODERS
 
 
 def read_embedding_config(folder: Path, pooling: str | None, is_normalized: bool | None) -> EmbeddingConfig:
     """Read the configuration of a folder; `pooling` and `is_normalized` replace what it says."""
-    path = folder / PLAIN
-    if not path.is_file():
-        raise ModelFolderError(f"{folder}: there is no {PLAIN}: is this the folder of an embedding model?")
-    root = read_json(path)
+    root = plain_config(folder, "an embedding model")
     kind = root.text("model_type")
     is_encoder = kind in ENCODERS
     longest = read_encoder_options(root).longest if is_encoder else longest_text(root)
@@ -108,8 +102,8 @@ def read_embedding_config(folder: Path, pooling: str | None, is_normalized: bool
     prompts = read_json(folder / PROMPTS) if (folder / PROMPTS).exists() else JsonObject(folder / PROMPTS, "", {})
     texts = prompts.object("prompts")
     return EmbeddingConfig(
-        folder, model_file(folder), path, kind, is_encoder, (pooling,) if pooling else poolings or ("mean",), longest,
-        root.count("vocab_size", least=1),
+        folder, model_file(folder), root.path, kind, is_encoder, (pooling,) if pooling else poolings or ("mean",),
+        longest, root.count("vocab_size", least=1),
         (normalizes or not steps) if is_normalized is None else is_normalized, dense,
         {name: texts.text(name) for name in texts},
         prompts.text("default_prompt_name") if prompts.has("default_prompt_name") else None,

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mirlo.driver.compile import compile as compile_model
-from mirlo.frontends.foreign import ImportedModule
 from mirlo.generate.checkpoints.deferred import deferred_graph
 from mirlo.generate.checkpoints.safetensors import checkpoint_files
+from mirlo.generate.config import require_folder
 from mirlo.generate.embedding.config import EmbeddingConfig, read_embedding_config
 from mirlo.generate.embedding.pooling import POOLINGS
 from mirlo.generate.errors import GenerationError, ModelFolderError
@@ -21,6 +20,9 @@ from mirlo.generate.model import FORWARDED
 from mirlo.generate.tokenizer import FILE, ModelTokenizer
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.options import refuse_unknown
+
+if TYPE_CHECKING:
+    from mirlo.frontends.foreign import ImportedModule
 
 TOKENS, MASK, KINDS = "input_ids", "attention_mask", "token_type_ids"
 STATES = ("last_hidden_state", "token_embeddings")
@@ -89,7 +91,9 @@ class EmbeddingModel:
         Texts begin with `prompt`, or with what the folder calls `prompt_name`, such as "query"; without both, with the
         folder's own default. `dimensions` keeps the first elements, for models that are trained for it.
         """
-        self._require(self.is_reranker, "scores pairs of texts: call score(query, documents)")
+        if self.is_reranker:
+            what = "the model scores pairs of texts: call score(query, documents)"
+            raise GenerationError(f"{self.config.folder}: {what}")
         listed = [texts] if isinstance(texts, str) else texts
         before = self.prompt(prompt, prompt_name)
         tokens = [self.encode(before + text, truncate=truncate)[0] for text in listed]
@@ -204,10 +208,6 @@ class EmbeddingModel:
             rows = step(rows)
         return rows
 
-    def _require(self, is_wrong: bool, what: str) -> None:
-        if is_wrong:
-            raise GenerationError(f"{self.config.folder}: the model {what}")
-
     def __repr__(self) -> str:
         kind = "reranker" if self.is_reranker else "embedding"
         return f"<EmbeddingModel {self.config.kind} ({kind}) of {self.config.folder}: {self.executable.memory}>"
@@ -233,10 +233,7 @@ def load(
     that. A folder without them is read as an encoder with the mean of the rows. `mapped` weights stay in the file.
     """
     refuse_unknown("mirlo.generate.load_embedding", list(options), [*OWN_OPTIONS, *FORWARDED])
-    place = Path(folder)
-    if not place.is_dir():
-        raise ModelFolderError(f"{place}: there is no such folder: pass the folder of an embedding model")
-    config = read_embedding_config(place, pooling, normalize)
+    config = read_embedding_config(require_folder(folder, "an embedding model"), pooling, normalize)
     compiled = compile_model(_graph_of(config) if config.is_checkpoint else config.model, **options)
     if not isinstance(compiled, Executable):
         raise ModelFolderError(f"{config.model}: the model works on sequences or strings: export one of tokens")

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from mirlo.generate.checkpoints.safetensors import CHECKPOINTS
-from mirlo.generate.checkpoints.seq2seq import ARCHITECTURES, read_seq2seq_options
-from mirlo.generate.config import GENERATION, PLAIN, ModelConfig, NodeNames
-from mirlo.generate.errors import ModelFolderError
+from mirlo.generate.checkpoints.seq2seq_options import ARCHITECTURES, read_seq2seq_options
+from mirlo.generate.config import GENERATION, ModelConfig, NodeNames, model_type_of, plain_config, weights_file
 from mirlo.generate.json_file import JsonObject, read_json
 from mirlo.generate.search import read_search
 
@@ -27,20 +25,14 @@ class Seq2SeqConfig:
 
 def is_seq2seq_folder(folder: Path) -> bool:
     """Return whether a folder has the weights of a model of an encoder and a decoder."""
-    path = folder / PLAIN
-    return path.is_file() and read_json(path).value("model_type") in ARCHITECTURES
+    return model_type_of(folder) in ARCHITECTURES
 
 
 def read_seq2seq_config(folder: Path) -> Seq2SeqConfig:
     """Read the configuration of a folder."""
-    path = folder / PLAIN
-    if not path.is_file():
-        raise ModelFolderError(f"{folder}: there is no {PLAIN}: is this the folder of a model?")
-    root = read_json(path)
+    root = plain_config(folder, "a model")
     options = read_seq2seq_options(root)
-    weights = next((folder / name for name in CHECKPOINTS if (folder / name).exists()), None)
-    if weights is None:
-        raise ModelFolderError(f"{folder}: expected {' or '.join(CHECKPOINTS)}, found none")
+    weights = weights_file(folder)
     generation = folder / GENERATION
     defaults = read_json(generation) if generation.exists() else JsonObject(generation, "", {})
 
@@ -55,7 +47,7 @@ def read_seq2seq_config(folder: Path) -> Seq2SeqConfig:
         raise root.refuse("decoder_start_token_id", "it is missing: a text that is written begins with this token")
     first = (start[0], *tokens("forced_bos_token_id")[:1])
     model = ModelConfig(
-        folder, weights, path, root.text("model_type"), NodeNames(), tokens("eos_token_id"), start[0],
+        folder, weights, root.path, root.text("model_type"), NodeNames(), tokens("eos_token_id"), start[0],
         pad[0] if pad else 0, options.decoder.positions, options.decoder.vocabulary, read_search(defaults),
     )  # fmt: skip
     return Seq2SeqConfig(model, first, options.longest)

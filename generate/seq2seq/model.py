@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from mirlo.driver.compile import compile as compile_model
-from mirlo.frontends.foreign import ImportedModule
-from mirlo.generate.checkpoints.deferred import deferred_graph
-from mirlo.generate.checkpoints.safetensors import checkpoint_files
+from mirlo.generate.config import require_folder
 from mirlo.generate.decoder import StatesDecoder
-from mirlo.generate.errors import GenerationError, ModelFolderError
+from mirlo.generate.encoder_decoder import ImportGraph, compile_pair
+from mirlo.generate.errors import GenerationError
 from mirlo.generate.generator import Generator
 from mirlo.generate.json_file import MAX_BYTES, read_bytes
 from mirlo.generate.model import FORWARDED
@@ -46,8 +43,7 @@ class Seq2SeqModel:
 
     def generate(self, text: str | Sequence[int], **search: object) -> list[int]:
         """Return the tokens that are written for a text."""
-        tokens = self.generator(text, (), **search).generate(list(self.config.first))
-        return [int(token) for token in tokens if not isinstance(token, list)]
+        return cast("list[int]", self.generator(text, (), **search).generate(list(self.config.first)))
 
     def stream(self, text: str | Sequence[int], stop: Sequence[str] | str = (), **search: object) -> Iterator[str]:
         """Yield what is written for a text as it comes."""
@@ -83,24 +79,11 @@ def load(folder: str | os.PathLike[str], *, mapped: bool = False, **options: Any
     `options` are those of `mirlo.compile`. With `mapped`, weights stay in the file.
     """
     refuse_unknown("mirlo.generate.load_seq2seq", list(options), [*OWN_OPTIONS, *FORWARDED])
-    place = Path(folder)
-    if not place.is_dir():
-        raise ModelFolderError(f"{place}: there is no such folder: pass the folder of a model")
-    config = read_seq2seq_config(place)
-    encoder = _compiled(config, False, mapped, options)
-    options.setdefault("last_rows", config.model.names.logits)
-    return Seq2SeqModel(config, encoder, _compiled(config, True, mapped, options))
+    config = read_seq2seq_config(require_folder(folder, "a model"))
+    return Seq2SeqModel(config, *compile_pair(config.model, _graphs, mapped, options))
 
 
-def _compiled(config: Seq2SeqConfig, is_decoder: bool, mapped: bool, options: Mapping[str, Any]) -> Executable:
-    source, weights = config.model.source, config.model.model
+def _graphs() -> tuple[ImportGraph, ImportGraph]:
+    from mirlo.generate.checkpoints.seq2seq import import_text_decoder, import_text_encoder
 
-    def make() -> ImportedModule:
-        from mirlo.generate.checkpoints import seq2seq
-
-        return (seq2seq.import_text_decoder if is_decoder else seq2seq.import_text_encoder)(weights, source)
-
-    use = "text decoder" if is_decoder else "text encoder"
-    compiled = compile_model(deferred_graph(make, lambda: [source, *checkpoint_files(weights)], use), **options)
-    assert isinstance(compiled, Executable)
-    return compiled if mapped else compiled.resident()
+    return import_text_encoder, import_text_decoder

@@ -6,16 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mirlo.generate.checkpoints.safetensors import CHECKPOINTS
-from mirlo.generate.checkpoints.whisper import WhisperOptions, read_whisper_options
-from mirlo.generate.config import GENERATION, PLAIN, ModelConfig, NodeNames
-from mirlo.generate.errors import ModelFolderError
+from mirlo.generate.checkpoints.whisper_options import WhisperOptions, read_whisper_options
+from mirlo.generate.config import (
+    GENERATION,
+    PLAIN,
+    ModelConfig,
+    NodeNames,
+    model_type_of,
+    plain_config,
+    weights_file,
+)
 from mirlo.generate.json_file import JsonObject, is_unsigned, read_json
 from mirlo.generate.search import SearchOptions
 from mirlo.generate.speech.audio import SpectrumOptions
 
 FEATURES = "preprocessor_config.json"
-TASKS = ("transcribe", "translate")
 
 
 @dataclass(frozen=True)
@@ -57,28 +62,22 @@ class SpeechConfig:
 
 def is_speech_folder(folder: Path) -> bool:
     """Return whether a folder has a model of speech."""
-    path = folder / PLAIN
-    return path.is_file() and read_json(path).value("model_type") == "whisper"
+    return model_type_of(folder) == "whisper"
 
 
 def read_speech_config(folder: Path) -> SpeechConfig:
     """Read the configuration of a folder."""
-    path = folder / PLAIN
-    if not path.is_file():
-        raise ModelFolderError(f"{folder}: there is no {PLAIN}: is this the folder of a model of speech?")
-    root = read_json(path)
+    root = plain_config(folder, "a model of speech")
     kind = root.text("model_type")
     if kind != "whisper":
         raise root.refuse("model_type", f"'{kind:.40}' is not a model of speech that is read: whisper is")
     options = read_whisper_options(root)
-    weights = next((folder / name for name in CHECKPOINTS if (folder / name).exists()), None)
-    if weights is None:
-        raise ModelFolderError(f"{folder}: expected {' or '.join(CHECKPOINTS)}, found none")
+    weights = weights_file(folder)
     generation = read_json(folder / GENERATION) if (folder / GENERATION).exists() else root
     tokens = _read_tokens(root, generation, options.decoder.vocabulary)
     model = ModelConfig(
-        folder, weights, path, kind, NodeNames(), (tokens.end,), tokens.start, tokens.end, options.decoder.positions,
-        options.decoder.vocabulary, SearchOptions(),
+        folder, weights, root.path, kind, NodeNames(), (tokens.end,), tokens.start, tokens.end,
+        options.decoder.positions, options.decoder.vocabulary, SearchOptions(),
     )  # fmt: skip
     return SpeechConfig(model, options, _read_spectrum(folder, options.bands), tokens)
 

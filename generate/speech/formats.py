@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 
+from mirlo.generate.speech import FORMATS
 from mirlo.generate.speech.model import Segment, Transcript
 
 
@@ -50,7 +51,5 @@ def _clock(seconds: float, point: str) -> str:
     return f"{whole // 3600000:02}:{whole // 60000 % 60:02}:{whole // 1000 % 60:02}{point}{whole % 1000:03}"
 
 
-FORMATS: Mapping[str, Callable[[Transcript], str]] = {
-    "text": as_text, "json": as_json, "srt": as_srt, "vtt": as_vtt,
-}  # fmt: skip
-"""Forms of transcripts, by name."""
+WRITERS: Mapping[str, Callable[[Transcript], str]] = dict(zip(FORMATS, (as_text, as_json, as_srt, as_vtt), strict=True))
+"""What writes each form of a transcript."""

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mirlo.driver.compile import compile as compile_model
-from mirlo.frontends.foreign import ImportedModule
-from mirlo.generate.checkpoints.deferred import deferred_graph
-from mirlo.generate.checkpoints.safetensors import checkpoint_files
-from mirlo.generate.checkpoints.whisper import SPECTRUM
-from mirlo.generate.decoder import PaddedTokens, StatesDecoder
+from mirlo.generate.checkpoints.whisper_options import SPECTRUM
+from mirlo.generate.config import require_folder
+from mirlo.generate.decoder import StatesDecoder
+from mirlo.generate.encoder_decoder import ImportGraph, compile_pair
 from mirlo.generate.errors import GenerationError, ModelFolderError
 from mirlo.generate.json_file import MAX_BYTES, read_bytes
 from mirlo.generate.model import FORWARDED
+from mirlo.generate.sequences import Sequences
+from mirlo.generate.speech import TASKS
 from mirlo.generate.speech.audio import Sound, log_mel, read_wav, resampled
-from mirlo.generate.speech.config import TASKS, SpeechConfig, read_speech_config
+from mirlo.generate.speech.config import SpeechConfig, read_speech_config
 from mirlo.generate.speech.decoding import TranscriptRules
 from mirlo.generate.tokenizer import FILE, ModelTokenizer
 from mirlo.runtime.executable import Executable
@@ -47,7 +46,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Transcript:
-    """What is said in a sound."""
+    """The texts of a sound, with their times."""
 
     language: str
     segments: tuple[Segment, ...]
@@ -92,7 +91,7 @@ class SpeechModel:
         task: str = "transcribe",
         on_segment: Callable[[Segment], None] | None = None,
     ) -> Transcript:
-        """Return what is said in a WAV file, a sound, or samples of the model's rate (16 kHz), from -1 to 1.
+        """Return the transcript of a WAV file, a sound, or samples of the model's rate (16 kHz), from -1 to 1.
 
         Without a language, the first window decides. The task "translate" writes English. `on_segment` is called with
         each segment as it is known.
@@ -202,37 +201,28 @@ class SpeechModel:
         tokens = self.config.tokens
         if not tokens.languages:
             raise GenerationError(f"{self.config.folder}: the model has one language")
-        state = decoder.new_state(self.config.model.context, 1, 1)
-        logits = _step(decoder, state, [tokens.start], 0)[-1]
+        sequence = Sequences(decoder, 1, 1)
+        sequence.tokens[0].append(tokens.start)
+        (logits,) = sequence.logits()
         return max(tokens.languages, key=lambda name: float(logits[tokens.languages[name]]))
 
     def _tokens(self, decoder: StatesDecoder, prompt: list[int]) -> tuple[list[int], bool]:
-        """Return the tokens of a window, and whether nothing is said in it."""
-        tokens, context = self.config.tokens, self.config.model.context
-        state = decoder.new_state(context, 1, len(prompt))
-        chosen, total, silence, new, length = list[int](), 0.0, 0.0, prompt, 0
-        most = context - len(prompt)
-        while len(chosen) < most:
-            logits = _step(decoder, state, new, length)
-            length += len(new)
+        """Return the tokens of a window, and whether it is silent."""
+        tokens, sequence = self.config.tokens, Sequences(decoder, 1, len(prompt))
+        (written,) = sequence.tokens
+        written += prompt
+        chosen, total, silence = list[int](), 0.0, 0.0
+        while len(written) < self.config.model.context:
+            (logits,) = sequence.logits()
             if not chosen and tokens.no_speech is not None:
-                silence = _probability(logits[-1], tokens.no_speech)
-            token, logarithm = self._rules.choose(logits[-1], chosen)
+                silence = _probability(logits, tokens.no_speech)
+            token, logarithm = self._rules.choose(logits, chosen)
             total += logarithm
             if token == tokens.end:
                 break
             chosen.append(token)
-            new = [token]
+            written.append(token)
         return chosen, silence > SILENCE and total / (len(chosen) + 1) < LEAST_MEAN
-
-
-def _step(decoder: StatesDecoder, state: Any, new: list[int], length: int) -> np.ndarray:
-    """Return the logits behind new tokens, [1, vocabulary]."""
-    after = length + len(new)
-    positions = np.arange(length, after, dtype=np.int64)[None]
-    step = PaddedTokens(np.array([new], np.int64), np.ones((1, after), np.int64), positions, (len(new),))
-    rows: np.ndarray = decoder.run(state, step)[0]
-    return rows
 
 
 def _probability(logits: np.ndarray, token: int) -> float:
@@ -246,24 +236,11 @@ def load(folder: str | os.PathLike[str], *, mapped: bool = False, **options: Any
     With `mapped`, weights stay in the file.
     """
     refuse_unknown("mirlo.generate.load_speech", list(options), [*OWN_OPTIONS, *FORWARDED])
-    place = Path(folder)
-    if not place.is_dir():
-        raise ModelFolderError(f"{place}: there is no such folder: pass the folder of a model of speech")
-    config = read_speech_config(place)
-    encoder = _compiled(config, False, mapped, options)
-    options.setdefault("last_rows", config.model.names.logits)
-    return SpeechModel(config, encoder, _compiled(config, True, mapped, options))
+    config = read_speech_config(require_folder(folder, "a model of speech"))
+    return SpeechModel(config, *compile_pair(config.model, _graphs, mapped, options))
 
 
-def _compiled(config: SpeechConfig, is_decoder: bool, mapped: bool, options: Mapping[str, Any]) -> Executable:
-    source, weights = config.model.source, config.model.model
+def _graphs() -> tuple[ImportGraph, ImportGraph]:
+    from mirlo.generate.checkpoints.whisper import import_speech_decoder, import_speech_encoder
 
-    def make() -> ImportedModule:
-        from mirlo.generate.checkpoints import whisper
-
-        return (whisper.import_speech_decoder if is_decoder else whisper.import_speech_encoder)(weights, source)
-
-    use = "speech decoder" if is_decoder else "speech encoder"
-    compiled = compile_model(deferred_graph(make, lambda: [source, *checkpoint_files(weights)], use), **options)
-    assert isinstance(compiled, Executable)
-    return compiled if mapped else compiled.resident()
+    return import_speech_encoder, import_speech_decoder

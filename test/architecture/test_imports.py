@@ -280,9 +280,14 @@ def _imported(code: str, modules: tuple[str, ...] = SLOW) -> set[str]:
         ("from mirlo.tools.cli import main\ntry:\n  main(['run', '--help'])\nexcept SystemExit: pass", set()),
         ("from mirlo.tools.cli import main\nmain(['run', 'no-such-file.onnx'])", set()),
         ("import mirlo.runtime.executable", {"numpy", "ml_dtypes"}),
+        (
+            "import mirlo.generate.model, mirlo.generate.embedding.model\n"
+            "import mirlo.generate.seq2seq.model, mirlo.generate.speech.model",
+            {"numpy", "ml_dtypes", "llvmlite"},
+        ),
         ("from mirlo.tools.opt import main\nmain(['--version'])", {"torch_mlir", "numpy"}),
     ],
-    ids=["package", "help", "help-of-a-command", "missing-file", "run-time", "mirlo-opt"],
+    ids=["package", "help", "help-of-a-command", "missing-file", "run-time", "models-of-texts", "mirlo-opt"],
 )
 def test_start_imports_little(code: str, expected: set[str]) -> None:
     assert _imported(code) <= expected

@@ -11,7 +11,8 @@ import pytest
 from commands import mirlo, output_of
 
 from mirlo import generate
-from mirlo.generate.checkpoints.distances import Distances, groups_of
+from mirlo.generate.checkpoints.distances import groups_of
+from mirlo.generate.checkpoints.encoder_options import Distances
 from mirlo.generate.errors import GenerationError, ModelFolderError
 
 T5 = {"d_model": 24, "d_kv": 8, "d_ff": 40, "num_layers": 2, "num_heads": 4, "vocab_size": 60}

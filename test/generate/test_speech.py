@@ -14,6 +14,7 @@ from commands import ROOT
 
 from mirlo import generate
 from mirlo.generate.errors import GenerationError, ModelFolderError
+from mirlo.generate.sequences import Sequences
 from mirlo.generate.speech.audio import Sound, SpectrumOptions, log_mel, mel_filters, parse_wav, read_wav, resampled
 from mirlo.generate.speech.config import SpeechTokens
 from mirlo.generate.speech.decoding import TranscriptRules
@@ -162,13 +163,11 @@ def test_logits(tmp_path: Path) -> None:
         expected = reference(
             input_features=torch.from_numpy(spectrum)[None], decoder_input_ids=torch.tensor([prompt])
         ).logits[0].numpy()  # fmt: skip
-    from mirlo.generate.speech.model import _step
-
-    decoder = model._states(spectrum)
-    state = decoder.new_state(40, 1, 8)
+    sequence = Sequences(model._states(spectrum), 1, 8)
     for begin, end in ((0, 3), (3, 4), (4, 6)):
-        found = _step(decoder, state, prompt[begin:end], begin)
-        np.testing.assert_allclose(found[-1], expected[end - 1], rtol=1e-4, atol=1e-4)
+        sequence.tokens[0].extend(prompt[begin:end])
+        (found,) = sequence.logits()
+        np.testing.assert_allclose(found, expected[end - 1], rtol=1e-4, atol=1e-4)
 
 
 def reference_rules(logits: np.ndarray, chosen: list[int]) -> int:

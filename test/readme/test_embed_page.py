@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from commands import ROOT, output_of, run_script, shell_commands
 
-from mirlo.generate.checkpoints.encoder import ENCODERS
+from mirlo.generate.checkpoints.encoder_options import ENCODERS
 from mirlo.generate.embedding.pooling import POOLINGS
 
 pytest.importorskip("tokenizers")

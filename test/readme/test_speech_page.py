@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from commands import ROOT, output_of, run_script, shell_commands
 
-from mirlo.generate.speech.formats import FORMATS
+from mirlo.generate.speech import FORMATS
 
 pytest.importorskip("tokenizers")
 

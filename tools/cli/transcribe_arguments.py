@@ -5,16 +5,14 @@ from __future__ import annotations
 import argparse
 from argparse import _SubParsersAction
 
+from mirlo.generate.speech import FORMATS, TASKS
 from mirlo.tools.cli.options import add_options
 from mirlo.tools.cli.values import AddCommand
-
-FORMATS = ("text", "json", "srt", "vtt")
-TASKS = ("transcribe", "translate")
 
 
 def add_transcribe(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> None:
     """Add the command `transcribe`."""
-    parser = add(commands, "transcribe", "write down what is said in a sound file")
+    parser = add(commands, "transcribe", "transcribe the speech of a sound file")
     parser.add_argument(
         "folder", metavar="FOLDER", help="a folder with a Whisper model: config.json and weights in safetensors"
     )

@@ -14,7 +14,7 @@ def execute(arguments: Arguments) -> None:
     """Run the command."""
     from mirlo import generate
     from mirlo.generate.speech.audio import read_wav
-    from mirlo.generate.speech.formats import FORMATS
+    from mirlo.generate.speech.formats import WRITERS
     from mirlo.generate.speech.model import Segment
 
     sound = read_wav(arguments.file)
@@ -31,7 +31,7 @@ def execute(arguments: Arguments) -> None:
     )
     if shows:
         return
-    text = FORMATS[arguments.format or "text"](found)
+    text = WRITERS[arguments.format or "text"](found)
     if arguments.output is None:
         sys.stdout.write(text)
     else:
