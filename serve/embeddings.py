@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from base64 import b64encode
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 
 import numpy as np
 
 from mirlo.generate import GenerationError
-from mirlo.generate.json_file import is_count
 from mirlo.serve.body import BodyFields, Receive, Scope, Send
 from mirlo.serve.embedding_backend import EmbeddingBackend, Tokens
 from mirlo.serve.errors import RequestError, refused
+from mirlo.serve.generation_body import read_texts
 from mirlo.serve.requests import note, read_json_body
 from mirlo.serve.sending import send_json
 from mirlo.serve.state import ServerState
@@ -35,7 +35,11 @@ class EmbeddingRoutes:
         """Embed texts."""
         start = time.perf_counter()
         name, body = await self._read(scope, receive, EMBEDDING_KEYS)
-        texts = _texts(body)
+        texts = read_texts(body, "input", 1 << 20)
+        if not texts:
+            raise refused("input", "there are no texts")
+        if len(texts) > MAX_TEXTS:
+            raise refused("input", f"expected up to {MAX_TEXTS} texts, found {len(texts)}")
         form = body.choice("encoding_format", ("float", "base64"), "float")
         async with self._model(name) as backend:
             if backend.model.is_reranker:
@@ -102,36 +106,9 @@ class EmbeddingRoutes:
         backend.took(time.perf_counter() - start)
         return {"prompt_tokens": count, "total_tokens": count}
 
-    @asynccontextmanager
-    async def _model(self, name: str) -> AsyncIterator[EmbeddingBackend]:
-        async with self._state.pool.use(name) as backend:
-            if not isinstance(backend, EmbeddingBackend):
-                what = "gives no embeddings: serve the folder of an encoder, or of an embedding model"
-                raise RequestError(400, f"model '{name}' {what}", code=_CODE, parameter="model")
-            yield backend
-
-
-def _texts(body: BodyFields) -> list[str | list[int]]:
-    """Return the texts of a body, some of which may be tokens."""
-    value = body.value("input")
-    if isinstance(value, str):
-        return [value]
-    listed = body.list("input", 1 << 20)
-    if listed and all(is_count(each, 0, 1 << 31) for each in listed):
-        listed = [listed]
-    if len(listed) > MAX_TEXTS:
-        raise refused("input", f"expected up to {MAX_TEXTS} texts, found {len(listed)}")
-    texts: list[str | list[int]] = []
-    for each in listed:
-        if isinstance(each, str):
-            texts.append(each)
-        elif isinstance(each, list) and each and all(is_count(token, 0, 1 << 31) for token in each):
-            texts.append([int(token) for token in each])
-        else:
-            raise refused("input", "expected a text, tokens, or an array of them")
-    if not texts:
-        raise refused("input", "there are no texts")
-    return texts
+    def _model(self, name: str) -> AbstractAsyncContextManager[EmbeddingBackend]:
+        otherwise = "gives no embeddings: serve the folder of an encoder, or of an embedding model"
+        return self._state.pool.use_as(name, EmbeddingBackend, otherwise)
 
 
 def _written(row: np.ndarray, form: str) -> object:

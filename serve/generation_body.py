@@ -172,23 +172,29 @@ def _response_form(body: BodyFields) -> Mapping[str, object]:
 
 
 def _prompts(body: BodyFields, options: ServeOptions) -> list[str | list[int]]:
-    value = body.value("prompt")
-    if isinstance(value, str):
-        return [value]
-    prompt = body.list("prompt", options.max_body)
-    if prompt and all(is_count(each, 0, 1 << 31) for each in prompt):
-        prompt = [list(prompt)]
-    prompts: list[str | list[int]] = []
-    for each in prompt:
-        if isinstance(each, str) or _is_tokens(each):
-            prompts.append(each)
-        else:
-            raise refused("prompt", "expected a text, tokens, or an array of them")
+    prompts = read_texts(body, "prompt", options.max_body)
     if not prompts:
         raise refused("prompt", "there is no prompt")
     if len(prompts) > options.max_choices:
         raise refused("prompt", f"a request has up to {options.max_choices} answers, found {len(prompts)} prompts")
     return prompts
+
+
+def read_texts(body: BodyFields, key: str, most: int) -> list[str | list[int]]:
+    """Return texts, some of which may be tokens, or one of either; an array has up to `most` elements."""
+    value = body.value(key)
+    if isinstance(value, str):
+        return [value]
+    listed = body.list(key, most)
+    if _is_tokens(listed):
+        return [listed]
+    texts: list[str | list[int]] = []
+    for each in listed:
+        if isinstance(each, str) or _is_tokens(each):
+            texts.append(each)
+        else:
+            raise refused(key, "expected a text, tokens, or an array of them")
+    return texts
 
 
 def _is_tokens(value: object) -> TypeGuard[list[int]]:

@@ -8,11 +8,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
 from mirlo.serve.backend import Backend
 from mirlo.serve.errors import RequestError, ServeError
 from mirlo.serve.options import ModelSource
 
+B = TypeVar("B", bound=Backend)
 Loader = Callable[[ModelSource], Backend]
 
 
@@ -76,6 +78,15 @@ class ModelPool:
         finally:
             model.users -= 1
             model.last_use = time.monotonic()
+
+    @asynccontextmanager
+    async def use_as(self, name: str, kind: type[B], otherwise: str) -> AsyncIterator[B]:
+        """Return a loaded model of a kind; `otherwise` is what an error states of any other one."""
+        async with self.use(name) as backend:
+            if not isinstance(backend, kind):
+                message = f"model '{name}' {otherwise}"
+                raise RequestError(400, message, code="unsupported_model", parameter="model")
+            yield backend
 
     async def _bring(self, model: ServedModel) -> None:
         """Load a model unless it is; the caller holds the lock."""

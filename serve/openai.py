@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 
 from mirlo.serve.body import BodyFields, Disconnected, Receive, Scope, Send
 from mirlo.serve.completions import CompletionWriter
@@ -110,13 +109,8 @@ class OpenAIRoutes:
         metrics.reused_tokens.add(max(0, sum(request.reused_tokens for request in job.requests)), name)
         note(scope, prompt_tokens=prompt, tokens=tokens)
 
-    @asynccontextmanager
-    async def _language(self, name: str) -> AsyncIterator[LanguageBackend]:
-        async with self._pool.use(name) as backend:
-            if not isinstance(backend, LanguageBackend):
-                message = f"model '{name}' is no language model: use /v2/models/{name}/infer"
-                raise RequestError(400, message, code="unsupported_model", parameter="model")
-            yield backend
+    def _language(self, name: str) -> AbstractAsyncContextManager[LanguageBackend]:
+        return self._pool.use_as(name, LanguageBackend, f"is no language model: use /v2/models/{name}/infer")
 
 
 def _require_going(job: AnswerJob) -> None:

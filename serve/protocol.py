@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,12 +138,8 @@ class ProtocolRoutes:
             raise RequestError(400, message)
         return BodyFields(parse_object(content[: int(length)])), memoryview(content)[int(length) :]
 
-    @asynccontextmanager
-    async def _tensors(self, name: str) -> AsyncIterator[TensorBackend]:
-        async with self._pool.use(name) as backend:
-            if not isinstance(backend, TensorBackend):
-                raise RequestError(400, f"model '{name}' takes no tensors: use the endpoints below /v1")
-            yield backend
+    def _tensors(self, name: str) -> AbstractAsyncContextManager[TensorBackend]:
+        return self._pool.use_as(name, TensorBackend, "takes no tensors: use the endpoints below /v1")
 
 
 def _name(scope: Scope) -> str:

@@ -20,7 +20,7 @@ from mirlo.serve.options import ServeOptions
 
 
 class Gone(MirloError):
-    """Raised where nobody waits for a transcript any more."""
+    """Raised where a transcript is not needed any more."""
 
 
 class SpeechBackend(Backend):
@@ -47,7 +47,7 @@ class SpeechBackend(Backend):
         self.model.transcribe(np.zeros(self.model.config.spectrum.rate // 10, np.float32), language=self._any_language)
 
     async def transcribe(self, sound: Sound, language: str | None, task: str, leaves: threading.Event) -> Transcript:
-        """Return what is said; `leaves` is set when the client has gone."""
+        """Return the transcript; `leaves` is set when the client has gone."""
 
         def check(segment: Segment) -> None:
             if leaves.is_set() or self._is_stopping:

@@ -29,11 +29,11 @@ class TranscriptionRoutes:
         self._state = state
 
     async def transcribe(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Write down what is said."""
+        """Transcribe speech."""
         await self._answer(scope, receive, send, "transcribe")
 
     async def translate(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Write down in English what is said."""
+        """Translate speech to English."""
         await self._answer(scope, receive, send, "translate")
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, task: str) -> None:
@@ -48,10 +48,8 @@ class TranscriptionRoutes:
             if fields.get(key, "") not in ("", "0", "0.0"):
                 raise refused(key, "it is not supported: the most probable tokens are taken")
         sound = _sound(content)
-        async with self._state.pool.use(name) as backend:
-            if not isinstance(backend, SpeechBackend):
-                what = "is no model of speech: serve the folder of a Whisper model"
-                raise RequestError(400, f"model '{name}' {what}", code="unsupported_model", parameter="model")
+        otherwise = "is no model of speech: serve the folder of a Whisper model"
+        async with self._state.pool.use_as(name, SpeechBackend, otherwise) as backend:
             leaves = threading.Event()
             with backend.admitted(1):
                 try:

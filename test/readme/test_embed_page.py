@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from commands import ROOT, output_of, run_script, shell_commands
+from pages import code_block
 
 from mirlo.generate.checkpoints.encoder_options import ENCODERS
 from mirlo.generate.embedding.pooling import POOLINGS
@@ -20,11 +21,6 @@ TEXT = (ROOT / "docs" / "embed-texts.md").read_text(encoding="utf-8")
 FIRST, _, SECOND = TEXT.partition("## Over HTTP")
 
 
-def _block(text: str, language: str) -> str:
-    (block,) = re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    return str(block)
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
@@ -33,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_commands(folder: Path) -> None:
     environment = shell_commands(folder, "mirlo", "python")
-    command = ["sh", "-ec", _block(FIRST, "sh") + "mirlo embed encoder rain --dimensions 3 --prompt-name query\n"]
+    command = ["sh", "-ec", code_block(FIRST, "sh") + "mirlo embed encoder rain --dimensions 3 --prompt-name query\n"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     rows = np.load(folder / "rows.npy")
@@ -63,7 +59,7 @@ def test_wrong_commands(folder: Path, arguments: str, text: str) -> None:
 
 
 def test_python(folder: Path) -> None:
-    assert output_of(run_script("-c", _block(FIRST, "python"), cwd=folder))
+    assert output_of(run_script("-c", code_block(FIRST, "python"), cwd=folder))
 
 
 def test_http(folder: Path) -> None:
@@ -73,7 +69,7 @@ def test_http(folder: Path) -> None:
 
     output_of(run_script("examples/tiny_encoder.py", "encoder", cwd=folder))
     with serving(folder / "encoder") as server:
-        done = output_of(run_script("-c", f"address = {server.address!r}\n{_block(SECOND, 'python')}", cwd=folder))
+        done = output_of(run_script("-c", f"address = {server.address!r}\n{code_block(SECOND, 'python')}", cwd=folder))
     assert done.split("\n")[0] == "2 8" and sorted(json.loads(done.split("\n")[1])) == [0, 1]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from commands import ROOT, output_of, run_script, shell_commands
+from pages import code_block
 
 from mirlo.generate.gguf.blocks import TYPES
 from mirlo.generate.gguf.keys import ARCHITECTURES
@@ -16,11 +17,6 @@ for package in ("gguf", "tokenizers", "jinja2"):
     pytest.importorskip(package)
 
 TEXT = (ROOT / "docs" / "run-a-gguf-file.md").read_text(encoding="utf-8")
-
-
-def _block(language: str) -> str:
-    (block,) = re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-    return str(block)
 
 
 @pytest.fixture
@@ -32,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.sample(0)
 def test_commands(folder: Path) -> None:
     environment = shell_commands(folder, "mirlo", "python")
-    command = ["sh", "-ec", _block("sh")]
+    command = ["sh", "-ec", code_block(TEXT, "sh")]
     done = subprocess.run(
         command, input="hello\n", capture_output=True, text=True, cwd=folder, env=environment, check=False
     )
@@ -41,7 +37,7 @@ def test_commands(folder: Path) -> None:
 
 
 def test_python(folder: Path) -> None:
-    assert output_of(run_script("-c", _block("python"), cwd=folder))
+    assert output_of(run_script("-c", code_block(TEXT, "python"), cwd=folder))
 
 
 def test_lists_are_complete() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from commands import ROOT, output_of, run_script, shell_commands
+from pages import code_blocks
 
 from mirlo.generate import SearchOptions
 
@@ -19,10 +20,6 @@ pytest.importorskip("llguidance")
 TEXT = (ROOT / "docs" / "run-a-language-model.md").read_text(encoding="utf-8")
 
 
-def _blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
@@ -30,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_commands(folder: Path) -> None:
-    (block,) = _blocks("sh")
+    (block,) = code_blocks(TEXT, "sh")
     environment = shell_commands(folder, "mirlo", "python")
     done = subprocess.run(
         ["sh", "-ec", block], input="hello\n", capture_output=True, text=True, cwd=folder, env=environment, check=False
@@ -41,7 +38,7 @@ def test_commands(folder: Path) -> None:
 
 @pytest.mark.sample(0)
 def test_python(folder: Path) -> None:
-    blocks = _blocks("python")
+    blocks = code_blocks(TEXT, "python")
     assert len(blocks) == 8
     out = output_of(run_script("-c", "\n".join(blocks), cwd=folder))
     assert re.search(r"prompt: 5 tokens in .* then 19 tokens in", out)

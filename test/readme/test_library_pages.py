@@ -15,16 +15,13 @@ import pytest
 from c_compiler import needs_c_compiler
 from commands import ENVIRONMENT, ROOT, output_of, python, run_script, shell_commands
 from onnx_models import F32, make_model, node
+from pages import code_blocks
 
 import mirlo
 from mirlo.targets.llvm.processor import host_processor
 
 DOCS = ROOT / "docs"
 PIXELS = (np.arange(2 * 64, dtype=np.float32) / 128).reshape(2, 64)
-
-
-def _blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"^```{re.escape(language)}\n(.*?)^```$", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
@@ -46,7 +43,7 @@ def _shell(text: str, folder: Path) -> str:
 
 
 def _write(page: str, language: str, folder: Path) -> None:
-    for block in _blocks(page, language):
+    for block in code_blocks((DOCS / page).read_text(), language):
         name = re.search(r"file: ([\w.]+)", block)
         assert name is not None
         (folder / name[1]).write_text(block)
@@ -66,7 +63,7 @@ def _expected(folder: Path) -> np.ndarray:
 def _printed(page: str, folder: Path) -> np.ndarray:
     """Run the commands of a page on its program in C; return the scores that the program prints."""
     _write(page, "c", folder)
-    (commands,) = _blocks(page, "sh")
+    (commands,) = code_blocks((DOCS / page).read_text(), "sh")
     output = _shell(commands, folder).splitlines()
     return _scores("\n".join(line for line in output if not line.startswith("wrote")))
 
@@ -79,7 +76,7 @@ def test_from_c(folder: Path) -> None:
 @pytest.mark.sample(0)
 @needs_c_compiler
 def test_accelerators_in_c(folder: Path) -> None:
-    new, build = _blocks("accelerators-in-c.md", "sh")
+    new, build = code_blocks((DOCS / "accelerators-in-c.md").read_text(), "sh")
     _write("accelerators-in-c.md", "c", folder)
     _shell(new, folder)
     install = ["pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", folder / "site"]
@@ -115,7 +112,7 @@ def test_from_cpp(folder: Path) -> None:
     if shutil.which("c++") is None:
         pytest.skip("there is no C++ compiler")
     _write("from-cpp.md", "c++", folder)
-    (commands,) = _blocks("from-cpp.md", "sh")
+    (commands,) = code_blocks((DOCS / "from-cpp.md").read_text(), "sh")
     output = _shell(commands, folder).splitlines()
     found = _scores("\n".join(line for line in output if not line.startswith("wrote")))
     np.testing.assert_array_equal(found, _expected(folder))
@@ -148,14 +145,14 @@ def test_cmake(weights: str, folder: Path) -> None:
 @pytest.mark.sample(0)
 @pytest.mark.skipif(host_processor().arch != "x86_64", reason="the page's first CPU is an x86-64")
 def test_on_another_machine(folder: Path) -> None:
-    *commands, emulated = _blocks("another-machine.md", "sh")
+    *commands, emulated = code_blocks((DOCS / "another-machine.md").read_text(), "sh")
     for each in commands:
         _shell(each, folder)
-    (code,) = _blocks("another-machine.md", "python")
+    (code,) = code_blocks((DOCS / "another-machine.md").read_text(), "python")
     assert output_of(run_script("-c", code, cwd=folder)).strip() == re.findall(r"# (\d+)$", code, re.MULTILINE)[0]
     if shutil.which("qemu-aarch64-static") is None or shutil.which("aarch64-linux-gnu-gcc") is None:
         pytest.skip("there is no emulated AArch64: install qemu-user-static and gcc-aarch64-linux-gnu")
-    (program,) = _blocks("from-c.md", "c")
+    (program,) = code_blocks((DOCS / "from-c.md").read_text(), "c")
     opened = re.compile(r'mirlo_open\("[^"]*", "digits",')
     assert opened.search(program)
     linked = opened.sub("mirlo_create(&mirlo_model_digits,", program).replace("mirlo.h", "digits.h")

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from pathlib import Path
 
 import numpy as np
 from commands import ROOT, output_of, run_script, shell_commands
+from pages import code_block
 
 TEXT = (ROOT / "docs" / "quantize-a-model.md").read_text(encoding="utf-8")
 
 
-def _block(language: str) -> str:
-    (block,) = re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-    return str(block)
-
-
 def test_page(tmp_path: Path) -> None:
     """The commands get the model and the samples of the Python example."""
-    text = _block("python") + "\nimport onnx\nonnx.save(model, 'model.onnx')\nnp.savez('samples.npz', x=samples)\n"
+    text = (
+        code_block(TEXT, "python")
+        + "\nimport onnx\nonnx.save(model, 'model.onnx')\nnp.savez('samples.npz', x=samples)\n"
+    )
     assert "down" in output_of(run_script("-c", text, cwd=tmp_path))
     done = subprocess.run(
-        ["sh", "-ec", _block("sh")],
+        ["sh", "-ec", code_block(TEXT, "sh")],
         capture_output=True, text=True, cwd=tmp_path, env=shell_commands(tmp_path, "mirlo"), check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

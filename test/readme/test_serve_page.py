@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from commands import ROOT, output_of, run_script
+from pages import code_block
 
 for package in ("starlette", "uvicorn", "tokenizers", "jinja2"):
     pytest.importorskip(package)
@@ -22,21 +23,16 @@ from mirlo.tools.cli.serve_arguments import LIMITS  # noqa: E402
 TEXT = (ROOT / "docs" / "serve.md").read_text(encoding="utf-8")
 
 
-def _block(language: str) -> str:
-    (block,) = re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-    return str(block)
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="servers end by signals")
 def test_commands(tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    write, serve = _block("sh").splitlines()
+    write, serve = code_block(TEXT, "sh").splitlines()
     output_of(run_script(*write.partition("#")[0].split()[1:], cwd=tmp_path))
     command = serve.split()
     assert command[:2] == ["mirlo", "serve"]
     model = write_tensor_model(tmp_path / "sum.onnx")
     with serving(tmp_path / command[2], model) as server:
-        out = output_of(run_script("-c", f"address = {server.address!r}\n{_block('python')}", cwd=tmp_path))
+        out = output_of(run_script("-c", f"address = {server.address!r}\n{code_block(TEXT, 'python')}", cwd=tmp_path))
         assert out.strip().endswith("20")
         assert server.end() == 0
 

@@ -12,15 +12,12 @@ import onnx
 import pytest
 from commands import ROOT, benchmark_model, mirlo, output_of, run_script, shell_commands
 from onnx import TensorProto, helper
+from pages import code_blocks
 
 from mirlo.tools.cli import COMMANDS
 
 DOCS = ROOT / "docs"
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-def _blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
@@ -31,12 +28,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_blocks_are_those_that_are_tested() -> None:
-    assert [len(_blocks(language)) for language in ("sh", "python")] == [2, 3]
+    assert [len(code_blocks(TEXT, language)) for language in ("sh", "python")] == [2, 3]
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
 def test_make_has_the_targets() -> None:
-    for line in _blocks("sh")[0].splitlines():
+    for line in code_blocks(TEXT, "sh")[0].splitlines():
         command = line.partition("#")[0].split()
         planned = subprocess.run([*command, "-n"], capture_output=True, text=True, cwd=ROOT)
         assert planned.returncode == 0, planned.stderr
@@ -47,7 +44,7 @@ def test_make_has_the_targets() -> None:
 
 def test_commands(folder: Path, whole: bool) -> None:
     environment = shell_commands(folder, "mirlo", "mirlo-opt")
-    commands = _blocks("sh")[1]
+    commands = code_blocks(TEXT, "sh")[1]
     if not whole:  # a small model in place of the sample: test/tools/cli/test_sample.py has the option
         assert commands.count("--sample mobilenetv2") == 2
         (folder / "lenet.onnx").symlink_to(benchmark_model("lenet"))
@@ -59,7 +56,7 @@ def test_commands(folder: Path, whole: bool) -> None:
 
 
 def test_python(folder: Path) -> None:
-    out = output_of(run_script("-c", _blocks("python")[0], cwd=folder))
+    out = output_of(run_script("-c", code_blocks(TEXT, "python")[0], cwd=folder))
     assert "pixel_values" in out and "GFLOP/s" in out
 
 
@@ -81,12 +78,12 @@ def _run_node(folder: Path, operator: str, plugin: str, names: str) -> tuple[np.
 
 
 def test_own_operator(tmp_path: Path) -> None:
-    x, gate, y = _run_node(tmp_path, "Swiglu", _blocks("python")[1], "xg")
+    x, gate, y = _run_node(tmp_path, "Swiglu", code_blocks(TEXT, "python")[1], "xg")
     np.testing.assert_allclose(y, gate * x / (1 + np.exp(-x)), rtol=1e-5, atol=1e-6)
 
 
 def test_own_loops(tmp_path: Path) -> None:
-    x, y = _run_node(tmp_path, "PeakNorm", _blocks("python")[2], "x")
+    x, y = _run_node(tmp_path, "PeakNorm", code_blocks(TEXT, "python")[2], "x")
     np.testing.assert_allclose(y, x / np.abs(x).max(axis=1, keepdims=True), rtol=1e-5, atol=1e-6)
 
 

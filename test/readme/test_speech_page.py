@@ -9,17 +9,13 @@ from pathlib import Path
 
 import pytest
 from commands import ROOT, output_of, run_script, shell_commands
+from pages import code_block
 
 from mirlo.generate.speech import FORMATS
 
 pytest.importorskip("tokenizers")
 
 TEXT = (ROOT / "docs" / "transcribe-speech.md").read_text(encoding="utf-8")
-
-
-def _block(language: str) -> str:
-    (block,) = re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-    return str(block)
 
 
 @pytest.fixture
@@ -36,7 +32,7 @@ def run(folder: Path, commands: str, environment: dict[str, str] | None = None) 
 
 def test_commands(folder: Path) -> None:
     environment = shell_commands(folder, "mirlo", "python")
-    done = run(folder, _block("sh"), environment)
+    done = run(folder, code_block(TEXT, "sh"), environment)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert lines and all(re.fullmatch(r"\[ *\d+\.\d\d +\d+\.\d\d\] \S.*", line) for line in lines)
@@ -68,4 +64,4 @@ def test_wrong_commands(folder: Path, arguments: str, text: str) -> None:
 
 
 def test_python(folder: Path) -> None:
-    assert output_of(run_script("-c", _block("python"), cwd=folder))
+    assert output_of(run_script("-c", code_block(TEXT, "python"), cwd=folder))

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -113,3 +114,22 @@ def serving(*arguments: object) -> Iterator[ServerProcess]:
         if server.process.poll() is None:
             server.process.kill()
         server.process.wait(30)
+
+
+@contextmanager
+def ready_client(server: Any) -> Iterator[Any]:
+    """Yield a client of a server in this process whose models have answered a first call."""
+    from starlette.testclient import TestClient
+
+    with TestClient(server, raise_server_exceptions=True) as client:
+        wait_until_ready(client)
+        yield client
+
+
+def wait_until_ready(client: Any) -> None:
+    """Wait until each model has answered a first call."""
+    for _ in range(1200):
+        if client.get("/v2/health/ready").status_code == 200:
+            return
+        time.sleep(0.05)
+    raise AssertionError("the models do not become ready")

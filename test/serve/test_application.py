@@ -14,7 +14,13 @@ for package in ("starlette", "tokenizers", "jinja2", "llguidance"):
     pytest.importorskip(package)
 testclient = pytest.importorskip("starlette.testclient")
 
-from served import write_language_model, write_tensor_model, write_text_model  # noqa: E402
+from served import (  # noqa: E402
+    ready_client,
+    wait_until_ready,
+    write_language_model,
+    write_tensor_model,
+    write_text_model,
+)
 
 from mirlo import generate  # noqa: E402
 from mirlo.serve.application import Server  # noqa: E402
@@ -25,16 +31,6 @@ KEY = "0123456789abcdef"
 
 def client_of(server: Server) -> Any:
     return testclient.TestClient(server, raise_server_exceptions=True)
-
-
-def wait_until_ready(client: Any) -> None:
-    for _ in range(1200):
-        if client.get("/v2/health/ready").status_code == 200:
-            return
-        import time
-
-        time.sleep(0.05)
-    raise AssertionError("the models do not become ready")
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +51,7 @@ def server(sources: list[ModelSource]) -> Server:
 
 @pytest.fixture(scope="module")
 def client(server: Server) -> Iterator[Any]:
-    with client_of(server) as client:
-        wait_until_ready(client)
+    with ready_client(server) as client:
         yield client
 
 
@@ -408,8 +403,7 @@ def test_the_page_runs_its_own_script_only(client: Any) -> None:
 
 def test_keys_hosts_and_stopping(sources: list[ModelSource]) -> None:
     server = Server(sources[1:2], ServeOptions(keys=(KEY,)))
-    with client_of(server) as client:
-        wait_until_ready(client)
+    with ready_client(server) as client:
         assert client.get("/").status_code == 200
         for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": KEY}):
             answer = client.get("/v1/models", headers=headers)

@@ -12,10 +12,10 @@ import pytest
 
 for package in ("starlette", "tokenizers", "jinja2"):
     pytest.importorskip(package)
-testclient = pytest.importorskip("starlette.testclient")
+pytest.importorskip("starlette.testclient")
 
 from embedding_folders import TEXTS, write_encoder  # noqa: E402
-from served import write_tensor_model  # noqa: E402
+from served import ready_client, write_tensor_model  # noqa: E402
 
 from mirlo import generate  # noqa: E402
 from mirlo.serve.application import Server  # noqa: E402
@@ -47,13 +47,7 @@ def client(folder: Path) -> Iterator[Any]:
     paths = {"encoder": folder, "reranker": reranker, "classifier": classifier, "sum": sum_model}
     sources = [ModelSource(name, path) for name, path in paths.items()]
     server = Server(sources, ServeOptions(queue=8, max_body=1 << 20, batch=4))
-    with testclient.TestClient(server, raise_server_exceptions=True) as client:
-        for _ in range(1200):
-            if client.get("/v2/health/ready").status_code == 200:
-                break
-            import time
-
-            time.sleep(0.05)
+    with ready_client(server) as client:
         yield client
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,11 +10,11 @@ import pytest
 
 for package in ("starlette", "tokenizers", "jinja2", "llguidance"):
     pytest.importorskip(package)
-testclient = pytest.importorskip("starlette.testclient")
+pytest.importorskip("starlette.testclient")
 
 from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
-from served import write_language_model, write_tensor_model  # noqa: E402
+from served import ready_client, write_language_model, write_tensor_model  # noqa: E402
 
 from mirlo.serve.application import Server  # noqa: E402
 from mirlo.serve.generation_body import CHAT_KEYS, TEXT_KEYS  # noqa: E402
@@ -30,11 +29,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         ModelSource("sum", write_tensor_model(folder / "sum.onnx")),
     ]
     server = Server(sources, ServeOptions(max_tokens=4, max_choices=2, max_body=1 << 16))
-    with testclient.TestClient(server, raise_server_exceptions=True) as client:
-        for _ in range(1200):
-            if client.get("/v2/health/ready").status_code == 200:
-                break
-            time.sleep(0.05)
+    with ready_client(server) as client:
         yield client
         engine: Any = server.state.pool.models["tiny"].backend
         assert engine.pending == 0

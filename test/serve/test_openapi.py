@@ -14,7 +14,7 @@ from commands import ROOT
 
 for package in ("starlette", "tokenizers", "jinja2", "llguidance"):
     pytest.importorskip(package)
-testclient = pytest.importorskip("starlette.testclient")
+pytest.importorskip("starlette.testclient")
 
 from embedding_folders import write_encoder  # noqa: E402
 from served import serving, write_language_model, write_tensor_model  # noqa: E402

@@ -13,9 +13,9 @@ from commands import ROOT
 
 for package in ("starlette", "tokenizers", "jinja2", "python_multipart"):
     pytest.importorskip(package)
-testclient = pytest.importorskip("starlette.testclient")
+pytest.importorskip("starlette.testclient")
 
-from served import write_tensor_model  # noqa: E402
+from served import ready_client, write_tensor_model  # noqa: E402
 
 from mirlo import generate  # noqa: E402
 from mirlo.generate.speech.formats import as_object, as_srt, as_vtt  # noqa: E402
@@ -43,13 +43,7 @@ def expected(folder: Path) -> generate.Transcript:
 @pytest.fixture(scope="module")
 def client(folder: Path) -> Iterator[Any]:
     sources = [ModelSource("speech", folder), ModelSource("sum", write_tensor_model(folder.parent / "sum.onnx"))]
-    with testclient.TestClient(Server(sources, ServeOptions(max_body=8 << 20)), raise_server_exceptions=True) as client:
-        for _ in range(1200):
-            if client.get("/v2/health/ready").status_code == 200:
-                break
-            import time
-
-            time.sleep(0.05)
+    with ready_client(Server(sources, ServeOptions(max_body=8 << 20))) as client:
         yield client
 
 

@@ -1,4 +1,4 @@
-"""`mirlo transcribe`: what is said in a sound file, as it is known."""
+"""`mirlo transcribe`: the speech of a sound file, as it is known."""
 
 from __future__ import annotations
 
