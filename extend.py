@@ -21,6 +21,7 @@ from mirlo.dialects.core.traits import AxisAttributes, OnnxName, Precision, Trai
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir import compute
 from mirlo.dialects.tir.own_intrinsics import define_intrinsic
+from mirlo.frontends.files import FileForm, register_file_form
 from mirlo.frontends.foreign import ConvertedModel, ExampleInputs, FrontendError, ImportedModule
 from mirlo.frontends.onnx.node import NodeTrait
 from mirlo.frontends.onnx.registry import converter
@@ -28,6 +29,7 @@ from mirlo.frontends.stablehlo.registry import converter as stablehlo_converter
 from mirlo.frontends.tensor import Tensor, concat, maximum, minimum, stack, where
 from mirlo.frontends.torch.custom import torch_operator
 from mirlo.frontends.torch.registry import converter as aten_converter
+from mirlo.frontends.tosa.registry import converter as tosa_converter
 from mirlo.passes.byoc.codegen import (
     Artifact,
     CodeGenerator,
@@ -88,5 +90,5 @@ __all__ = [
     "register_pass", "register_target", "repeat", "require_at_most", "require_elements", "require_equal",
     "require_multiple", "require_part", "result", "results", "rewrite", "rewriter", "same_shape_as", "schedule",
     "scheduled", "several", "tensor_intrin", "Tensor", "aten_converter", "concat", "maximum", "minimum", "stack",
-    "stablehlo_converter", "where", "torch_operator", "tuned_values", "wildcard", "with_activation",
+    "stablehlo_converter", "tosa_converter", "FileForm", "register_file_form", "where", "torch_operator", "tuned_values", "wildcard", "with_activation",
 ]  # fmt: skip

@@ -16,8 +16,8 @@ from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.driver.bytecode import read_in_child
 from mirlo.driver.entry import ENTRY, PLANNED, select_entry
 from mirlo.driver.modules import read_module
+from mirlo.frontends.files import FileForm, form_of, has_form
 from mirlo.frontends.foreign import ImportedModule
-from mirlo.frontends.stablehlo.detect import is_stablehlo
 from mirlo.passes.byoc.artifacts import ARTIFACTS
 from mirlo.passes.byoc.outline import functions_of
 from mirlo.passes.files import BYTECODE_PREFIX, FileError
@@ -195,8 +195,8 @@ def _needs_sizes(name: str, kind: TensorType, target: str) -> str:
 
 
 def is_ir_file(path: str | os.PathLike[str]) -> bool:
-    """Return whether a file holds MLIR, as text, as bytecode or as script."""
-    return Path(path).suffix in IR_SUFFIXES
+    """Return whether a file holds MLIR, as text, as bytecode or as script, or the program of another system."""
+    return Path(path).suffix in IR_SUFFIXES or has_form(Path(path))
 
 
 def _open_ir(path: Path, params: ParameterStore | None, trust: bool) -> OpenedModel:
@@ -204,8 +204,9 @@ def _open_ir(path: Path, params: ParameterStore | None, trust: bool) -> OpenedMo
         content = read_regular(path)
     except OSError as error:
         raise FileError(f"cannot read '{path}': {error.strerror or error}") from None
-    if is_stablehlo(content):
-        return _open_stablehlo(path, content)
+    form = form_of(path, content)
+    if form is not None:
+        return _open_form(path, content, form)
     session = Session(ParameterStore() if params is None else params.copy())
     with make_context():
         try:
@@ -218,14 +219,14 @@ def _open_ir(path: Path, params: ParameterStore | None, trust: bool) -> OpenedMo
     return OpenedModel(module, session, pipeline)
 
 
-def _open_stablehlo(path: Path, content: bytes) -> OpenedModel:
-    from mirlo.frontends.stablehlo.importer import import_stablehlo
-    from mirlo.frontends.stablehlo.parse import parse
-
+def _open_form(path: Path, content: bytes, form: FileForm) -> OpenedModel:
+    """Open a program of another system."""
+    if form.to_mlir is not None:
+        content = form.to_mlir(path)
     if content.startswith(BYTECODE_PREFIX) and can_fork():
         with make_context():
-            content = read_in_child(lambda: parse(content, str(path)), str(path))
-    module, store = import_stablehlo(content, str(path))
+            content = read_in_child(lambda: form.parse(content, str(path)), str(path))
+    module, store = form.open(content, str(path))
     return OpenedModel(module, Session(store))
 
 

@@ -82,6 +82,7 @@ class Sigmoid(Activation, name="sigmoid"):
     ONNX = OnnxName("Sigmoid")
     ATEN = ("sigmoid", "special_expit")
     STABLEHLO = ("logistic",)
+    TOSA = ("sigmoid",)
     DOMAIN = ((-9.0, 9.0),)
     meaning = staticmethod(meanings.sigmoid)
     scalar = staticmethod(scalars.logistic)

@@ -87,6 +87,8 @@ class ElementwiseOp:
     """The names of ATen, separated by spaces."""
     stablehlo: str = ""
     """The names of StableHLO, separated by spaces."""
+    tosa: str = ""
+    """The names of TOSA, separated by spaces."""
 
     def members(self, infer: Callable[[tuple[str, ...]], Callable[..., TensorType]]) -> dict[str, object]:
         """Return the members of the operator's class."""
@@ -98,6 +100,7 @@ class ElementwiseOp:
         result |= {"meaning": staticmethod(self.meaning), "PRECISION": self.precision, "DOMAIN": self.domain}
         result |= {"ONNX": OnnxName(self.onnx) if isinstance(self.onnx, str) else self.onnx}
         result |= {"ATEN": tuple(self.aten.split()), "STABLEHLO": tuple(self.stablehlo.split())}
+        result |= {"TOSA": tuple(self.tosa.split())}
         result |= {"FLOPS_PER_ELEMENT": self.flops, "TRAITS": self._traits(), "NEUTRAL": self.neutral}
         if self.scalar is not None:
             result["scalar"] = staticmethod(self.scalar)
@@ -120,13 +123,13 @@ _DIVISOR = ((-3.0, 3.0), (0.5, 3.0))
 REGISTERS = Precision.REGISTERS
 
 UNARY = {
-    "abs": ElementwiseOp(NUMBER, np.abs, "Abs", REGISTERS, stablehlo="abs"),
+    "abs": ElementwiseOp(NUMBER, np.abs, "Abs", REGISTERS, stablehlo="abs", tosa="abs"),
     "negative": ElementwiseOp(NUMBER, np.negative, "Neg", REGISTERS, stablehlo="negate"),
     "sign": ElementwiseOp(NUMBER, np.sign, "Sign", REGISTERS, scalars.sign),
-    "exp": ElementwiseOp(FLOAT, np.exp, "Exp", aten="exp", stablehlo="exponential"),
+    "exp": ElementwiseOp(FLOAT, np.exp, "Exp", aten="exp", stablehlo="exponential", tosa="exp"),
     "exp2": ElementwiseOp(FLOAT, np.exp2, aten="exp2 special_exp2"),
     "expm1": ElementwiseOp(FLOAT, np.expm1, aten="expm1 special_expm1", stablehlo="exponential_minus_one"),
-    "log": ElementwiseOp(FLOAT, np.log, "Log", domain=_POSITIVE, aten="log", stablehlo="log"),
+    "log": ElementwiseOp(FLOAT, np.log, "Log", domain=_POSITIVE, aten="log", stablehlo="log", tosa="log"),
     "log2": ElementwiseOp(FLOAT, np.log2, domain=_POSITIVE, aten="log2"),
     "log10": ElementwiseOp(FLOAT, np.log10, domain=_POSITIVE, aten="log10"),
     "log1p": ElementwiseOp(
@@ -134,22 +137,32 @@ UNARY = {
     ),
     "sqrt": ElementwiseOp(FLOAT, np.sqrt, "Sqrt", REGISTERS, domain=_POSITIVE, aten="sqrt", stablehlo="sqrt"),
     "rsqrt": ElementwiseOp(
-        FLOAT, lambda x: 1 / np.sqrt(x), scalar=_call("rsqrt"), domain=_POSITIVE, aten="rsqrt", stablehlo="rsqrt"
+        FLOAT,
+        lambda x: 1 / np.sqrt(x),
+        scalar=_call("rsqrt"),
+        domain=_POSITIVE,
+        aten="rsqrt",
+        stablehlo="rsqrt",
+        tosa="rsqrt",
     ),
     "cbrt": ElementwiseOp(FLOAT, np.cbrt, domain=_WIDE, stablehlo="cbrt"),
-    "sin": ElementwiseOp(FLOAT, np.sin, "Sin", domain=_WIDE, aten="sin", stablehlo="sine"),
-    "cos": ElementwiseOp(FLOAT, np.cos, "Cos", domain=_WIDE, aten="cos", stablehlo="cosine"),
+    "sin": ElementwiseOp(FLOAT, np.sin, "Sin", domain=_WIDE, aten="sin", stablehlo="sine", tosa="sin"),
+    "cos": ElementwiseOp(FLOAT, np.cos, "Cos", domain=_WIDE, aten="cos", stablehlo="cosine", tosa="cos"),
     "tan": ElementwiseOp(FLOAT, np.tan, "Tan", domain=((-1.2, 1.2),), aten="tan", stablehlo="tan chlo.tan"),
     "asin": ElementwiseOp(FLOAT, np.arcsin, "Asin", domain=_UNIT, aten="asin", stablehlo="chlo.asin"),
     "acos": ElementwiseOp(FLOAT, np.arccos, "Acos", domain=_UNIT, aten="acos", stablehlo="chlo.acos"),
     "atan": ElementwiseOp(FLOAT, np.arctan, "Atan", domain=_WIDE, aten="atan", stablehlo="chlo.atan"),
     "sinh": ElementwiseOp(FLOAT, np.sinh, "Sinh", aten="sinh", stablehlo="chlo.sinh"),
     "cosh": ElementwiseOp(FLOAT, np.cosh, "Cosh", aten="cosh", stablehlo="chlo.cosh"),
-    "tanh": ElementwiseOp(FLOAT, np.tanh, "Tanh", flops=4, is_activation=True, aten="tanh", stablehlo="tanh"),
+    "tanh": ElementwiseOp(
+        FLOAT, np.tanh, "Tanh", flops=4, is_activation=True, aten="tanh", stablehlo="tanh", tosa="tanh"
+    ),
     "asinh": ElementwiseOp(FLOAT, np.arcsinh, "Asinh", domain=_WIDE, aten="asinh", stablehlo="chlo.asinh"),
     "acosh": ElementwiseOp(FLOAT, np.arccosh, "Acosh", domain=((1.0, 9.0),), aten="acosh", stablehlo="chlo.acosh"),
     "atanh": ElementwiseOp(FLOAT, np.arctanh, "Atanh", domain=((-0.9, 0.9),), aten="atanh", stablehlo="chlo.atanh"),
-    "erf": ElementwiseOp(FLOAT, meanings.erf, "Erf", scalar=_call("erf"), aten="erf special_erf", stablehlo="chlo.erf"),
+    "erf": ElementwiseOp(
+        FLOAT, meanings.erf, "Erf", scalar=_call("erf"), aten="erf special_erf", stablehlo="chlo.erf", tosa="erf"
+    ),
     "erfc": ElementwiseOp(FLOAT, meanings.erfc, scalar=_call("erfc"), aten="erfc special_erfc", stablehlo="chlo.erfc"),
     "erfinv": ElementwiseOp(
         FLOAT, meanings.erfinv, scalar=_call("erfinv"), domain=((-0.99, 0.99),), aten="erfinv special_erfinv"
@@ -160,16 +173,20 @@ UNARY = {
     "digamma": ElementwiseOp(
         FLOAT, meanings.digamma, scalar=_call("digamma"), domain=_POSITIVE, aten="digamma special_digamma special_psi"
     ),
-    "floor": ElementwiseOp(FLOAT, np.floor, "Floor", REGISTERS, domain=_WIDE, aten="floor", stablehlo="floor"),
-    "ceil": ElementwiseOp(FLOAT, np.ceil, "Ceil", REGISTERS, domain=_WIDE, aten="ceil", stablehlo="ceil"),
+    "floor": ElementwiseOp(
+        FLOAT, np.floor, "Floor", REGISTERS, domain=_WIDE, aten="floor", stablehlo="floor", tosa="floor"
+    ),
+    "ceil": ElementwiseOp(FLOAT, np.ceil, "Ceil", REGISTERS, domain=_WIDE, aten="ceil", stablehlo="ceil", tosa="ceil"),
     "trunc": ElementwiseOp(FLOAT, np.trunc, precision=REGISTERS, domain=_WIDE, aten="trunc fix"),
     "round": ElementwiseOp(
         FLOAT, np.rint, "Round", REGISTERS, domain=_WIDE, aten="round special_round", stablehlo="round_nearest_even"
     ),
-    "reciprocal": ElementwiseOp(FLOAT, lambda x: 1 / x, "Reciprocal", domain=_POSITIVE, aten="reciprocal"),
+    "reciprocal": ElementwiseOp(
+        FLOAT, lambda x: 1 / x, "Reciprocal", domain=_POSITIVE, aten="reciprocal", tosa="reciprocal"
+    ),
     "square": ElementwiseOp(NUMBER, np.square, precision=REGISTERS, stablehlo="chlo.square"),
-    "logical_not": ElementwiseOp(BOOL, np.logical_not, "Not", aten="logical_not"),
-    "bitwise_not": ElementwiseOp(BITS, np.invert, "BitwiseNot", stablehlo="not"),
+    "logical_not": ElementwiseOp(BOOL, np.logical_not, "Not", aten="logical_not", tosa="logical_not"),
+    "bitwise_not": ElementwiseOp(BITS, np.invert, "BitwiseNot", stablehlo="not", tosa="bitwise_not"),
 }
 UNARY_TO_BOOL = {
     "isnan": ElementwiseOp(FLOAT, np.isnan, "IsNaN"),
@@ -177,8 +194,8 @@ UNARY_TO_BOOL = {
     "isfinite": ElementwiseOp(FLOAT, np.isfinite, stablehlo="is_finite"),
 }
 BINARY = {
-    "add": ElementwiseOp(NUMBER, np.add, "Add", REGISTERS, commutes=True, neutral=0.0, stablehlo="add"),
-    "subtract": ElementwiseOp(NUMBER, np.subtract, "Sub", REGISTERS, neutral=0.0, stablehlo="subtract"),
+    "add": ElementwiseOp(NUMBER, np.add, "Add", REGISTERS, commutes=True, neutral=0.0, stablehlo="add", tosa="add"),
+    "subtract": ElementwiseOp(NUMBER, np.subtract, "Sub", REGISTERS, neutral=0.0, stablehlo="subtract", tosa="sub"),
     "multiply": ElementwiseOp(
         NUMBER, np.multiply, "Mul", REGISTERS, commutes=True, neutral=1.0, aten="mul multiply", stablehlo="multiply"
     ),
@@ -203,6 +220,7 @@ BINARY = {
         scalar=scalars.power,
         domain=((0.5, 3.0), (0.0, 3.0)),
         stablehlo="power",
+        tosa="pow",
     ),
     "maximum": ElementwiseOp(
         NUMBER,
@@ -223,9 +241,13 @@ BINARY = {
         stablehlo="minimum",
     ),
     "atan2": ElementwiseOp(FLOAT, np.arctan2, aten="atan2.default arctan2.default", stablehlo="atan2"),
-    "logical_and": ElementwiseOp(BOOL, np.logical_and, "And", commutes=True, aten="logical_and.default"),
-    "logical_or": ElementwiseOp(BOOL, np.logical_or, "Or", commutes=True, aten="logical_or.default"),
-    "logical_xor": ElementwiseOp(BOOL, np.logical_xor, "Xor", commutes=True, aten="logical_xor.default"),
+    "logical_and": ElementwiseOp(
+        BOOL, np.logical_and, "And", commutes=True, aten="logical_and.default", tosa="logical_and"
+    ),
+    "logical_or": ElementwiseOp(BOOL, np.logical_or, "Or", commutes=True, aten="logical_or.default", tosa="logical_or"),
+    "logical_xor": ElementwiseOp(
+        BOOL, np.logical_xor, "Xor", commutes=True, aten="logical_xor.default", tosa="logical_xor"
+    ),
     "bitwise_and": ElementwiseOp(
         BITS,
         np.bitwise_and,
@@ -233,6 +255,7 @@ BINARY = {
         commutes=True,
         aten="bitwise_and bitwise_and.Scalar_Tensor __and__",
         stablehlo="and",
+        tosa="bitwise_and",
     ),
     "bitwise_or": ElementwiseOp(
         BITS,
@@ -241,6 +264,7 @@ BINARY = {
         commutes=True,
         aten="bitwise_or bitwise_or.Scalar_Tensor __or__",
         stablehlo="or",
+        tosa="bitwise_or",
     ),
     "bitwise_xor": ElementwiseOp(
         BITS,
@@ -249,17 +273,20 @@ BINARY = {
         commutes=True,
         aten="bitwise_xor bitwise_xor.Scalar_Tensor __xor__",
         stablehlo="xor",
+        tosa="bitwise_xor",
     ),
     "shift_left": ElementwiseOp(INTEGER, np.left_shift, scalar=scalars.shift_left, domain=_DIVISOR),
     "shift_right": ElementwiseOp(INTEGER, np.right_shift, scalar=scalars.shift_right, domain=_DIVISOR),
 }
 COMPARE = {
-    "equal": ElementwiseOp(ANY, np.equal, "Equal", commutes=True, aten="eq"),
+    "equal": ElementwiseOp(ANY, np.equal, "Equal", commutes=True, aten="eq", tosa="equal"),
     "not_equal": ElementwiseOp(ANY, np.not_equal, commutes=True, aten="ne not_equal"),
     "less": ElementwiseOp(ANY, np.less, "Less", aten="lt less"),
     "less_equal": ElementwiseOp(ANY, np.less_equal, "LessOrEqual", aten="le less_equal"),
-    "greater": ElementwiseOp(ANY, np.greater, "Greater", aten="gt greater"),
-    "greater_equal": ElementwiseOp(ANY, np.greater_equal, "GreaterOrEqual", aten="ge greater_equal"),
+    "greater": ElementwiseOp(ANY, np.greater, "Greater", aten="gt greater", tosa="greater"),
+    "greater_equal": ElementwiseOp(
+        ANY, np.greater_equal, "GreaterOrEqual", aten="ge greater_equal", tosa="greater_equal"
+    ),
 }
 
 
@@ -315,6 +342,7 @@ class Where(Elementwise, name="where"):
     PRECISION = REGISTERS
     ONNX = OnnxName("Where")
     STABLEHLO = ("select",)
+    TOSA = ("select",)
     meaning = staticmethod(np.where)
     scalar = staticmethod(select)
     condition = operand()

@@ -9,7 +9,8 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.foreign import ConvertedModel, ExampleInputs, FrontendError, ImportedModule
 from mirlo.frontends.jax.compiled import CompiledFunction, FunctionSignature, is_key
-from mirlo.frontends.stablehlo.importer import Interface, import_stablehlo
+from mirlo.frontends.mlir.importer import Interface
+from mirlo.frontends.stablehlo.importer import import_stablehlo
 
 if TYPE_CHECKING:
     import jax

@@ -1,102 +1,50 @@
-"""Import of function bodies: operations are converted in order, calls in place, regions where their operation is."""
+"""Import of StableHLO: what is special to it beside programs of other dialects."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import chain
+from collections.abc import Sequence
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.locations import describe
-from mirlo.dialects.core.op import OpError
-from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.mlir.body import ProgramImport
+from mirlo.frontends.mlir.operation import Parts, Scope
 from mirlo.frontends.stablehlo.errors import StablehloImportError
-from mirlo.frontends.stablehlo.operation import BodyImporter, Scope, StablehloOperation
-from mirlo.frontends.stablehlo.parts import Parts, grouped
+from mirlo.frontends.stablehlo.operation import StablehloOperation
+from mirlo.frontends.stablehlo.parts import component_type, is_complex, part_types
 from mirlo.frontends.stablehlo.registry import find_converter
 from mirlo.frontends.stablehlo.sizes import evaluate
 from mirlo.frontends.tensor import Tensor
-from mirlo.runtime.names import terminal
-from mirlo.runtime.params import ParameterStore
-
-MAX_OPERATIONS = 200_000
-"""Operations that calls may come to, as they are copied at each place."""
-MAX_DEPTH = 100
-RETURNS = ("func.return", "stablehlo.return")
 
 
-class ProgramImport(BodyImporter):
-    """The import of one program."""
+class StablehloImport(ProgramImport):
+    """The import of one program, in which complex tensors are two, and hold both parts in a last dim outside of it."""
 
-    def __init__(self, name: str, store: ParameterStore, functions: Mapping[str, ir.Operation]) -> None:
-        super().__init__(name, store)
-        self.functions = functions
-        self.calls: list[str] = []
-        self._count = 0
+    NAMESPACE = "stablehlo"
+    RETURNS = ("func.return", "stablehlo.return")
+    ERROR = StablehloImportError
+    INPUT_NAMES = ("mlir.name", "tf_saved_model.index_path")
+    OUTPUT_NAMES = ("jax.result_info", "mlir.name")
 
-    # Operations
+    def convert(self, op: ir.Operation, name: str, scope: Scope) -> Tensor | Sequence[Tensor]:
+        """Compute an operation on known sizes, or convert it."""
+        view = StablehloOperation(op, name, [scope[value] for value in op.operands], self)
+        view.scope = scope
+        folded = evaluate(view)
+        return find_converter(view)(view) if folded is None else folded
 
-    def call(self, name: str, operands: Sequence[Tensor]) -> list[Tensor]:
-        """Import a function's body here."""
-        function = self.functions.get(name)
-        if function is None:
-            raise UnsupportedOperation(f"calls @{name}, which the module does not have")
-        if name in self.calls or len(self.calls) >= MAX_DEPTH:
-            raise UnsupportedOperation(f"calls @{name}, which calls itself: @{' -> @'.join((*self.calls, name))}")
-        blocks = list(function.regions[0].blocks)
-        if len(blocks) != 1:
-            raise UnsupportedOperation(f"calls @{name}, which has {len(blocks) or 'no'} blocks: expected one")
-        self.calls.append(name)
-        try:
-            return self.block(blocks[0], operands, {})
-        finally:
-            self.calls.pop()
+    def part_types(self, type_: ir.Type) -> tuple[TensorType, ...]:
+        """Return the types of the parts of a value: two of a complex tensor, those of its elements of a tuple."""
+        return part_types(type_)
 
-    def block(self, block: ir.Block, operands: Sequence[Tensor], scope: Scope) -> list[Tensor]:
-        """Import the operations of a block for the parts of its arguments; return those of what it returns."""
-        inner = dict(scope)
-        types = [value.type for value in block.arguments]
-        inner.update(zip(block.arguments, grouped(types, operands, "a block takes"), strict=True))
-        for op in block.operations:
-            operation = op.operation
-            if operation.name in RETURNS:
-                return list(chain.from_iterable(inner[value] for value in operation.operands))
-            results = self._converted(operation, inner)
-            inner.update(zip(operation.results, results, strict=True))
-        raise UnsupportedOperation("a block ends without a return")
+    def input_type(self, type_: ir.Type) -> TensorType | None:
+        """Return the type of an input: that of a complex tensor has a last dim with both parts."""
+        component = component_type(type_)
+        return super().input_type(type_) if component is None else component.with_shape((*component.shape, 2))
 
-    def _converted(self, op: ir.Operation, scope: Scope) -> list[Parts]:
-        self._count += 1
-        if self._count > MAX_OPERATIONS:
-            raise self._problem(op, f"calls, copied at each place, come to more than {MAX_OPERATIONS} operations")
-        name = op.name.removeprefix("stablehlo.").removeprefix("func.")
-        try:
-            view = StablehloOperation(op, name, [scope[value] for value in op.operands], self)
-            view.scope = scope
-            folded = evaluate(view)
-            if folded is not None:
-                return [(folded,)]
-            with op.location:
-                converted = find_converter(view)(view)
-            results = [converted] if isinstance(converted, Tensor) else list(converted)
-            parts = grouped([value.type for value in op.results], results, "its conversion makes a value for each of")
-            for index, tensor in enumerate(results if not self.lifted else ()):
-                self._require_declared(view, index, tensor)
-            return parts
-        except (UnsupportedOperation, OpError) as problem:
-            raise self._problem(op, str(problem)) from None
+    def input_parts(self, type_: ir.Type, argument: Tensor) -> Sequence[Tensor]:
+        """Return the parts of an input."""
+        return self.split_parts(argument) if is_complex(type_) else [argument]
 
-    def _require_declared(self, view: StablehloOperation, index: int, made: Tensor) -> None:
-        declared = view.declared(index)
-        agree = len(declared.shape) == len(made.shape) and all(
-            said == is_ for said, is_ in zip(declared.shape, made.shape, strict=True)
-            if isinstance(said, int) and isinstance(is_, int)
-        )  # fmt: skip
-        if declared.dtype is not made.dtype or not agree:
-            raise UnsupportedOperation(f"is declared {declared}, but its operands make it {made.type}")
-
-    def _problem(self, op: ir.Operation, text: str) -> StablehloImportError:
-        operands = ", ".join(str(value.type) for value in op.operands)
-        where = describe(op.location, terminal)
-        return StablehloImportError(
-            f"{self.name}: operation '{op.name}' at {where}: {text} [operands: {operands or 'none'}]"
-        )
+    def result(self, type_: ir.Type, parts: Parts) -> Tensor:
+        """Return a result of the program: a complex one has a last dim with both parts."""
+        return self.join_parts(*parts) if is_complex(type_) else super().result(type_, parts)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from mirlo.dialects.bindings import ir, stablehlo
-from mirlo.frontends.stablehlo.detect import is_portable
+from mirlo.frontends.files import is_portable
+from mirlo.frontends.mlir.parse import parsing
 from mirlo.frontends.stablehlo.errors import StablehloImportError
 
 
@@ -14,25 +15,11 @@ def parse(content: bytes | str, name: str) -> ir.Module:
     extension = stablehlo()
     context = ir.Context.current
     extension.register_dialect(context)
-    problems: list[str] = []
-
-    def note(found: ir.Diagnostic) -> bool:
-        problems.append(str(found.message))
-        return True
-
-    handler, before = context.attach_diagnostic_handler(note), context.allow_unregistered_dialects
-    context.allow_unregistered_dialects = True  # attributes of other dialects, such as shardings, are not read
-    try:
+    with parsing(f"{name} is not valid StableHLO", StablehloImportError, _explained):
         if isinstance(content, bytes) and is_portable(content):
             result: ir.Module = extension.deserialize_portable_artifact(context, content)
             return result
         return ir.Module.parse(_without_meshes(content))
-    except (ir.MLIRError, ValueError) as error:
-        messages = "; ".join(problems) or str(error)
-        raise StablehloImportError(f"{name} is not valid StableHLO: {_explained(messages)}") from None
-    finally:
-        context.allow_unregistered_dialects = before
-        handler.detach()
 
 
 _MESH = re.compile(rb"^ *sdy\.mesh @[^\n]*<\[(?:\"\w+\"=1(?:, )?)*\]>[^\n]*$", re.MULTILINE)

@@ -6,16 +6,13 @@ has none. Functions and regions take and return the parts of their values.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import chain
 
 from mirlo.dialects.bindings import ir, stablehlo
 from mirlo.dialects.core.dtypes import dtype_of_mlir
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.tensor import Tensor
-
-Parts = tuple[Tensor, ...]
 
 
 def is_complex(type_: ir.Type) -> bool:
@@ -49,12 +46,3 @@ def part_types(type_: ir.Type) -> tuple[TensorType, ...]:
 def types_of(types: Iterable[ir.Type]) -> tuple[TensorType, ...]:
     """Return the types of the parts of values, in order."""
     return tuple(chain.from_iterable(map(part_types, types)))
-
-
-def grouped(types: Sequence[ir.Type], tensors: Sequence[Tensor], what: str) -> list[Parts]:
-    """Return the parts of each value of these types, given those of all; `what` is for the error."""
-    counts = [len(part_types(type_)) for type_ in types]
-    if sum(counts) != len(tensors):
-        raise UnsupportedOperation(f"{what} {sum(counts)} values, found {len(tensors)}")
-    given = iter(tensors)
-    return [tuple(next(given) for _ in range(count)) for count in counts]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.stablehlo.enumerations import enumeration
+from mirlo.frontends.mlir.operation import enumeration
 from mirlo.frontends.stablehlo.scalars import Unknown, evaluate_region
 from mirlo.frontends.tensor import Tensor
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.core.installed import register_in
 from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.mlir.converters import ConverterTable
 
 if TYPE_CHECKING:
     from mirlo.frontends.stablehlo.operation import StablehloOperation
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 Converter = Callable[["StablehloOperation"], "Tensor | Sequence[Tensor]"]
 
-CONVERTERS: dict[str, Converter] = {}
+CONVERTERS = ConverterTable("mirlo.frontends.stablehlo.ops", lambda cls: cls.STABLEHLO)
 COMPLEX: dict[str, Converter] = {}
 """Converters of operations that have complex tensors among operands or results; these are two tensors each."""
 OF_PARTS: set[str] = set()

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
-from mirlo.frontends.stablehlo.enumerations import COMPARISONS, enumeration
+from mirlo.frontends.mlir.operation import enumeration
+from mirlo.frontends.stablehlo.enumerations import COMPARISONS
 
 
 class Unknown(Exception):

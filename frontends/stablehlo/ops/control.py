@@ -9,7 +9,6 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.ops.linear_algebra import convert_lapack, lapack_function
-from mirlo.frontends.stablehlo.parts import grouped
 from mirlo.frontends.stablehlo.registry import COMPLEX, CONVERTERS, converter, of_parts
 from mirlo.frontends.tensor import Tensor, where
 
@@ -124,7 +123,7 @@ def same_parts(op: StablehloOperation) -> Sequence[Tensor]:
 def get_tuple_element(op: StablehloOperation) -> Sequence[Tensor]:
     (given,) = (value.type for value in op.op.operands)
     types = [given.get_type(i) for i in range(given.num_types)]
-    return grouped(types, op.operands, "a tuple has")[op.integer("index")]
+    return op.builder.grouped(types, op.operands, "a tuple has")[op.integer("index")]
 
 
 @of_parts

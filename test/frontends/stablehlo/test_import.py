@@ -146,7 +146,7 @@ def test_sparse_constants(kind: str) -> None:
 
 def test_calls_have_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each function calls the next one ten times: copied at each call, they are ten million operations."""
-    monkeypatch.setattr("mirlo.frontends.stablehlo.body.MAX_OPERATIONS", 5_000)
+    monkeypatch.setattr("mirlo.frontends.mlir.body.MAX_OPERATIONS", 5_000)
     lines = [_main("%0 = call @f0(%x) : (tensor<4xf32>) -> tensor<4xf32>\nreturn %0 : tensor<4xf32>")]
     for level in range(7):
         body = ["%0 = stablehlo.negate %x : tensor<4xf32>"]

@@ -1,0 +1,129 @@
+"""Files that are programs of other systems: how each form is told from others, and what opens it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mirlo.dialects.bindings import ir
+    from mirlo.runtime.params import ParameterStore
+
+BYTECODE = b"ML\xefR"
+"""What bytecode of MLIR begins with."""
+
+
+@dataclass(frozen=True)
+class FileForm:
+    """A form of files that a front end opens."""
+
+    name: str
+    suffixes: tuple[str, ...]
+    """What names of such files end with; files of other forms may end with the same."""
+    matches: Callable[[bytes], bool]
+    """Returns whether the content of a file of such a name is in this form."""
+    parse: Callable[[bytes, str], ir.Module]
+    """Parses MLIR in the current context; the text is the name of the file, for errors."""
+    open: Callable[[bytes, str], tuple[ir.Module, ParameterStore]]
+    """Imports MLIR to a module of relax, with its weights."""
+    to_mlir: Callable[[Path], bytes] | None = None
+    """Makes MLIR of a file in another format; None if files are MLIR."""
+
+
+FORMS: list[FileForm] = []
+
+
+def register_file_form(form: FileForm) -> FileForm:
+    """Add a form of files, which is asked before those that are known."""
+    FORMS.insert(0, form)
+    return form
+
+
+def has_form(path: str | Path) -> bool:
+    """Return whether the name of a file is one that files of a form have."""
+    return Path(path).suffix.lower() in {suffix for form in FORMS for suffix in form.suffixes}
+
+
+def form_of(path: str | Path, content: bytes) -> FileForm | None:
+    """Return the form of a file, or None."""
+    suffix = Path(path).suffix.lower()
+    return next((form for form in FORMS if suffix in form.suffixes and form.matches(content)), None)
+
+
+def names_dialect(*dialects: str) -> Callable[[bytes], bool]:
+    """Return a test whether MLIR, as text or as bytecode, has operations of one of these dialects."""
+    listed = [dialect.encode() for dialect in dialects]
+    operation = re.compile(rb"(?:\s|\")(?:" + b"|".join(listed) + rb")\.")
+
+    def matches(content: bytes) -> bool:
+        if content.startswith(BYTECODE):
+            return any(b"\0" + dialect + b"\0" in content for dialect in listed)
+        return operation.search(content) is not None
+
+    return matches
+
+
+# The front ends themselves are imported when a file is opened.
+
+
+def _parse_stablehlo(content: bytes, name: str) -> ir.Module:
+    from mirlo.frontends.stablehlo.parse import parse
+
+    return parse(content, name)
+
+
+def _open_stablehlo(content: bytes, name: str) -> tuple[ir.Module, ParameterStore]:
+    from mirlo.frontends.stablehlo.importer import import_stablehlo
+
+    return import_stablehlo(content, name)
+
+
+def _parse_tosa(content: bytes, name: str) -> ir.Module:
+    from mirlo.frontends.tosa.importer import parse
+
+    return parse(content, name)
+
+
+def _open_tosa(content: bytes, name: str) -> tuple[ir.Module, ParameterStore]:
+    from mirlo.frontends.tosa.importer import import_tosa
+
+    return import_tosa(content, name)
+
+
+def _from_flatbuffer(path: Path) -> bytes:
+    from mirlo.frontends.tosa.tools import from_flatbuffer
+
+    return from_flatbuffer(path)
+
+
+def _from_tflite(path: Path) -> bytes:
+    from mirlo.frontends.tosa.tools import from_tflite
+
+    return from_tflite(path)
+
+
+_MLIR = (".mlir", ".mlirbc")
+_is_stablehlo = names_dialect("stablehlo", "vhlo", "chlo", "mhlo")
+register_file_form(FileForm("TOSA", _MLIR, names_dialect("tosa"), _parse_tosa, _open_tosa))
+register_file_form(
+    FileForm(
+        "StableHLO", _MLIR, lambda content: is_portable(content) or _is_stablehlo(content),
+        _parse_stablehlo, _open_stablehlo,
+    )
+)  # fmt: skip
+register_file_form(
+    FileForm("TOSA", (".tosa",), lambda content: content[4:8] == b"TOSA", _parse_tosa, _open_tosa, _from_flatbuffer)
+)
+register_file_form(
+    FileForm(
+        "TensorFlow Lite", (".tflite",), lambda content: content[4:8] == b"TFL3", _parse_tosa, _open_tosa, _from_tflite
+    )
+)
+
+
+def is_portable(content: bytes) -> bool:
+    """Return whether bytecode is StableHLO's portable artifact, which other versions read."""
+    return content.startswith(BYTECODE) and b"StableHLO_v" in content[:64]

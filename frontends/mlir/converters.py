@@ -1,0 +1,66 @@
+"""Tables of converters, among them those of operations whose classes say what a dialect calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from mirlo.dialects.context import graph_operations
+from mirlo.dialects.core.installed import import_modules
+from mirlo.dialects.core.op import DialectOp
+from mirlo.dialects.relax.elementwise import Elementwise
+from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.mlir.operation import MlirOperation
+from mirlo.frontends.tensor import Tensor
+
+Converter = Callable[[Any], "Tensor | Sequence[Tensor]"]
+"""Takes the view of an operation that the front end has."""
+
+
+class ConverterTable(dict[str, Converter]):
+    """Converters of operations by name: those of the modules of a package, and those that classes name.
+
+    A converter of its own comes first. A plug-in that adds operators is seen by the next import.
+    """
+
+    def __init__(self, package: str, names: Callable[[type[DialectOp]], Sequence[str]]) -> None:
+        super().__init__()
+        self._package, self._names = package, names
+        self._entered: Mapping[str, type[DialectOp]] = {}
+
+    def load(self) -> None:
+        """Import all converters, and enter those that follow from classes."""
+        import_modules(self._package)
+        classes = graph_operations()
+        if classes is self._entered:
+            return
+        for cls in classes.values():
+            for name in self._names(cls):
+                self.setdefault(name, _converter_of(cls))
+        self._entered = classes
+
+
+def _converter_of(cls: type[DialectOp]) -> Converter:
+    _, _, operator = cls.OPERATION_NAME.rpartition(".")
+
+    def convert(op: MlirOperation) -> Tensor | Sequence[Tensor]:
+        if issubclass(cls, Elementwise):
+            first, *others = op.operands
+            return first.elementwise(operator, *others)
+        types = None if cls.infers else op.declared_parts()
+        built = cls.build(*map(op.builder.full, op.operands), result_types=types, **_attributes(op, cls))
+        return [op.tensor(value) for value in built.operation.results]
+
+    return convert
+
+
+def _attributes(op: MlirOperation, cls: type[DialectOp]) -> dict[str, Any]:
+    """Return the attributes of an operator of a plug-in."""
+    result = op.attributes()
+    for name in result:
+        if name not in cls._attributes:
+            raise UnsupportedOperation(
+                f"has the attribute '{name}', which is not one of '{cls.OPERATION_NAME}'; those are: "
+                f"{', '.join(cls._attributes) or 'none'}"
+            )
+    return result

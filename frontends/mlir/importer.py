@@ -1,0 +1,166 @@
+"""Import of a program: one function `@main` of relax operators, with the names of its inputs and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.op import OpError
+from mirlo.dialects.core.symbols import symbol_name
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.mlir.body import ProgramImport
+from mirlo.frontends.tensor import Tensor
+from mirlo.runtime.params import ParameterStore
+
+
+@dataclass(frozen=True)
+class Interface:
+    """What a program does not say itself: names of inputs and outputs, and dynamic dims with their names.
+
+    The shapes are those of the program, without dims that only relax has.
+    """
+
+    inputs: Sequence[str] = ()
+    outputs: Sequence[str] = ()
+    shapes: Sequence[Sequence[D.Dim] | None] = ()
+
+
+def import_program(
+    source: ir.Module,
+    name: str,
+    interface: Interface,
+    start: Callable[[str, ParameterStore, dict[str, ir.Operation]], ProgramImport],
+) -> tuple[ir.Module, ParameterStore]:
+    """Import a module of the current context; `name` is for errors."""
+    store = ParameterStore()
+    with ir.Location.file(name, 0, 0):
+        module = ir.Module.create()
+        functions = {symbol_name(op): op.operation for op in source.body.operations if op.operation.name == "func.func"}
+        with ir.InsertionPoint(module.body):
+            _build_main(start(name, store, functions), interface)
+    return module, store
+
+
+def _build_main(body: ProgramImport, interface: Interface) -> None:
+    entry = _entry(body)
+    block = entry.regions[0].blocks[0]
+    names = _input_names(body, entry, block, interface)
+    types = [_input_type(body, value, i, names[i], interface) for i, value in enumerate(block.arguments)]
+    states = body.states
+    body.taken.update(symbol for type_ in types for dim in type_.shape for symbol in D.symbols_of(dim))
+    function = func.FuncOp("main", ([type_.to_mlir() for type_ in (*types, *states.values())], []))
+    inner = function.add_entry_block()
+    with body.inside(inner):
+        arguments = list(map(body.tensor, inner.arguments))
+        body.variables.update(zip(states, arguments[len(types) :], strict=True))
+        parts = [
+            part
+            for value, argument in zip(block.arguments, arguments[: len(types)], strict=True)
+            for part in body.input_parts(value.type, argument)
+        ]
+        body.calls.append(symbol_name(entry))
+        try:
+            result = _results(body, block, body.block(block, parts, {}))
+        except (UnsupportedOperation, OpError) as problem:
+            raise body.ERROR(f"{body.name}: {problem}") from None
+        result += [body.full(body.variables[name]) for name in states]
+        func.ReturnOp(result)
+    function.attributes["function_type"] = ir.TypeAttr.get(
+        ir.FunctionType.get(function.type.inputs, [value.type for value in result])
+    )
+    outputs = [*_output_names(body, entry, len(result) - len(states), interface), *states]
+    names = [*names, *states]
+    if names:
+        function.arg_attrs = ir.ArrayAttr.get([_named(each) for each in names])
+    if outputs:
+        function.attributes["res_attrs"] = ir.ArrayAttr.get([_named(each) for each in outputs])
+
+
+def _results(body: ProgramImport, block: ir.Block, parts: Sequence[Tensor]) -> list[ir.Value]:
+    """Return what the program returns."""
+    types = [value.type for value in block.operations[len(block.operations) - 1].operands]
+    grouped = body.grouped(types, parts, "returns")
+    return [body.full(body.result(type_, each)) for type_, each in zip(types, grouped, strict=True)]
+
+
+def _entry(body: ProgramImport) -> ir.Operation:
+    functions = body.functions
+    if "main" in functions:
+        entry = functions["main"]
+    else:
+        public = [
+            op for op in functions.values()
+            if "sym_visibility" not in op.attributes or op.attributes["sym_visibility"].value == "public"
+        ]  # fmt: skip
+        if len(public) != 1:
+            listed = ", ".join(f"@{each}" for each in functions) or "none"
+            raise body.ERROR(f"{body.name}: expected a function @main, found {listed}")
+        entry = public[0]
+    if len(entry.regions[0].blocks) != 1:
+        raise body.ERROR(f"{body.name}: the entry function has no body of one block")
+    return entry
+
+
+def _input_type(body: ProgramImport, value: ir.Value, index: int, named: str, interface: Interface) -> TensorType:
+    type_ = body.input_type(value.type)
+    if type_ is None:
+        raise body.ERROR(f"{body.name}: input '{named}' is {value.type}: expected a tensor of numbers or bools")
+    shape = interface.shapes[index] if index < len(interface.shapes) else None
+    if shape is not None:
+        return type_.with_shape((*shape, *type_.shape[len(shape) :]))
+    base = named if D.is_symbol_name(named) else f"input{index}"
+    dims = [D.symbol(f"{base}_{i}") if not isinstance(dim, int) else dim for i, dim in enumerate(type_.shape)]
+    return type_.with_shape(dims)
+
+
+def _input_names(body: ProgramImport, entry: ir.Operation, block: ir.Block, interface: Interface) -> list[str]:
+    count = len(block.arguments)
+    if interface.inputs:
+        return list(interface.inputs)
+    listed = _listed(entry, "inputs", count)
+    found = [_text_attribute(entry, "arg_attrs", i, body.INPUT_NAMES) or listed[i] for i in range(count)]
+    names = [text or f"arg{i}" for i, text in enumerate(found)]
+    return names if len(set(names)) == len(names) else [f"arg{i}" for i in range(len(names))]
+
+
+def _output_names(body: ProgramImport, entry: ir.Operation, count: int, interface: Interface) -> list[str]:
+    if interface.outputs:
+        return list(interface.outputs)
+    listed = _listed(entry, "outputs", count)
+    found = [_text_attribute(entry, "res_attrs", i, body.OUTPUT_NAMES) or listed[i] for i in range(count)]
+    names = [text or f"result{i}" for i, text in enumerate(found)]
+    return names if len(set(names)) == len(names) else [f"result{i}" for i in range(count)]
+
+
+def _listed(entry: ir.Operation, which: str, count: int) -> list[str | None]:
+    """Return the names that TensorFlow's attribute of the function lists: `serving_default_x:0` is `x`."""
+    held = entry.attributes.get("tf.entry_function", None)
+    if not isinstance(held, ir.DictAttr) or which not in held or not isinstance(held[which], ir.StringAttr):
+        return [None] * count
+    names = [name.removeprefix("serving_default_").partition(":")[0] for name in held[which].value.split(",")]
+    return list(names) if len(names) == count else [None] * count
+
+
+def _text_attribute(entry: ir.Operation, which: str, index: int, names: Sequence[str]) -> str | None:
+    """Return an attribute of an argument or result that is a text, or a list of one text."""
+    if which not in entry.attributes:
+        return None
+    held = ir.ArrayAttr(entry.attributes[which])[index]
+    if not isinstance(held, ir.DictAttr):
+        return None
+    for name in names:
+        if name not in held:
+            continue
+        value = held[name]
+        if isinstance(value, ir.ArrayAttr) and len(value) == 1:
+            value = value[0]
+        if isinstance(value, ir.StringAttr) and value.value:
+            return str(value.value)
+    return None
+
+
+def _named(name: str) -> ir.Attribute:
+    return ir.DictAttr.get({"relax.name": ir.StringAttr.get(name)})

@@ -1,0 +1,63 @@
+"""Import of TOSA: what is special to it beside programs of other dialects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dtypes import DTYPES
+from mirlo.dialects.core.types import TensorType, dims_of
+from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.mlir.body import ProgramImport
+from mirlo.frontends.mlir.operation import Scope
+from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tosa.errors import TosaImportError
+from mirlo.frontends.tosa.operation import TosaImporter, TosaOperation
+from mirlo.frontends.tosa.registry import find_converter
+from mirlo.frontends.tosa.states import States
+from mirlo.runtime.params import ParameterStore
+
+SHAPE = "!tosa.shape<"
+WIDE = "i48"
+"""Accumulators of products of 16-bit integers, which relax has in i64."""
+
+
+class TosaImport(ProgramImport, TosaImporter):
+    """The import of one program, in which shapes are vectors of sizes."""
+
+    NAMESPACE = "tosa"
+    RETURNS = ("func.return", "tosa.yield")
+    ERROR = TosaImportError
+    INPUT_NAMES = ("tosa.tensor_name", "ml_program.identifier", "tf_saved_model.index_path")
+    OUTPUT_NAMES = INPUT_NAMES
+
+    def __init__(self, name: str, store: ParameterStore, functions: Mapping[str, ir.Operation], held: States) -> None:
+        super().__init__(name, store, functions)
+        self.held = held
+
+    @property
+    def states(self) -> Mapping[str, TensorType]:
+        """Return the variables that the program writes."""
+        return {name: state.type for name, state in self.held.items() if state.is_written}
+
+    def convert(self, op: ir.Operation, name: str, scope: Scope) -> Tensor | Sequence[Tensor]:
+        """Convert an operation."""
+        view = TosaOperation(op, name, [scope[value] for value in op.operands], self)
+        view.scope = scope
+        return find_converter(name)(view)
+
+    def part_types(self, type_: ir.Type) -> tuple[TensorType, ...]:
+        """Return the type of a value: a shape is a vector of i64."""
+        text = str(type_)
+        if text.startswith(SHAPE):
+            return (TensorType.of((int(text[len(SHAPE) : -1]),), "i64"),)
+        found = self.input_type(type_)
+        if found is None:
+            raise UnsupportedOperation(f"has the type {type_}, which is not supported")
+        return (found,)
+
+    def input_type(self, type_: ir.Type) -> TensorType | None:
+        """Return the type of an input, with accumulators of 48 bits as i64."""
+        if isinstance(type_, ir.RankedTensorType) and str(type_.element_type) == WIDE:
+            return TensorType(dims_of(type_), DTYPES["i64"])
+        return TensorType.from_mlir(type_)

@@ -1,0 +1,50 @@
+"""A converter's view of an operation of TOSA."""
+
+from __future__ import annotations
+
+from mirlo.dialects.core.dims import Dim
+from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.mlir.operation import BodyImporter, MlirOperation
+from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tosa.states import States
+
+
+class TosaImporter(BodyImporter):
+    """The interface of an import that operations use."""
+
+    held: States
+    """The variables of the program."""
+
+
+class TosaOperation(MlirOperation):
+    """An operation of the program, ready to be converted."""
+
+    builder: TosaImporter
+
+    def number(self, index: int, what: str) -> float:
+        """Return the element of an operand that must be one known number; `what` is for the error."""
+        found = self.scalar(index)
+        if found is None:
+            raise UnsupportedOperation(f"needs {what} that is a constant with one element")
+        return float(found) if self.type(index).dtype.is_float else int(found)
+
+    def zero_point(self, index: int, is_unsigned: bool = False) -> int:
+        """Return the zero point that an operand holds; that of floats is 0."""
+        bits = self.type(index).dtype.bits
+        value = int(self.number(index, "a zero point"))
+        return value % (1 << bits) if is_unsigned else value
+
+    def shape(self, index: int) -> tuple[Dim, ...]:
+        """Return the elements of an operand that is a shape."""
+        return self.dims(index)
+
+    def centred(self, index: int, zero_point: int) -> Tensor:
+        """Return an operand without its zero point, in i32."""
+        wide = self.operands[index].cast("i32")
+        point = self.zero_point(zero_point)
+        return wide - point if point else wide
+
+    @property
+    def ignores_nan(self) -> bool:
+        """Return whether NaN loses against numbers."""
+        return self.word("nan_mode") == "IGNORE" and self.type(0).dtype.is_float

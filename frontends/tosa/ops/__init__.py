@@ -1,0 +1,1 @@
+"""Converters of TOSA's operations, one file per family."""

@@ -1,0 +1,57 @@
+"""Branches, loops, calls; and what other tools leave in programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tosa.operation import TosaOperation
+from mirlo.frontends.tosa.registry import CONVERTERS, REFUSED, converter
+
+
+@converter("call")
+def call(op: TosaOperation) -> Sequence[Tensor]:
+    """Convert a call: the function's operations take its place."""
+    return op.builder.call(op.text("callee"), op.operands)
+
+
+@converter("cond_if")
+def cond_if(op: TosaOperation) -> Sequence[Tensor]:
+    flag, *values = op.operands
+    then, otherwise = (region.blocks[0] for region in op.op.regions)
+    fills = [lambda block=block: op.builder.block(block, values, op.scope) for block in (then, otherwise)]
+    known = flag.known_sizes
+    if known is not None:
+        return fills[0]() if known[0] else fills[1]()
+    return op.builder.choose(flag.reshape(()), op.declared_parts(), fills)
+
+
+@converter("while_loop")
+def while_loop(op: TosaOperation) -> Sequence[Tensor]:
+    condition, body = (region.blocks[0] for region in op.op.regions)
+    return op.builder.repeat(
+        op.operands,
+        lambda carried: op.builder.block(condition, carried, op.scope)[0].reshape(()),
+        lambda carried: op.builder.block(body, carried, op.scope),
+    )
+
+
+@converter("custom")
+def custom(op: TosaOperation) -> Tensor | Sequence[Tensor]:
+    """Convert an operation that TOSA does not have, if there is a converter of its domain and name."""
+    name = f"{op.text('domain_name')}.{op.text('operator_name')}"
+    if name not in CONVERTERS:
+        raise UnsupportedOperation(
+            f"is the operator '{name}', which TOSA does not have: a plug-in converts it with "
+            f"mirlo.extend.tosa_converter('{name}')"
+        )
+    return CONVERTERS[name](op)
+
+
+REFUSED.update(
+    dict.fromkeys(
+        ("tfl.densify", "tfl.pseudo_sparse_const"),
+        "has weights in TensorFlow Lite's sparse format, which the conversion to TOSA leaves as they are",
+    )
+)

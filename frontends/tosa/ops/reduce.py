@@ -1,0 +1,35 @@
+"""Reductions along an axis, which stays as 1."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mirlo.frontends.tensor import Tensor, where
+from mirlo.frontends.tosa.operation import TosaOperation
+from mirlo.frontends.tosa.registry import converter
+
+_METHODS = {
+    "reduce_sum": Tensor.sum, "reduce_product": Tensor.prod, "reduce_max": Tensor.max, "reduce_min": Tensor.min,
+    "reduce_any": Tensor.any, "reduce_all": Tensor.all,
+}  # fmt: skip
+
+
+@converter(*_METHODS)
+def reduction(op: TosaOperation) -> Tensor:
+    x = op.operands[0]
+    if op.ignores_nan:
+        x = _ignoring(x, -np.inf if op.name == "reduce_max" else np.inf)
+    return _METHODS[op.name](x, (op.integer("axis"),), keepdims=True)
+
+
+@converter("argmax")
+def argmax(op: TosaOperation) -> Tensor:
+    """Convert `argmax`: the first NaN wins, or, where it is ignored, no NaN does."""
+    x, axis = op.operands[0], op.integer("axis")
+    if op.ignores_nan:
+        x = _ignoring(x, -np.inf)
+    return op.position_of_extreme("max", x, axis, keepdims=False).cast("i32")
+
+
+def _ignoring(x: Tensor, number: float) -> Tensor:
+    return where(x.isnan(), number, x)

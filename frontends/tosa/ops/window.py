@@ -1,0 +1,83 @@
+"""Pooling over windows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mirlo.dialects.relax.infer_windows import CHANNELS_LAST
+from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.tensor import Tensor, where
+from mirlo.frontends.tosa.operation import TosaOperation
+from mirlo.frontends.tosa.ops.quantize import apply_scale, saturated
+from mirlo.frontends.tosa.registry import converter
+
+
+@converter("max_pool2d")
+def max_pool2d(op: TosaOperation) -> Tensor:
+    x = op.operands[0]
+    if op.ignores_nan:
+        x = where(x.isnan(), -np.inf, x)
+    return op.emit("max_pool", x, **_window(op))
+
+
+@converter("avg_pool2d")
+def avg_pool2d(op: TosaOperation) -> Tensor:
+    """Convert `avg_pool2d`, which does not count padding; sums of integers are scaled by a rounded reciprocal."""
+    x = op.operands[0]
+    if x.dtype.is_float:
+        return op.emit("avg_pool", x, **_window(op))
+    window = _window(op)
+    channels = x.shape[-1]
+    if not isinstance(channels, int):
+        raise UnsupportedOperation("needs a known number of channels")
+    ones = op.constant(np.ones((), np.int8), "i8", (*op.ints("kernel"), 1, channels))
+    attributes = {name: value for name, value in window.items() if name != "kernel"}
+    wide = [x, ones] if x.dtype.bits == 8 else [x.cast("i32"), ones.cast("i32")]
+    out = {"out_dtype": "i32"} if x.dtype.bits == 8 else {}
+    sums = op.emit("conv", *wide, None, kernel_layout="*IO", groups=channels, **out, **attributes)
+    counts = _counts(op)
+    scale = [_reciprocal(int(count)) for count in counts.reshape(-1)]
+    multiplier, shift = (np.array(part, np.int64) for part in zip(*scale, strict=True))
+    first, last = op.zero_point(1), op.zero_point(2)
+    centred = sums.cast("i64")
+    if first:
+        centred = centred - centred.like(first * counts)
+    result = _scaled(centred, multiplier.reshape(counts.shape), shift.reshape(counts.shape))
+    return saturated(result + last if last else result, x.dtype.name)
+
+
+def _scaled(x: Tensor, multiplier: np.ndarray, shift: np.ndarray) -> Tensor:
+    same = bool((multiplier == multiplier.flat[0]).all()) and bool((shift == shift.flat[0]).all())
+    if same:
+        multiplier, shift = multiplier.reshape(-1)[:1], shift.reshape(-1)[:1]
+    return apply_scale(x, multiplier, shift)
+
+
+def _counts(op: TosaOperation) -> np.ndarray:
+    """Return how many elements each window has, [height, width, 1], or one number."""
+    (top, bottom, left, right), kernel, stride = (op.ints(name) for name in ("pad", "kernel", "stride"))
+    if not any((top, bottom, left, right)):
+        return np.array(kernel[0] * kernel[1], np.int64)
+    sides = []
+    for size, before, extent, step, end in zip(op.type(0).shape[1:3], (top, left), kernel, stride, (bottom, right),
+                                               strict=True):  # fmt: skip
+        if not isinstance(size, int):
+            raise UnsupportedOperation("has padding, which needs a known height and width")
+        starts = np.arange((size + before + end - extent) // step + 1) * step - before
+        sides.append(np.minimum(starts + extent, size) - np.maximum(starts, 0))
+    result: np.ndarray = np.multiply.outer(sides[0], sides[1])[..., None].astype(np.int64)
+    return result
+
+
+def _reciprocal(count: int) -> tuple[int, int]:
+    """Return the multiplier and the shift that TOSA divides by a number with."""
+    bits = (count - 1).bit_length()
+    return ((1 << 30) + 1 << bits) // count, 30 + bits
+
+
+def _window(op: TosaOperation) -> dict[str, object]:
+    pad = op.ints("pad")
+    return {
+        "kernel": op.ints("kernel"), "strides": op.ints("stride"), "padding": [pad[0], pad[2], pad[1], pad[3]],
+        "data_layout": CHANNELS_LAST,
+    }  # fmt: skip

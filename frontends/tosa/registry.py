@@ -1,0 +1,33 @@
+"""Converters of operations, by name; and the operations that are refused, each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from mirlo.dialects.core.installed import register_in
+from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.mlir.converters import ConverterTable
+
+if TYPE_CHECKING:
+    from mirlo.frontends.tensor import Tensor
+    from mirlo.frontends.tosa.operation import TosaOperation
+
+Converter = Callable[["TosaOperation"], "Tensor | Sequence[Tensor]"]
+
+CONVERTERS = ConverterTable("mirlo.frontends.tosa.ops", lambda cls: cls.TOSA)
+REFUSED: dict[str, str] = {}
+"""Why an operation is not supported."""
+
+
+def converter(*names: str) -> Callable[[Converter], Converter]:
+    """Register a function that converts these operations: `add`, or `DOMAIN.NAME` for a custom one of a domain."""
+    return register_in(CONVERTERS, names)
+
+
+def find_converter(name: str) -> Converter:
+    """Return the converter of an operation; raise `UnsupportedOperation` with the reason if there is none."""
+    found = CONVERTERS.get(name)
+    if found is None:
+        raise UnsupportedOperation(REFUSED.get(name, "is not supported"))
+    return found

@@ -1,0 +1,67 @@
+"""Variables of a program: what it keeps from call to call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dense import read_dense
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.tosa.errors import TosaImportError
+
+
+@dataclass(frozen=True)
+class State:
+    """A variable of a program."""
+
+    type: TensorType
+    initial: np.ndarray | None
+    """What the first call begins with; None if the program does not say it."""
+    is_written: bool
+    """Whether a call changes it; it is a constant otherwise."""
+
+    def first_value(self) -> np.ndarray:
+        """Return what the first call begins with, zeros if the program does not say it."""
+        return np.zeros(self.type.static_shape, self.type.dtype.to_numpy()) if self.initial is None else self.initial
+
+
+States = Mapping[str, State]
+
+
+def find_states(module: ir.Module, name: str) -> States:
+    """Return the variables of a module by name; `name` is that of the program, for errors."""
+    written = {_symbol(op, "name") for op in _operations(module.operation) if op.name == "tosa.variable_write"}
+    found: dict[str, State] = {}
+    for op in module.body.operations:
+        if op.operation.name != "tosa.variable":
+            continue
+        symbol = _symbol(op.operation, "sym_name")
+        initial = op.operation.attributes.get("initial_value", None)
+        type_ = _type_of(op.operation, initial)
+        if type_ is None or not type_.is_static:
+            raise TosaImportError(f"{name}: variable '{symbol}' must be a tensor of numbers whose sizes are known")
+        array = None if initial is None else read_dense(initial, type_)
+        found[symbol] = State(type_, array, symbol in written)
+    return found
+
+
+def _type_of(op: ir.Operation, initial: ir.Attribute | None) -> TensorType | None:
+    if initial is not None:
+        return TensorType.from_mlir(initial.type)
+    shape, element = op.attributes["var_shape"], ir.TypeAttr(op.attributes["type"]).value
+    return TensorType.from_mlir(ir.RankedTensorType.get([int(dim) for dim in np.array(shape)], element))
+
+
+def _operations(op: ir.Operation) -> Iterator[ir.Operation]:
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                yield inner.operation
+                yield from _operations(inner.operation)
+
+
+def _symbol(op: ir.Operation, attribute: str) -> str:
+    return str(op.attributes[attribute].value)

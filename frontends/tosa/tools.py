@@ -1,0 +1,69 @@
+"""Other formats as TOSA in MLIR: TOSA's flatbuffers and TensorFlow Lite, by the tools that Arm publishes.
+
+The tools are processes of their own, as files may make them fail in any way.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from mirlo.frontends.tosa.errors import TosaImportError
+
+SECONDS = 300
+"""Limit of one run of a tool: models of 50 MB take two seconds."""
+_SHOWN = 400
+"""Characters of a tool's message that an error shows."""
+
+
+def from_tflite(path: Path) -> bytes:
+    """Return a model of TensorFlow Lite as TOSA, in bytecode."""
+    tool = _find("tosa-converter-for-tflite")
+    if tool is None:
+        raise TosaImportError(
+            f"{path} is a TensorFlow Lite model, which is read through TOSA: pip install 'mirlo[tflite]', or convert "
+            f"it with 'python -m tf2onnx.convert --tflite {path.name} --output model.onnx'"
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder, "model.mlirbc")
+        return _output([tool, path, "--bytecode", "-o", result], result, path)
+
+
+def from_flatbuffer(path: Path) -> bytes:
+    """Return a flatbuffer of TOSA in bytecode."""
+    tool = _find("tosa-opt")
+    if tool is None:
+        raise TosaImportError(f"{path} is a flatbuffer of TOSA, which tosa-opt reads: pip install tosa-tools")
+    with tempfile.TemporaryDirectory() as folder:
+        empty, result = Path(folder, "empty.mlir"), Path(folder, "model.mlirbc")
+        empty.write_text("module {}\n", encoding="utf-8")
+        flags = ["--tosa-deserialize", f"--tosa-deserialize-filename={path.absolute()}", "-emit-bytecode"]
+        return _output([tool, empty, *flags, "-o", result], result, path)
+
+
+def _find(name: str) -> str | None:
+    """Return the path of a program: on PATH, or beside this Python."""
+    return shutil.which(name, path=os.pathsep.join((os.environ.get("PATH", ""), str(Path(sys.executable).parent))))
+
+
+def _output(command: Sequence[str | Path], result: Path, path: Path) -> bytes:
+    name = Path(str(command[0])).name
+    try:
+        done = subprocess.run(
+            list(map(str, command)), capture_output=True, stdin=subprocess.DEVNULL, check=False, timeout=SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise TosaImportError(f"{path}: {name} did not end within {SECONDS} seconds") from None
+    except OSError as error:
+        raise TosaImportError(f"{path}: {name} does not start: {error.strerror or error}") from None
+    if done.returncode != 0 or not result.is_file():
+        messages = (done.stderr + done.stdout).decode("utf-8", "replace").split("\n")
+        shown = "; ".join(line.strip() for line in messages if "error" in line.lower())[:_SHOWN]
+        why = shown or (f"it ended by signal {-done.returncode}" if done.returncode < 0 else "it wrote no result")
+        raise TosaImportError(f"{path}: {name} does not convert it: {why}")
+    return result.read_bytes()
