@@ -56,8 +56,11 @@ class GroupedTiles(Tiles):
     def _reduce(
         self, axes: list[LoopAxis], places: TileCursors, sums: list[ir.Value], extent: Extent
     ) -> list[ir.Value]:
-        if len(axes) != 1:
-            return super()._reduce(axes, places, sums, extent) if axes else self._add(places, sums, extent)
+        if not axes:
+            return self._add(places, sums, extent)
+        # Groups that are stored leave the taps of a window as the innermost loop: its bounds skip what is outside.
+        if len(axes) > 1 or any(window.tap.id == axes[0].id for window in self.plan.guards):
+            return super()._reduce(axes, places, sums, extent)
         axis = axes[0]
         if axis.extent:
             sums = self.code.loop(

@@ -168,6 +168,33 @@ def test_convolutions_of_bytes(name: str, signs: str, tmp_path: Path) -> None:
     assert _uses(schedule, "u8xi8", "vpdpbusd")
 
 
+@pytest.mark.parametrize("window", [(3, 1), (1, 3), (2, 2), (2, 1, 1), (2, 3, 1)])
+@pytest.mark.parametrize("channels", [3, 4, 8])
+def test_groups_of_all_channels(window: tuple[int, ...], channels: int, tmp_path: Path) -> None:
+    """With as many channels as a group has, the taps of a window are the innermost loop, whose bounds skip padding."""
+    random = np.random.default_rng(len(window) * channels)
+    before, after = random.integers(0, np.array(window) + 1), random.integers(0, np.array(window) + 1)
+    x = _random("i8", 1, *random.integers(3, 7, len(window)), channels)
+    w = _random("i8", 5, *window, channels)
+    padded = np.pad(x.astype(np.int32), [(0, 0), *zip(before, after, strict=True), (0, 0)])
+    places = np.lib.stride_tricks.sliding_window_view(padded, window, tuple(range(1, x.ndim - 1)))
+    letters = "xyz"[: len(window)]
+    expected = np.einsum(f"n{letters.upper()}c{letters},o{letters}c->n{letters.upper()}o", places, w.astype(np.int32))
+    kinds = [f"tensor<{'x'.join(map(str, array.shape))}x{kind}>" for array, kind in (
+        (x, "i8"), (w, "i8"), (expected, "i32"),
+    )]  # fmt: skip
+    padding = ", ".join(map(str, (*before, *after)))
+    text = f"""func.func @main(%x: {kinds[0]}) -> {kinds[2]} {{
+      %w = "relax.constant"() {{param = "w"}} : () -> {kinds[1]}
+      %0 = "relax.conv"(%x, %w) {{out_dtype = i32, data_layout = "N*C", kernel_layout = "O*I",
+        padding = array<i64: {padding}>}} : ({kinds[0]}, {kinds[1]}) -> {kinds[2]}
+      return %0 : {kinds[2]}
+    }}"""
+    made, _ = _compiled(text, tmp_path, w=w)
+    for _ in range(3):  # elements beside the operand differ from call to call
+        np.testing.assert_array_equal(made(x), expected)
+
+
 def _convolution(x: np.ndarray, w: np.ndarray, attributes: str) -> np.ndarray:
     """Return the sums of products, one tap after the other."""
     pad = 1 if "padding" in attributes else 0
