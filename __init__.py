@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mirlo.driver.inference.providers import get_device as get_device
     from mirlo.driver.inference.session import InferenceSession as InferenceSession
     from mirlo.driver.inference.values import OrtValue as OrtValue
+    from mirlo.driver.models import initial_states as initial_states
     from mirlo.frontends.onnx.custom import onnx_operator as onnx_operator
     from mirlo.frontends.script.language import R as R
     from mirlo.frontends.script.language import T as T
@@ -61,6 +62,7 @@ _LAZY = {
     "T": "mirlo.frontends.script.language",
     "as_onnxruntime": "mirlo.driver.inference.modules",
     "compile": "mirlo.driver.compile",
+    "initial_states": "mirlo.driver.models",
     "disable_telemetry_events": "mirlo.driver.inference.process",
     "get_available_providers": "mirlo.driver.inference.providers",
     "get_device": "mirlo.driver.inference.providers",

@@ -90,5 +90,6 @@ __all__ = [
     "register_pass", "register_target", "repeat", "require_at_most", "require_elements", "require_equal",
     "require_multiple", "require_part", "result", "results", "rewrite", "rewriter", "same_shape_as", "schedule",
     "scheduled", "several", "tensor_intrin", "Tensor", "aten_converter", "concat", "maximum", "minimum", "stack",
-    "stablehlo_converter", "tosa_converter", "FileForm", "register_file_form", "where", "torch_operator", "tuned_values", "wildcard", "with_activation",
+    "stablehlo_converter", "tosa_converter", "FileForm", "register_file_form",
+    "where", "torch_operator", "tuned_values", "wildcard", "with_activation",
 ]  # fmt: skip

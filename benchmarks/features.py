@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from fnmatch import fnmatch
 
 FEATURES = {
-    "StableHLO and JAX": "frontends/stablehlo/* frontends/jax/* frontends/foreign.py",
+    "StableHLO and JAX": "frontends/mlir/* frontends/stablehlo/* frontends/jax/* frontends/foreign.py",
+    "TOSA and TensorFlow Lite": "frontends/tosa/* frontends/files.py",
     "PyTorch": "frontends/torch/* driver/torch_backend/* frontends/builder.py frontends/tensor.py",
     "scikit-learn": "frontends/sklearn/*",
     "serving": "serve/* tools/cli/serve_arguments.py tools/cli/serving.py",

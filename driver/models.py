@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.core.dims import UNKNOWN, Dim, substitute, symbols_of
@@ -16,7 +18,7 @@ from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.driver.bytecode import read_in_child
 from mirlo.driver.entry import ENTRY, PLANNED, select_entry
 from mirlo.driver.modules import read_module
-from mirlo.frontends.files import FileForm, form_of, has_form
+from mirlo.frontends.files import FileForm, form_of, forms_named, has_form
 from mirlo.frontends.foreign import ImportedModule
 from mirlo.passes.byoc.artifacts import ARTIFACTS
 from mirlo.passes.byoc.outline import functions_of
@@ -207,6 +209,8 @@ def _open_ir(path: Path, params: ParameterStore | None, trust: bool) -> OpenedMo
     form = form_of(path, content)
     if form is not None:
         return _open_form(path, content, form)
+    if path.suffix not in IR_SUFFIXES:
+        raise FileError(f"{path} is no {forms_named(path)} file: its content is another, or damaged")
     session = Session(ParameterStore() if params is None else params.copy())
     with make_context():
         try:
@@ -221,13 +225,35 @@ def _open_ir(path: Path, params: ParameterStore | None, trust: bool) -> OpenedMo
 
 def _open_form(path: Path, content: bytes, form: FileForm) -> OpenedModel:
     """Open a program of another system."""
+    module, store = form.open(_as_mlir(path, content, form), str(path))
+    return OpenedModel(module, Session(store))
+
+
+def _as_mlir(path: Path, content: bytes, form: FileForm) -> bytes:
+    """Return the program in a file in MLIR that can be read without danger."""
     if form.to_mlir is not None:
         content = form.to_mlir(path)
     if content.startswith(BYTECODE_PREFIX) and can_fork():
         with make_context():
-            content = read_in_child(lambda: form.parse(content, str(path)), str(path))
-    module, store = form.open(content, str(path))
-    return OpenedModel(module, Session(store))
+            return read_in_child(lambda: form.parse(content, str(path)), str(path))
+    return content
+
+
+def initial_states(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+    """Return what the inputs of a model hold before the first call that are states: variables of its program.
+
+    A call takes a state as an input, and returns what the next call takes as an output of the same name. Models in
+    formats without variables have none.
+    """
+    file = Path(path)
+    if not has_form(file):
+        return {}
+    try:
+        content = read_regular(file)
+    except OSError as error:
+        raise FileError(f"cannot read '{file}': {error.strerror or error}") from None
+    form = form_of(file, content)
+    return {} if form is None or form.states is None else form.states(_as_mlir(file, content, form), str(file))
 
 
 def _require_contained(path: Path, module: ir.Module, pipeline: str | None) -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirlo.frontends.stablehlo.detect import BYTECODE, is_portable
+
 if TYPE_CHECKING:
+    import numpy as np
+
     from mirlo.dialects.bindings import ir
     from mirlo.runtime.params import ParameterStore
-
-BYTECODE = b"ML\xefR"
-"""What bytecode of MLIR begins with."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class FileForm:
     """Imports MLIR to a module of relax, with its weights."""
     to_mlir: Callable[[Path], bytes] | None = None
     """Makes MLIR of a file in another format; None if files are MLIR."""
+    states: Callable[[bytes, str], dict[str, np.ndarray]] | None = None
+    """Returns the first values of variables that MLIR keeps from call to call; None if there are none."""
 
 
 FORMS: list[FileForm] = []
@@ -51,6 +54,12 @@ def form_of(path: str | Path, content: bytes) -> FileForm | None:
     """Return the form of a file, or None."""
     suffix = Path(path).suffix.lower()
     return next((form for form in FORMS if suffix in form.suffixes and form.matches(content)), None)
+
+
+def forms_named(path: str | Path) -> str:
+    """Return the names of the forms that the name of a file stands for, as text."""
+    suffix = Path(path).suffix.lower()
+    return " or ".join(form.name for form in FORMS if suffix in form.suffixes)
 
 
 def names_dialect(*dialects: str) -> Callable[[bytes], bool]:
@@ -93,6 +102,12 @@ def _open_tosa(content: bytes, name: str) -> tuple[ir.Module, ParameterStore]:
     return import_tosa(content, name)
 
 
+def _states_of_tosa(content: bytes, name: str) -> dict[str, np.ndarray]:
+    from mirlo.frontends.tosa.importer import initial_states
+
+    return initial_states(content, name)
+
+
 def _from_flatbuffer(path: Path) -> bytes:
     from mirlo.frontends.tosa.tools import from_flatbuffer
 
@@ -107,7 +122,8 @@ def _from_tflite(path: Path) -> bytes:
 
 _MLIR = (".mlir", ".mlirbc")
 _is_stablehlo = names_dialect("stablehlo", "vhlo", "chlo", "mhlo")
-register_file_form(FileForm("TOSA", _MLIR, names_dialect("tosa"), _parse_tosa, _open_tosa))
+_TOSA = FileForm("TOSA", _MLIR, names_dialect("tosa"), _parse_tosa, _open_tosa, states=_states_of_tosa)
+register_file_form(_TOSA)
 register_file_form(
     FileForm(
         "StableHLO", _MLIR, lambda content: is_portable(content) or _is_stablehlo(content),
@@ -115,15 +131,11 @@ register_file_form(
     )
 )  # fmt: skip
 register_file_form(
-    FileForm("TOSA", (".tosa",), lambda content: content[4:8] == b"TOSA", _parse_tosa, _open_tosa, _from_flatbuffer)
+    replace(_TOSA, suffixes=(".tosa",), matches=lambda content: content[4:8] == b"TOSA", to_mlir=_from_flatbuffer)
 )
 register_file_form(
-    FileForm(
-        "TensorFlow Lite", (".tflite",), lambda content: content[4:8] == b"TFL3", _parse_tosa, _open_tosa, _from_tflite
+    replace(
+        _TOSA, name="TensorFlow Lite", suffixes=(".tflite",), matches=lambda content: content[4:8] == b"TFL3",
+        to_mlir=_from_tflite,
     )
-)
-
-
-def is_portable(content: bytes) -> bool:
-    """Return whether bytecode is StableHLO's portable artifact, which other versions read."""
-    return content.startswith(BYTECODE) and b"StableHLO_v" in content[:64]
+)  # fmt: skip

@@ -114,6 +114,11 @@ class MlirOperation(OperationView):
             return default
         return str(self.op.attributes[name].value)
 
+    def bytes(self, name: str) -> bytes:
+        """Return an attribute that is a string of any bytes."""
+        held = self.op.attributes[name]
+        return bytes(held.value_bytes)
+
     def word(self, name: str, default: str = "") -> str:
         """Return the value of an enumeration: `LT` of `#stablehlo<comparison_direction LT>`."""
         return enumeration(self.op, name) if name in self.op.attributes else default

@@ -38,7 +38,7 @@ KERAS = (
     "a Keras model: load it in Python with KERAS_BACKEND=jax and compile it there: "
     "mirlo.compile(model); or convert it with tf2onnx"
 )
-TFLITE = "a TensorFlow Lite model: convert it with 'python -m tf2onnx.convert --tflite FILE --output model.onnx'"
+TFLITE = "a TensorFlow Lite model: name it FILE.tflite and pip install 'mirlo[tflite]', or convert it with tf2onnx"
 GGUF = "a GGUF file of a language model, which 'mirlo generate' runs: mirlo generate FILE PROMPT"
 SAFETENSORS = (
     "a safetensors file, which has weights and no graph: run the folder of a language model with 'mirlo generate "

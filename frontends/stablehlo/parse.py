@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from mirlo.dialects.bindings import ir, stablehlo
-from mirlo.frontends.files import is_portable
 from mirlo.frontends.mlir.parse import parsing
+from mirlo.frontends.stablehlo.detect import is_portable
 from mirlo.frontends.stablehlo.errors import StablehloImportError
 
 

@@ -138,7 +138,7 @@ def make_parser() -> argparse.ArgumentParser:
     check.add_argument("--json", action="store_true", help="print JSON, with every node")
     add_options(check, "shapes", "dims")
     importing = _add(commands, "import", "turn an ONNX model, or a StableHLO program, into IR")
-    add_model(importing, "MODEL", "the model: .onnx, or StableHLO as .mlir or .mlirbc")
+    add_model(importing, "MODEL", "the model: .onnx, .tflite, .tosa, or StableHLO or TOSA as .mlir or .mlirbc")
     importing.add_argument("-o", "--output", metavar="FILE", help="the file to write (default: standard output)")
     importing.add_argument("--script", action="store_true", help="write a script, in Python syntax, and not MLIR")
     add_options(importing, "shapes", "dims")

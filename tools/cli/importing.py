@@ -1,4 +1,4 @@
-"""`mirlo import`: an ONNX model or a StableHLO program as IR; weights stay in their file, the IR names them."""
+"""`mirlo import`: a model, of ONNX or another form of files, as IR; weights stay in their file, the IR names them."""
 
 from __future__ import annotations
 

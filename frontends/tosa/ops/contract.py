@@ -66,6 +66,9 @@ def transpose_conv2d(op: TosaOperation) -> Tensor:
     strides, out_pad = op.ints("stride"), op.ints("out_pad")
     if not x.dtype.is_float:
         return _integer_transpose(op, strides, out_pad)
+    result_type = op.declared().dtype
+    if x.dtype.bits < result_type.bits:
+        x, weight = x.cast(result_type), weight.cast(result_type)
     crop = [max(0, -amount) for amount in out_pad]
     result = op.emit(
         "conv_transpose", x, weight.permute((3, 0, 1, 2)), None, strides=strides,
@@ -74,7 +77,7 @@ def transpose_conv2d(op: TosaOperation) -> Tensor:
     grown = [max(0, amount) for amount in out_pad]
     if any(grown):
         result = op.emit("pad", result, pads=[0, grown[0], grown[2], 0, 0, grown[1], grown[3], 0])
-    return _with_bias(op, result.cast(op.declared().dtype))
+    return _with_bias(op, result.cast(result_type))
 
 
 def _integer_transpose(op: TosaOperation, strides: Sequence[int], out_pad: Sequence[int]) -> Tensor:
@@ -99,10 +102,12 @@ def _integer_transpose(op: TosaOperation, strides: Sequence[int], out_pad: Seque
     return _with_bias(op, op.emit("conv", around, flipped, None, data_layout=CHANNELS_LAST, kernel_layout="O*I"))
 
 
-@converter("matmul")
+@converter("matmul", "matmul_t")
 def matmul(op: TosaOperation) -> Tensor:
-    """Convert `matmul`, a batch of products; integers have zero points."""
+    """Convert a batch of products; integers have zero points, and `matmul_t` takes the columns of b as rows."""
     a, b, result = op.operands[0], op.operands[1], op.declared().dtype
+    if op.name == "matmul_t":
+        b = b.transpose()
     if a.dtype.is_float:
         return a.matmul(b) if result is a.dtype else a.matmul(b, out_dtype=result)
     points = (op.zero_point(2), op.zero_point(3)) if len(op.operands) > 2 else (0, 0)

@@ -51,6 +51,12 @@ def custom(op: TosaOperation) -> Tensor | Sequence[Tensor]:
 
 REFUSED.update(
     dict.fromkeys(
+        ("cast_from_block_scaled", "cast_to_block_scaled", "conv2d_block_scaled", "matmul_t_block_scaled",
+         "reshape_block_scaled", "row_gather_block_scaled"), "has blocks with a scale each, which is not supported",
+    )
+)  # fmt: skip
+REFUSED.update(
+    dict.fromkeys(
         ("tfl.densify", "tfl.pseudo_sparse_const"),
         "has weights in TensorFlow Lite's sparse format, which the conversion to TOSA leaves as they are",
     )

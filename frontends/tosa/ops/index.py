@@ -14,11 +14,24 @@ from mirlo.frontends.tosa.registry import converter
 @converter("gather")
 def gather(op: TosaOperation) -> Tensor:
     """Convert `gather`: rows of the values of each batch, at its own indices."""
-    values, indices = op.operands
+    return _rows(op, *op.operands)
+
+
+def _rows(op: TosaOperation, values: Tensor, indices: Tensor) -> Tensor:
     if values.shape[0] == 1:
         return values.gather(indices.reshape(indices.shape[1:]), axis=1)
     batch, count, channels = values.shape
     return values.reshape((batch * count, channels)).gather(_of_all(op, indices, count))
+
+
+@converter("row_gather")
+def row_gather(op: TosaOperation) -> Tensor:
+    """Convert `row_gather`: as many rows as its third operand says, from each index on."""
+    values, indices, count = op.operands[0], op.operands[1], int(op.number(2, "a number of rows"))
+    if count == 1:
+        return _rows(op, values, indices)
+    following = indices.expand_dims(2) + indices.like(np.arange(count))
+    return _rows(op, values, following.reshape((indices.shape[0], indices.shape[1] * count)))
 
 
 @converter("scatter")
@@ -45,7 +58,7 @@ def resize(op: TosaOperation) -> Tensor:
     sizes = x.shape[1:3]
     if not all(isinstance(size, int) for size in sizes):
         raise UnsupportedOperation("needs a known height and width")
-    is_nearest = op.word("mode") == "NEAREST"
+    is_nearest = op.word("mode") == "NEAREST_NEIGHBOR"
     if not is_nearest and not x.dtype.is_float:
         x = x.cast(op.declared().dtype)
     for axis in (1, 2):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -90,6 +90,35 @@ _ARITHMETIC: dict[str, Callable[[Dim, Dim], Dim]] = {
     "div_floor_shape": lambda a, b: a // b, "div_ceil_shape": D.ceildiv, "mod_shape": lambda a, b: a % b,
     "max_shape": D.maximum, "min_shape": D.minimum,
 }  # fmt: skip
+
+
+_OF_NUMBERS: dict[str, Callable[[int], int]] = {
+    "exp2_shape": lambda x: 1 << x, "log2_ceil_shape": lambda x: (x - 1).bit_length(),
+    "log2_floor_shape": lambda x: x.bit_length() - 1,
+}  # fmt: skip
+
+
+@converter(*_OF_NUMBERS)
+def power_of_two(op: TosaOperation) -> Tensor:
+    sizes = op.numbers(0, "sizes that are numbers")
+    if min(sizes, default=1) < (0 if op.name == "exp2_shape" else 1) or max(sizes, default=0) > 1 << 62:
+        raise UnsupportedOperation(f"has the sizes {sizes}, which have no result")
+    if op.name == "exp2_shape" and max(sizes, default=0) > 62:
+        raise UnsupportedOperation(f"has the sizes {sizes}: expected at most 62")
+    return op.sizes([_OF_NUMBERS[op.name](size) for size in sizes])
+
+
+@converter("assert_equal_shape")
+def assert_equal_shape(op: TosaOperation) -> Sequence[Tensor]:
+    """Check that shapes are equal, in the call where sizes are known only then; with a flag, 1 equals any size."""
+    for left, right in zip(op.shape(0), op.shape(1), strict=True):
+        if left == right or (op.flag("allow_broadcast") and 1 in (left, right)):
+            continue
+        message = f"asserts that the sizes {left} and {right} are equal"
+        if isinstance(left, int) and isinstance(right, int):
+            raise UnsupportedOperation(message)
+        op.builder.require_nonnegative([left - right, right - left], message)
+    return []
 
 
 @converter(*_ARITHMETIC)

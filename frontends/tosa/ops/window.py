@@ -12,15 +12,18 @@ from mirlo.frontends.tosa.ops.quantize import apply_scale, saturated
 from mirlo.frontends.tosa.registry import converter
 
 
-@converter("max_pool2d")
+@converter("max_pool2d", "max_pool2d_adaptive")
 def max_pool2d(op: TosaOperation) -> Tensor:
+    """Convert `max_pool2d`; where NaN is ignored, a window of NaN alone is minus infinity, or the least number."""
     x = op.operands[0]
     if op.ignores_nan:
-        x = where(x.isnan(), -np.inf, x)
+        wide = x.cast("f32") if x.dtype.bits == 8 else x  # not every type of 8 bits has infinities
+        pooled = op.emit("max_pool", where(wide.isnan(), -np.inf, wide), **_window(op))
+        return pooled.cast(x.dtype, saturate=True) if x.dtype.bits == 8 else pooled
     return op.emit("max_pool", x, **_window(op))
 
 
-@converter("avg_pool2d")
+@converter("avg_pool2d", "avg_pool2d_adaptive")
 def avg_pool2d(op: TosaOperation) -> Tensor:
     """Convert `avg_pool2d`, which does not count padding; sums of integers are scaled by a rounded reciprocal."""
     x = op.operands[0]
@@ -30,7 +33,7 @@ def avg_pool2d(op: TosaOperation) -> Tensor:
     channels = x.shape[-1]
     if not isinstance(channels, int):
         raise UnsupportedOperation("needs a known number of channels")
-    ones = op.constant(np.ones((), np.int8), "i8", (*op.ints("kernel"), 1, channels))
+    ones = op.constant(np.ones((), np.int8), "i8", (*_sizes(op, "kernel"), 1, channels))
     attributes = {name: value for name, value in window.items() if name != "kernel"}
     wide = [x, ones] if x.dtype.bits == 8 else [x.cast("i32"), ones.cast("i32")]
     out = {"out_dtype": "i32"} if x.dtype.bits == 8 else {}
@@ -55,7 +58,7 @@ def _scaled(x: Tensor, multiplier: np.ndarray, shift: np.ndarray) -> Tensor:
 
 def _counts(op: TosaOperation) -> np.ndarray:
     """Return how many elements each window has, [height, width, 1], or one number."""
-    (top, bottom, left, right), kernel, stride = (op.ints(name) for name in ("pad", "kernel", "stride"))
+    (top, bottom, left, right), kernel, stride = (_sizes(op, name) for name in ("pad", "kernel", "stride"))
     if not any((top, bottom, left, right)):
         return np.array(kernel[0] * kernel[1], np.int64)
     sides = []
@@ -75,9 +78,16 @@ def _reciprocal(count: int) -> tuple[int, int]:
     return ((1 << 30) + 1 << bits) // count, 30 + bits
 
 
+def _sizes(op: TosaOperation, name: str) -> list[int]:
+    """Return the sizes of windows, strides or padding: attributes, or the last operands of adaptive operations."""
+    if not op.name.endswith("_adaptive"):
+        return op.ints(name)
+    return op.numbers(len(op.operands) - 3 + ("kernel", "stride", "pad").index(name), f"a {name} that is known")
+
+
 def _window(op: TosaOperation) -> dict[str, object]:
-    pad = op.ints("pad")
+    pad = _sizes(op, "pad")
     return {
-        "kernel": op.ints("kernel"), "strides": op.ints("stride"), "padding": [pad[0], pad[2], pad[1], pad[3]],
-        "data_layout": CHANNELS_LAST,
+        "kernel": _sizes(op, "kernel"), "strides": _sizes(op, "stride"),
+        "padding": [pad[0], pad[2], pad[1], pad[3]], "data_layout": CHANNELS_LAST,
     }  # fmt: skip

@@ -63,8 +63,8 @@ def test_not_even_bytes(context: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "part"),
     [
-        ("a.tflite", b"\x1c\0\0\0TFL3" + bytes(40), "a TensorFlow Lite model: convert it with"),
-        ("a.onnx", b"\x1c\0\0\0TFL3" + bytes(40), "tf2onnx.convert --tflite FILE"),
+        ("a.tflite", b"\x1c\0\0\0TFL3" + bytes(40), "a TensorFlow Lite model: name it FILE.tflite"),
+        ("a.onnx", b"\x1c\0\0\0TFL3" + bytes(40), "pip install 'mirlo[tflite]'"),
         ("a.pkl", b"\x80\x04\x95rest", "a Python pickle, which may run any code"),
         ("a.h5", b"\x89HDF\r\n", "a Keras model"),
         ("a.pt", b"PK\x03\x04rest", "a PyTorch checkpoint, which has weights and no graph"),
