@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from operator import ge
+from typing import Any
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.dims import Dim, is_certain
@@ -140,10 +141,23 @@ def identity_of(kind: str, element: DType) -> float | int | bool:
     if kind == "and":
         return True if element is BOOL else -1
     if element.is_float:
-        return float("-inf") if kind == "max" else float("inf")
+        return -_largest(element) if kind == "max" else _largest(element)
     low = 0 if element.is_unsigned else -(1 << (element.bits - 1))
     high = (1 << (element.bits - (0 if element.is_unsigned else 1))) - 1
     return low if kind == "max" else high
+
+
+@cache
+def _largest(element: DType) -> float:
+    """Return infinity, or the largest number of a type without one."""
+    import ml_dtypes
+    import numpy as np
+
+    kind = element.to_numpy()
+    if np.isinf(np.array(np.inf).astype(kind)):
+        return float("inf")
+    limits: Any = ml_dtypes.finfo(kind)  # type: ignore[no-untyped-call]
+    return float(limits.max)
 
 
 class PrimBuilder:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 from programs import PROGRAMS, RESULTS, argument
@@ -40,6 +41,20 @@ def test_nan_wins_unless_it_is_ignored(name: str, mode: str, tmp_path: Path) -> 
     a, b = np.array([np.nan, 2], np.float32), np.array([1, -1], np.float32)
     expected = NAN[name][mode == "IGNORE"](a, b)
     np.testing.assert_array_equal(mirlo.compile(tmp_path / "m.mlir", cache=False)(a, b), expected)
+
+
+@pytest.mark.parametrize("kind", ["f8E4M3FN", "f8E5M2"])
+def test_the_largest_of_types_without_infinity(kind: str, tmp_path: Path) -> None:
+    image, result = f"tensor<1x3x2x1x{kind}>", f"tensor<1x2x1x1x{kind}>"
+    window = "kernel = array<i64: 2, 2>, pad = array<i64: 1, 0, 0, 0>, stride = array<i64: 2, 2>"
+    (tmp_path / "m.mlir").write_text(
+        f"func.func @main(%x: {image}) -> {result} {{ %0 = tosa.max_pool2d %x {{{window}}} : ({image}) -> {result} "
+        f"return %0 : {result} }}"
+    )
+    dtype = {"f8E4M3FN": ml_dtypes.float8_e4m3fn, "f8E5M2": ml_dtypes.float8_e5m2}[kind]
+    x = np.array([-8, -3.5, -2, -1, -4, -6]).astype(dtype).reshape(1, 3, 2, 1)
+    found = np.asarray(mirlo.compile(tmp_path / "m.mlir", cache=False)(x))
+    assert found.reshape(-1).astype(float).tolist() == [-3.5, -1]
 
 
 @pytest.mark.parametrize("value", [-7, 0, 1 << 20])
