@@ -14,7 +14,7 @@ from mirlo.frontends.tosa.errors import TosaImportError
 
 
 @dataclass(frozen=True)
-class Variable:
+class StateVariable:
     """A variable of a program."""
 
     type: TensorType
@@ -28,13 +28,13 @@ class Variable:
         return np.zeros(self.type.static_shape, self.type.dtype.to_numpy()) if self.initial is None else self.initial
 
 
-States = Mapping[str, Variable]
+States = Mapping[str, StateVariable]
 
 
 def find_states(module: ir.Module, name: str) -> States:
     """Return the variables of a module by name; `name` is that of the program, for errors."""
     written = {_symbol(op, "name") for op in _operations(module.operation) if op.name == "tosa.variable_write"}
-    found: dict[str, Variable] = {}
+    found: dict[str, StateVariable] = {}
     for op in module.body.operations:
         if op.operation.name != "tosa.variable":
             continue
@@ -44,7 +44,7 @@ def find_states(module: ir.Module, name: str) -> States:
         if type_ is None or not type_.is_static:
             raise TosaImportError(f"{name}: variable '{symbol}' must be a tensor of numbers whose sizes are known")
         array = None if initial is None else read_dense(initial, type_)
-        found[symbol] = Variable(type_, array, symbol in written)
+        found[symbol] = StateVariable(type_, array, symbol in written)
     return found
 
 
