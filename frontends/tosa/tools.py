@@ -31,7 +31,8 @@ def from_tflite(path: Path) -> bytes:
         )
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder, "model.mlirbc")
-        return _output([tool, path, "--bytecode", "-o", result], result, path)
+        # Debug information has the names of nodes.
+        return _output([tool, path, "--bytecode", "--emit-debug-info", "-o", result], result, path)
 
 
 def from_flatbuffer(path: Path) -> bytes:

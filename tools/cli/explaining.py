@@ -13,13 +13,13 @@ from mirlo.tools.cli.errors import CommandError
 if TYPE_CHECKING:
     from mirlo.tools.explain.model import Explanation
 
-MODEL_SUFFIXES = (".onnx", ".mlir", ".mlirbc")
-
 
 def execute(arguments: Arguments) -> None:
     """Explain a model if the name is that of a file, else the rules of that name."""
+    from mirlo.frontends.files import has_form
+
     subject = arguments.subject
-    if Path(subject).suffix in MODEL_SUFFIXES or Path(subject).is_file():
+    if Path(subject).suffix == ".onnx" or has_form(subject) or Path(subject).is_file():
         _explain_model(arguments)
     else:
         _explain_rules(arguments)
