@@ -1,0 +1,29 @@
+"""Kernels of generated operators, for several processors: `verify-bounds` proves each access."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from generated_kernels import GENERATORS
+
+from mirlo.dialects.bindings import ir
+from mirlo.extend import Pipeline, find_target, make_context
+from mirlo.passes.session import Session
+from mirlo.passes.targets import CompileOptions
+from mirlo.runtime.params import ParameterStore
+
+TARGETS = ("x86-64-v2", "x86-64-v3", "alderlake", "x86-64-v4", "icelake-server", "neoverse-n1", "neoverse-v1")
+
+
+@pytest.mark.sample(20)
+@pytest.mark.parametrize("seed", range(2000))
+def test_each_access_is_proven(seed: int) -> None:
+    rng = random.Random(seed)
+    text, cpu = rng.choice(GENERATORS)(rng).text(rng.random() < 0.8), rng.choice(TARGETS)
+    target = find_target("llvm")
+    assert target.pipeline is not None
+    passes, _, _ = target.pipeline(CompileOptions("llvm", target_options=f"cpu={cpu}")).partition("verify-bounds")
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        Pipeline(f"{passes}verify-bounds{{fail=all}})").run(module, Session(ParameterStore()))
