@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.mlir.operation import BodyImporter, MlirOperation
-from mirlo.frontends.tensor import Tensor
 from mirlo.frontends.tosa.states import States
 
 
@@ -33,16 +31,6 @@ class TosaOperation(MlirOperation):
         bits = self.type(index).dtype.bits
         value = int(self.number(index, "a zero point"))
         return value % (1 << bits) if is_unsigned else value
-
-    def shape(self, index: int) -> tuple[Dim, ...]:
-        """Return the elements of an operand that is a shape."""
-        return self.dims(index)
-
-    def centred(self, index: int, zero_point: int) -> Tensor:
-        """Return an operand without its zero point, in i32."""
-        wide = self.operands[index].cast("i32")
-        point = self.zero_point(zero_point)
-        return wide - point if point else wide
 
     @property
     def ignores_nan(self) -> bool:

@@ -16,7 +16,7 @@ from mirlo.frontends.tosa.registry import converter
 
 @converter("reshape")
 def reshape(op: TosaOperation) -> Tensor:
-    x, wanted = op.operands[0], op.shape(1)
+    x, wanted = op.operands[0], op.dims(1)
     unknown = [i for i, dim in enumerate(wanted) if dim == -1]
     if len(unknown) > 1:
         raise UnsupportedOperation(f"has {len(unknown)} dims of -1: expected at most one")
@@ -44,7 +44,7 @@ def concat_(op: TosaOperation) -> Tensor:
 @converter("slice")
 def slice_(op: TosaOperation) -> Tensor:
     """Convert `slice`: a size of -1 is what is left."""
-    x, begins, sizes = op.operands[0], op.shape(1), op.shape(2)
+    x, begins, sizes = op.operands[0], op.dims(1), op.dims(2)
     left = [dim - begin if size == -1 else size for dim, begin, size in zip(x.shape, begins, sizes, strict=True)]
     return x.part(begins, left)
 
@@ -76,13 +76,13 @@ def dim(op: TosaOperation) -> Tensor:
 
 @converter("concat_shape")
 def concat_shape(op: TosaOperation) -> Tensor:
-    return op.sizes([size for index in range(len(op.operands)) for size in op.shape(index)])
+    return op.sizes([size for index in range(len(op.operands)) for size in op.dims(index)])
 
 
 @converter("slice_shape")
 def slice_shape(op: TosaOperation) -> Tensor:
     (begin,), (count,) = (op.numbers(index, "a begin and a size that are numbers") for index in (1, 2))
-    return op.sizes(op.shape(0)[begin : begin + count])
+    return op.sizes(op.dims(0)[begin : begin + count])
 
 
 _ARITHMETIC: dict[str, Callable[[Dim, Dim], Dim]] = {
@@ -111,7 +111,7 @@ def power_of_two(op: TosaOperation) -> Tensor:
 @converter("assert_equal_shape")
 def assert_equal_shape(op: TosaOperation) -> Sequence[Tensor]:
     """Check that shapes are equal, in the call where sizes are known only then; with a flag, 1 equals any size."""
-    for left, right in zip(op.shape(0), op.shape(1), strict=True):
+    for left, right in zip(op.dims(0), op.dims(1), strict=True):
         if left == right or (op.flag("allow_broadcast") and 1 in (left, right)):
             continue
         message = f"asserts that the sizes {left} and {right} are equal"
@@ -123,7 +123,7 @@ def assert_equal_shape(op: TosaOperation) -> Sequence[Tensor]:
 
 @converter(*_ARITHMETIC)
 def shape_arithmetic(op: TosaOperation) -> Tensor:
-    pairs = zip(op.shape(0), op.shape(1), strict=True)
+    pairs = zip(op.dims(0), op.dims(1), strict=True)
     try:
         return op.sizes([_ARITHMETIC[op.name](a, b) for a, b in pairs])
     except ZeroDivisionError:
