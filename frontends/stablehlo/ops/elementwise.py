@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.library.integers import count_leading_zeros, count_ones, saturating_cast
 from mirlo.frontends.stablehlo.enumerations import COMPARISONS
 from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.regions import apply
@@ -76,20 +77,8 @@ def convert(op: StablehloOperation) -> Tensor:
     if source is target:
         return x
     if source.is_float and target.is_integer and target.bits >= 8:
-        return _saturated(op, x)
+        return saturating_cast(x, target)
     return x.cast(target)
-
-
-def _saturated(op: StablehloOperation, x: Tensor) -> Tensor:
-    target = op.declared().dtype
-    if x.dtype.bits < 32:
-        x = x.cast("f32")
-    kind = np.iinfo(target.to_numpy())
-    above = x >= float(kind.max + 1)
-    outside = above | x.isnan()
-    bounded = maximum(x, float(kind.min))
-    result = where(outside, 0, bounded).cast(target)
-    return where(above, kind.max, result)
 
 
 @converter("bitcast_convert")
@@ -179,38 +168,11 @@ def _unsigned(bits: int) -> str:
     return f"u{bits}"
 
 
-@converter("popcnt")
-def popcnt(op: StablehloOperation) -> Tensor:
-    """Convert `popcnt`: add up bits in fields of 2, 4, 8 bits, and so on."""
+@converter("popcnt", "count_leading_zeros")
+def count_bits(op: StablehloOperation) -> Tensor:
     x = op.operands[0]
-    dtype = x.dtype
-    raw = x if dtype.is_unsigned else x.cast(_unsigned(dtype.bits))
-    return _bit_count(op, raw).cast(dtype)
-
-
-@converter("count_leading_zeros")
-def count_leading_zeros(op: StablehloOperation) -> Tensor:
-    """Convert `count_leading_zeros`: set all bits below the first one, and count the others."""
-    x = op.operands[0]
-    dtype = x.dtype
-    raw = x if dtype.is_unsigned else x.cast(_unsigned(dtype.bits))
-    distance = 1
-    while distance < dtype.bits:
-        shifted = raw >> distance
-        raw = raw | shifted
-        distance *= 2
-    return _bit_count(op, ~raw).cast(dtype)
-
-
-def _bit_count(op: StablehloOperation, raw: Tensor) -> Tensor:
-    dtype, bits = raw.dtype, raw.dtype.bits
-    width = 1
-    while width < bits:
-        mask = op.constant(sum(((1 << width) - 1) << at for at in range(0, bits, 2 * width)), dtype)
-        high = raw >> width
-        raw = (raw & mask) + (high & mask)
-        width *= 2
-    return raw
+    raw = x if x.dtype.is_unsigned else x.cast(_unsigned(x.dtype.bits))
+    return (count_ones if op.name == "popcnt" else count_leading_zeros)(raw).cast(x.dtype)
 
 
 @converter("reduce_precision")

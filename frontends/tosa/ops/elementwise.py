@@ -8,8 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.library.integers import count_leading_zeros, saturating_cast
 from mirlo.frontends.tensor import Tensor, maximum, minimum, where
 from mirlo.frontends.tosa.operation import TosaOperation
+from mirlo.frontends.tosa.ops.quantize import saturated
 from mirlo.frontends.tosa.registry import converter
 
 
@@ -64,9 +66,7 @@ def negate(op: TosaOperation) -> Tensor:
     both = sum(op.zero_point(index) for index in range(1, len(op.operands)))
     if x.dtype.bits == 32:
         return both - x if both else -x
-    limits = np.iinfo(x.dtype.to_numpy())
-    wide = both - x.cast("i32")
-    return minimum(maximum(wide, int(limits.min)), int(limits.max)).cast(x.dtype)
+    return saturated(both - x.cast("i32"), x.dtype.name)
 
 
 @converter("arithmetic_right_shift")
@@ -95,14 +95,7 @@ def logical_right_shift(op: TosaOperation) -> Tensor:
 
 @converter("clz")
 def clz(op: TosaOperation) -> Tensor:
-    """Convert `clz`: set all bits below the first one, and count the others by halves, bytes and so on."""
-    x = op.operands[0].bitcast("u32")
-    count = op.constant(0, "i32").expand(x.shape)
-    for bits in (16, 8, 4, 2, 1):
-        is_zero = (x >> 32 - bits).equals(0)
-        count = where(is_zero, count + bits, count)
-        x = where(is_zero, x << bits, x)
-    return where(x.equals(0), 32, count)
+    return count_leading_zeros(op.operands[0].bitcast("u32")).cast("i32")
 
 
 @converter("cast")
@@ -111,14 +104,9 @@ def cast(op: TosaOperation) -> Tensor:
     x, target = op.operands[0], op.declared().dtype
     if x.array is not None and x.dtype.is_float and target.is_float and x.dtype.bits >= 16 and target.bits >= 16:
         return op.constant(x.array.astype(target.to_numpy()), target, x.shape)
-    if not (x.dtype.is_float and target.is_integer):
-        return x.cast(target, saturate=False)
-    if x.dtype.bits < 32:
-        x = x.cast("f32")
-    limits = np.iinfo(target.to_numpy())
-    above = x >= float(limits.max) + 1.0
-    inside = where(above | x.isnan(), 0, maximum(x.round(), float(limits.min)))
-    return where(above, int(limits.max), inside.cast(target))
+    if x.dtype.is_float and target.is_integer:
+        return saturating_cast((x.cast("f32") if x.dtype.bits < 32 else x).round(), target)
+    return x.cast(target)
 
 
 @converter("identity")

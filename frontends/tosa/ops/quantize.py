@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mirlo.dialects.core.dtypes import dtype
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor, maximum, minimum, where
 from mirlo.frontends.tosa.operation import TosaOperation
@@ -56,7 +57,7 @@ def _constant(x: Tensor, numbers: np.ndarray) -> Tensor:
 
 def saturated(x: Tensor, kind: str) -> Tensor:
     """Return integers bounded by a type's least and largest, in that type."""
-    limits = np.iinfo(np.dtype(kind.replace("u", "uint") if kind.startswith("u") else kind.replace("i", "int")))
+    limits = np.iinfo(dtype(kind).to_numpy())
     if limits.bits >= x.dtype.bits:
         return x.cast(kind)
     return minimum(maximum(x, int(limits.min)), int(limits.max)).cast(kind)

@@ -57,6 +57,16 @@ def test_the_largest_of_types_without_infinity(kind: str, tmp_path: Path) -> Non
     assert found.reshape(-1).astype(float).tolist() == [-3.5, -1]
 
 
+def test_casts_round_before_they_saturate(tmp_path: Path) -> None:
+    (tmp_path / "m.mlir").write_text(
+        "func.func @main(%x: tensor<6xf32>) -> tensor<6xi8> {"
+        "%0 = tosa.cast %x : (tensor<6xf32>) -> tensor<6xi8> return %0 : tensor<6xi8> }"
+    )
+    x = np.array([127.4, 127.6, 2.5, -128.4, -128.6, 1e9], np.float32)
+    found = np.asarray(mirlo.compile(tmp_path / "m.mlir", cache=False)(x))
+    assert found.tolist() == [127, 127, 2, -128, -128, 127]
+
+
 @pytest.mark.parametrize("value", [-7, 0, 1 << 20])
 def test_indices_out_of_range_read_no_foreign_memory(value: int, tmp_path: Path) -> None:
     """TOSA leaves them undefined: an error, or some element of the operand."""
