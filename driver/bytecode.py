@@ -10,7 +10,8 @@ import os
 from collections.abc import Callable
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.files import BYTECODE_PREFIX, FileError
+from mirlo.dialects.core.bytecode import BYTECODE_PREFIX
+from mirlo.passes.files import FileError
 from mirlo.passes.locations import find_source_position
 from mirlo.runtime import system
 from mirlo.runtime.files import open_regular

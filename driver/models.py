@@ -6,11 +6,11 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.dialects.core.bytecode import BYTECODE_PREFIX
 from mirlo.dialects.core.dims import UNKNOWN, Dim, substitute, symbols_of
 from mirlo.dialects.core.input_sizes import sized_shapes, sizes_of_shapes
 from mirlo.dialects.core.types import TensorType
@@ -22,7 +22,7 @@ from mirlo.frontends.files import FileForm, form_of, forms_named, has_form
 from mirlo.frontends.foreign import ImportedModule
 from mirlo.passes.byoc.artifacts import ARTIFACTS
 from mirlo.passes.byoc.outline import functions_of
-from mirlo.passes.files import BYTECODE_PREFIX, FileError
+from mirlo.passes.files import FileError
 from mirlo.passes.graph.fix_dims import fix_dims as fix_module_dims
 from mirlo.passes.locations import describe
 from mirlo.passes.pipeline import PassFailed, Pipeline
@@ -34,6 +34,9 @@ from mirlo.runtime.errors import MirloError
 from mirlo.runtime.files import read_regular
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.system import can_fork
+
+if TYPE_CHECKING:
+    import numpy as np
 
 IR_SUFFIXES = (".mlir", ".mlirbc", ".py")
 
@@ -198,14 +201,11 @@ def _needs_sizes(name: str, kind: TensorType, target: str) -> str:
 
 def is_ir_file(path: str | os.PathLike[str]) -> bool:
     """Return whether a file holds MLIR, as text, as bytecode or as script, or the program of another system."""
-    return Path(path).suffix in IR_SUFFIXES or has_form(Path(path))
+    return Path(path).suffix in IR_SUFFIXES or has_form(path)
 
 
 def _open_ir(path: Path, params: ParameterStore | None, trust: bool) -> OpenedModel:
-    try:
-        content = read_regular(path)
-    except OSError as error:
-        raise FileError(f"cannot read '{path}': {error.strerror or error}") from None
+    content = _read(path)
     form = form_of(path, content)
     if form is not None:
         return _open_form(path, content, form)
@@ -221,6 +221,13 @@ def _open_ir(path: Path, params: ParameterStore | None, trust: bool) -> OpenedMo
     if not trust:
         _require_contained(path, module, pipeline)
     return OpenedModel(module, session, pipeline)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_regular(path)
+    except OSError as error:
+        raise FileError(f"cannot read '{path}': {error.strerror or error}") from None
 
 
 def _open_form(path: Path, content: bytes, form: FileForm) -> OpenedModel:
@@ -248,10 +255,7 @@ def initial_states(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     file = Path(path)
     if not has_form(file):
         return {}
-    try:
-        content = read_regular(file)
-    except OSError as error:
-        raise FileError(f"cannot read '{file}': {error.strerror or error}") from None
+    content = _read(file)
     form = form_of(file, content)
     return {} if form is None or form.states is None else form.states(_as_mlir(file, content, form), str(file))
 

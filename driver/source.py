@@ -7,7 +7,8 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property
 
-from mirlo.passes.files import BYTECODE_PREFIX, FileError
+from mirlo.dialects.core.bytecode import BYTECODE_PREFIX
+from mirlo.passes.files import FileError
 from mirlo.runtime.files import read_regular
 from mirlo.runtime.names import shell_word
 

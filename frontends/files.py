@@ -1,14 +1,16 @@
-"""Files that are programs of other systems: how each form is told from others, and what opens it."""
+"""Files that are programs of other systems: how each form is recognized, and what opens it."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirlo.frontends.stablehlo.detect import BYTECODE, is_portable
+from mirlo.dialects.core.bytecode import BYTECODE_PREFIX
+from mirlo.frontends.stablehlo.detect import is_portable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,7 +47,7 @@ def register_file_form(form: FileForm) -> FileForm:
     return form
 
 
-def has_form(path: str | Path) -> bool:
+def has_form(path: str | os.PathLike[str]) -> bool:
     """Return whether the name of a file is one that files of a form have."""
     return Path(path).suffix.lower() in {suffix for form in FORMS for suffix in form.suffixes}
 
@@ -68,7 +70,7 @@ def names_dialect(*dialects: str) -> Callable[[bytes], bool]:
     operation = re.compile(rb"(?:\s|\")(?:" + b"|".join(listed) + rb")\.")
 
     def matches(content: bytes) -> bool:
-        if content.startswith(BYTECODE):
+        if content.startswith(BYTECODE_PREFIX):
             return any(b"\0" + dialect + b"\0" in content for dialect in listed)
         return operation.search(content) is not None
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from mirlo.passes.session import Session
 
 PARAMS = "relax.params"
-BYTECODE_PREFIX = b"ML\xefR"
 
 
 class FileError(MirloError):

@@ -47,7 +47,7 @@ def import_program(
 def _build_main(body: ProgramImport, interface: Interface) -> None:
     entry = _entry(body)
     block = entry.regions[0].blocks[0]
-    names = _input_names(body, entry, block, interface)
+    names = _names(entry, "inputs", len(block.arguments), interface.inputs, body.INPUT_NAMES)
     types = [_input_type(body, value, i, names[i], interface) for i, value in enumerate(block.arguments)]
     states = body.states
     body.taken.update(symbol for type_ in types for dim in type_.shape for symbol in D.symbols_of(dim))
@@ -71,7 +71,8 @@ def _build_main(body: ProgramImport, interface: Interface) -> None:
     function.attributes["function_type"] = ir.TypeAttr.get(
         ir.FunctionType.get(function.type.inputs, [value.type for value in result])
     )
-    outputs = [*_output_names(body, entry, len(result) - len(states), interface), *states]
+    outputs = _names(entry, "outputs", len(result) - len(states), interface.outputs, body.OUTPUT_NAMES)
+    outputs = [*outputs, *states]
     names = [*names, *states]
     if names:
         function.arg_attrs = ir.ArrayAttr.get([_named(each) for each in names])
@@ -116,23 +117,14 @@ def _input_type(body: ProgramImport, value: ir.Value, index: int, named: str, in
     return type_.with_shape(dims)
 
 
-def _input_names(body: ProgramImport, entry: ir.Operation, block: ir.Block, interface: Interface) -> list[str]:
-    count = len(block.arguments)
-    if interface.inputs:
-        return list(interface.inputs)
-    listed = _listed(entry, "inputs", count)
-    found = [_text_attribute(entry, "arg_attrs", i, body.INPUT_NAMES) or listed[i] for i in range(count)]
-    names = [text or f"arg{i}" for i, text in enumerate(found)]
-    return names if len(set(names)) == len(names) else [f"arg{i}" for i in range(len(names))]
-
-
-def _output_names(body: ProgramImport, entry: ir.Operation, count: int, interface: Interface) -> list[str]:
-    if interface.outputs:
-        return list(interface.outputs)
-    listed = _listed(entry, "outputs", count)
-    found = [_text_attribute(entry, "res_attrs", i, body.OUTPUT_NAMES) or listed[i] for i in range(count)]
-    names = [text or f"result{i}" for i, text in enumerate(found)]
-    return names if len(set(names)) == len(names) else [f"result{i}" for i in range(count)]
+def _names(entry: ir.Operation, which: str, count: int, stated: Sequence[str], attributes: Sequence[str]) -> list[str]:
+    """Return the names of the inputs or outputs: those that the caller states, or those of the program."""
+    if stated:
+        return list(stated)
+    held, base = {"inputs": ("arg_attrs", "arg"), "outputs": ("res_attrs", "result")}[which]
+    listed, plain = _listed(entry, which, count), [f"{base}{i}" for i in range(count)]
+    names = [_text_attribute(entry, held, i, attributes) or listed[i] or plain[i] for i in range(count)]
+    return names if len(set(names)) == count else plain
 
 
 def _listed(entry: ir.Operation, which: str, count: int) -> list[str | None]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from mirlo.dialects.core.bytecode import BYTECODE_PREFIX
 from mirlo.frontends.onnx.errors import DamagedModelError, OnnxImportError
 from mirlo.frontends.onnx.graph import ModelDef
 from mirlo.frontends.onnx.reading import is_old, read_model
@@ -51,7 +52,7 @@ SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"<!DOCTYPE", "a web page: the download went wrong"),
     (0, b"<html", "a web page: the download went wrong"),
     (0, b"\x93MIRLO", "a file that Mirlo wrote: a compiled model is run, not imported"),
-    (0, b"ML\xefR", "MLIR bytecode"),
+    (0, BYTECODE_PREFIX, "MLIR bytecode"),
     (0, b"GGUF", GGUF),
     (4, b"TFL3", TFLITE),
     (8, b'{"', SAFETENSORS),

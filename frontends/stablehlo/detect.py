@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-BYTECODE = b"ML\xefR"
-"""What bytecode of MLIR begins with."""
+from mirlo.dialects.core.bytecode import BYTECODE_PREFIX
 
 
 def is_portable(content: bytes) -> bool:
     """Return whether bytecode is StableHLO's portable artifact, which other versions read."""
-    return content.startswith(BYTECODE) and b"StableHLO_v" in content[:64]
+    return content.startswith(BYTECODE_PREFIX) and b"StableHLO_v" in content[:64]

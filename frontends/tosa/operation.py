@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.mlir.operation import BodyImporter, MlirOperation
+from mirlo.frontends.tensor import Tensor, where
 from mirlo.frontends.tosa.states import States
 
 
@@ -31,6 +32,10 @@ class TosaOperation(MlirOperation):
         bits = self.type(index).dtype.bits
         value = int(self.number(index, "a zero point"))
         return value % (1 << bits) if is_unsigned else value
+
+    def regarding_nan(self, x: Tensor, number: float) -> Tensor:
+        """Return elements, with a number in place of NaN where the operation ignores it."""
+        return where(x.isnan(), number, x) if self.ignores_nan else x
 
     @property
     def ignores_nan(self) -> bool:

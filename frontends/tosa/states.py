@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dense import read_dense
+from mirlo.dialects.core.surgery import blocks
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.tosa.errors import TosaImportError
 
@@ -33,7 +34,8 @@ States = Mapping[str, StateVariable]
 
 def find_states(module: ir.Module, name: str) -> States:
     """Return the variables of a module by name; `name` is that of the program, for errors."""
-    written = {_symbol(op, "name") for op in _operations(module.operation) if op.name == "tosa.variable_write"}
+    inner = (op.operation for block in blocks(module.operation) for op in block.operations)
+    written = {_symbol(op, "name") for op in inner if op.name == "tosa.variable_write"}
     found: dict[str, StateVariable] = {}
     for op in module.body.operations:
         if op.operation.name != "tosa.variable":
@@ -53,14 +55,6 @@ def _type_of(op: ir.Operation, initial: ir.Attribute | None) -> TensorType | Non
         return TensorType.from_mlir(initial.type)
     shape, element = op.attributes["var_shape"], ir.TypeAttr(op.attributes["type"]).value
     return TensorType.from_mlir(ir.RankedTensorType.get([int(dim) for dim in np.array(shape)], element))
-
-
-def _operations(op: ir.Operation) -> Iterator[ir.Operation]:
-    for region in op.regions:
-        for block in region.blocks:
-            for inner in block.operations:
-                yield inner.operation
-                yield from _operations(inner.operation)
 
 
 def _symbol(op: ir.Operation, attribute: str) -> str:

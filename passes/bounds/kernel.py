@@ -262,11 +262,9 @@ class KernelBounds:
         if proven is not None and goal.constant >= proven:
             return True
         facts = self._facts_of_access(access, scope)
-        if any(_is_negative(fact) for fact in facts):
-            return True  # where the access is, the program never is
         expression = self.values.unwrap(goal.expression, facts)
         if not self.prover.is_nonnegative(expression, facts) and not self._holds_by_lane(expression, facts):
-            return False
+            return any(_is_negative(fact) for fact in facts)  # where the access is, the program never is
         scope.least[goal.key] = goal.constant
         return True
 

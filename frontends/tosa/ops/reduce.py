@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirlo.frontends.tensor import Tensor, where
+from mirlo.frontends.tensor import Tensor
 from mirlo.frontends.tosa.operation import TosaOperation
 from mirlo.frontends.tosa.registry import converter
 
@@ -16,20 +16,12 @@ _METHODS = {
 
 @converter(*_METHODS)
 def reduction(op: TosaOperation) -> Tensor:
-    x = op.operands[0]
-    if op.ignores_nan:
-        x = _ignoring(x, -np.inf if op.name == "reduce_max" else np.inf)
+    x = op.regarding_nan(op.operands[0], -np.inf if op.name == "reduce_max" else np.inf)
     return _METHODS[op.name](x, (op.integer("axis"),), keepdims=True)
 
 
 @converter("argmax")
 def argmax(op: TosaOperation) -> Tensor:
     """Convert `argmax`: the first NaN wins, or, where it is ignored, no NaN does."""
-    x, axis = op.operands[0], op.integer("axis")
-    if op.ignores_nan:
-        x = _ignoring(x, -np.inf)
-    return op.position_of_extreme("max", x, axis, keepdims=False).cast("i32")
-
-
-def _ignoring(x: Tensor, number: float) -> Tensor:
-    return where(x.isnan(), number, x)
+    x = op.regarding_nan(op.operands[0], -np.inf)
+    return op.position_of_extreme("max", x, op.integer("axis"), keepdims=False).cast("i32")
