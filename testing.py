@@ -39,12 +39,14 @@ if TYPE_CHECKING:
 
     from mirlo.driver.models import OpenedModel
     from mirlo.driver.options import GivenSchedule, RuleFunction
+    from mirlo.driver.place.survey import Survey
     from mirlo.passes.targets import Target
     from mirlo.runtime.executable import Executable
 
 __all__ = [
-    "Draw", "OperatorCase", "after_passes", "case", "configure_lit", "conformance_case", "runs_as_library",
-    "runs_as_numpy", "runs_as_onnxruntime", "stages_round_trip", "temporary_registrations", "use_target",
+    "Draw", "OperatorCase", "after_passes", "case", "configure_lit", "conformance_case", "placement_of",
+    "runs_as_library", "runs_as_numpy", "runs_as_onnxruntime", "stages_round_trip", "temporary_registrations",
+    "use_target",
 ]  # fmt: skip
 
 RTOL = 1e-4
@@ -171,6 +173,16 @@ def stages_round_trip(
             ) from error
         assert same_ir(again, read), f"after {done[-1]}, the script reads back as another module:\n{text}"
     return done
+
+
+def placement_of(
+    model: object, target: str | Sequence[str], shapes: Mapping[str, Sequence[int | str] | None] | None = None
+) -> Survey:
+    """Return what is placed where: shares of the work, regions, and nodes with the reasons why they are not taken."""
+    from mirlo.driver.place.survey import survey
+
+    with _as_file(model) as path:
+        return survey(path, target, shapes)
 
 
 def use_target(target: Target) -> None:

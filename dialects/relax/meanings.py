@@ -260,6 +260,24 @@ def requantize(
     return np.asarray(np.clip(np.rint(value) + zero_point, min, max)).astype(dtype.to_numpy())
 
 
+def rescale(
+    x: Array,
+    multiplier: Array,
+    shift: Array,
+    *,
+    input_zero: int,
+    zero_point: int,
+    double_round: bool,
+    dtype: DType,
+) -> Array:
+    value, count = x.astype(np.int64) - input_zero, np.asarray(shift, np.int64)
+    total = value * multiplier.astype(np.int64) + np.left_shift(np.int64(1), count - 1)
+    if double_round:
+        total += np.where(count > 31, np.where(value < 0, -(1 << 30), 1 << 30), 0)
+    limits = np.iinfo(dtype.to_numpy())
+    return np.asarray(np.clip((total >> count) + zero_point, limits.min, limits.max)).astype(dtype.to_numpy())
+
+
 def _along(x: Array, parameter: Array, axis: int, block: int) -> Array:
     """Expand a scale or zero point (per tensor, per position along the axis, or per block) to the shape of x."""
     axis = axis % max(x.ndim, 1)

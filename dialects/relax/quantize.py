@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.attributes import ElementType, Int
+from mirlo.dialects.core.attributes import Bool, ElementType, Int
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.core.op import OpError, operand, optional, result
 from mirlo.dialects.core.traits import Trait
@@ -16,6 +16,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import meanings, scalars
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
+    INTEGER,
     normalize_axis,
     require_broadcast_to,
     require_equal_dims,
@@ -140,6 +141,51 @@ class Requantize(RelaxOp, name="requantize"):
             raise OpError(f"min and max must be an interval within {dtype}, got {min} and {max}")
         if not limits.min <= zero_point <= limits.max:
             raise OpError(f"zero_point must be within {dtype}, got {zero_point}")
+        return x.with_dtype(dtype)
+
+
+class Rescale(RelaxOp, name="rescale"):
+    """saturate(floor((x - input_zero) * multiplier / 2^shift + 1/2) + zero_point), computed in integers of 64 bits.
+
+    Multipliers and shifts broadcast to x; shifts are 1 to 62. With `double_round`, products that are shifted by more
+    than 31 are moved away from zero by 2^30 first. This is how integers are scaled in TOSA and TensorFlow Lite.
+    """
+
+    TRAITS = (Trait.ELEMENTWISE,)
+    FLOPS_PER_ELEMENT = 4
+    IN_F32 = False
+    meaning = staticmethod(meanings.rescale)
+    scalar = staticmethod(scalars.rescale)
+    x = operand()
+    multiplier = operand()
+    shift = operand()
+    input_zero = Int(0)
+    zero_point = Int(0)
+    double_round = Bool(False)
+    dtype = ElementType()
+
+    @staticmethod
+    def infer(
+        x: TensorType,
+        multiplier: TensorType,
+        shift: TensorType,
+        *,
+        input_zero: int,
+        zero_point: int,
+        double_round: bool,
+        dtype: DType,
+    ) -> TensorType:
+        require_kind(x, INTEGER, "operand")
+        if multiplier.dtype.name != "i32" or shift.dtype.name != "i32":
+            raise OpError(f"multiplier and shift must be i32, got {multiplier} and {shift}")
+        require_broadcast_to(multiplier.shape, x.shape, "multiplier")
+        require_broadcast_to(shift.shape, x.shape, "shift")
+        if not dtype.is_integer or dtype.bits > WIDEST:
+            raise OpError(f"dtype must be an integer of at most {WIDEST} bits, got {dtype}")
+        for name, value, of in (("input_zero", input_zero, x.dtype), ("zero_point", zero_point, dtype)):
+            limits = np.iinfo(of.to_numpy())
+            if not limits.min <= value <= limits.max:
+                raise OpError(f"{name} must be within {of}, got {value}")
         return x.with_dtype(dtype)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.tir.compute import (
     Expr,
@@ -197,3 +199,24 @@ def requantize(
     low = call("fmuladd", value, multiplier_low, addend_low)
     rounded = (shifted + (rest + low)).bitcast("i32") + (zero_point - _ROUNDING_SHIFT_BITS)
     return clamp(rounded, min, max).cast(dtype)
+
+
+def rescale(
+    x: Expr,
+    multiplier: Expr,
+    shift: Expr,
+    *,
+    input_zero: int,
+    zero_point: int,
+    double_round: bool,
+    dtype: DType,
+) -> Expr:
+    """Multiply 32 bits by 32 bits wherever x has no more: processors have such products, and few of 64 bits."""
+    centered = (x.cast("i32") if x.dtype.bits < 32 else x.cast("i64")) - input_zero
+    count = shift.cast("i64")
+    total = centered.cast("i64") * multiplier.cast("i64") + (constant(1, "i64") << (count - 1))
+    if double_round:
+        away = select(centered < 0, constant(-(1 << 30), "i64"), constant(1 << 30, "i64"))
+        total = total + select(shift > 31, away, constant(0, "i64"))
+    limits = np.iinfo(dtype.to_numpy())
+    return clamp((total >> count) + zero_point, int(limits.min), int(limits.max)).cast(dtype)

@@ -18,7 +18,7 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.targets import TargetError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    pass
 
 
 @dataclass
@@ -139,7 +139,7 @@ class Survey:
 
 
 def survey(
-    model: Path,
+    model: object,
     target: str | Sequence[str],
     shapes: Mapping[str, Sequence[int | str] | None] | None = None,
     nodes: str = "",

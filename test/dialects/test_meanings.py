@@ -56,7 +56,7 @@ BY_NUMBERS: dict[str, Callable[..., float]] = {
 }
 """Functions of Python floats for the operators that ONNX has not."""
 INTEGERS = ("shift_left", "shift_right")
-FRACTIONS = ("requantize",)
+FRACTIONS = ("requantize", "rescale")
 OPERATORS = sorted(name for name, op in OPS.items() if Trait.ELEMENTWISE in op.TRAITS)
 
 
@@ -131,6 +131,24 @@ def test_requantize_rounds_fractions() -> None:
     ]
     assert found.tolist() == wanted
     assert [n for n in OPERATORS if OPS[n].meaning is None] == []
+
+
+@pytest.mark.parametrize("double_round", [False, True])
+def test_rescale_rounds_fractions(double_round: bool) -> None:
+    random = np.random.default_rng(11)
+    x = random.integers(-(1 << 24), 1 << 24, 256).astype(np.int32)
+    multiplier = random.choice([1 << 30, (1 << 31) - 1, 1 << 29, -(1 << 30), 1234567891], 256).astype(np.int32)
+    shift = random.integers(1, 63, 256).astype(np.int32)
+    shift[:64] = random.integers(30, 34, 64)
+    computed = OPS["rescale"].meaning(
+        x, multiplier, shift, input_zero=7, zero_point=-3, double_round=double_round, dtype=DTYPES["i8"]
+    )
+    expected = []
+    for value, factor, count in zip((x - 7).tolist(), multiplier.tolist(), shift.tolist(), strict=True):
+        away = 0 if not double_round or count <= 31 else 1 << 30 if value >= 0 else -(1 << 30)
+        scaled = math.floor(Fraction(value * factor + away, 1 << count) + Fraction(1, 2))
+        expected.append(min(max(scaled - 3, -128), 127))
+    assert computed.tolist() == expected
 
 
 @pytest.mark.parametrize("kind", [np.int8, np.int32, np.uint8])

@@ -86,6 +86,23 @@ def _requantize(draw: Draw) -> OperatorCase:
     )  # fmt: skip
 
 
+@operator("rescale", kinds=("i8", "u8", "i16", "i32", "i64"))
+def _rescale(draw: Draw) -> OperatorCase:
+    """Scale integers by columns, some of which are rounded from halves and some saturated."""
+    bits = 8 * draw.array(1).dtype.itemsize
+    x = draw.array(6, 37) if bits == 8 else draw.ints(-9000, 9000, 6, 37)
+    multiplier = draw.random.integers(1 << 20, (1 << 31) - 1, 37)
+    shift = draw.random.integers(30, 45, 37)
+    multiplier[::5], shift[::5] = 1 << 30, 33
+    zero = 3 if bits == 8 else 0
+    value = (wide(x).astype(np.int64) - zero) * multiplier
+    rounded = (value + (1 << 30) * np.where(shift > 31, np.where(value < 0, -1, 1), 0) + (1 << (shift - 1))) >> shift
+    return case(
+        x, multiplier.astype(np.int32), shift.astype(np.int32), input_zero=zero, zero_point=-4, double_round=True,
+        dtype="i8", expected=np.clip(rounded - 4, -128, 127),
+    )  # fmt: skip
+
+
 @operator("dequantize", kinds=("i8", "u8", "i32"))
 def _dequantize(draw: Draw) -> OperatorCase:
     x, scale = draw.array(4, 37, low=-50, high=50), draw.random.uniform(0.01, 0.05, 4).astype(np.float32)

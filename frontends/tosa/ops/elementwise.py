@@ -23,6 +23,10 @@ def extreme(op: TosaOperation) -> Tensor:
     return where(x.isnan(), y, where(y.isnan(), x, result)) if op.ignores_nan else result
 
 
+EXACT_BITS = 32
+"""Bits of integers that bounds of clips, which are f64, hold."""
+
+
 @converter("clamp")
 def clamp(op: TosaOperation) -> Tensor:
     """Convert `clamp`; NaN stays, or becomes the lower bound if the operation ignores it."""
@@ -30,8 +34,11 @@ def clamp(op: TosaOperation) -> Tensor:
     low, high = (op.op.attributes[name].value for name in ("min_val", "max_val"))
     if not x.dtype.is_float:
         limits = np.iinfo(x.dtype.to_numpy())
-        bounded = maximum(x, int(low)) if low > limits.min else x
-        return minimum(bounded, int(high)) if high < limits.max else bounded
+        least, most = (int(low) if low > limits.min else None), (int(high) if high < limits.max else None)
+        if x.dtype.bits > EXACT_BITS:
+            bounded = x if least is None else maximum(x, least)
+            return bounded if most is None else minimum(bounded, most)
+        return x if least is None and most is None else x.clip(least, most)
     finite = {"least": float(low) if np.isfinite(low) else None, "most": float(high) if np.isfinite(high) else None}
     bounded = x.clip(**finite) if any(bound is not None for bound in finite.values()) else x
     return where(x.isnan(), float(low), bounded) if op.ignores_nan else bounded

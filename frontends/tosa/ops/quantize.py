@@ -6,7 +6,7 @@ import numpy as np
 
 from mirlo.dialects.core.dtypes import dtype
 from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.tensor import Tensor, maximum, minimum, where
+from mirlo.frontends.tensor import Tensor, maximum, minimum
 from mirlo.frontends.tosa.operation import TosaOperation
 from mirlo.frontends.tosa.registry import converter
 
@@ -24,12 +24,12 @@ def rescale(op: TosaOperation) -> Tensor:
     if int(shift.min()) < 1 or int(shift.max()) > MAX_SHIFT:
         found = f"{int(shift.min())} to {int(shift.max())}"
         raise UnsupportedOperation(f"shifts by {found} bits: expected 1 to {MAX_SHIFT}")
-    wide = x.cast("i64")
-    point = op.zero_point(3, unsigned_in)
-    scaled = apply_scale(wide - point if point else wide, multiplier, shift, op.word("rounding_mode") == "DOUBLE_ROUND")
-    point = op.zero_point(4, unsigned_out)
     kind = f"u{target.bits}" if unsigned_out or target.is_unsigned else target.name
-    return saturated(scaled + point if point else scaled, kind).bitcast(target)
+    scaled = rescaled(
+        x, multiplier, shift, kind, input_zero=op.zero_point(3, unsigned_in), zero_point=op.zero_point(4, unsigned_out),
+        double_round=op.word("rounding_mode") == "DOUBLE_ROUND",
+    )  # fmt: skip
+    return scaled.bitcast(target)
 
 
 def _per_channel(op: TosaOperation, index: int) -> np.ndarray:
@@ -37,22 +37,13 @@ def _per_channel(op: TosaOperation, index: int) -> np.ndarray:
     known = op.operands[index].constant
     if known is None:
         raise UnsupportedOperation("has multipliers or shifts that are no constants, which is not supported")
-    return known.reshape(-1).astype(np.int64)
+    return known.reshape(()) if known.size == 1 else known.reshape(-1)
 
 
-def apply_scale(x: Tensor, multiplier: np.ndarray, shift: np.ndarray, is_double: bool = False) -> Tensor:
-    """Return `(x * multiplier + half) >> shift` of i64; `is_double` rounds away from zero before, as TOSA has it."""
-    half = np.left_shift(np.int64(1), shift - 1)
-    product = x * _constant(x, multiplier)
-    rounded = product + _constant(x, half)
-    if is_double and int(shift.max()) > 31:
-        once = np.where(shift > 31, np.int64(1 << 30), 0)
-        rounded = rounded + where(x < 0, _constant(x, -once), _constant(x, once))
-    return rounded >> _constant(x, shift)
-
-
-def _constant(x: Tensor, numbers: np.ndarray) -> Tensor:
-    return x.like(numbers.reshape(()) if numbers.size == 1 else numbers)
+def rescaled(x: Tensor, multiplier: np.ndarray, shift: np.ndarray, kind: str, **attributes: object) -> Tensor:
+    """Return integers times multipliers, shifted and saturated."""
+    scale = (x.builder.constant(array.astype(np.int32)) for array in (multiplier, shift))
+    return x.elementwise("rescale", *scale, dtype=dtype(kind), **attributes)
 
 
 def saturated(x: Tensor, kind: str) -> Tensor:

@@ -8,7 +8,7 @@ from mirlo.dialects.relax.infer_windows import CHANNELS_LAST
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor, where
 from mirlo.frontends.tosa.operation import TosaOperation
-from mirlo.frontends.tosa.ops.quantize import apply_scale, saturated
+from mirlo.frontends.tosa.ops.quantize import rescaled
 from mirlo.frontends.tosa.registry import converter
 
 
@@ -41,19 +41,12 @@ def avg_pool2d(op: TosaOperation) -> Tensor:
     counts = _counts(op)
     scale = [_reciprocal(int(count)) for count in counts.reshape(-1)]
     multiplier, shift = (np.array(part, np.int64) for part in zip(*scale, strict=True))
-    first, last = op.zero_point(1), op.zero_point(2)
-    centred = sums.cast("i64")
-    if first:
-        centred = centred - centred.like(first * counts)
-    result = _scaled(centred, multiplier.reshape(counts.shape), shift.reshape(counts.shape))
-    return saturated(result + last if last else result, x.dtype.name)
-
-
-def _scaled(x: Tensor, multiplier: np.ndarray, shift: np.ndarray) -> Tensor:
-    same = bool((multiplier == multiplier.flat[0]).all()) and bool((shift == shift.flat[0]).all())
-    if same:
-        multiplier, shift = multiplier.reshape(-1)[:1], shift.reshape(-1)[:1]
-    return apply_scale(x, multiplier, shift)
+    if first := op.zero_point(1):
+        sums = sums - sums.like(first * counts)
+    multiplier, shift = (part.reshape(counts.shape) for part in (multiplier, shift))
+    if len(set(scale)) == 1:
+        multiplier, shift = (np.array(part, np.int64) for part in scale[0])
+    return rescaled(sums, multiplier, shift, x.dtype.name, zero_point=op.zero_point(2))
 
 
 def _counts(op: TosaOperation) -> np.ndarray:

@@ -22,7 +22,7 @@ from mirlo.extend import (
     wildcard,
 )
 from mirlo_ethos_u.tools import ACCELERATORS, MissingTool, ToolError, compile_region, serialize, versions
-from mirlo_ethos_u.tosa import tosa_text
+from mirlo_ethos_u.tosa import KERNEL_AXES, tosa_text
 
 MAX_STRIDE = 3
 """The largest stride of a convolution of Vela."""
@@ -60,13 +60,26 @@ class EthosU(CodeGenerator):
         dequantized = [_dequantize(wildcard().has_dtype("i8").named(name)) for name in ("left", "right")]
         source = _dequantize(wildcard().has_dtype("i8").named("x"))
         moved = is_op("relax.reshape", "relax.permute")
+        scaled = [_rescaled(wildcard().has_dtype("i8").named(name)) for name in ("left", "right")]
+        both = [each.optional(_rescaled) for each in scaled]
+        once = is_op("relax.rescale")(x, is_const().named("multiplier"), is_const().named("shift"))
+        total = is_op("relax.reduce_sum")(once)
+        total = total.optional(lambda v: is_op("relax.reduce_sum")(v)).named("total")
+        entry = is_op("relax.add")(is_op("relax.cast")(x), is_const(128).has_dtype("i32"))
         return [
             ("padded_conv", _requantized(padded_conv), _check_conv),
             ("conv", _requantized(conv), _check_conv),
             ("matmul", _requantized(matmul), _check_matmul),
             ("add", _quantize(_activated(is_op("relax.add")(*dequantized).named("sum"))), _check_sum),
+            ("integer_add", _activated(_rescaled(is_op("relax.add")(*both).named("sum"))), _check_sum),
             ("mean", _quantize(is_op("relax.reduce_mean")(source).named("mean")), _check_mean),
+            ("integer_mean", _rescaled(total), _check_integer_mean),
+            ("max_pool", is_op("relax.max_pool")(x).named("pool"), _check_pool),
+            ("table", is_op("relax.gather")(is_const().has_dtype("i8").named("table"), entry), _check_table),
+            ("slice", is_op("relax.strided_slice")(x).named("slice"), _check_slice),
             ("move", _quantize(moved(source).named("moved")), _check_move),
+            ("reshape", is_op("relax.reshape")(x=x), _check_reshape),
+            ("concat", is_op("relax.concat")(...).has_dtype("i8").named("joined"), _check_concat),
         ]
 
     def codegen(self, module: ExternalModule) -> Artifact | DeclinedRegions:
@@ -129,21 +142,27 @@ def _activated(value: Any) -> Any:
     return value.optional(lambda v: is_op("relax.relu", "relax.clip")(v))
 
 
+def _rescaled(value: Any) -> Any:
+    return is_op("relax.rescale")(value, is_const(), is_const())
+
+
 def _requantized(total: Any) -> Any:
+    """Return a pattern of accumulators to int8, by real scales or by multipliers and shifts."""
     scaled = is_op("relax.multiply")(is_op("relax.cast")(total), is_const())
-    return _quantize(_activated(scaled.optional(lambda v: is_op("relax.add")(v, is_const().named("addend")))))
+    real = _quantize(_activated(scaled.optional(lambda v: is_op("relax.add")(v, is_const().named("addend")))))
+    biased = total.optional(lambda v: is_op("relax.add")(v, is_const().has_dtype("i32")))
+    return real | _activated(_rescaled(biased).has_dtype("i8"))
 
 
 def _check_conv(match: Any) -> Any:
     conv = match.op("contraction")
-    out_channels = match["weight"].shape[0]
     if len(match["weight"].shape) != 4:
         return decline("only convolutions of images", rank=len(match["weight"].shape))
     if any(not isinstance(dim, int) for dim in match["x"].shape):
         return decline("sizes must be known when the model is compiled", shape=match["x"].shape)
     if match["x"].shape[0] != 1:
         return decline("one image at a time", batch=match["x"].shape[0])
-    window = match["weight"].shape[1:3] if conv.kernel_layout == "O*I" else match["weight"].shape[2:]
+    out_channels, *window, _ = (match["weight"].shape[axis] for axis in KERNEL_AXES[conv.kernel_layout])
     channels = match["x"].shape[-1 if conv.data_layout == "N*C" else 1]
     if conv.groups != 1 and not conv.groups == channels == out_channels:
         return decline("only one group, or a group for each channel", groups=conv.groups)
@@ -179,6 +198,58 @@ def _check_mean(match: Any) -> Any:
         return decline("one image at a time", shape=shape)
     if shape[2] > MAX_WINDOW or shape[2] * shape[3] > MAX_WINDOW_AREA:
         return decline("too many pixels", shape=shape)
+    return True
+
+
+def _check_integer_mean(match: Any) -> Any:
+    shape, total = match["x"].shape, match["total"]
+    if len(shape) != 4 or tuple(total.shape) != (shape[0], 1, 1, shape[3]):
+        return decline("only means over all pixels", x=shape, sums=tuple(total.shape))
+    if any(not isinstance(dim, int) for dim in shape) or shape[0] != 1:
+        return decline("one image at a time", shape=shape)
+    if shape[1] > MAX_WINDOW or shape[1] * shape[2] > MAX_WINDOW_AREA:
+        return decline("too many pixels", shape=shape)
+    multiplier, shift = (match[name].array() for name in ("multiplier", "shift"))
+    if (multiplier != 1 << shift).any():
+        return decline("elements must be summed as they are", multiplier=multiplier.reshape(-1).tolist())
+    return True
+
+
+def _check_pool(match: Any) -> Any:
+    pool, shape = match.op("pool"), match["x"].shape
+    if len(shape) != 4 or any(not isinstance(dim, int) for dim in shape) or shape[0] != 1:
+        return decline("one image at a time, of sizes that are known", shape=shape)
+    if any(dilation != 1 for dilation in pool.dilations or ()):
+        return decline("pools have no dilations", dilations=pool.dilations)
+    if any(stride > MAX_STRIDE for stride in pool.strides or ()):
+        return decline(f"strides are at most {MAX_STRIDE}", strides=pool.strides)
+    return True
+
+
+def _check_table(match: Any) -> Any:
+    if match["table"].shape != (256,):
+        return decline("only tables of the 256 elements of int8", table=match["table"].shape)
+    return _is_static(match["x"])
+
+
+def _check_slice(match: Any) -> Any:
+    part = match.op("slice")
+    if any(step != 1 for step in part.strides or ()):
+        return decline("slices have no strides", strides=part.strides)
+    return _is_static(match["x"]) if len(match["x"].shape) <= 4 else decline("slices have at most four dims")
+
+
+def _check_reshape(match: Any) -> Any:
+    return _is_static(match["x"])
+
+
+def _check_concat(match: Any) -> Any:
+    return _is_static(match["joined"])
+
+
+def _is_static(value: Any) -> Any:
+    if any(not isinstance(dim, int) for dim in value.shape):
+        return decline("sizes must be known when the model is compiled", shape=value.shape)
     return True
 
 

@@ -1,4 +1,4 @@
-"""A table of models on Ethos-U: `python -m mirlo_ethos_u.measure [--accelerator NAME,...] MODEL.onnx...`.
+"""A table of models on Ethos-U: `python -m mirlo_ethos_u.measure [--accelerator NAME,...] MODEL...`.
 
 Each model is compiled by Vela for each accelerator, run once on random inputs by TOSA's reference model, and compared
 with what Mirlo computes on this machine.
@@ -7,16 +7,14 @@ with what Mirlo computes on this machine.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
-import json
-import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 import mirlo
+from mirlo.testing import placement_of
 from mirlo_ethos_u.tools import missing_tools
 
 DEFAULT = "ethos-u55-128,ethos-u65-256,ethos-u85-256"
@@ -47,10 +45,10 @@ class Measurement:
         )
 
 
-def measure(model: Path, accelerator: str) -> Measurement:
+def measure(model: Path, accelerator: str, dims: Mapping[str, int] | None = None) -> Measurement:
     """Compile a model for an accelerator, run it, and compare."""
     targets = [f"ethos-u{{accelerator={accelerator}}}", "llvm"]
-    executable, host = mirlo.compile(model, targets), mirlo.compile(model)
+    executable, host = mirlo.compile(model, targets, dims=dims), mirlo.compile(model, dims=dims)
     inputs = host.random_inputs()
     found, expected = executable.run(inputs), host.run(inputs)
     regions = [
@@ -58,37 +56,30 @@ def measure(model: Path, accelerator: str) -> Measurement:
         for artifact in executable.artifact.externals if artifact.target == "ethos-u"
         for region in artifact.metadata["regions"].values()
     ]  # fmt: skip
+    shares = placement_of(model, targets, {value.name: value.shape for value in host.inputs}).shares
+    work = {name: share.flops or 0 for name, share in shares.items()}
     return Measurement(
-        _share(model, targets), len(regions), sum(r["macs"] for r in regions), sum(r["cycles"] for r in regions),
-        max((r["sram"] for r in regions), default=0), sum(r["flash"] for r in regions),
-        all(np.array_equal(found[name], expected[name]) for name in expected),
+        work["ethos-u"] / max(1, sum(work.values())), len(regions), sum(r["macs"] for r in regions),
+        sum(r["cycles"] for r in regions), max((r["sram"] for r in regions), default=0),
+        sum(r["flash"] for r in regions), all(np.array_equal(found[name], expected[name]) for name in expected),
     )  # fmt: skip
-
-
-def _share(model: Path, targets: list[str]) -> float:
-    from mirlo.tools.cli import main as command
-
-    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
-        report = Path(folder, "report.json")
-        command(["partition", str(model), "--targets", ",".join(targets), "--report", str(report)])
-        nodes = json.loads(report.read_text(encoding="utf-8"))["nodes"]
-    placed = sum(node["flops"] for node in nodes if node["target"] == "ethos-u")
-    return placed / max(1, sum(node["flops"] for node in nodes))
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m mirlo_ethos_u.measure", description=__doc__)
-    parser.add_argument("models", nargs="+", type=Path, help="models in ONNX")
+    parser.add_argument("models", nargs="+", type=Path, help="models: .onnx, .tflite, .tosa")
+    parser.add_argument("--dim", action="append", default=[], metavar="NAME=N", help="a size that is not known")
     parser.add_argument("--accelerator", default=DEFAULT, help=f"accelerators, with commas (default: {DEFAULT})")
     arguments = parser.parse_args()
     missing = missing_tools()
     if missing:
         raise SystemExit(f"install {', '.join(missing)}")
+    sizes = {name: int(size) for name, _, size in (text.partition("=") for text in arguments.dim)}
     print(HEAD)
     for model in arguments.models:
         for accelerator in arguments.accelerator.split(","):
-            print(measure(model, accelerator).row(model.name.partition(".")[0], accelerator), flush=True)
+            print(measure(model, accelerator, sizes).row(model.name.partition(".")[0], accelerator), flush=True)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ import numpy as np
 
 from mirlo.extend import ExternalFunction, ExternalNode, ExternalValue, Step
 
-NAMES = {"i8": "i8", "i32": "i32"}
+KERNEL_AXES = {"OI*": (0, 2, 3, 1), "O*I": (0, 1, 2, 3), "*IO": (3, 0, 1, 2)}
+"""Axes of weights: out channels, window, in channels."""
 ADDEND_BITS = 20
 """Bits below one step that a sum of two tensors keeps; TFLite keeps as many."""
 
@@ -113,16 +114,32 @@ class _Emitter:
         self, x: _Tensor, scale: np.ndarray | float, element: str, in_zero: int = 0, out_zero: int = 0
     ) -> _Tensor:
         """Emit `round(x * scale)`, with a scale for all or for each element of the last dim."""
-        multipliers, shifts = fixed_point(np.atleast_1d(np.asarray(scale, np.float64)))
+        return self.scale(x, fixed_point(np.atleast_1d(np.asarray(scale, np.float64))), element, in_zero, out_zero)
+
+    def scale(
+        self, x: _Tensor, scale: tuple[np.ndarray, np.ndarray], element: str, in_zero: int, out_zero: int,
+        rounding: str = "SINGLE_ROUND",
+    ) -> _Tensor:  # fmt: skip
+        """Emit integers times multipliers, shifted."""
+        multipliers, shifts = scale
         operands = [
             x, self.constant(multipliers), self.constant(shifts),
             self.scalar(in_zero, _NUMPY[x.element]), self.scalar(out_zero, _NUMPY[element]),
         ]  # fmt: skip
         attributes = (
-            f"scale32 = true, rounding_mode = SINGLE_ROUND, per_channel = {str(len(multipliers) > 1).lower()}, "
+            f"scale32 = true, rounding_mode = {rounding}, per_channel = {str(len(multipliers) > 1).lower()}, "
             "input_unsigned = false, output_unsigned = false"
         )
         return self.emit("rescale", operands, x.shape, element, attributes)
+
+    def rescaled(self, node: ExternalNode, x: _Tensor) -> _Tensor:
+        """Emit `relax.rescale` of a tensor."""
+        scale = (_array(node[name]).reshape(-1) for name in ("multiplier", "shift"))
+        multipliers, shifts = np.broadcast_arrays(*scale)
+        return self.scale(
+            x, (np.ascontiguousarray(multipliers), shifts.astype(np.int8)), str(node.output.dtype), node["input_zero"],
+            node["zero_point"], "DOUBLE_ROUND" if node["double_round"] else "SINGLE_ROUND",
+        )  # fmt: skip
 
     def _name(self) -> str:
         self._count += 1
@@ -161,12 +178,20 @@ def fixed_point(scales: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _emit_step(emitter: _Emitter, step: Step) -> None:
     nodes = {node.op: node for node in step.nodes}
-    if "relax.conv" in nodes:
+    single = _SINGLE.get(step.nodes[-1].op)
+    if single is not None:
+        y = single(emitter, step.nodes[-1], step.nodes[0])
+        emitter.names[step.nodes[-1].output] = y.name
+    elif "relax.conv" in nodes:
         _emit_conv(emitter, nodes)
     elif "relax.matmul" in nodes:
         _emit_matmul(emitter, nodes)
     elif "relax.reduce_mean" in nodes:
         _emit_mean(emitter, nodes)
+    elif "relax.reduce_sum" in nodes:
+        _emit_integer_mean(emitter, step.nodes)
+    elif "relax.add" in nodes and "relax.rescale" in nodes:
+        _emit_integer_sum(emitter, step.nodes)
     elif "relax.add" in nodes:
         _emit_sum(emitter, step.nodes)
     elif "relax.permute" in nodes or "relax.reshape" in nodes:
@@ -253,16 +278,10 @@ def _emit_mean(emitter: _Emitter, nodes: dict[str, ExternalNode]) -> None:
     x = emitter.value(dequantize["x"])
     if sorted(axis % 4 for axis in mean["axes"]) == [2, 3]:
         order = (0, 2, 3, 1)
-        x = emitter.emit("transpose", [x], [x.shape[axis] for axis in order], "i8", "perms = array<i32: 0, 2, 3, 1>")
-    _, height, width, channels = x.shape
+        x = emitter.emit("transpose", [x], [x.shape[axis] for axis in order], "i8", _permutation(order))
     scale, zero = _scale(dequantize), _zero(dequantize)
-    ones = emitter.constant(np.ones((height, width, channels, 1), np.int8))
-    bias = emitter.constant(np.full(channels, -zero * height * width, np.int32))
-    total = emitter.emit(
-        "depthwise_conv2d", [x, ones, bias, emitter.scalar(0), emitter.scalar(0)], (1, 1, 1, channels), "i32",
-        "acc_type = i32, dilation = array<i64: 1, 1>, pad = array<i64: 0, 0, 0, 0>, stride = array<i64: 1, 1>",
-    )  # fmt: skip
-    y = emitter.rescale(total, scale / (height * width) / _scale(quantize), "i8", 0, _zero(quantize))
+    total, pixels = _emit_pixel_sums(emitter, x, -zero), x.shape[1] * x.shape[2]
+    y = emitter.rescale(total, scale / pixels / _scale(quantize), "i8", 0, _zero(quantize))
     y = emitter.reshape(y, [int(dim) for dim in mean.output.shape])
     emitter.names[quantize.output] = y.name
 
@@ -272,19 +291,33 @@ def _emit_requantized(
     contraction: Callable[[np.ndarray], _Tensor],
 ) -> None:  # fmt: skip
     """Emit a contraction, and what rounds its accumulators to int8."""
+    if "relax.rescale" in nodes:
+        if "relax.add" in nodes:
+            bias = bias + _constant_of(nodes["relax.add"]).reshape(-1)
+        y = emitter.rescaled(nodes["relax.rescale"], contraction(_accumulators(bias, nodes["relax.rescale"])))
+        last = nodes["relax.rescale"]
+        if "relax.clip" in nodes:
+            last = nodes["relax.clip"]
+            y = _bounded(emitter, y, last["min"], last["max"])
+        emitter.names[last.output] = emitter.reshape(y, [int(dim) for dim in last.output.shape]).name
+        return
     quantize = nodes["relax.quantize"]
     channels = int(shape[-1])
     factors = np.broadcast_to(_constant_of(nodes["relax.multiply"]).reshape(-1).astype(np.float64), (channels,))
     if "relax.add" in nodes:
         addend = _constant_of(nodes["relax.add"]).reshape(-1).astype(np.float64)
         bias = bias + np.rint(addend / factors).astype(np.int64)
-    if np.abs(bias).max(initial=0) >= 2**31:
-        raise ValueError(f"{quantize.name}: a bias is beyond 32 bits of the accumulators")
-    total = contraction(bias.astype(np.int32))
+    total = contraction(_accumulators(bias, quantize))
     y = emitter.rescale(total, factors / _scale(quantize), "i8", 0, _zero(quantize))
     y = _clamped(emitter, y, nodes, quantize)
     y = emitter.reshape(y, [int(dim) for dim in quantize.output.shape])
     emitter.names[quantize.output] = y.name
+
+
+def _accumulators(bias: np.ndarray, node: ExternalNode) -> np.ndarray:
+    if np.abs(bias).max(initial=0) >= 2**31:
+        raise ValueError(f"{node.name}: a bias is beyond 32 bits of the accumulators")
+    return bias.astype(np.int32)
 
 
 def _clamped(emitter: _Emitter, y: _Tensor, nodes: dict[str, ExternalNode], quantize: ExternalNode) -> _Tensor:
@@ -299,6 +332,12 @@ def _clamped(emitter: _Emitter, y: _Tensor, nodes: dict[str, ExternalNode], quan
             least = max(least, round(clip["min"] / scale) + zero)
         if clip["max"] is not None:
             most = min(most, round(clip["max"] / scale) + zero)
+    return _bounded(emitter, y, least, most)
+
+
+def _bounded(emitter: _Emitter, y: _Tensor, low: float | None, high: float | None) -> _Tensor:
+    """Emit the limits of int8 elements."""
+    least, most = max(-128, round(-128 if low is None else low)), min(127, round(127 if high is None else high))
     if (least, most) == (-128, 127):
         return y
     return emitter.emit("clamp", [y], y.shape, "i8", f"min_val = {least} : i8, max_val = {most} : i8")
@@ -320,6 +359,88 @@ def _emit_sum(emitter: _Emitter, step: Sequence[ExternalNode]) -> None:
     emitter.names[quantize.output] = y.name
 
 
+def _emit_integer_sum(emitter: _Emitter, step: Sequence[ExternalNode]) -> None:
+    """Emit a sum of rescaled tensors, operator by operator."""
+    for node in step:
+        if node.op == "relax.rescale":
+            y = emitter.rescaled(node, emitter.value(node["x"]))
+        elif node.op == "relax.add":
+            y = emitter.emit("add", [emitter.value(x) for x in node.inputs], [int(d) for d in node.output.shape], "i32")
+        else:
+            y = _bounded(emitter, emitter.value(node["x"]), 0 if node.op == "relax.relu" else node["min"],
+                         None if node.op == "relax.relu" else node["max"])  # fmt: skip
+        emitter.names[node.output] = y.name
+
+
+def _emit_integer_mean(emitter: _Emitter, step: Sequence[ExternalNode]) -> None:
+    """Emit sums over all pixels, as they are rescaled once: a depthwise convolution with ones."""
+    first, last = step[0], step[-1]
+    x = emitter.value(first["x"])
+    total = _emit_pixel_sums(emitter, x, -first["input_zero"])
+    emitter.names[last.output] = emitter.rescaled(last, total).name
+
+
+def _emit_pixel_sums(emitter: _Emitter, x: _Tensor, offset: int) -> _Tensor:
+    _, height, width, channels = x.shape
+    ones = emitter.constant(np.ones((height, width, channels, 1), np.int8))
+    bias = emitter.constant(np.full(channels, offset * height * width, np.int32))
+    return emitter.emit(
+        "depthwise_conv2d", [x, ones, bias, emitter.scalar(0), emitter.scalar(0)], (1, 1, 1, channels), "i32",
+        "acc_type = i32, dilation = array<i64: 1, 1>, pad = array<i64: 0, 0, 0, 0>, stride = array<i64: 1, 1>",
+    )  # fmt: skip
+
+
+def _emit_pool(emitter: _Emitter, pool: ExternalNode, first: ExternalNode) -> _Tensor:
+    x, kernel = emitter.value(pool["x"]), tuple(pool["kernel"])
+    strides = tuple(pool["strides"] or (1, 1))
+    before_h, before_w, after_h, after_w = pool["padding"] or (0, 0, 0, 0)
+    pads = [before_h, after_h, before_w, after_w]
+    last = pool["data_layout"] == "N*C"
+    if not last:
+        x = emitter.emit("transpose", [x], [x.shape[axis] for axis in (0, 2, 3, 1)], "i8", _permutation((0, 2, 3, 1)))
+    x = _exact_windows(emitter, x, pads, kernel, strides, (1, 1))
+    shape = [int(dim) for dim in pool.output.shape]
+    shape = shape if last else [shape[axis] for axis in (0, 2, 3, 1)]
+    attributes = f"kernel = {_integers(kernel)}, pad = {_integers(pads)}, stride = {_integers(strides)}"
+    y = emitter.emit("max_pool2d", [x], shape, "i8", attributes)
+    if last:
+        return y
+    return emitter.emit("transpose", [y], [shape[axis] for axis in (0, 3, 1, 2)], "i8", _permutation((0, 3, 1, 2)))
+
+
+def _emit_table(emitter: _Emitter, gather: ExternalNode, first: ExternalNode) -> _Tensor:
+    x = emitter.value(first["x"])
+    return emitter.emit("table", [x, emitter.constant(_array(gather.inputs[0]))], x.shape, "i8")
+
+
+def _emit_slice(emitter: _Emitter, part: ExternalNode, first: ExternalNode) -> _Tensor:
+    x, starts = emitter.value(part["x"]), [0] * len(part.output.shape)
+    for axis, begin in zip(part["axes"], part["begin"], strict=True):
+        starts[axis] = begin + (x.shape[axis] if begin < 0 else 0)
+    shape = [int(dim) for dim in part.output.shape]
+    return emitter.emit("slice", [x, emitter.shape(starts), emitter.shape(shape)], shape, "i8")
+
+
+def _emit_reshape(emitter: _Emitter, reshape: ExternalNode, first: ExternalNode) -> _Tensor:
+    return emitter.reshape(emitter.value(reshape["x"]), [int(dim) for dim in reshape.output.shape])
+
+
+def _emit_concat(emitter: _Emitter, concat: ExternalNode, first: ExternalNode) -> _Tensor:
+    shape = [int(dim) for dim in concat.output.shape]
+    axis = concat["axis"] % len(shape)
+    return emitter.emit("concat", [emitter.value(x) for x in concat.inputs], shape, "i8", f"axis = {axis} : i32")
+
+
+_SINGLE: dict[str, Callable[[_Emitter, ExternalNode, ExternalNode], _Tensor]] = {
+    "relax.max_pool": _emit_pool, "relax.gather": _emit_table, "relax.strided_slice": _emit_slice,
+    "relax.concat": _emit_concat, "relax.reshape": _emit_reshape,
+}  # fmt: skip
+
+
+def _permutation(axes: Sequence[int]) -> str:
+    return f"perms = array<i32: {', '.join(map(str, axes))}>"
+
+
 def _emit_moved(emitter: _Emitter, step: Sequence[ExternalNode]) -> None:
     """Emit a reshape or a permutation, between two scales or of int8."""
     first, last = step[0], step[-1]
@@ -329,8 +450,7 @@ def _emit_moved(emitter: _Emitter, step: Sequence[ExternalNode]) -> None:
     if moved.op == "relax.reshape":
         y = emitter.reshape(y, shape)
     else:
-        axes = ", ".join(map(str, moved["axes"]))
-        y = emitter.emit("transpose", [y], shape, "i8", f"perms = array<i32: {axes}>")
+        y = emitter.emit("transpose", [y], shape, "i8", _permutation(moved["axes"]))
     if first.op == "relax.dequantize" and (_scale(first), _zero(first)) != (_scale(last), _zero(last)):
         y = emitter.rescale(y, _scale(first) / _scale(last), "i8", _zero(first), _zero(last))
     emitter.names[last.output] = y.name
@@ -338,8 +458,7 @@ def _emit_moved(emitter: _Emitter, step: Sequence[ExternalNode]) -> None:
 
 def _kernel(conv: ExternalNode) -> np.ndarray:
     """Return weights as out channels, window, in channels."""
-    weight = _array(conv["weight"])
-    return weight if conv["kernel_layout"] == "O*I" else weight.transpose(0, 2, 3, 1)
+    return _array(conv["weight"]).transpose(KERNEL_AXES[conv["kernel_layout"]])
 
 
 def _constant_of(node: ExternalNode) -> np.ndarray:

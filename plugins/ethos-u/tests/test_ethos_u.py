@@ -17,10 +17,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
 from mirlo.benchmarks.models import tiny
-from mirlo.driver.place.survey import survey
+from mirlo.testing import placement_of
 
 needs_tools = pytest.mark.skipif(bool(missing_tools()), reason=f"pip install {' '.join(missing_tools())}")
 TARGETS = ["ethos-u", "llvm"]
+PROGRAM = Path(__file__).parent / "integers.mlir"
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +136,7 @@ def test_errors_of_the_tools_are_errors() -> None:
         compile_region(b"nothing", "ethos-u55-128")
 
 
-def test_what_the_tools_refuse_stays_with_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_the_tools_refuse_stays_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(text: str) -> bytes:
         raise ToolError("tosa-opt failed: no such thing")
 
@@ -145,9 +146,7 @@ def test_what_the_tools_refuse_stays_with_the_reason(monkeypatch: pytest.MonkeyP
     assert not executable.artifact.externals
     x = np.random.default_rng(2).standard_normal((1, 3, 12, 12)).astype(np.float32)
     np.testing.assert_array_equal(executable(x), host(x))
-    path = tmp_path / "model.onnx"
-    path.write_bytes(model.SerializeToString())
-    (region,) = survey(path, TARGETS).placement.regions
+    (region,) = placement_of(model, TARGETS).placement.regions
     assert (region.kept, region.reason) == (False, "tosa-opt failed: no such thing")
 
 
@@ -155,3 +154,25 @@ def test_missing_tools_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools, "_find", lambda name: None)
     with pytest.raises(mirlo.MirloError, match="tosa-opt is missing: pip install tosa-tools"):
         mirlo.compile(_conv((4, 3, 3, 3), (12, 12)), TARGETS, cache=False)
+
+
+@needs_tools
+def test_programs_of_tosa_are_placed_whole() -> None:
+    """Operators of int8 models of TensorFlow Lite: nothing is left for this machine, and all bits are the same."""
+    assert placement_of(PROGRAM, TARGETS).shares["llvm"].nodes == 0
+    executable, host = mirlo.compile(PROGRAM, TARGETS, cache=False), mirlo.compile(PROGRAM, cache=False)
+    assert len(executable.artifact.externals) == 1
+    rng = np.random.default_rng(3)
+    for _ in range(3):
+        x = rng.integers(-128, 128, (1, 9, 9, 4)).astype(np.int8)
+        for on_unit, on_host in zip(executable(x), host(x), strict=True):
+            np.testing.assert_array_equal(on_unit, on_host)
+
+
+def test_sums_of_scaled_elements_stay_with_the_reason(tmp_path: Path) -> None:
+    text, identity = PROGRAM.read_text(), "[1073741824]> : tensor<1xi32>"
+    assert identity in text
+    path = tmp_path / "program.mlir"
+    path.write_text(text.replace(identity, "[1073741823]> : tensor<1xi32>"))
+    reasons = [str(attempt.reason) for attempt in placement_of(path, TARGETS).placement.attempts]
+    assert any("elements must be summed as they are" in reason for reason in reasons), reasons

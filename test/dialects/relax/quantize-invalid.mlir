@@ -221,3 +221,51 @@ func.func @unpack_2(%x0: tensor<5xui8>) {
   %0 = "relax.unpack"(%x0) {dtype = i8} : (tensor<5xui8>) -> tensor<4x10xi4>
   return
 }
+
+// -----
+
+func.func @rescale_1(%x: tensor<2x3xf32>, %m: tensor<3xi32>) {
+  // expected-error@+1 {{'relax.rescale' op operand must be integer or unsigned integer, got f32}}
+  %0 = "relax.rescale"(%x, %m, %m) {dtype = i8} : (tensor<2x3xf32>, tensor<3xi32>, tensor<3xi32>) -> tensor<2x3xi8>
+  return
+}
+
+// -----
+
+func.func @rescale_2(%x: tensor<2x3xi32>, %m: tensor<3xi32>, %s: tensor<3xi8>) {
+  // expected-error@+1 {{'relax.rescale' op multiplier and shift must be i32, got i32[3] and i8[3]}}
+  %0 = "relax.rescale"(%x, %m, %s) {dtype = i8} : (tensor<2x3xi32>, tensor<3xi32>, tensor<3xi8>) -> tensor<2x3xi8>
+  return
+}
+
+// -----
+
+func.func @rescale_3(%x: tensor<2x3xi32>, %m: tensor<2xi32>, %s: tensor<3xi32>) {
+  // expected-error@+1 {{'relax.rescale' op multiplier of shape [2] does not broadcast to [2, 3]}}
+  %0 = "relax.rescale"(%x, %m, %s) {dtype = i8} : (tensor<2x3xi32>, tensor<2xi32>, tensor<3xi32>) -> tensor<2x3xi8>
+  return
+}
+
+// -----
+
+func.func @rescale_4(%x: tensor<2x3xi32>, %m: tensor<3xi32>, %s: tensor<2xi32>) {
+  // expected-error@+1 {{'relax.rescale' op shift of shape [2] does not broadcast to [2, 3]}}
+  %0 = "relax.rescale"(%x, %m, %s) {dtype = i8} : (tensor<2x3xi32>, tensor<3xi32>, tensor<2xi32>) -> tensor<2x3xi8>
+  return
+}
+
+// -----
+
+func.func @rescale_5(%x: tensor<2x3xi32>, %m: tensor<3xi32>) {
+  // expected-error@+1 {{'relax.rescale' op dtype must be an integer of at most 32 bits, got f32}}
+  %0 = "relax.rescale"(%x, %m, %m) {dtype = f32} : (tensor<2x3xi32>, tensor<3xi32>, tensor<3xi32>) -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @rescale_6(%x: tensor<2x3xi32>, %m: tensor<3xi32>) {
+  // expected-error@+1 {{'relax.rescale' op zero_point must be within i8, got 128}}
+  %0 = "relax.rescale"(%x, %m, %m) {dtype = i8, zero_point = 128 : i64} : (tensor<2x3xi32>, tensor<3xi32>, tensor<3xi32>) -> tensor<2x3xi8>
+  return
+}
