@@ -38,9 +38,16 @@ from mirlo.passes.byoc.codegen import (
     ExternalModule,
     ExternalNode,
     ExternalValue,
+    Tunable,
 )
 from mirlo.passes.byoc.connected import several
-from mirlo.passes.byoc.helpers import conv_bias_activation, matmul_bias_activation, repeat, with_activation
+from mirlo.passes.byoc.helpers import (
+    conv_bias_activation,
+    functions_of_one_operand,
+    matmul_bias_activation,
+    repeat,
+    with_activation,
+)
 from mirlo.passes.byoc.operators import is_const, is_op, is_var, maybe, same_shape_as, wildcard
 from mirlo.passes.byoc.rewrite import rewrite, rewriter
 from mirlo.passes.byoc.tables import pattern_table
@@ -82,9 +89,11 @@ __all__ = [
     "ExternalValue", "Step", "Float", "Floats", "INTRINSIC", "Int", "Ints", "LEGALIZE",
     "LoadContext", "NativeCode", "NodeTrait", "OnnxName", "OpError", "Pass", "PassError", "Pipeline", "Precision",
     "SCHEDULE", "Schedule", "ScheduleError", "Str", "Strs", "Symbol",
-    "CodeForm", "KernelText", "Target", "TensorType", "ThreadLimits", "Trait", "c_function", "compute", "contraction",
+    "CodeForm", "KernelText", "Target", "TensorType", "ThreadLimits", "Trait", "Tunable", "c_function", "compute",
+    "contraction",
     "conv_bias_activation", "converter", "decline", "define_c_functions", "define_intrinsic", "define_symbol",
-    "elementwise", "elementwise_prim", "find_target", "intrinsic", "is_call_tir", "is_const", "is_op", "is_var",
+    "elementwise", "elementwise_prim", "find_target", "functions_of_one_operand", "intrinsic",
+    "is_call_tir", "is_const", "is_op", "is_var",
     "legalize", "load_llvm", "make_context", "matmul_bias_activation", "maybe", "native_code", "operand", "operands",
     "option", "optional", "packed", "pattern_table", "register_dialect", "register_external_loader", "register_loader",
     "register_pass", "register_target", "repeat", "require_at_most", "require_elements", "require_equal",

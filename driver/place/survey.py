@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir
 from mirlo.driver.models import OpenedModel, open_model
 from mirlo.driver.place.decision import Decision
+from mirlo.driver.tune.database import open_database
 from mirlo.passes.byoc.hoist_layouts import LayoutRecord
 from mirlo.passes.byoc.records import AttemptRecord, CompositeRecord, Placement, RegionRecord
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.schedule.tuned import TUNING
 from mirlo.passes.targets import TargetError
 
 if TYPE_CHECKING:
@@ -144,7 +146,7 @@ def survey(
     shapes: Mapping[str, Sequence[int | str] | None] | None = None,
     nodes: str = "",
 ) -> Survey:
-    """Place the parts of a model; `nodes` says which nodes a target may have, as the option of `partition` does."""
+    """Place the parts of a model, with what is tuned; `nodes` says which nodes each may have, as of `partition`."""
     return place_parts(open_model(model, shapes), divided(target), nodes)
 
 
@@ -162,6 +164,8 @@ def divided(target: str | Sequence[str]) -> Targets:
 def place_parts(opened: OpenedModel, targets: Targets, nodes: str = "", before: str = "") -> Survey:
     """Place the parts of a model that is open, after these passes; its module is changed."""
     first = len(opened.session.notes)
+    if TUNING not in opened.session.options:
+        opened.session.options[TUNING] = open_database(tune=True)
     with opened.module.context, ir.Location.unknown():
         placing = targets.placing_for_good(nodes) if targets.of_operators else targets.placing_loops()
         Pipeline(",".join(filter(None, [before, placing]))).run(opened.module, opened.session)

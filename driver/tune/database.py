@@ -51,6 +51,14 @@ class Database:
         entry = self.entries.get(key)
         return entry.values if entry is not None else None
 
+    def with_prefix(self, prefix: str) -> Mapping[str, Mapping[str, int]]:
+        """Return the choices of all entries whose keys begin with a text, by the rest of their keys."""
+        return {
+            key.removeprefix(prefix): entry.values
+            for key, entry in self.entries.items()
+            if key.startswith(prefix) and entry.values
+        }
+
     def __contains__(self, key: object) -> bool:
         return key in self.entries
 

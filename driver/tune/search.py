@@ -19,9 +19,11 @@ from mirlo.driver.tune.database import Database, TuningEntry, default_database
 from mirlo.driver.tune.inside import time_inside
 from mirlo.driver.tune.measure import Local, Measurer
 from mirlo.driver.tune.ranking import promising, rank_correlation
-from mirlo.driver.tune.tasks import TuningTask, tasks_of
+from mirlo.driver.tune.regions import RegionTask, has_tunables, region_tasks, search_region
+from mirlo.driver.tune.tasks import TuningTask, points_of, tasks_of
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.schedule.tuned import rejected_values
+from mirlo.passes.targets import CompileOptions, TargetError
 
 if TYPE_CHECKING:
     import onnx
@@ -34,6 +36,8 @@ BATCH = 4
 """Choices that are measured together."""
 OPERATORS = 0.3
 """Part of the time for choices among ways to compute operators."""
+REGIONS = 0.5
+"""Part of the time for parts of regions, where the other operators' target has choices, too."""
 CHECKING = 0.15
 """Part of the time that is kept for measuring inside of the model."""
 
@@ -57,6 +61,8 @@ class Tuned:
     foreseen: float | None = None
     """How well the target foresaw the order of the choices that were measured: 1 is perfectly, 0 not at all."""
     operator: bool = False
+    region: bool = False
+    """It is a part of a region of a code generator."""
 
 
 @dataclass
@@ -105,8 +111,10 @@ def tune(
     inside of the model too: a model is never slower for having been tuned.
     """
     work = _Search(model, database, target, threads, shapes, measurer or Local(), tell, time.monotonic(), seconds)
-    work.run(operators=True, share=OPERATORS)
-    work.run(operators=False, share=1.0)
+    work.run_regions()
+    if work.has_kernels():
+        work.run(operators=True, share=OPERATORS)
+        work.run(operators=False, share=1.0)
     work.report.seconds = time.monotonic() - work.start
     return work.report
 
@@ -152,6 +160,44 @@ class _Search:
         """Return the target that makes the kernels, with its options."""
         return str(Targets.parse(self.target).host)
 
+    def has_kernels(self) -> bool:
+        """Return whether the target of the rest offers choices; it must, unless there are regions to tune."""
+        targets = Targets.parse(self.target)
+        try:
+            points_of(targets, CompileOptions(targets.host_target.name, self.threads))
+        except TargetError:
+            if has_tunables(targets):
+                return False
+            raise
+        return True
+
+    def run_regions(self) -> None:
+        """Search through the parts of regions, those that take longest first."""
+        targets = Targets.parse(self.target)
+        if not has_tunables(targets):
+            return
+        self.tell("finding parts of regions")
+        waiting: list[tuple[float, RegionTask]] = []
+        for task in region_tasks(self.model, targets, self.shapes):
+            entry = self.database.entries.get(task.key)
+            if entry is None:
+                waiting.append((task.microseconds({}), task))
+                continue
+            known = Tuned(task.part.name, task.calls, entry.microseconds, entry.ratio, entry.values, 0, known=True)
+            self.report.results.append(replace(known, region=True))
+        self.report.kernels += len(waiting)
+        waiting.sort(key=lambda one: -one[0] * one[1].calls)
+        until = self.start + self.seconds * (REGIONS if self.has_kernels() else 1.0)
+        for position, (own, task) in enumerate(waiting):
+            if position and time.monotonic() > until:
+                self.report.left += len(waiting) - position
+                break
+            found = search_region(task, own, until, self.tell)
+            values = dict(found.values)
+            result = Tuned(task.part.name, task.calls, own, found.ratio, values, found.trials, region=True)
+            self.database.add(task.key, TuningEntry(values, found.ratio, own, task.part.name, found.trials))
+            self.report.results.append(result)
+
     def run(self, operators: bool, share: float) -> None:
         """Search through the operators of the model, or through its kernels, for a share of the whole time."""
         self.tell(f"finding {'operators' if operators else 'kernels'}")
@@ -159,7 +205,8 @@ class _Search:
             self.model, self.target, self.threads, self.shapes, database=self.database, operators=operators,
             is_known=lambda key: self._known(key) is not None,
         )  # fmt: skip
-        self.report.kernels = count
+        if not operators:
+            self.report.kernels += count
         checks = isinstance(self.timer, Local)
         until = self.start + self.seconds * share * (1 - CHECKING if checks else 1)
         tuned = self._searched(tasks, until, operators)

@@ -47,6 +47,7 @@ __all__ = [
     "ExternalNode",
     "ExternalValue",
     "NativeCode",
+    "Tunable",
     "generator_of",
     "option",
 ]
@@ -57,6 +58,20 @@ class DeclinedRegions:
     """What `codegen` returns where it finds that regions cannot be compiled: each one's name, and why not."""
 
     reasons: Mapping[str, Decline]
+
+
+@dataclass(frozen=True)
+class Tunable:
+    """A part of a region whose code has choices, which `mirlo tune` tries."""
+
+    key: str
+    """Text of all that its time depends on; parts with the same text share what is found."""
+    name: str
+    """The name in reports: that of a node."""
+    choices: Sequence[Mapping[str, int]]
+    """What may be chosen, the likeliest first; without any of these, the code generator chooses itself."""
+    microseconds: Callable[[Mapping[str, int]], float]
+    """Return the time with a choice: of a simulator, a model or a device; `{}` is the code generator's own choice."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +130,13 @@ class CodeGenerator:
     def times(self, artifact: Artifact) -> Mapping[str, float]:
         """Return the microseconds of a call by region, as far as its compiler estimates them."""
         return {}
+
+    def tunables(self, module: ExternalModule) -> Sequence[Tunable]:
+        """Return the parts of regions that `mirlo tune` may choose for.
+
+        What it found is in `module.tuned_values(key)` when `codegen` runs.
+        """
+        return ()
 
     def files(self, artifact: Artifact, params: Mapping[str, np.ndarray]) -> Mapping[str, bytes]:
         """Return files for the user by name: source, models. `params` are those that the artifact requests."""

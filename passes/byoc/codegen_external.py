@@ -19,6 +19,7 @@ from mirlo.passes.byoc.outline import functions_of, require_target
 from mirlo.passes.byoc.read_external import EXTERNAL, Constants, external_modules
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.byoc.run_generator import run_generator
+from mirlo.passes.byoc.tuned_regions import attach_tuned
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.session import Session
 from mirlo.passes.targets import TargetError
@@ -42,6 +43,7 @@ class CodegenExternal(Pass):
     name = "codegen-external"
     target: str | None = option(None, "compile the external modules of this target only")
     options: str = option("", "options of its code generator, 'provider=cpu'; they need 'target'")
+    times: bool = option(False, "record what code generators say that calls take, for placements and their reports")
     bundles: str | None = option(None, "the folder for what repeats a failure (default: a new one for temporary files)")
 
     def __post_init__(self) -> None:
@@ -66,6 +68,7 @@ class CodegenExternal(Pass):
             return
         calls = _calls_into(module, nested)
         _rename_clashes(module, nested, calls, target, session)
+        attach_tuned(nested, generator, session)
         artifact, constants = run_generator(generator, nested, self.options, session, self.bundles)
         while isinstance(artifact, DeclinedRegions):
             _return_to_graph(module, nested, calls, artifact, session)
@@ -81,7 +84,7 @@ class CodegenExternal(Pass):
                 nested.location,
             )
         _require_parameters(artifact, constants, session)
-        for function, microseconds in generator.times(artifact).items():
+        for function, microseconds in generator.times(artifact).items() if self.times else ():
             for placement in _placements(session):
                 placement.set_time(f"{_symbol(nested)}::{function}", microseconds)
         attach_artifact(module, artifact)

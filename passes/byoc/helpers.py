@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from mirlo.dialects.context import graph_operations
+from mirlo.dialects.core.attributes import REQUIRED
+from mirlo.dialects.core.op import DialectOp, OpError
 from mirlo.dialects.core.traits import Trait
+from mirlo.dialects.core.types import TensorType
 from mirlo.passes.byoc.operators import is_const, is_op, maybe, wildcard
 from mirlo.passes.byoc.pattern import Pattern, walk
 from mirlo.passes.byoc.search import PatternError
@@ -14,6 +17,28 @@ from mirlo.passes.byoc.search import PatternError
 def activations() -> tuple[str, ...]:
     """Return all operators that declare `Trait.ACTIVATION`, of relax and of plug-ins."""
     return tuple(name for name, op in graph_operations().items() if Trait.ACTIVATION in op.TRAITS)
+
+
+def functions_of_one_operand() -> tuple[str, ...]:
+    """Return all operators, of relax and of plug-ins, that compute each element from one of their only operand, in f32.
+
+    Of an operand with 8 bits such a function is a table of 256 entries, which `meaning` of its class computes.
+    """
+    x = TensorType.of((1,), "f32")
+    return tuple(name for name, op in graph_operations().items() if _is_function_of(op, x))
+
+
+def _is_function_of(op: type[DialectOp], x: TensorType) -> bool:
+    if Trait.ELEMENTWISE not in op.TRAITS or op.meaning is None or len(op._operand_layout.fields) != 1:
+        return False
+    attributes = {name: declared.default for name, declared in op._attributes.items()}
+    infer = getattr(op, "infer", None)
+    if REQUIRED in attributes.values() or infer is None:
+        return False
+    try:
+        return bool(infer(x, **attributes) == x)
+    except OpError:
+        return False
 
 
 def conv_bias_activation(

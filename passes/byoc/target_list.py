@@ -158,7 +158,7 @@ class Targets:
 
     def placing_for_good(self, nodes: str = "") -> str:
         """Return the passes that place operators, with the code generators that decide as they compile."""
-        deciding = [_codegen(target) for target in self.of_operators if target.generator.compiled_to_place]
+        deciding = [_codegen(target, times=True) for target in self.of_operators if target.generator.compiled_to_place]
         return ",".join([self.placing(nodes), *deciding])
 
     def placing_loops(self) -> str:
@@ -210,9 +210,9 @@ def _has_codegen(generator: CodeGenerator) -> bool:
     return generator.makes_artifacts or bool(generator.driver)
 
 
-def _codegen(target: Chosen) -> str:
+def _codegen(target: Chosen, times: bool = False) -> str:
     options = f" options={quote(target.options)}" if target.options else ""
-    return f"codegen-external{{target={target.name}{options}}}"
+    return f"codegen-external{{target={target.name}{options}{' times' if times else ''}}}"
 
 
 def _chosen(text: str) -> Chosen:

@@ -13,6 +13,7 @@ is in `operation`, the operation of the bindings.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -124,6 +125,11 @@ class Composite:
 Step = Composite | ExternalNode
 
 
+def key_hash(key: str) -> str:
+    """Return a short text for the key of a part of a region."""
+    return hashlib.sha256(key.encode()).hexdigest()[:32]
+
+
 @dataclass(eq=False)
 class ExternalFunction:
     """A region: a function that the model calls."""
@@ -156,6 +162,12 @@ class ExternalModule:
     constants: Mapping[str, np.ndarray]
     """The constants of all functions by name; arrays are loaded on access."""
     operation: ir.Operation = field(repr=False)
+    tuned: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """What `mirlo tune` found for parts of regions, by a hash of their keys."""
+
+    def tuned_values(self, key: str) -> Mapping[str, int]:
+        """Return the choices that `mirlo tune` found for a part; empty if there are none."""
+        return self.tuned.get(key_hash(key), {})
 
     @property
     def names(self) -> tuple[str, ...]:

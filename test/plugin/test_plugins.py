@@ -40,7 +40,7 @@ def _python(folders: list[Path], *arguments: object) -> subprocess.CompletedProc
 SHORT = {
     "cortex-m": "this_machine and wake_word or boards and m4",
     "ethos-u": "not models",
-    "systolic": "test_unit or test_results and autoencoder and not rows",
+    "systolic": "test_unit or test_operators and (Sigmoid or MaxPool) or test_results and autoencoder and not rows",
 }
 """The tests of each package that run always; the others run nightly."""
 

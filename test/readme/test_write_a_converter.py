@@ -14,5 +14,5 @@ PAGE = ROOT / "docs" / "write-a-converter.md"
 def test_page(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
     blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     output_of(run_script("-c", "\n".join(blocks), cwd=tmp_path))

@@ -61,7 +61,12 @@ def _print_report(report: TuningReport, database: Database) -> None:
         how = " (known)" if result.known else f" of {result.trials} tried"
         times = f"{result.microseconds:.1f}", f"{result.ratio:.2f}"
         rows.append(
-            (result.function if result.operator else f"@{result.function}", str(result.calls), *times, chosen + how)
+            (
+                result.function if result.operator or result.region else f"@{result.function}",
+                str(result.calls),
+                *times,
+                chosen + how,
+            )
         )
     print("\n".join(columns(rows, numbers={1, 2, 3})))
     faster = sum(1 for result in report.results if result.values)

@@ -74,15 +74,30 @@ def quantize(
     """Return round(x / scale) + zero point, saturated."""
     if not dtype.is_integer or dtype.bits < 8:
         return None
-    if block:
-        scale = np.repeat(scale, block, axis).take(range(x.shape[axis]), axis)
-        zero_point = None if zero_point is None else np.repeat(zero_point, block, axis).take(range(x.shape[axis]), axis)
-    elif scale.ndim:
-        along = [-1 if i == axis % x.ndim else 1 for i in range(x.ndim)]
-        scale, zero_point = scale.reshape(along), None if zero_point is None else zero_point.reshape(along)
+    scale, offset = _along(x, scale, axis, block), _along(x, zero_point, axis, block)
     limits = np.iinfo(dtype.to_numpy())
-    codes = np.rint(x / scale) + (0 if zero_point is None else zero_point)
-    return np.asarray(np.clip(codes, limits.min, limits.max))
+    return np.asarray(np.clip(np.rint(x / scale) + offset, limits.min, limits.max))
+
+
+@reference("dequantize")
+def dequantize(
+    x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray | None, *, axis: int, block: int, dtype: DType
+) -> np.ndarray | None:
+    """Return (x - zero point) * scale; of floats of 8 bits, what the operator's own meaning says."""
+    if x.dtype.kind not in "iu":
+        return None
+    return np.asarray((x - _along(x, zero_point, axis, block)) * _along(x, scale, axis, block).astype(np.float64))
+
+
+def _along(x: np.ndarray, parameter: np.ndarray | None, axis: int, block: int) -> np.ndarray:
+    """Return a scale or zero point (of a tensor, of positions along the axis, of blocks) that broadcasts to x."""
+    if parameter is None:
+        return np.zeros((), np.int64)
+    if block:
+        return np.asarray(np.repeat(parameter, block, axis).take(range(x.shape[axis]), axis))
+    if not parameter.ndim:
+        return parameter
+    return parameter.reshape([-1 if i == axis % x.ndim else 1 for i in range(x.ndim)])
 
 
 @reference("einsum")

@@ -88,12 +88,27 @@ def compute(typed: TypedGraph, arrays: Arrays, fallback: Fallback, noise: float 
         except UndefinedResult:
             raise
         except (ValueError, OverflowError):
-            results = fallback(operation, operands, attributes)
+            results = fallback(operation, _as_declared(typed, operation, operands), attributes)
         made[operation] = [
             _stored(array, kind.dtype.name, noise)
             for array, kind in zip(results, typed.results[operation], strict=True)
         ]
     return [made[value.operation][value.number] for value in typed.graph.outputs]
+
+
+def _as_declared(typed: TypedGraph, operation: GraphOperation, operands: Sequence[Operand]) -> list[Operand]:
+    """Return operands whose integers, which are computed in 64 bits, have the types of the graph."""
+
+    def narrowed(value: GraphValue, array: np.ndarray) -> np.ndarray:
+        kind = typed.type_of(value).dtype
+        return array.astype(kind.to_numpy()) if kind.is_integer and kind.bits >= 8 else array
+
+    return [
+        [narrowed(*pair) for pair in zip(values, arrays, strict=True)]  # type: ignore[arg-type]
+        if isinstance(values, list)
+        else None if values is None or arrays is None else narrowed(values, arrays)  # type: ignore[arg-type]
+        for values, arrays in zip(operation.operands.values(), operands, strict=True)
+    ]  # fmt: skip
 
 
 def _refuse_integers_of_nan(

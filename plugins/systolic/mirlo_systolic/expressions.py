@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mirlo.extend import functions_of_one_operand
+
 SHIFT = 1.5 * 2.0**23
 """What `relax.requantize` adds to round."""
+BOUNDS = ("relax.relu", "relax.clip")
+"""What limits results: requantization does it."""
+ACTIVATIONS = tuple(name for name in functions_of_one_operand() if name not in BOUNDS)
+"""Functions of one operand, each of whose 256 results a table holds."""
 ROUNDED = ("relax.quantize", "relax.requantize")
 ACCUMULATORS = ("relax.conv", "relax.matmul")
+POOLS = ("relax.max_pool", "relax.avg_pool", "relax.reduce_mean")
+
+
+class Misfit(Exception):
+    """A composite that is no layer of the unit after all, as passes wrote it in another way."""
 
 
 @dataclass(frozen=True)
@@ -25,19 +37,72 @@ class Linear:
 
 
 def linear_of(step: Any) -> tuple[Any, Linear]:
-    """Return the result of a composite, and its expression."""
-    result = step.nodes[-1].output
-    last = source_of(result).producer
-    if last is None or last.composite is not step.nodes[-1].composite or last.op not in ROUNDED:
-        return result, Linear({source_of(result): np.float64(1)}, np.float64(0))
+    """Return the result of a composite, before its table if it has one, and its expression."""
+    last = activation_of(step)
+    result = step.nodes[-1].output if last is None else source_of(last["x"].producer["x"])
+    return result, _linear_of(result, step.nodes[-1].composite)
+
+
+def _linear_of(result: Any, composite: Any) -> Linear:
+    value = source_of(result)
+    last = value.producer
+    if last is None or last.composite is not composite:
+        return Linear({value: np.float64(1)}, np.float64(0))
+    if last.op in BOUNDS:
+        inner = _linear_of(last["x"], composite)
+        zero, low, high = inner.limits
+        least, most = _bounds(last)
+        return Linear(inner.terms, inner.constant, (zero, *(int(np.clip(end, low, high)) for end in (least, most))))
     if last.op == "relax.requantize":
         factor = _array(last["multiplier"]) + _array(last["multiplier_low"])
         total = _plus(_times(_linear(last["x"]), factor), Linear({}, _array(last["shift"]) - SHIFT))
         for name in ("addend_low", "addend"):
             if last[name] is not None:
                 total = _plus(total, _linear(last[name]))
-        return result, Linear(total.terms, total.constant, (last["zero_point"], last["min"], last["max"]))
-    return result, _quantized(last)
+        return Linear(total.terms, total.constant, (last["zero_point"], last["min"], last["max"]))
+    if last.op == "relax.quantize":
+        return _quantized(last)
+    raise Misfit(f"{last.op} is no requantization")
+
+
+def _bounds(node: Any) -> tuple[float, float]:
+    """Return the least and the largest value of a clip or a rectifier."""
+    if node.op == "relax.relu":
+        return 0.0, np.inf
+    return (-np.inf if node["min"] is None else node["min"]), (np.inf if node["max"] is None else node["max"])
+
+
+def activation_of(step: Any) -> Any:
+    """Return the node of the function of one operand that a table computes, if the composite has one."""
+    if not getattr(step, "pattern", "").endswith("table"):
+        return None
+    activation = step.nodes[-1]["x"].producer
+    if activation is None or activation.op not in ACTIVATIONS:
+        raise Misfit(f"{step.nodes[-1]} is no function of one operand")
+    return activation
+
+
+def table_of(step: Any) -> np.ndarray:
+    """Return what a table holds for the 256 elements, by their bits, as f32 has it."""
+    quantize, activation = step.nodes[-1], activation_of(step)
+    dequantize = activation["x"].producer
+    if quantize.op != "relax.quantize" or dequantize is None or dequantize.op != "relax.dequantize":
+        raise Misfit(f"{quantize} is no function of one operand")
+    x = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.float32) - np.float32(zero_of(dequantize))
+    operation = activation.operation.opview
+    with np.errstate(all="ignore"):
+        y = operation.meaning(x * np.float32(_scale(dequantize)), **operation.attribute_values())
+        result = np.rint(np.asarray(y, np.float32) / np.float32(_scale(quantize))) + zero_of(quantize)
+    return np.clip(np.nan_to_num(result), -128, 127).astype(np.int8)
+
+
+def _scale(node: Any) -> float:
+    return float(_array(node["scale"]).reshape(-1)[0])
+
+
+def zero_of(node: Any) -> int:
+    """Return the zero point of a quantization."""
+    return 0 if node["zero_point"] is None else int(_array(node["zero_point"]).reshape(-1)[0])
 
 
 def source_of(value: Any) -> Any:
@@ -51,13 +116,11 @@ def source_of(value: Any) -> Any:
 def _quantized(quantize: Any) -> Linear:
     """Return the expression of a quantization that `simplify` left as real arithmetic."""
     value, low, high = quantize["x"], -np.inf, np.inf
-    while value.producer is not None and value.producer.op in ("relax.relu", "relax.clip"):
+    while value.producer is not None and value.producer.op in BOUNDS:
         node = value.producer
-        bounds = (0.0, np.inf) if node.op == "relax.relu" else (node["min"], node["max"])
-        least, most = (-np.inf if bounds[0] is None else bounds[0]), (np.inf if bounds[1] is None else bounds[1])
+        least, most = _bounds(node)
         low, high, value = float(np.clip(least, low, high)), float(np.clip(most, low, high)), node["x"]
-    step = float(_array(quantize["scale"]).reshape(-1)[0])
-    zero = 0 if quantize["zero_point"] is None else int(_array(quantize["zero_point"]).reshape(-1)[0])
+    step, zero = _scale(quantize), zero_of(quantize)
     total = _times(_linear(value), np.float64(1 / step))
     least, most = (int(np.clip(np.rint(bound / step) + zero, -128, 127)) for bound in (low, high))
     return Linear(total.terms, total.constant, (zero, least, most))
@@ -74,6 +137,12 @@ def _linear(value: Any) -> Linear:
         constant = np.float64(0) if node.op == "relax.matmul" or node["bias"] is None else _array(node["bias"])
         return Linear({value: np.float64(1)}, constant)
     match node.op:
+        case "relax.max_pool":
+            return _of_window(node, 1)
+        case "relax.avg_pool":
+            return _of_window(node, math.prod(node["kernel"]))
+        case "relax.reduce_mean":
+            return _of_window(node, math.prod(node["x"].shape[axis] for axis in node["axes"]))
         case "relax.cast" | "relax.reshape":
             return _linear(node["x"])
         case "relax.dequantize":
@@ -88,7 +157,14 @@ def _linear(value: Any) -> Linear:
             sides = [_linear(node[name]) for name in ("lhs", "rhs")]
             sides.sort(key=lambda side: len(side.terms))
             return _times(sides[1], sides[0].constant)
-    raise ValueError(f"{node} is not linear")
+    raise Misfit(f"{node} is not linear")
+
+
+def _of_window(node: Any, count: int) -> Linear:
+    """Return the largest element, or the sum of elements by their count, as a tensor of its own."""
+    inner = _linear(node["x"])
+    (factor,) = inner.terms.values()
+    return Linear({node.output: factor / count}, inner.constant)
 
 
 def _array(value: Any) -> np.ndarray:

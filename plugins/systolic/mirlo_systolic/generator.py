@@ -7,23 +7,67 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mirlo.extend import CodeGenerator, Figures, NativeCode, is_const, is_op, maybe, option, wildcard
-from mirlo_systolic.layers import Tiling
-from mirlo_systolic.regions import compile_region, conv_fits, matmul_fits, sum_fits
-from mirlo_systolic.simulator import ERRORS
+from mirlo.extend import (
+    Artifact,
+    CodeGenerator,
+    DeclinedRegions,
+    ExternalModule,
+    Figures,
+    NativeCode,
+    Tunable,
+    is_const,
+    is_op,
+    maybe,
+    native_code,
+    option,
+    wildcard,
+)
+from mirlo_systolic.commands import SIZE
+from mirlo_systolic.expressions import ACTIVATIONS
+from mirlo_systolic.layers import Layer, Tiling
+from mirlo_systolic.regions import (
+    compile_region,
+    conv_fits,
+    matmul_fits,
+    mean_fits,
+    misfit,
+    move_fits,
+    pool_fits,
+    sum_fits,
+    table_fits,
+)
+from mirlo_systolic.simulator import ERRORS, MEGAHERTZ, measure, missing_tools, version
+from mirlo_systolic.tuning import layer_key, tunables, tuned_tiling
 
 FOLDER = Path(__file__).parent
+
+
+def _quantize(value: Any) -> Any:
+    return is_op("relax.quantize")(value, is_const().has_rank(0), is_const().has_rank(0)).has_attr(dtype=_is_int8)
+
+
+def _is_int8(dtype: object) -> bool:
+    return str(dtype) == "i8"
 
 
 def _quantized(value: Any) -> Any:
     """Return a pattern of the quantization of real values, within bounds."""
     bounded = value.optional(lambda x: is_op("relax.relu", "relax.clip")(x, ...))
-    return is_op("relax.quantize")(bounded, is_const(), is_const()).named("result")
+    return _quantize(bounded).named("result")
+
+
+def _real(value: Any) -> Any:
+    return is_op("relax.dequantize")(value.has_dtype("i8"), is_const().has_rank(0), is_const().has_rank(0))
+
+
+def _table(value: Any) -> Any:
+    """Return a pattern of the quantization of a function of one quantized operand."""
+    return _quantize(is_op(*ACTIVATIONS)(_real(value), ...))
 
 
 def _scaled(accumulators: Any) -> Any:
-    real = is_op("relax.multiply")(is_op("relax.cast")(accumulators), is_const())
-    return _quantized(real.optional(lambda x: is_op("relax.add")(x, is_const())))
+    real = is_op("relax.multiply")(is_op("relax.cast")(accumulators), is_const().named("scale"))
+    return _quantized(real.optional(lambda x: is_op("relax.add")(x, is_const().named("addend"))))
 
 
 @dataclass(frozen=True)
@@ -31,13 +75,13 @@ class Systolic(CodeGenerator):
     """Whole int8 layers, from the padding of their operands to the quantization of their results."""
 
     name = "systolic"
-    layouts = {"relax.conv": ("N*C", "O*I")}
+    layouts = {"relax.conv": ("N*C", "O*I"), "relax.max_pool": ("N*C",), "relax.avg_pool": ("N*C",)}
     pipeline = "simplify,convert-layout,hoist-layouts,fold-constant,simplify,remove-dead"
     format = "c"
     copies = True
+    compiled_to_place = True
     rows: int = option(0, "rows of a result in a tile; 0: as many as fit")
     chunk: int = option(64, "products whose weights are loaded together")
-    tuned: bool = option(False, "measure tilings of each layer on the simulator, and take that of the fewest cycles")
     device: bool = option(False, "leave the driver out of libraries: the program links or registers it")
 
     def patterns(self) -> Sequence[object]:
@@ -46,17 +90,30 @@ class Systolic(CodeGenerator):
         padded = is_op("relax.pad")(data, ...) | data
         conv = is_op("relax.conv")(x=padded, weight=weight, bias=maybe(is_const())).named("conv")
         matmul = is_op("relax.matmul")(data, weight).named("matmul")
-        corrected = matmul.optional(lambda x: is_op("relax.subtract")(x, is_const()))
-        real = [is_op("relax.dequantize")(wildcard().named(name), is_const(), is_const()) for name in "ab"]
+        corrected = matmul.optional(lambda x: is_op("relax.subtract")(x, is_const().named("correction")))
+        real = [_real(wildcard().named(name)) for name in "ab"]
+        x = _real(wildcard().has_dtype("i8").named("x"))
         return [
+            ("conv_table", _table(_scaled(conv)), conv_fits),
             ("conv", _scaled(conv), conv_fits),
+            ("matmul_table", _table(_scaled(corrected)), matmul_fits),
             ("matmul", _scaled(corrected), matmul_fits),
             ("add", _quantized(is_op("relax.add")(*real)), sum_fits),
+            ("pool", _quantized(is_op("relax.max_pool", "relax.avg_pool")(x).named("pool")), pool_fits),
+            ("mean", _quantized(is_op("relax.reduce_mean")(x).named("mean")), mean_fits),
+            ("move", _quantized(x.optional(lambda v: is_op("relax.reshape")(x=v).named("moved"))), move_fits),
+            ("table", _table(wildcard().has_dtype("i8").named("x")).named("result"), table_fits),
         ]
 
-    def codegen(self, module: Any) -> NativeCode:
-        tiling = Tiling(self.rows, self.chunk)
-        regions = {function.name: compile_region(function, tiling, self.tuned) for function in module.functions}
+    def codegen(self, module: ExternalModule) -> NativeCode | DeclinedRegions:
+        misfits = {function.name: misfit(function, self.tiling) for function in module.functions}
+        if any(misfits.values()):
+            return DeclinedRegions({name: reason for name, reason in misfits.items() if reason})
+
+        def tiling(layer: Layer) -> Tiling:
+            return tuned_tiling(layer, module.tuned_values(layer_key(layer)))
+
+        regions = {function.name: compile_region(function, self.tiling, tiling) for function in module.functions}
         return NativeCode(
             driver="systolic_run", programs={name: region.content for name, region in regions.items()},
             sources={} if self.device else {"systolic.c": driver_source()}, errors=ERRORS, loader="systolic",
@@ -64,9 +121,33 @@ class Systolic(CodeGenerator):
         )  # fmt: skip
 
     @property
-    def figures(self) -> Figures:
-        """Return the speed at 1 GHz: 512 operations in a cycle, of which layers reach some 60 %, and 16 bytes."""
-        return Figures(gflops=300.0, gbytes=32.0, call_us=1.0, transfer_gbytes=16.0, scales=False)
+    def tiling(self) -> Tiling:
+        """Return the tiling of layers for which nothing was tuned."""
+        return Tiling(self.rows, self.chunk)
+
+    def tunables(self, module: ExternalModule) -> Sequence[Tunable]:
+        return tunables(module, self.tiling)
+
+    def times(self, artifact: Artifact) -> dict[str, float]:
+        """Return the time of regions on the simulator, which runs them once without data, if it can be made."""
+        if missing_tools():
+            return {}
+        code = native_code(artifact)
+        names: dict[str, list[str]] = code.metadata["steps"]
+        steps = {name: measure(program, len(names[name])) for name, program in code.programs.items()}
+        return {name: sum(step.cycles for step in region) / MEGAHERTZ for name, region in steps.items()}
+
+    def fingerprint(self) -> str:
+        return version()
+
+    @property
+    def figures(self) -> Figures:  # type: ignore[override]
+        """Return the peaks of the array and of main memory; regions have times of their own, as counted in cycles."""
+        gigahertz = MEGAHERTZ / 1e3
+        return Figures(
+            gflops=2 * SIZE * SIZE * gigahertz, gbytes=SIZE * gigahertz, call_us=1.0, transfer_gbytes=SIZE * gigahertz,
+            scales=False,
+        )  # fmt: skip
 
     def requirements(self) -> Sequence[str]:
         return ("the NPU of mirlo-systolic, or Verilator to simulate it",)

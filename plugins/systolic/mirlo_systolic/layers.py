@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -23,10 +23,14 @@ from mirlo_systolic.commands import (
 )
 
 CONTEXTS = 2
+AHEAD = 3
+"""Chunks of weights that are loaded or in use."""
 SLOT = 2 * SIZE
 """Rows of the parameters of a block of columns."""
-SLOTS = PARAMETER_ROWS // SLOT
-"""Blocks whose parameters are loaded. Weights are two chunks ahead at most, so that no slot is in use still."""
+SLOTS = PARAMETER_ROWS // SLOT - 1
+"""Blocks whose parameters are loaded. Weights are `AHEAD` chunks ahead at most, so that no slot is in use still."""
+TABLE = SLOTS * SLOT
+"""Where a table is loaded: behind the slots."""
 SHIFTS = 62
 """The largest shift."""
 
@@ -79,6 +83,8 @@ class Tiling:
     """Rows of the result in a tile."""
     chunk: int = 64
     """Products whose weights are loaded together."""
+    linked: bool = True
+    """Whether the last product of a chunk announces the weights of the first behind it, for which it then waits."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +107,8 @@ class Layer:
     limits: tuple[int, int, int]
     regions: int = 1
     tiling: Tiling = field(default_factory=Tiling)
+    table: int | None = None
+    """The address of what replaces each of the 256 results, if there is a table."""
 
     def rows_read(self, rows: int) -> int:
         """Return the rows of an operand that a tile reads."""
@@ -138,17 +146,31 @@ class Emitter:
     """For each chunk of weights: how many tokens the array has given to loads when it no longer reads it."""
     _tiles: list[int] = field(default_factory=list)
     _accumulators: list[int] = field(default_factory=list)
-    _blocks: int = 0
+    _tile_count: int = 0
+    _block_count: int = 0
+    _chunk_count: int = 0
+    _has_table: bool = False
+    _held: list[Callable[[int | None], None]] = field(default_factory=list)
+    """The last product of a chunk and what follows it, until the weights behind it are known."""
+
+    def barrier(self) -> None:
+        """Let the unit finish all layers so far, and record the cycle."""
+        self._release(None)
+        self.program.barrier()
 
     def layer(self, layer: Layer) -> None:
         """Emit a layer."""
         rows = layer.tile_rows()
+        if layer.table is not None:
+            self.program.load(Rows(layer.table, SIZE, SIZE), TABLE, Memory.PARAMETERS)
+        self._has_table = False
         for group in layer.groups:
             for first in range(0, layer.size[0], rows):
                 self._tile(layer, group, first, min(rows, layer.size[0] - first))
 
     def _tile(self, layer: Layer, group: Sequence[Block], first: int, rows: int) -> None:
-        program, number = self.program, len(self._tiles)
+        program, number = self.program, self._tile_count
+        self._tile_count += 1
         base = number % CONTEXTS * (DATA_ROWS // CONTEXTS)
         places: dict[tuple[int, int], int] = {}
         if number >= CONTEXTS:
@@ -159,15 +181,23 @@ class Emitter:
         loaded: set[tuple[int, int]] = set()
         for block in group:
             self._block(layer, block, first, rows, places, loaded)
-        self._tiles.append(program.given.get((Queue.ARRAY, Queue.LOAD), 0))
+        self._held.append(lambda following: self._tiles.append(program.given.get((Queue.ARRAY, Queue.LOAD), 0)))
+        if not layer.tiling.linked:
+            self._release(None)
+
+    def _release(self, following: int | None) -> None:
+        """Emit what was held; `following` is the row of the weights of the product behind."""
+        held, self._held = self._held, []
+        for emit in held:
+            emit(following)
 
     def _block(
         self, layer: Layer, block: Block, first: int, rows: int, places: dict[tuple[int, int], int],
         loaded: set[tuple[int, int]],
     ) -> None:  # fmt: skip
-        program, number = self.program, self._blocks
+        program, number = self.program, self._block_count
         context, slot = number % CONTEXTS, number % SLOTS * SLOT
-        self._blocks += 1
+        self._block_count += 1
         count = rows * layer.size[1]
         targets = [
             (context * layer.regions + region) * (ACCUMULATOR_ROWS // CONTEXTS // layer.regions) for region in (0, 1)
@@ -185,32 +215,45 @@ class Emitter:
             weights = self._weights(layer, chunk)
             if index == 0 and number >= CONTEXTS:
                 program.wait(Queue.ARRAY, Queue.REQUANTIZE, self._accumulators[number - CONTEXTS])
-            for i, product in enumerate(chunk):
+
+            def multiply(
+                product: Product, following: int | None, to: Sequence[Queue] = (),
+            ) -> None:  # fmt: skip
                 width = layer.operands[product.operand].padded_width
-                ends = i == len(chunk) - 1
                 program.multiply(
                     places[product.operand, product.block] + product.tap[0] * width + product.tap[1],
-                    targets[product.region],
-                    (layer.size[1], rows),
-                    (layer.strides[1], layer.strides[0] * width),
-                    product.mode,
-                    None if ends else weights + (i + 1) * SIZE,
-                    [Queue.LOAD, Queue.REQUANTIZE] if ends and is_last else [Queue.LOAD] if ends else [],
-                )
-            self.chunks.append(program.given[Queue.ARRAY, Queue.LOAD])
-        self._requantize(layer, block, first, count, slot, targets)
+                    targets[product.region], (layer.size[1], rows),
+                    (layer.strides[1], layer.strides[0] * width), product.mode, following, to,
+                )  # fmt: skip
+
+            for i, product in enumerate(chunk[:-1]):
+                multiply(product, weights + (i + 1) * SIZE)
+
+            def end(following: int | None, last: Product = chunk[-1], is_last: bool = is_last) -> None:
+                multiply(last, following, [Queue.LOAD, Queue.REQUANTIZE] if is_last else [Queue.LOAD])
+                self.chunks.append(program.given[Queue.ARRAY, Queue.LOAD])
+
+            self._held.append(end)
+            if not layer.tiling.linked:
+                self._release(None)
+        self._held.append(lambda following: self._requantize(layer, block, first, count, number, targets))
+        if not layer.tiling.linked:
+            self._release(None)
 
     def _requantize(
-        self, layer: Layer, block: Block, first: int, count: int, slot: int, targets: Sequence[int]
+        self, layer: Layer, block: Block, first: int, count: int, number: int, targets: Sequence[int]
     ) -> None:
-        program, number = self.program, self._blocks - 1
+        program, slot = self.program, number % SLOTS * SLOT
         result = number % CONTEXTS * (RESULT_ROWS // CONTEXTS)
         program.wait(Queue.REQUANTIZE, Queue.ARRAY, program.given[Queue.ARRAY, Queue.REQUANTIZE])
         if number >= CONTEXTS:
             program.wait(Queue.REQUANTIZE, Queue.STORE, number - CONTEXTS + 1)
-        second = targets[1] if layer.regions == 2 else None
+        second, is_tabled = targets[1] if layer.regions == 2 else None, layer.table is not None
+        if is_tabled and not self._has_table:
+            program.table(TABLE)
+            self._has_table = True
         program.requantize(
-            targets[0], second, count, slot, result, layer.limits, to=[Queue.ARRAY, Queue.STORE]
+            targets[0], second, count, slot, result, layer.limits, is_tabled, [Queue.ARRAY, Queue.STORE]
         )  # fmt: skip
         self._accumulators.append(program.given[Queue.REQUANTIZE, Queue.ARRAY])
         program.wait(Queue.STORE, Queue.REQUANTIZE, program.given[Queue.REQUANTIZE, Queue.STORE])
@@ -221,11 +264,13 @@ class Emitter:
 
     def _weights(self, layer: Layer, chunk: Sequence[Product]) -> int:
         """Load the weights of a chunk, and let the array take the first; return the row where they are."""
-        program, number = self.program, len(self.chunks)
+        program, number = self.program, self._chunk_count
+        self._chunk_count += 1
         capacity = WEIGHT_ROWS // SIZE // layer.tiling.chunk
         row = number % capacity * layer.tiling.chunk * SIZE
-        if number >= CONTEXTS:
-            program.wait(Queue.LOAD, Queue.ARRAY, self.chunks[number - CONTEXTS])
+        ahead = min(capacity, AHEAD)
+        if number >= ahead:
+            program.wait(Queue.LOAD, Queue.ARRAY, self.chunks[number - ahead])
         place = row
         for _, run in groupby(enumerate(chunk), lambda pair: pair[1].weights - pair[0]):
             products = [product for _, product in run]
@@ -235,7 +280,10 @@ class Emitter:
             program.load(rows, place, Memory.WEIGHTS, to=[Queue.ARRAY] if last else [])
             place += len(products) * SIZE
         program.wait(Queue.ARRAY, Queue.LOAD, program.given[Queue.LOAD, Queue.ARRAY])
-        program.weights(row)
+        if self._held:
+            self._release(row)
+        else:
+            program.weights(row)
         return row
 
     def _load(self, layer: Layer, part: tuple[int, int], first: int, rows: int, place: int) -> None:

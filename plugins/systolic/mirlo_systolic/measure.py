@@ -45,7 +45,7 @@ def convolve(size: int, channels: int, filters: int, window: int, tiling: Tiling
     )  # fmt: skip
     emitter = Emitter()
     emitter.layer(layer)
-    emitter.program.barrier()
+    emitter.barrier()
     (step,) = simulator.execute(np.zeros(places[4], np.uint8), emitter.program.content(), 1)
     return step
 

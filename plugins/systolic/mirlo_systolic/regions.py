@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,9 +12,18 @@ import numpy as np
 
 from mirlo.extend import decline
 from mirlo_systolic.commands import ACCUMULATOR_ROWS, DATA_ROWS, SIZE, Mode
-from mirlo_systolic.expressions import Linear, linear_of, source_of
+from mirlo_systolic.expressions import (
+    ACCUMULATORS,
+    POOLS,
+    ROUNDED,
+    Linear,
+    Misfit,
+    activation_of,
+    linear_of,
+    source_of,
+    table_of,
+)
 from mirlo_systolic.layers import CONTEXTS, Block, Emitter, Image, Layer, Product, Tiling, parameters
-from mirlo_systolic.tuning import best_tiling
 
 MAGIC, VERSION = 0x54535953, 1
 ALIGNMENT = 64
@@ -54,7 +63,7 @@ def conv_fits(match: Any) -> Any:
     rows = ((window[0] - 1) * dilations[0] + 1) * width * blocks
     if rows > DATA_ROWS // CONTEXTS or y.shape[spatial][1] > ACCUMULATOR_ROWS // CONTEXTS:
         return decline("a row of the result needs more than the scratchpads hold", rows=rows)
-    return _result(match)
+    return _both(_by_column(match, 4, 3 if conv.data_layout == "N*C" else 1), _result(match))
 
 
 def matmul_fits(match: Any) -> Any:
@@ -69,7 +78,7 @@ def matmul_fits(match: Any) -> Any:
         return decline("the unit multiplies matrices of static sizes", x=str(x.type))
     if x.shape[1] > SIZE * DATA_ROWS // CONTEXTS:
         return decline("a row is longer than the scratchpads hold", x=str(x.type))
-    return _result(match)
+    return _both(_by_column(match, 2, 1), _result(match))
 
 
 def sum_fits(match: Any) -> Any:
@@ -77,14 +86,90 @@ def sum_fits(match: Any) -> Any:
     a, b = match["a"], match["b"]
     if a.dtype.name != "i8" or b.dtype.name != "i8" or tuple(a.shape) != tuple(b.shape):
         return decline("the unit adds int8 of equal shapes", a=str(a.type), b=str(b.type))
-    if not all(isinstance(dim, int) for dim in a.shape) or math.prod(a.shape) % SIZE:
-        return decline("the unit adds static multiples of 16 elements", a=str(a.type))
-    return _result(match)
+    return _both(_is_static(a), _result(match))
+
+
+def pool_fits(match: Any) -> Any:
+    """Check a pool: return True, or why the unit does not compute it."""
+    pool, x = match.op("pool"), match["x"]
+    padding = pool.padding or (0, 0, 0, 0)
+    if len(x.shape) != 4:
+        return decline("the unit pools images", x=str(x.type))
+    if pool.OPERATION_NAME == "relax.avg_pool" and any(padding):
+        return decline("the unit divides all windows by one number", padding=padding)
+    if any(dilation != 1 for dilation in pool.dilations or ()):
+        return decline("windows of pools have no dilations", dilations=pool.dilations)
+    return _both(_window_fits(x, 2 if pool.data_layout != "N*C" else 1, pool.kernel, padding), _result(match))
+
+
+def mean_fits(match: Any) -> Any:
+    """Check a mean: return True, or why the unit does not compute it."""
+    mean, x = match.op("mean"), match["x"]
+    if len(x.shape) != 4 or sorted(axis % 4 for axis in mean.axes) not in ([1, 2], [2, 3]):
+        return decline("the unit averages over the pixels of images", x=str(x.type), axes=mean.axes)
+    first = min(axis % 4 for axis in mean.axes)
+    return _both(_window_fits(x, first, x.shape[first : first + 2], (0, 0, 0, 0)), _result(match))
+
+
+def move_fits(match: Any) -> Any:
+    """Check a reshape, or bounds, between two scales: return True, or why the unit does not compute it."""
+    shapes = (match["x"].shape, match["moved"].shape) if "moved" in match else ()
+    if any(len(shape) == 4 and shape[2:] != (1, 1) for shape in map(tuple, shapes)):
+        return decline("images have their channels last, so that a reshape of pixels permutes", x=str(match["x"].type))
+    return _both(_is_static(match["x"]), _result(match))
+
+
+def table_fits(match: Any) -> Any:
+    """Check a function of one operand: return True, or why the unit does not compute it."""
+    return _both(_is_static(match["x"]), _result(match))
+
+
+def _by_column(match: Any, rank: int, axis: int) -> Any:
+    """Check that constants have one element, or one for each column of the result."""
+    for name in ("scale", "addend", "correction"):
+        if name in match:
+            shape = (1,) * (rank - len(match[name].shape)) + tuple(match[name].shape)
+            if any(size != 1 for i, size in enumerate(shape) if i != axis):
+                return decline("the unit has parameters for each column of a result", constant=str(match[name].type))
+    return True
+
+
+def _both(first: Any, second: Any) -> Any:
+    """Return the first of two results of checks that is not True, or True."""
+    return second if first is True else first
+
+
+def _is_static(value: Any) -> Any:
+    if value.dtype.name != "i8" or not all(isinstance(dim, int) for dim in value.shape):
+        return decline("the unit computes int8 of static sizes", x=str(value.type))
+    return True
+
+
+def _window_fits(x: Any, first: int, kernel: Sequence[int], padding: Sequence[int]) -> Any:
+    static = _is_static(x)
+    if static is not True:
+        return static
+    width = x.shape[first + 1] + padding[1] + padding[3]
+    if kernel[0] * width > DATA_ROWS // CONTEXTS or width > ACCUMULATOR_ROWS // CONTEXTS:
+        return decline("a row of the result needs more than the scratchpads hold", rows=kernel[0] * width)
+    return True
 
 
 def is_view(step: Any) -> bool:
     """Return whether a step is a reshape of its own, between composites."""
     return len(step.nodes) == 1 and step.nodes[0].op == "relax.reshape"
+
+
+def misfit(function: Any, tiling: Tiling) -> Any:
+    """Return why a region is no program of the unit, or None."""
+    for step in function.steps:
+        if len(step.nodes) == 1 and not is_view(step) and step.nodes[0].op not in (*ROUNDED, *POOLS):
+            return decline("between its layers is an operator that the unit does not have", operator=step.nodes[0].op)
+    try:
+        place_region(function, tiling)
+    except Misfit as reason:
+        return decline(str(reason))
+    return None
 
 
 @dataclass
@@ -125,8 +210,24 @@ class _Memory:
         return address
 
 
-def compile_region(function: Any, tiling: Tiling, tuned: bool = False) -> CompiledRegion:
-    """Return the program of a region; `tuned` measures tilings of each layer on the simulator."""
+@dataclass(frozen=True)
+class PlacedRegion:
+    """The layers of the steps of a region, with what surrounds them in memory."""
+
+    names: tuple[str, ...]
+    layers: tuple[tuple[Layer, ...], ...]
+    base: int
+    """Where constants begin."""
+    memory: _Memory
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of the memory that the layers address."""
+        return self.base + len(self.memory.constants) + SIZE
+
+
+def place_region(function: Any, tiling: Tiling) -> PlacedRegion:
+    """Return the layers of a region, with the tiling that options say."""
     memory = _Memory()
     tensors = [*function.inputs, *function.outputs]
     for value in tensors:
@@ -136,36 +237,102 @@ def compile_region(function: Any, tiling: Tiling, tuned: bool = False) -> Compil
             memory.alias(step.nodes[0]["x"], step.nodes[0].output)
     steps = [step for step in function.steps if not memory.is_done(step)]
     layers = [_layers(step, memory, tiling) for step in steps]
-    base, emitter = memory.size, Emitter()
-    for images in layers:
+    base = memory.size
+    placed = tuple(
+        tuple(
+            replace(
+                each,
+                weights=base + each.weights,
+                parameters=base + each.parameters,
+                table=None if each.table is None else base + each.table,
+            )
+            for each in images
+        )
+        for images in layers
+    )
+    return PlacedRegion(tuple(step.nodes[-1].name for step in steps), placed, base, memory)
+
+
+def compile_region(function: Any, tiling: Tiling, tuned: Callable[[Layer], Tiling]) -> CompiledRegion:
+    """Return the program of a region; `tuned` returns the tiling of a layer."""
+    region, emitter = place_region(function, tiling), Emitter()
+    base, memory, tensors = region.base, region.memory, [*function.inputs, *function.outputs]
+    for images in region.layers:
         for layer in images:
-            placed = replace(layer, weights=base + layer.weights, parameters=base + layer.parameters)
-            if tuned:
-                placed = replace(placed, tiling=best_tiling(placed, base + len(memory.constants) + SIZE))
-            emitter.layer(placed)
-        emitter.program.barrier()
+            emitter.layer(replace(layer, tiling=tuned(layer)))
+        emitter.barrier()
     commands = emitter.program.content()
     constants = bytes(memory.constants)
     head = [
-        MAGIC, VERSION, base + len(constants) + SIZE, base, len(constants), emitter.program.count,
+        MAGIC, VERSION, region.size, base, len(constants), emitter.program.count,
         len(function.inputs), len(function.outputs),
     ]  # fmt: skip
     for value in tensors:
         head += [memory.tensor(value), math.prod(value.shape)]
     start = struct.pack(f"<{len(head)}I", *head)
     content = start + bytes(-len(start) % ALIGNMENT) + commands + constants
-    return CompiledRegion(content, [step.nodes[-1].name for step in steps])
+    return CompiledRegion(content, list(region.names))
 
 
 def _layers(step: Any, memory: _Memory, tiling: Tiling) -> list[Layer]:
     """Return the layers of a step, one for each image of a batch."""
-    result, expression = linear_of(step)
-    core = next((node for node in step.nodes if node.op in ("relax.conv", "relax.matmul")), None)
+    _, expression = linear_of(step)
+    result = step.nodes[-1].output
+    core = next((node for node in step.nodes if node.op in (*ACCUMULATORS, *POOLS)), None)
     if core is None:
-        return [_sum(result, expression, memory, tiling)]
-    if core.op == "relax.matmul":
-        return [_matmul(core, result, expression, memory, tiling)]
-    return _convolutions(core, result, expression, memory, tiling)
+        layers = [_sum(result, expression, memory, tiling)]
+    elif core.op == "relax.matmul":
+        layers = [_matmul(core, result, expression, memory, tiling)]
+    elif core.op in POOLS:
+        layers = _pools(core, result, expression, memory, tiling)
+    else:
+        layers = _convolutions(core, result, expression, memory, tiling)
+    if activation_of(step) is None:
+        return layers
+    table = memory.constant(table_of(step).tobytes())
+    return [replace(layer, table=table) for layer in layers]
+
+
+def _pools(pool: Any, result: Any, expression: Linear, memory: _Memory, tiling: Tiling) -> list[Layer]:
+    """Return products with the identity, of which the largest or the sum is kept."""
+    x = pool["x"].producer["x"]
+    batch, height, width, channels = x.shape
+    if pool.op == "relax.reduce_mean":
+        kernel, strides, padding = (height, width), (1, 1), (0, 0, 0, 0)
+    else:
+        kernel, strides = tuple(pool["kernel"]), tuple(pool["strides"] or (1, 1))
+        padding = tuple(pool["padding"] or (0, 0, 0, 0))
+    taps = [(i, j) for i in range(kernel[0]) for j in range(kernel[1])]
+    mode = Mode.MAXIMUM if pool.op == "relax.max_pool" else Mode.ADD
+    blocks = range(-(-channels // SIZE))
+    groups = tuple(
+        (Block(block, tuple(Product(0, tap, block, 0, 0, mode if i else Mode.STORE) for i, tap in enumerate(taps))),)
+        for block in blocks
+    )
+    (term,) = expression.terms
+    identity = memory.constant(np.eye(SIZE, dtype=np.int8).tobytes())
+    addresses = identity, memory.constant(term_parameters(expression, [term], channels))
+    rows, columns = (
+        (size + padding[axis] + padding[axis + 2] - kernel[axis]) // strides[axis] + 1
+        for axis, size in enumerate((height, width))
+    )
+    layer = Layer(
+        (Image(memory.tensor(source_of(x)), height, width, channels, padding, -128),), groups, *addresses,
+        memory.tensor(result), (rows, columns, channels), strides, kernel, expression.limits, tiling=tiling,
+    )  # fmt: skip
+    return _by_image(layer, batch)
+
+
+def _by_image(layer: Layer, batch: int) -> list[Layer]:
+    """Return the layer of each image of a batch."""
+    (image,) = layer.operands
+    sizes = image.height * image.width * image.channels, math.prod(layer.size)
+    return [
+        replace(
+            layer, operands=(replace(image, address=image.address + i * sizes[0]),), output=layer.output + i * sizes[1]
+        )
+        for i in range(batch)
+    ]  # fmt: skip
 
 
 def _convolutions(conv: Any, result: Any, expression: Linear, memory: _Memory, tiling: Tiling) -> list[Layer]:
@@ -192,14 +359,7 @@ def _convolutions(conv: Any, result: Any, expression: Linear, memory: _Memory, t
         memory.tensor(result), tuple(conv.output.shape[1:]), conv["strides"] or (1, 1), reach, expression.limits,
         tiling=tiling,
     )  # fmt: skip
-    sizes = height * width * channels, math.prod(conv.output.shape[1:])
-    return [
-        replace(
-            layer, operands=(replace(layer.operands[0], address=layer.operands[0].address + i * sizes[0]),),
-            output=layer.output + i * sizes[1],
-        )
-        for i in range(batch)
-    ]  # fmt: skip
+    return _by_image(layer, batch)
 
 
 def _matmul(matmul: Any, result: Any, expression: Linear, memory: _Memory, tiling: Tiling) -> Layer:
@@ -218,7 +378,7 @@ def _sum(result: Any, expression: Linear, memory: _Memory, tiling: Tiling) -> La
     terms = list(expression.terms)
     identity = memory.constant(np.eye(SIZE, dtype=np.int8).tobytes())
     addresses = identity, memory.constant(term_parameters(expression, terms, SIZE))
-    rows = math.prod(result.shape) // SIZE
+    rows = -(-math.prod(result.shape) // SIZE)
     images = tuple(Image(memory.tensor(term), rows, 1, SIZE) for term in terms)
     products = tuple(Product(i, (0, 0), 0, 0, i, Mode.STORE) for i in range(len(terms)))
     return Layer(

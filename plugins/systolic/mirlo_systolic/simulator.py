@@ -28,6 +28,8 @@ ERRORS = {
     3: "the program of the unit is damaged",
     4: "there is no memory for the unit",
 }
+MEGAHERTZ = 1000.0
+"""The clock that times are for."""
 PARTS = ("load", "array", "requantize", "store")
 """The parts of the unit whose work is counted."""
 
@@ -53,13 +55,19 @@ def missing_tools() -> list[str]:
 
 
 @functools.cache
+def version() -> str:
+    """Return a hash of the sources of the unit and its driver."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()
+
+
+@functools.cache
 def library_path() -> Path:
     """Return the library of the simulator, which is made if no earlier call has."""
     missing = missing_tools()
     if missing:
         raise SimulatorError(f"the simulator needs {', '.join(missing)}: install the packages verilator, make and g++")
-    version = subprocess.run(["verilator", "--version"], capture_output=True, text=True, check=True).stdout
-    key = hashlib.sha256(version.encode() + repr(FLAGS).encode() + b"".join(path.read_bytes() for path in SOURCES))
+    tool = subprocess.run(["verilator", "--version"], capture_output=True, text=True, check=True).stdout
+    key = hashlib.sha256(tool.encode() + repr(FLAGS).encode() + version().encode())
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     path = caches / "mirlo-systolic" / f"{key.hexdigest()[:24]}.so"
     if path.exists():
@@ -113,6 +121,14 @@ def call(program: bytes, tensors: tuple[np.ndarray, ...], steps: int) -> list[St
         ctypes.c_void_p(records.ctypes.data), ctypes.c_uint64(steps),
     )  # fmt: skip
     return _steps(status, records)
+
+
+def measure(program: bytes, steps: int) -> list[Step]:
+    """Run a program on zeros; cycles do not depend on data."""
+    words = np.frombuffer(program, np.uint32)
+    tensors = int(words[6]) + int(words[7])
+    sizes = words[9 : 8 + 2 * tensors : 2].tolist()
+    return call(program, tuple(np.zeros(size, np.uint8) for size in sizes), steps)
 
 
 def _steps(status: int, records: np.ndarray) -> list[Step]:

@@ -2,50 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
+from mirlo.extend import ExternalModule, Tunable
 from mirlo_systolic.layers import Emitter, Layer, Tiling
-from mirlo_systolic.simulator import execute
+from mirlo_systolic.regions import place_region
+from mirlo_systolic.simulator import MEGAHERTZ, execute
 
-CHUNKS = (4, 8, 16, 32, 64)
+CHUNKS = (64, 32, 16, 8, 4)
 """Products whose weights are loaded together: all divide the scratchpad of weights."""
-_BEST: dict[Layer, Tiling] = {}
+PARTS = (1, 2, 3, 4, 6)
+"""Tiles of rows, as multiples of the fewest that fit."""
 
 
-def best_tiling(layer: Layer, size: int) -> Tiling:
-    """Return the tiling of a layer with the fewest cycles; `size` is that of the memory which it addresses."""
-    key = replace(
-        layer, operands=tuple(replace(image, address=0) for image in layer.operands), weights=0, parameters=0, output=0
-    )
-    if key not in _BEST:
-        best = min((cycles(layer, tiling, size), i, tiling) for i, tiling in enumerate(_by_chunk(layer)))
-        others = [(cycles(layer, tiling, size), i + 1, tiling) for i, tiling in enumerate(_by_rows(layer, best[2]))]
-        _BEST[key] = min([(best[0], 0, best[2]), *others])[2]
-    return _BEST[key]
+def layer_key(layer: Layer) -> str:
+    """Return text of all that the cycles of a layer depend on: addresses do not matter."""
+    images = tuple(replace(image, address=0) for image in layer.operands)
+    return repr(replace(layer, operands=images, weights=0, parameters=0, output=0))
 
 
-def cycles(layer: Layer, tiling: Tiling, size: int) -> int:
-    """Return the cycles of a layer with a tiling."""
-    emitter = Emitter()
-    emitter.layer(replace(layer, tiling=tiling))
-    emitter.program.barrier()
-    (step,) = execute(np.zeros(size, np.uint8), emitter.program.content(), 1)
-    return step.cycles
+def tuned_tiling(layer: Layer, values: Mapping[str, int]) -> Tiling:
+    """Return the tiling of a layer with what was chosen for it."""
+    chosen = {name: bool(value) if name == "linked" else value for name, value in values.items()}
+    return replace(layer.tiling, **chosen)  # type: ignore[arg-type]
 
 
-def _by_chunk(layer: Layer) -> Iterator[Tiling]:
-    yield layer.tiling
+def tunables(module: ExternalModule, tiling: Tiling) -> list[Tunable]:
+    """Return the layers of a module, with the tilings that are worth a try."""
+    result = []
+    for function in module.functions:
+        region = place_region(function, tiling)
+        for name, images in zip(region.names, region.layers, strict=True):
+            for layer in images:
+                result.append(Tunable(layer_key(layer), name, list(_choices(layer)), _Measure(layer, region.size)))
+    return result
+
+
+class _Measure:
+    """The time of a layer on the simulator."""
+
+    def __init__(self, layer: Layer, size: int) -> None:
+        self.layer, self.size = layer, size
+
+    def __call__(self, values: Mapping[str, int]) -> float:
+        emitter = Emitter()
+        emitter.layer(replace(self.layer, tiling=tuned_tiling(self.layer, values)))
+        emitter.barrier()
+        (step,) = execute(np.zeros(self.size, np.uint8), emitter.program.content(), 1)
+        return step.cycles / MEGAHERTZ
+
+
+def _choices(layer: Layer) -> Iterator[dict[str, int]]:
     most = max(len(block.products) for group in layer.groups for block in group)
-    for chunk in CHUNKS:
-        if chunk != layer.tiling.chunk and chunk < 2 * most:
-            yield replace(layer.tiling, chunk=chunk)
-
-
-def _by_rows(layer: Layer, tiling: Tiling) -> Iterator[Tiling]:
-    rows = layer.tile_rows()
-    for parts in (2, 3, 4):
-        if rows >= 2 * parts:
-            yield replace(tiling, rows=-(-rows // parts))
+    chunks = [chunk for chunk in CHUNKS if chunk < 2 * most] or [CHUNKS[-1]]
+    rows = list(dict.fromkeys(-(-layer.tile_rows() // parts) for parts in PARTS))
+    for row, chunk, linked in product(rows, chunks, (1, 0)):
+        yield {"rows": row, "chunk": chunk, "linked": linked}

@@ -14,7 +14,7 @@ from mirlo_systolic import simulator
 
 import mirlo
 from mirlo.benchmarks.models import tiny
-from mirlo.testing import runs_as_library, stages_round_trip
+from mirlo.testing import placement_of, runs_as_library, stages_round_trip
 
 pytestmark = pytest.mark.skipif(
     bool(simulator.missing_tools()), reason=f"install {', '.join(simulator.missing_tools())}"
@@ -66,21 +66,31 @@ def test_profiles_have_the_cycles_of_each_layer(models: Models) -> None:
     first, second = (executable.profile(repeats=1) for _ in range(2))
     name = "systolic.systolic_0"
     steps = first.device[name]
-    assert [len(steps) for steps in first.device.values()] == [12, 1]
+    assert [len(steps) for steps in first.device.values()] == [14]
     assert steps == second.device[name]
     assert all(step.amount > step.details["array"] > 0 for step in steps)
     assert "Relu_2_quantized_2" in str(first) and "cycles" in str(first)
 
 
-def test_tuning_takes_fewer_cycles(models: Models) -> None:
-    cpu, x = mirlo.compile(models / "resnet_8.onnx"), tiny.samples("resnet_8", 1, seed=1)
+def test_tuning_takes_fewer_cycles(models: Models, tmp_path: Path) -> None:
+    path, x = models / "resnet_8.onnx", tiny.samples("resnet_8", 1, seed=1)
+    cpu, database = mirlo.compile(path), tmp_path / "tuning.json"
+    command = ["tune", path, "--target", "systolic,llvm", "--database", database, "--seconds", "60"]
+    subprocess.run([sys.executable, "-m", "mirlo.tools.cli", *map(str, command)], check=True, capture_output=True)
     cycles = []
-    for options in ("", "{tuned}"):
-        executable = mirlo.compile(models / "resnet_8.onnx", f"systolic{options},llvm", cache=False)
+    for tune in (False, database):
+        executable = mirlo.compile(path, "systolic,llvm", cache=False, tune=tune)
         np.testing.assert_array_equal(executable(x), cpu(x))
         steps = executable.profile(x, repeats=1).device["systolic.systolic_0"]
         cycles.append(sum(step.amount for step in steps))
     assert cycles[1] < 0.9 * cycles[0]
+
+
+def test_placement_takes_cycles(models: Models) -> None:
+    (region,) = placement_of(models / "resnet_8.onnx", "systolic,llvm").placement.regions
+    executable = mirlo.compile(models / "resnet_8.onnx", "systolic,llvm", cache=False)
+    steps = executable.profile(tiny.samples("resnet_8", 1), repeats=1).device["systolic.systolic_0"]
+    assert region.microseconds == sum(step.amount for step in steps) / simulator.MEGAHERTZ
 
 
 def test_placement_by_estimated_cost(models: Models) -> None:

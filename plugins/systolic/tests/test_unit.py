@@ -30,7 +30,7 @@ class Bench:
         memory = np.frombuffer(bytes(self.content) + bytes(16), np.uint8).copy()
         emitter = Emitter()
         emitter.layer(layer)
-        emitter.program.barrier()
+        emitter.barrier()
         (step,) = simulator.execute(memory, emitter.program.content(), 1)
         size = int(np.prod(layer.size))
         return memory[layer.output : layer.output + size].view(np.int8).reshape(layer.size), step

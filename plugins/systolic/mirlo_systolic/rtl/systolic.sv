@@ -41,6 +41,7 @@ module systolic (
   logic [15:0] forward[3], backward[3];  // tokens between the queues i and i + 1
   logic [3:0] start, finish, running, has_command;
   logic [255:0] next[4], current[4];
+  logic [1:0] gives[4];  // tokens of this cycle: to the queue behind, to the queue before
 
   wire [1:0] queue_of_command = command[13:12];
   wire is_barrier = command[7:0] == OP_BARRIER;
@@ -48,6 +49,9 @@ module systolic (
   assign command_ready = is_barrier ? idle : 6'(tail[queue_of_command] + 1) != head[queue_of_command];
 
   always_comb begin
+    for (int i = 0; i < 4; i++) gives[i] = finish[i] ? current[i][11:10] : 2'b00;
+    if (is_product) gives[1] = 2'b00;
+    gives[1] = gives[1] | token_stage[STAGES-1];
     for (int i = 0; i < 4; i++) begin
       has_command[i] = head[i] != tail[i];
       next[i] = queue[i][head[i]];
@@ -81,8 +85,8 @@ module systolic (
         end else if (finish[i]) running[i] <= 0;
       end
       for (int i = 0; i < 3; i++) begin
-        forward[i]  <= forward[i] + 16'(finish[i] && current[i][11]) - 16'(start[i+1] && next[i+1][8]);
-        backward[i] <= backward[i] + 16'(finish[i+1] && current[i+1][10]) - 16'(start[i] && next[i][9]);
+        forward[i]  <= forward[i] + 16'(gives[i][1]) - 16'(start[i+1] && next[i+1][8]);
+        backward[i] <= backward[i] + 16'(gives[i+1][0]) - 16'(start[i] && next[i][9]);
       end
     end
   end
@@ -171,13 +175,14 @@ module systolic (
   logic skewed_bank[SIZE][SIZE];
   logic signed [31:0] aligned[SIZE][SIZE];
   logic bank, bank_filled;
-  logic [5:0] draining[2];  // cycles until no product uses a bank
+  logic [5:0] draining[2];  // cycles until no product uses the rows of a bank that are filled first
   logic [4:0] fill;  // rows of weights to fill
   logic [11:0] fill_row;
   logic [15:0] multiply_inner, multiply_outer, multiply_row, multiply_line;
   logic [10:0] multiply_target;
   logic multiply_began;
   logic [STAGES-1:0] valid_stage;
+  logic [STAGES-1:0][1:0] token_stage;  // to the queue behind, to the queue before
   logic [10:0] target_stage[STAGES];
   logic [1:0] mode_stage[STAGES];
   wire [255:0] product = current[1];
@@ -193,9 +198,8 @@ module systolic (
   logic weights_taken;
   assign multiply_last = multiply_inner + 1 == product[111:96];
   wire product_ends = multiplies && multiply_last && multiply_outer + 1 == product[127:112];
-  // Weights are handed to the fill at once; a product that others wait for ends when its last sum is stored.
-  assign finish[1] = running[1] && (is_product ? (product[10] || product[11] ? multiply_outer == product[127:112] && !in_flight : product_ends)
-                                    : is_weights ? weights_taken : 1'b1);
+  // Weights are handed to the fill at once. A product ends with its last row; the tokens that it gives follow its last sum.
+  assign finish[1] = running[1] && (is_product ? product_ends : is_weights ? weights_taken : 1'b1);
   assign weights_taken = is_weights && fill == 0 && !bank_filled;
   assign busy_array = multiplies;
   assign entering = data[multiply_row[13:0]];
@@ -208,6 +212,7 @@ module systolic (
       draining[0] <= 0;
       draining[1] <= 0;
       valid_stage <= 0;
+      token_stage <= 0;
     end else begin
       for (int i = 0; i < 2; i++) if (draining[i] != 0) draining[i] <= draining[i] - 1;
       if (weights_taken) begin
@@ -220,9 +225,9 @@ module systolic (
         if (fill == 1) bank_filled <= 1;
       end
       if (multiplies) begin
-        draining[bank_now] <= 6'(2 * SIZE);
+        draining[bank_now] <= 6'(SIZE - 1);
         if (!multiply_began) begin
-          multiply_began <= !product_ends || product[10] || product[11];
+          multiply_began <= !product_ends;
           bank <= !bank;
           bank_filled <= 0;
           fill <= product[208] ? 16 : 0;
@@ -248,6 +253,7 @@ module systolic (
         multiply_began <= 0;
       end
       valid_stage <= {valid_stage[STAGES-2:0], multiplies};
+      token_stage <= {token_stage[STAGES-2:0], product_ends ? product[11:10] : 2'b00};
     end
     target_stage[0] <= multiply_target;
     mode_stage[0] <= product[161:160];

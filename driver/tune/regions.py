@@ -1,0 +1,109 @@
+"""Tuning of regions: code generators say what may be chosen for their parts, and measure it themselves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirlo.dialects.bindings import ir
+from mirlo.driver.models import open_model
+from mirlo.passes.byoc.codegen import CodeGenerator, Tunable
+from mirlo.passes.byoc.generator_errors import Crash, describe_error
+from mirlo.passes.byoc.guard import guarded
+from mirlo.passes.byoc.read_external import EXTERNAL, external_modules, read_external
+from mirlo.passes.byoc.target_list import Targets
+from mirlo.passes.byoc.tuned_regions import region_prefix
+from mirlo.passes.byoc.view import key_hash
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.targets import TargetError
+
+if TYPE_CHECKING:
+    import onnx
+
+NOISE = 0.97
+"""What takes a time that differs between two measurements must take less than this part of it."""
+
+
+@dataclass(frozen=True)
+class RegionTask:
+    """A part of a region to tune."""
+
+    key: str
+    """The key in the database."""
+    part: Tunable
+    calls: int
+    generator: CodeGenerator
+
+    def microseconds(self, values: Mapping[str, int]) -> float:
+        """Return the time with choices; raise an error that names the code generator where it fails."""
+        try:
+            if self.generator.guarded:
+                return guarded(lambda: float(self.part.microseconds(values)))
+            return float(self.part.microseconds(values))
+        except Crash as crash:
+            problem = str(crash)
+        except Exception as error:
+            problem = describe_error(error)
+        chosen = ", ".join(f"{name}={value}" for name, value in values.items()) or "its own choices"
+        raise TargetError(
+            f"the code generator of target '{self.generator.name}' {problem} as it measured '{self.part.name}' with "
+            f"{chosen}"
+        )
+
+
+@dataclass(frozen=True)
+class RegionResult:
+    """What became of a part of a region."""
+
+    microseconds: float
+    """The time with the code generator's own choices."""
+    ratio: float
+    values: Mapping[str, int]
+    trials: int
+
+
+def has_tunables(targets: Targets) -> bool:
+    """Return whether a code generator among these targets says what may be chosen."""
+    return any(type(target.generator).tunables is not CodeGenerator.tunables for target in targets.generators)
+
+
+def region_tasks(
+    model: onnx.ModelProto, targets: Targets, shapes: Mapping[str, Sequence[int | str] | None] | None
+) -> list[RegionTask]:
+    """Return the parts of a model's regions that may be tuned, each once."""
+    opened = open_model(model, shapes)
+    module, session = opened.module, opened.session
+    generators = {target.name: target.generator for target in targets.generators}
+    with module.context, ir.Location.unknown():
+        Pipeline(targets.placing() if targets.of_operators else targets.placing_loops()).run(module, session)
+        found: dict[str, tuple[Tunable, CodeGenerator]] = {}
+        calls: dict[str, int] = {}
+        for nested in external_modules(module):
+            generator = generators[ir.StringAttr(nested.attributes[EXTERNAL]).value]
+            for part in generator.tunables(read_external(nested, session)):
+                key = region_prefix(generator) + key_hash(part.key)
+                found.setdefault(key, (part, generator))
+                calls[key] = calls.get(key, 0) + 1
+    return [RegionTask(key, part, calls[key], generator) for key, (part, generator) in found.items()]
+
+
+def search_region(task: RegionTask, own: float, until: float, tell: Callable[[str], None]) -> RegionResult:
+    """Try choices until a moment; keep the best if it is faster each time that both are measured."""
+    best: tuple[float, Mapping[str, int]] = (own, {})
+    trials = 0
+    for values in task.part.choices:
+        if trials and time.monotonic() > until:
+            break
+        taken, trials = task.microseconds(values), trials + 1
+        best = min(best, (taken, values), key=lambda entry: entry[0])
+        tell(f"{task.part.name}: {trials} of {len(task.part.choices)} tried, the best takes {best[0] / own:.2f}")
+    if not best[1]:
+        return RegionResult(own, 1.0, {}, trials)
+    again = task.microseconds({}), task.microseconds(best[1])
+    is_exact = again == (own, best[0])
+    ratio = max(best[0] / own, again[1] / again[0])
+    if ratio < (1.0 if is_exact else NOISE):
+        return RegionResult(own, ratio, best[1], trials)
+    return RegionResult(own, 1.0, {}, trials)

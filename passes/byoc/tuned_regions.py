@@ -1,0 +1,38 @@
+"""Choices for parts of regions: what `mirlo tune` found is attached to external modules as `relax.tuned`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
+
+from mirlo.dialects.bindings import ir
+from mirlo.passes.byoc.codegen import CodeGenerator
+from mirlo.passes.byoc.view import key_hash
+from mirlo.passes.schedule.choices import choices_attribute
+from mirlo.passes.schedule.tuned import TUNING
+from mirlo.passes.session import Session
+
+TUNED_REGIONS = "relax.tuned"
+
+
+@runtime_checkable
+class RegionLookup(Protocol):
+    """The part of a tuning database that regions use."""
+
+    def with_prefix(self, prefix: str) -> Mapping[str, Mapping[str, int]]:
+        """Return the choices of all entries whose keys begin with a text, by the rest of their keys."""
+
+
+def region_prefix(generator: CodeGenerator) -> str:
+    """Return how the keys of a code generator's parts begin: another version of its compiler has other results."""
+    return f"{generator.name}:{key_hash(generator.fingerprint())}:"
+
+
+def attach_tuned(nested: ir.Operation, generator: CodeGenerator, session: Session) -> None:
+    """Attach what was found for a code generator to its module, so that files that repeat a failure have it too."""
+    database = session.options.get(TUNING)
+    if type(generator).tunables is CodeGenerator.tunables or not isinstance(database, RegionLookup):
+        return
+    entries = {key: choices_attribute(values) for key, values in database.with_prefix(region_prefix(generator)).items()}
+    if entries:
+        nested.attributes[TUNED_REGIONS] = ir.DictAttr.get(entries)
