@@ -288,7 +288,7 @@ def _add_check_target(commands: _SubParsersAction[argparse.ArgumentParser]) -> N
         metavar="NAME",
         action="append",
         default=[],
-        help="check this operator (relax.conv) or intrinsic (tir.exp) only",
+        help="check this operator (relax.conv), intrinsic (tir.exp) or pattern (npu.gemm) only",
     )
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")

@@ -19,7 +19,7 @@ def execute(arguments: Arguments) -> None:
     if (arguments.target is None) == (arguments.given is None):
         raise CommandError("which target? mirlo check-target TARGET, or --target TARGET")
     target = str(Targets.parse(arguments.target or arguments.given or "").or_host())
-    wanted = _operator_names(arguments.operator)
+    wanted = _operator_names(arguments.operator, target)
     with Progress(f"checking {target}", arguments.verbose) as progress:
         matrix = check_target(target, wanted, progress)
     if arguments.json:
@@ -42,12 +42,13 @@ def execute(arguments: Arguments) -> None:
         raise CommandError(f"no case took {len(matrix.untaken)} patterns of '{target}': nothing is known of them")
 
 
-def _operator_names(given: list[str]) -> list[str] | None:
-    """Return the full names of the operators given by `--operator`."""
+def _operator_names(given: list[str], target: str) -> list[str] | None:
+    """Return the full names of the operators, and of the target's patterns, given by `--operator`."""
     from mirlo.runtime.nearest import nearest
     from mirlo.tools.conformance.check import names
+    from mirlo.tools.conformance.patterns import operator_patterns
 
-    known = names()
+    known = [*names(), *operator_patterns(target)]
     found = []
     for name in given:
         full = [name] if name in known else [f"{space}.{name}" for space in ("relax", "tir")]

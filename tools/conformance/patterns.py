@@ -16,18 +16,24 @@ from mirlo.tools.conformance.programs import taken_patterns
 def check_patterns(
     target: str, only: Sequence[str] | None = None, report: Callable[[str], None] = lambda step: None
 ) -> Iterator[CaseCheck]:
-    """Check each pattern of each code generator of the target list; those with one of the operators in `only`."""
+    """Check each pattern of each code generator of the target list; of `only`: itself, or one with such an operator."""
     targets = Targets.parse(target).or_host()
     for chosen in targets.generators:
         beside = f"{chosen},{targets.host}"
         entries: dict[str, list[PatternEntry]] = {}
         for entry in chosen.entries:
-            if not entry.is_of_loops and (only is None or entry.operators & set(only)):
+            if not entry.is_of_loops and (only is None or {entry.full_name, *entry.operators} & set(only)):
                 entries.setdefault(entry.full_name, []).append(entry)
         for i, (name, same) in enumerate(entries.items()):
             report(f"pattern {name}, {i + 1} of {len(entries)}")
             others = [entry for other, listed in entries.items() if other != name for entry in listed]
             yield PatternSearch(name, beside, str(targets.host), entries=same, others=others).check()
+
+
+def operator_patterns(target: str) -> list[str]:
+    """Return the patterns of operators of the target list, `target.pattern` each."""
+    generators = Targets.parse(target).generators
+    return list(dict.fromkeys(e.full_name for chosen in generators for e in chosen.entries if not e.is_of_loops))
 
 
 def loop_patterns(target: str) -> list[str]:

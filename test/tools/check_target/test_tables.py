@@ -21,6 +21,7 @@ from mirlo.extend import (
     wildcard,
 )
 from mirlo.testing import temporary_registrations
+from mirlo.tools.cli import main
 from mirlo.tools.conformance.check import names
 from mirlo.tools.conformance.derived import evaluate
 from mirlo.tools.conformance.patterns import check_patterns
@@ -83,6 +84,13 @@ def test_tables_are_compared(shift: int) -> None:
     assert not check.untaken and not check.failures
     wrong = [text for texts in check.kinds.values() for text in texts]
     assert wrong and any(wrong) == bool(shift)
+
+
+def test_a_pattern_is_checked_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check-target", "tables,llvm", "--operator", "tables.table"]) == 0
+    assert "1 checks of 1 operators, intrinsics and patterns: 1 ok" in capsys.readouterr().out
+    assert main(["check-target", "tables,llvm", "--operator", "tables.tables"]) == 1
+    assert "did you mean 'tables.table'?" in capsys.readouterr().err
 
 
 def test_every_function_of_one_operand_has_a_meaning() -> None:
