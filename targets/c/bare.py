@@ -148,13 +148,16 @@ def report_lines(description: Description, processor: Mapping[str, Any]) -> list
         f"model {description.name} for {processor['name']}",
         f"flash, weights: {description.weights_bytes} bytes",
         f"RAM, arena: {artifact.arena_bytes} bytes{over}",
+        f"RAM, stack: at most {max((row['stack'] for row in rows), default=0)} bytes of arrays, and the frames of "
+        "the C compiler",
         f"RAM of the caller, inputs and outputs: {caller} bytes",
         f"multiply-adds: {sum(row['products'] for row in rows)}",
         "",
-        f"{'kernel':40}  {'multiply-adds':>13}  {'flash':>9}  {'RAM':>9}  nodes",
+        f"{'kernel':40}  {'multiply-adds':>13}  {'flash':>9}  {'RAM':>9}  {'stack':>6}  nodes",
     ]
     return lines + [
-        f"{row['kernel'][:40]:40}  {row['products']:>13}  {row['flash']:>9}  {row['ram']:>9}  {c_comment(row['nodes'])}"
+        f"{row['kernel'][:40]:40}  {row['products']:>13}  {row['flash']:>9}  {row['ram']:>9}  {row['stack']:>6}  "
+        f"{c_comment(row['nodes'])}"
         for row in rows
     ]
 

@@ -46,7 +46,7 @@ class CountProducts(Pass):
 
 
 def kernel_memory(main: ir.Operation, module: ir.Module, kernels: Sequence[KernelInfo]) -> list[dict[str, Any]]:
-    """Return a row per call: its multiply-adds, the bytes of weights that it reads, and those of its other buffers."""
+    """Return a row per call: multiply-adds, and bytes of weights that it reads, of other buffers, of local arrays."""
     entries = ir.ArrayAttr(main.attributes["arg_attrs"])
     block = main.regions[0].blocks[0]
     is_weight: dict[ir.Value, bool] = {
@@ -68,7 +68,22 @@ def kernel_memory(main: ir.Operation, module: ir.Module, kernels: Sequence[Kerne
         products = (
             function.attributes[PRODUCTS].value if function is not None and PRODUCTS in function.attributes else 0
         )
-        rows.append(
-            {"kernel": kernel.symbol, "nodes": kernel.source, "products": products, "flash": weights, "ram": buffers}
-        )
+        stack = _local_bytes(function) if function is not None else 0
+        rows.append({
+            "kernel": kernel.symbol, "nodes": kernel.source, "products": products, "flash": weights, "ram": buffers,
+            "stack": stack,
+        })  # fmt: skip
     return rows
+
+
+def _local_bytes(function: ir.Operation) -> int:
+    """Return the bytes of a function's arrays on the stack, as if all were alive at once."""
+    sizes: list[int] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name == "memref.alloca":
+            sizes.append(buffer_bytes(op.results[0].type))
+        return ir.WalkResult.ADVANCE
+
+    function.walk(visit)
+    return sum(sizes)

@@ -38,7 +38,7 @@ def _python(folders: list[Path], *arguments: object) -> subprocess.CompletedProc
 
 
 SHORT = {
-    "cortex-m": "this_machine and wake_word or boards and m4",
+    "cortex-m": "this_machine and wake_word or boards and m4 or longest_path or generated and m55 and 3",
     "ethos-u": "not models",
     "systolic": "test_unit or test_operators and (Sigmoid or MaxPool) or test_results and autoencoder and not rows",
 }

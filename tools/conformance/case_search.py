@@ -18,8 +18,10 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.types import TensorType
+from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
+from mirlo.passes.targets import takes_dynamic_dims
 from mirlo.runtime.errors import MirloError
 from mirlo.tools.conformance.case import Operand
 from mirlo.tools.conformance.derivations import GraphLeaf, GraphOperation, PatternGraph
@@ -424,6 +426,9 @@ class CaseSearch(ABC):
 
     def _compare_dynamic(self, taken: Sequence[TypedGraph], result: CaseCheck) -> bool:
         """Compute some of the graphs with a dynamic dim, at one size after the other; return whether any is taken."""
+        host = Targets.parse(self.target).or_host().host
+        if host is None or not takes_dynamic_dims(host.name):
+            return False
         candidates: dict[TypedGraph, tuple[TypedGraph, dict[GraphLeaf, dict[int, str]]]] = {}
         for typed in dict.fromkeys(sorted(taken, key=lambda typed: len(typed.types))):
             candidates |= {dynamic: (typed, axes) for dynamic, axes in with_dynamic_dims(typed)}

@@ -184,6 +184,7 @@ for _bias in (False, True):
     _vary_conv((2, 5, 9, 8), (7, 5, 3, 3), _bias, padding=(1, 0, 2, 1))
     _vary_conv((1, 4, 6, 7), (6, 4, 3, 3), _bias, padding=(1, 1, 1, 1))
     _vary_conv((2, 6, 7, 5), (4, 3, 3, 2), _bias, groups=2)
+    _vary_conv((1, 8, 9, 8), (8, 1, 3, 3), _bias, kinds=(*FLOATS, *BYTES), groups=8)
 _vary_conv((2, 16, 7, 5), (16, 16, 3, 2))
 _vary_conv((2, 5, 9), (7, 5, 3), strides=(2,))
 

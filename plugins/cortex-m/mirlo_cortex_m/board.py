@@ -62,6 +62,8 @@ class Run:
     instructions: int
     stack: int
     """Bytes of stack that the call used."""
+    stack_bound: int
+    """Bytes of stack that no call exceeds: frames along the longest path of calls, those of the C library left out."""
     flash: int
     """Bytes of the model's object file that are in flash: code and constants."""
     ram: int
@@ -81,6 +83,7 @@ def run_on_board(
     `outputs` are arrays of the types and shapes of the results.
     """
     board, flags = BOARDS[processor], ["-std=c99", "-O2", "-ffunction-sections", *FLAGS[processor]]
+    usage = ["-fcallgraph-info=su"]
     program, scripts = folder / "main.c", folder / "link.ld"
     program.write_text(_main(name, inputs, outputs))
     script = (FILES / "link.ld.in").read_text()
@@ -88,7 +91,7 @@ def run_on_board(
         script = script.replace(f"@{word.upper()}@", str(getattr(board, word)))
     scripts.write_text(script)
     model, elf = folder / f"{name}.o", folder / f"{name}.elf"
-    _call(COMPILER, *flags, "-Wall", "-Wextra", "-Werror", "-c", folder / f"{name}.c", "-o", model)
+    _call(COMPILER, *flags, *usage, "-Wall", "-Wextra", "-Werror", "-c", folder / f"{name}.c", "-o", model)
     _call(
         COMPILER, *flags, f"-I{FILES}", f"-I{folder}", program, FILES / "start.c", model, "-nostartfiles", "-T",
         scripts, "-Wl,--gc-sections", "-o", elf, "-lm", "--specs=nosys.specs", "-Wl,--no-warn-rwx-segments",
@@ -106,7 +109,33 @@ def run_on_board(
         np.frombuffer(bytes.fromhex(found[f"output{i}"]), each.dtype).reshape(each.shape)
         for i, each in enumerate(outputs)
     )
-    return Run(results, round(int(found["ticks"]) * per_tick), int(found["stack"]), text, data + bss)
+    bound = stack_bound(model.with_suffix(".ci").read_text(), f"{name}_run")
+    return Run(results, round(int(found["ticks"]) * per_tick), int(found["stack"]), bound, text, data + bss)
+
+
+def stack_bound(graph: str, entry: str) -> int:
+    """Return the bytes of the longest path of calls from a function, in the graph that GCC wrote.
+
+    A function without a frame in the graph, one of a library, counts 0. A frame of a size that is not known, or
+    recursion, is an error.
+    """
+    sizes: dict[str, int] = {}
+    for title, label in re.findall(r'node: \{ title: "([^"]+)" label: "([^"]*)"', graph):
+        frame = re.search(r"(\d+) bytes \((\w+)", label)
+        if frame is not None and frame[2] != "static":
+            raise BoardError(f"the frame of {title} has no size that is known: {frame[0]})")
+        sizes[title] = int(frame[1]) if frame is not None else 0
+    calls: dict[str, set[str]] = {}
+    for source, target in re.findall(r'edge: \{ sourcename: "([^"]+)" targetname: "([^"]+)"', graph):
+        calls.setdefault(source, set()).add(target)
+
+    def longest(function: str, above: tuple[str, ...]) -> int:
+        if function in above:
+            raise BoardError(f"{function} calls itself: its stack has no bound")
+        below = (longest(each, (*above, function)) for each in calls.get(function, ()))
+        return sizes.get(function, 0) + max(below, default=0)
+
+    return longest(next(title for title in sizes if title.rpartition(":")[2] == entry), ())
 
 
 def _call(*command: object) -> str:

@@ -40,16 +40,17 @@ class Measurement:
         return (
             f"| {model} | {processor} | {self.products:,} | {run.instructions:,} "
             f"| {run.instructions / self.products:.2f} | "
-            f"{run.flash - self.weights:,} | {self.weights:,} | {run.ram:,} | {self.bound:,} | {run.stack:,} | "
+            f"{run.flash - self.weights:,} | {self.weights:,} | {run.ram:,} | {self.bound:,} | "
+            f"{run.stack:,} | {run.stack_bound:,} | "
             f"{'yes' if self.is_equal else 'NO'} |"
         )
 
 
 COLUMNS = (
     "model", "processor", "multiply-adds", "instructions", "per multiply-add", "code", "weights", "arena",
-    "lower bound", "stack", "bit-exact",
+    "lower bound", "stack", "its bound", "bit-exact",
 )  # fmt: skip
-HEAD = f"| {' | '.join(COLUMNS)} |\n|{' --- |' * 2}{' ---: |' * 8} --- |"
+HEAD = f"| {' | '.join(COLUMNS)} |\n|{' --- |' * 2}{' ---: |' * 9} --- |"
 
 
 def measure(model: Path, processor: str) -> Measurement:

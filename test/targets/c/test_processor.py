@@ -92,7 +92,8 @@ def test_the_report_lists_kernels_with_their_multiply_adds(model: object, tmp_pa
     assert lines[0] == "model net for small"
     assert f"multiply-adds: {24 * 16 + 16 * 4}" in lines
     header = next(line for line in lines if line.startswith("kernel"))
-    assert header.split() == ["kernel", "multiply-adds", "flash", "RAM", "nodes"]
+    assert header.split() == ["kernel", "multiply-adds", "flash", "RAM", "stack", "nodes"]
+    assert any(line.startswith("RAM, stack: at most ") for line in lines)
     products = [int(line.split()[1]) for line in lines[lines.index(header) + 1 :]]
     assert {24 * 16, 16 * 4} <= set(products)
 
