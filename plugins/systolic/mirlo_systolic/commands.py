@@ -97,11 +97,16 @@ class Program:
 
     def multiply(
         self, row: int, target: int, counts: tuple[int, int], strides: tuple[int, int], mode: Mode,
-        following: int | None, to: Iterable[Queue] = (),
+        following: int | None, to: Iterable[Queue] = (), keep: bool = False,
     ) -> None:  # fmt: skip
-        """Multiply rows of data by the weights that wait; `following` is the row of those of the product behind."""
+        """Multiply rows of data by the weights that wait, or that the product before had if it is to keep them.
+
+        `following` is the row of the weights of the product behind.
+        """
         words = (row, target, counts[0] | counts[1] << 16, strides[0] | strides[1] << 16, mode)
-        self.emit(Queue.ARRAY, Op.MULTIPLY, *words, 0 if following is None else following | 1 << 16, to=to)
+        self.emit(
+            Queue.ARRAY, Op.MULTIPLY, *words, (0 if following is None else following | 1 << 16) | keep << 17, to=to
+        )
 
     def requantize(
         self, row: int, second: int | None, count: int, parameters: int, target: int, limits: tuple[int, int, int],

@@ -216,21 +216,27 @@ class Emitter:
             if index == 0 and number >= CONTEXTS:
                 program.wait(Queue.ARRAY, Queue.REQUANTIZE, self._accumulators[number - CONTEXTS])
 
+            kept = [i > 0 and product.weights == chunk[i - 1].weights for i, product in enumerate(chunk)]
+
             def multiply(
-                product: Product, following: int | None, to: Sequence[Queue] = (),
+                product: Product, keep: bool, following: int | None, to: Sequence[Queue] = (),
             ) -> None:  # fmt: skip
                 width = layer.operands[product.operand].padded_width
                 program.multiply(
                     places[product.operand, product.block] + product.tap[0] * width + product.tap[1],
                     targets[product.region], (layer.size[1], rows),
-                    (layer.strides[1], layer.strides[0] * width), product.mode, following, to,
+                    (layer.strides[1], layer.strides[0] * width), product.mode, following, to, keep,
                 )  # fmt: skip
 
-            for i, product in enumerate(chunk[:-1]):
-                multiply(product, weights + (i + 1) * SIZE)
+            following = weights
+            for product, keep, is_next_kept in zip(chunk, kept, kept[1:], strict=False):
+                following += 0 if is_next_kept else SIZE
+                multiply(product, keep, None if is_next_kept else following)
 
-            def end(following: int | None, last: Product = chunk[-1], is_last: bool = is_last) -> None:
-                multiply(last, following, [Queue.LOAD, Queue.REQUANTIZE] if is_last else [Queue.LOAD])
+            def end(
+                following: int | None, last: Product = chunk[-1], keep: bool = kept[-1], is_last: bool = is_last
+            ) -> None:
+                multiply(last, keep, following, [Queue.LOAD, Queue.REQUANTIZE] if is_last else [Queue.LOAD])
                 self.chunks.append(program.given[Queue.ARRAY, Queue.LOAD])
 
             self._held.append(end)
@@ -272,13 +278,13 @@ class Emitter:
         if number >= ahead:
             program.wait(Queue.LOAD, Queue.ARRAY, self.chunks[number - ahead])
         place = row
-        for _, run in groupby(enumerate(chunk), lambda pair: pair[1].weights - pair[0]):
-            products = [product for _, product in run]
-            address = layer.weights + products[0].weights * SIZE * SIZE
-            last = products[-1] is chunk[-1]
-            rows = Rows(address, SIZE, len(products) * SIZE)
-            program.load(rows, place, Memory.WEIGHTS, to=[Queue.ARRAY] if last else [])
-            place += len(products) * SIZE
+        numbers = [number for number, _ in groupby(product.weights for product in chunk)]
+        for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
+            same = [number for _, number in run]
+            rows = Rows(layer.weights + same[0] * SIZE * SIZE, SIZE, len(same) * SIZE)
+            place += len(same) * SIZE
+            is_last = place == row + len(numbers) * SIZE
+            program.load(rows, place - len(same) * SIZE, Memory.WEIGHTS, to=[Queue.ARRAY] if is_last else [])
         program.wait(Queue.ARRAY, Queue.LOAD, program.given[Queue.LOAD, Queue.ARRAY])
         if self._held:
             self._release(row)

@@ -166,7 +166,7 @@ module systolic (
   // The array. OP_WEIGHTS (words: 2 row) fills the bank that is not in use, one row a cycle, beside a product.
   // OP_MULTIPLY: 1 row of data, 2 row of accumulators, 3 inner count | outer count << 16, 4 strides of rows of data,
   // 5 mode: 0 store, 1 add, 2 maximum,
-  // 6 row of the weights of the product behind | 1 << 16 if there is one. ---------------------
+  // 6 row of the weights of the product behind | 1 << 16 if there is one | 1 << 17 to keep those of the product before.
   logic [7:0] held[2][SIZE][SIZE];
   logic signed [7:0] moving[SIZE][SIZE];  // data, which moves to the right
   logic bank_of[SIZE][SIZE];
@@ -188,9 +188,10 @@ module systolic (
   wire [255:0] product = current[1];
   wire is_product = running[1] && product[7:0] == OP_MULTIPLY;
   wire is_weights = running[1] && product[7:0] == OP_WEIGHTS;
-  wire may_begin = multiply_began || bank_filled;
+  wire keeps = product[209];
+  wire may_begin = multiply_began || bank_filled || keeps;
   wire multiplies = is_product && may_begin && multiply_outer != product[127:112];
-  wire bank_now = multiply_began ? bank : !bank;
+  wire bank_now = multiply_began || keeps ? bank : !bank;
   wire may_fill = fill != 0 && draining[!bank] == 0;
   wire in_flight = |valid_stage;
   logic [127:0] entering;
@@ -228,10 +229,14 @@ module systolic (
         draining[bank_now] <= 6'(SIZE - 1);
         if (!multiply_began) begin
           multiply_began <= !product_ends;
-          bank <= !bank;
-          bank_filled <= 0;
-          fill <= product[208] ? 16 : 0;
-          fill_row <= product[203:192];
+          if (!keeps) begin
+            bank <= !bank;
+            bank_filled <= 0;
+          end
+          if (!keeps || product[208]) begin
+            fill <= product[208] ? 16 : 0;
+            fill_row <= product[203:192];
+          end
         end
         multiply_target <= multiply_target + 1;
         if (multiply_last) begin
