@@ -144,8 +144,12 @@ class Cache:
         """Store the limit in the folder for all processes that use it, and evict entries above it."""
         make_private(self.folder)
         temporary = self.folder / f"{_TEMPORARY}{secrets.token_hex(8)}"
-        temporary.write_text(f"{limit}\n", encoding="ascii")
-        os.replace(temporary, self.folder / "limit")
+        try:
+            temporary.write_text(f"{limit}\n", encoding="ascii")
+            os.replace(temporary, self.folder / "limit")
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
         self.trim()
 
     def entries(self) -> list[CacheEntry]:

@@ -17,7 +17,7 @@ from mirlo.generate.errors import GenerationError, ModelFolderError
 from mirlo.generate.json_file import MAX_BYTES, read_bytes
 from mirlo.generate.model import FORWARDED
 from mirlo.generate.sequences import Sequences
-from mirlo.generate.speech import TASKS
+from mirlo.generate.speech import ONLY_LANGUAGE, TASKS
 from mirlo.generate.speech.audio import Sound, log_mel, read_wav, resampled
 from mirlo.generate.speech.config import SpeechConfig, read_speech_config
 from mirlo.generate.speech.decoding import TranscriptRules
@@ -184,6 +184,10 @@ class SpeechModel:
         if not tokens.languages:
             if task != TASKS[0]:
                 raise GenerationError(f"task: {self.config.folder} has one language, and does not translate")
+            if language not in ("", ONLY_LANGUAGE):
+                raise GenerationError(
+                    f"language: {self.config.folder} knows one language, {ONLY_LANGUAGE}, found {language[:40]!a}"
+                )
             return [tokens.start]
         if language not in tokens.languages:
             raise GenerationError(

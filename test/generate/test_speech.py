@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import shutil
 import struct
 from pathlib import Path
 from typing import Any
@@ -284,6 +285,16 @@ def test_wrong_arguments(model: generate.SpeechModel, tmp_path: Path) -> None:
         model.transcribe(tmp_path / "none.wav")
     with pytest.raises(ModelFolderError, match="there is no such folder"):
         generate.load_speech(tmp_path / "none")
+
+
+def test_models_of_one_language(folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder, tmp_path / "english")
+    own = {key: value for key, value in GENERATION.items() if key not in ("lang_to_id", "task_to_id")}
+    (tmp_path / "english" / "generation_config.json").write_text(json.dumps(own), encoding="utf-8")
+    english, samples = generate.load_speech(tmp_path / "english", cache=False), tone(100, RATE)
+    assert english.transcribe(samples, language="en").text == english.transcribe(samples).text
+    with pytest.raises(GenerationError, match="language: .*english knows one language, en, found 'de'"):
+        english.transcribe(samples, language="de")
 
 
 ERRORS: dict[str, tuple[str, Any, str]] = {

@@ -146,6 +146,13 @@ def test_the_limit_is_remembered(tmp_path) -> None:
     assert Cache(tmp_path).max_bytes() == 12345
 
 
+def test_a_limit_that_cannot_be_stored_leaves_nothing(tmp_path) -> None:
+    (tmp_path / "limit").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        Cache(tmp_path).set_limit(12345)
+    assert [path.name for path in tmp_path.iterdir()] == ["limit"]
+
+
 def test_several_processes_at_once(tmp_path) -> None:
     import subprocess
 

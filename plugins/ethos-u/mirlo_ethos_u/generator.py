@@ -60,10 +60,11 @@ class EthosU(CodeGenerator):
         dequantized = [_dequantize(wildcard().has_dtype("i8").named(name)) for name in ("left", "right")]
         source = _dequantize(wildcard().has_dtype("i8").named("x"))
         moved = is_op("relax.reshape", "relax.permute")
-        scaled = [_rescaled(wildcard().has_dtype("i8").named(name)) for name in ("left", "right")]
-        both = [each.optional(_rescaled) for each in scaled]
-        once = is_op("relax.rescale")(x, is_const().named("multiplier"), is_const().named("shift"))
-        total = is_op("relax.reduce_sum")(once)
+        both = [
+            _scaled(wildcard().has_dtype("i8").named(name)).optional(_scaled).has_dtype("i32")
+            for name in ("left", "right")
+        ]
+        total = is_op("relax.reduce_sum")(_rescaled(x).has_dtype("i32"))
         total = total.optional(lambda v: is_op("relax.reduce_sum")(v)).named("total")
         entry = is_op("relax.add")(is_op("relax.cast")(x), is_const(128).has_dtype("i32"))
         return [
@@ -71,9 +72,9 @@ class EthosU(CodeGenerator):
             ("conv", _requantized(conv), _check_conv),
             ("matmul", _requantized(matmul), _check_matmul),
             ("add", _quantize(_activated(is_op("relax.add")(*dequantized).named("sum"))), _check_sum),
-            ("integer_add", _activated(_rescaled(is_op("relax.add")(*both).named("sum"))), _check_sum),
+            ("integer_add", _activated(_scaled(is_op("relax.add")(*both).named("sum")).has_dtype("i8")), _check_sum),
             ("mean", _quantize(is_op("relax.reduce_mean")(source).named("mean")), _check_mean),
-            ("integer_mean", _rescaled(total), _check_integer_mean),
+            ("integer_mean", _scaled(total).has_dtype("i8"), _check_integer_mean),
             ("max_pool", is_op("relax.max_pool")(x).named("pool"), _check_pool),
             ("table", is_op("relax.gather")(is_const().has_dtype("i8").named("table"), entry), _check_table),
             ("slice", is_op("relax.strided_slice")(x).named("slice"), _check_slice),
@@ -143,7 +144,13 @@ def _activated(value: Any) -> Any:
 
 
 def _rescaled(value: Any) -> Any:
-    return is_op("relax.rescale")(value, is_const(), is_const())
+    multiplier, shift = (is_const().has_rank(0) | is_const().has_rank(1) for _ in range(2))
+    return is_op("relax.rescale")(value, multiplier.named("multiplier"), shift.named("shift"))
+
+
+def _scaled(value: Any) -> Any:
+    """Return a pattern of a multiplier and a shift for all elements."""
+    return is_op("relax.rescale")(value, is_const().has_rank(0), is_const().has_rank(0))
 
 
 def _requantized(total: Any) -> Any:
@@ -170,6 +177,8 @@ def _check_conv(match: Any) -> Any:
         return decline(f"strides are at most {MAX_STRIDE}", strides=conv.strides)
     if window[0] > MAX_WINDOW or window[0] * window[1] > MAX_WINDOW_AREA:
         return decline("the window is too large", window=window)
+    if conv.data_layout != "N*C" and any(name in match and match[name].shape for name in ("multiplier", "shift")):
+        return decline("multipliers must be those of channels", layout=conv.data_layout)
     if "pad" in match and match.op("pad").mode != "constant":
         return decline("pads must be constant", mode=match.op("pad").mode)
     return True
@@ -219,6 +228,8 @@ def _check_pool(match: Any) -> Any:
     pool, shape = match.op("pool"), match["x"].shape
     if len(shape) != 4 or any(not isinstance(dim, int) for dim in shape) or shape[0] != 1:
         return decline("one image at a time, of sizes that are known", shape=shape)
+    if pool.ceil_mode:
+        return decline("windows must be whole")
     if any(dilation != 1 for dilation in pool.dilations or ()):
         return decline("pools have no dilations", dilations=pool.dilations)
     if any(stride > MAX_STRIDE for stride in pool.strides or ()):
