@@ -46,6 +46,15 @@ class Image:
     padding: tuple[int, int, int, int] = (0, 0, 0, 0)
     """Rows and columns of `fill` above, to the left, below, to the right."""
     fill: int = 0
+    step: int = 0
+    """Bytes between the columns, where these are not next to each other."""
+    line: int = 0
+    """Bytes between the rows, where these are not next to each other."""
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """Return the bytes between columns and between rows."""
+        return self.step or self.channels, self.line or self.width * self.channels
 
     @property
     def padded_width(self) -> int:
@@ -310,8 +319,9 @@ class Emitter:
         if right and inside > 0:
             self.program.fill(place + above * width + width - right, right, inside, width, image.fill)
         if inside > 0:
-            address = image.address + (begin + above) * image.width * image.channels + channel
-            source = Rows(address, size, image.width, inside, image.channels, image.width * image.channels)
+            step, line = image.steps
+            address = image.address + (begin + above) * line + channel
+            source = Rows(address, size, image.width, inside, step, line)
             self.program.load(source, place + above * width + left, line=width)
 
 
@@ -321,15 +331,18 @@ def _chunks(products: Sequence[Product], size: int) -> Iterator[Sequence[Product
 
 
 def parameters(first: np.ndarray, addend: np.ndarray, second: np.ndarray | None = None) -> bytes:
-    """Return what requantizes the columns of a layer: acc * first + acc' * second + addend, as integers and shifts."""
+    """Return what requantizes the columns of a layer: acc * first + acc' * second + addend, as integers and shifts.
+
+    The larger multiplier has 31 bits.
+    """
     columns = -(-len(first) // SIZE) * SIZE
     rows = np.zeros((columns, SLOT), np.uint8)
     for column, (multiplier, constant) in enumerate(zip(first, addend, strict=True)):
         other = 0.0 if second is None else float(second[column])
         largest = max(abs(float(multiplier)), abs(other))
-        shift = int(np.clip(30 - np.ceil(np.log2(largest)), 0, SHIFTS)) if largest else 0
+        shift = int(np.clip(31 - np.frexp(largest)[1], 0, SHIFTS)) if largest else 0
         row = rows[column]
-        row[:8].view(np.int32)[:] = [round(float(multiplier) * 2.0**shift), round(other * 2.0**shift)]
+        row[:8].view(np.int32)[:] = [min(round(each * 2.0**shift), 2**31 - 1) for each in (float(multiplier), other)]
         row[8] = shift
         row[16:24].view(np.int64)[0] = round(float(constant) * 2.0**shift)
     return rows.tobytes()

@@ -25,7 +25,7 @@ from mirlo_systolic.expressions import (
 )
 from mirlo_systolic.layers import CONTEXTS, Block, Emitter, Image, Layer, Product, Tiling, parameters
 
-MAGIC, VERSION = 0x54535953, 1
+MAGIC, VERSION = 0x54535953, 2
 ALIGNMENT = 64
 
 
@@ -172,19 +172,55 @@ def misfit(function: Any, tiling: Tiling) -> Any:
     return None
 
 
+@dataclass(frozen=True)
+class Border:
+    """What the driver writes around an input, so that each window of its rows is contiguous."""
+
+    padding: tuple[int, int, int, int]
+    fill: int
+    height: int
+    width: int
+    channels: int
+
+    @property
+    def line(self) -> int:
+        """Return the bytes between two rows."""
+        return (self.width + self.padding[1] + self.padding[3]) * self.channels
+
+    @property
+    def bytes(self) -> int:
+        return (self.height + self.padding[0] + self.padding[2]) * self.line
+
+    @property
+    def lead(self) -> int:
+        """Return the bytes before the first element."""
+        return self.padding[0] * self.line + self.padding[1] * self.channels
+
+
 @dataclass
 class _Memory:
     """Where tensors and constants are."""
 
     size: int = 0
     places: dict[Any, int] = field(default_factory=dict)
+    borders: dict[Any, Border] = field(default_factory=dict)
+    """Inputs that have one; their places are where it begins."""
     constants: bytearray = field(default_factory=bytearray)
 
     def tensor(self, value: Any) -> int:
         """Return the address of a tensor, which it gets when it is first asked for."""
         if value not in self.places:
-            self.places[value] = self._take(math.prod(value.shape))
+            border = self.borders.get(value)
+            self.places[value] = self._take(math.prod(value.shape) if border is None else border.bytes)
         return self.places[value]
+
+    def words(self, value: Any) -> list[int]:
+        """Return how the driver copies a tensor: address, bytes, bytes of a line and between lines; its border."""
+        size, border = math.prod(value.shape), self.borders.get(value)
+        if border is None:
+            return [self.places[value], size, size, size, 0, 0, 0]
+        begin, row = self.places[value], border.width * border.channels
+        return [begin + border.lead, size, row, border.line, begin, border.bytes, border.fill & 255]
 
     def alias(self, value: Any, view: Any) -> None:
         """Let a view have the memory of its tensor, if one of them may choose."""
@@ -230,6 +266,10 @@ def place_region(function: Any, tiling: Tiling) -> PlacedRegion:
     """Return the layers of a region, with the tiling that options say."""
     memory = _Memory()
     tensors = [*function.inputs, *function.outputs]
+    for node in function.nodes:
+        source, border = border_of(node) if node.op == "relax.conv" else (None, None)
+        if border is not None and source in function.inputs and source not in function.outputs:
+            memory.borders[source] = border
     for value in tensors:
         memory.tensor(value)
     for step in reversed(function.steps):
@@ -268,7 +308,7 @@ def compile_region(function: Any, tiling: Tiling, tuned: Callable[[Layer], Tilin
         len(function.inputs), len(function.outputs),
     ]  # fmt: skip
     for value in tensors:
-        head += [memory.tensor(value), math.prod(value.shape)]
+        head += memory.words(value)
     start = struct.pack(f"<{len(head)}I", *head)
     content = start + bytes(-len(start) % ALIGNMENT) + commands + constants
     return CompiledRegion(content, list(region.names))
@@ -335,13 +375,39 @@ def _by_image(layer: Layer, batch: int) -> list[Layer]:
     ]  # fmt: skip
 
 
-def _convolutions(conv: Any, result: Any, expression: Linear, memory: _Memory, tiling: Tiling) -> list[Layer]:
-    image, x = conv["x"], conv["x"]
-    padding, fill = conv["padding"] or (0, 0, 0, 0), 0
+def padded_source(conv: Any) -> tuple[Any, tuple[int, int, int, int], int]:
+    """Return the tensor that a convolution reads, its padding, and what that consists of."""
+    x = conv["x"]
     if x.producer is not None and x.producer.op == "relax.pad" and x.producer.composite is conv.composite:
-        pad = x.producer
-        _, top, left, _, _, bottom, right, _ = pad["pads"]
-        image, padding, fill = pad["x"], (top, left, bottom, right), int(pad["value"])
+        _, top, left, _, _, bottom, right, _ = x.producer["pads"]
+        return x.producer["x"], (top, left, bottom, right), int(x.producer["value"])
+    return x, tuple(conv["padding"] or (0, 0, 0, 0)), 0
+
+
+def border_of(conv: Any) -> tuple[Any, Border | None]:
+    """Return the tensor that a convolution reads, and a border with which rows of its windows fit a row of the array.
+
+    An image of few channels leaves most rows of the array without data. The columns of a window are contiguous: they
+    are loaded as one row, if there is no padding to fill in between, which the driver writes therefore.
+    """
+    image, padding, fill = padded_source(conv)
+    source = origin_of(image)
+    _, _, window, channels = conv["weight"].shape
+    is_alone = len(source.users) == len(image.users) == 1 and conv["groups"] == 1 and image.shape[0] == 1
+    if not is_alone or window == 1 or window * channels > SIZE or (conv["dilations"] or (1, 1))[1] != 1:
+        return source, None
+    return source, Border(padding, fill, *image.shape[1:])
+
+
+def origin_of(value: Any) -> Any:
+    """Return the tensor that a value is a view of, if nothing else reads the views."""
+    while value.producer is not None and value.producer.op == "relax.reshape" and len(value.users) == 1:
+        value = value.producer["x"]
+    return value
+
+
+def _convolutions(conv: Any, result: Any, expression: Linear, memory: _Memory, tiling: Tiling) -> list[Layer]:
+    image, padding, fill = padded_source(conv)
     kernel = conv["weight"].array
     columns, kh, kw, _ = kernel.shape
     dilations = conv["dilations"] or (1, 1)
@@ -351,13 +417,22 @@ def _convolutions(conv: Any, result: Any, expression: Linear, memory: _Memory, t
         weights, groups = dense(kernel.reshape(columns, kh * kw, channels).transpose(1, 2, 0), taps)
     else:
         weights, groups = depthwise(kernel.reshape(columns, kh * kw).T, taps)
+    strides, size = tuple(conv["strides"] or (1, 1)), tuple(conv.output.shape[1:])
+    reach = taps[-1][0] + 1, taps[-1][1] + 1
+    source = Image(memory.tensor(source_of(image)), height, width, channels, padding, fill)
+    border = memory.borders.get(origin_of(image))
+    if border is not None:
+        rows = [(i * dilations[0], 0) for i in range(kh)]
+        weights, groups = dense(kernel.reshape(columns, kh, kw * channels).transpose(1, 2, 0), rows)
+        height += padding[0] + padding[2]
+        source = Image(
+            source.address, height, size[1], kw * channels, step=strides[1] * channels, line=border.line
+        )  # fmt: skip
+        strides, reach = (strides[0], 1), (reach[0], 1)
     (term,) = expression.terms
     addresses = memory.constant(weights), memory.constant(term_parameters(expression, [term], columns))
-    reach = taps[-1][0] + 1, taps[-1][1] + 1
     layer = Layer(
-        (Image(memory.tensor(source_of(image)), height, width, channels, padding, fill),), groups, *addresses,
-        memory.tensor(result), tuple(conv.output.shape[1:]), conv["strides"] or (1, 1), reach, expression.limits,
-        tiling=tiling,
+        (source,), groups, *addresses, memory.tensor(result), size, strides, reach, expression.limits, tiling=tiling
     )  # fmt: skip
     return _by_image(layer, batch)
 

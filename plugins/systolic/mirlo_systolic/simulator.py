@@ -127,7 +127,7 @@ def measure(program: bytes, steps: int) -> list[Step]:
     """Run a program on zeros; cycles do not depend on data."""
     words = np.frombuffer(program, np.uint32)
     tensors = int(words[6]) + int(words[7])
-    sizes = words[9 : 8 + 2 * tensors : 2].tolist()
+    sizes = words[9 : 8 + 7 * tensors : 7].tolist()
     return call(program, tuple(np.zeros(size, np.uint8) for size in sizes), steps)
 
 
