@@ -120,8 +120,9 @@ def cache_key(
     if isinstance(model, (bytes, bytearray, memoryview)):
         digest = hashlib.sha256(model).hexdigest()
     path = Path(model) if isinstance(model, (str, os.PathLike)) else None
-    if digest is None and (path is None or path.suffix.lower() != ".onnx"):
-        return Uncacheable("only models in .onnx files or bytes, and those of frameworks, are kept whole")
+    tools = "" if digest is not None else _tools_of(path)
+    if tools is None:
+        return Uncacheable("only models in files of ONNX or TensorFlow Lite, and those of frameworks, are kept whole")
     if target.fingerprint is None:
         return Uncacheable(f"target '{target.name}' does not say what of the machine its code depends on")
     added = extended(target)
@@ -139,8 +140,17 @@ def cache_key(
     except OSError as error:
         return Uncacheable(f"the model cannot be read: {error.strerror or error}")
     target_options = str(nonempty.get("target", "")).partition("{")[2].removesuffix("}")
-    parts = [digest, target.name, target.fingerprint(target_options), text, compiler_version()]
+    parts = [digest, tools, target.name, target.fingerprint(target_options), text, compiler_version()]
     return CacheKey(cache, path, hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40])
+
+
+def _tools_of(path: Path | None) -> str | None:
+    """Return what reads a model's file beside the compiler; None if what it was compiled to cannot be kept."""
+    if path is None or path.suffix.lower() == ".onnx":
+        return None if path is None else ""
+    from mirlo.frontends.files import tool_versions
+
+    return tool_versions(path)
 
 
 def extended(target: Target) -> str | None:

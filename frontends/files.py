@@ -34,6 +34,9 @@ class FileForm:
     """Imports MLIR to a module of relax, with its weights."""
     to_mlir: Callable[[Path], bytes] | None = None
     """Makes MLIR of a file in another format; None if files are MLIR."""
+    tools: tuple[str, ...] = ()
+    """Installed packages that `to_mlir` depends on. Files of a form that names them refer to no other files, and what
+    they are compiled to is kept in the cache."""
     states: Callable[[bytes, str], dict[str, np.ndarray]] | None = None
     """Returns the first values of variables that MLIR keeps from call to call; None if there are none."""
 
@@ -56,6 +59,23 @@ def form_of(path: str | Path, content: bytes) -> FileForm | None:
     """Return the form of a file, or None."""
     suffix = Path(path).suffix.lower()
     return next((form for form in FORMS if suffix in form.suffixes and form.matches(content)), None)
+
+
+def tool_versions(path: str | Path) -> str | None:
+    """Return the versions of the tools that convert files of such a name; None if it is not said what they are."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    suffix = Path(path).suffix.lower()
+    forms = [form for form in FORMS if suffix in form.suffixes]
+    if not forms or not all(form.tools for form in forms):
+        return None
+    found = []
+    for tool in sorted({tool for form in forms for tool in form.tools}):
+        try:
+            found.append(f"{tool} {version(tool)}")
+        except PackageNotFoundError:
+            found.append(tool)
+    return ", ".join(found)
 
 
 def forms_named(path: str | Path) -> str:
@@ -133,11 +153,17 @@ register_file_form(
     )
 )  # fmt: skip
 register_file_form(
-    replace(_TOSA, suffixes=(".tosa",), matches=lambda content: content[4:8] == b"TOSA", to_mlir=_from_flatbuffer)
+    replace(
+        _TOSA,
+        suffixes=(".tosa",),
+        matches=lambda content: content[4:8] == b"TOSA",
+        to_mlir=_from_flatbuffer,
+        tools=("tosa-tools",),
+    )
 )
 register_file_form(
     replace(
         _TOSA, name="TensorFlow Lite", suffixes=(".tflite",), matches=lambda content: content[4:8] == b"TFL3",
-        to_mlir=_from_tflite,
+        to_mlir=_from_tflite, tools=("tosa-converter-for-tflite",),
     )
 )  # fmt: skip

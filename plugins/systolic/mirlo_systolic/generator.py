@@ -24,7 +24,7 @@ from mirlo.extend import (
 )
 from mirlo_systolic.commands import SIZE
 from mirlo_systolic.expressions import ACTIVATIONS
-from mirlo_systolic.layers import Layer, Tiling
+from mirlo_systolic.layers import AHEAD, Layer, Tiling
 from mirlo_systolic.regions import (
     compile_region,
     conv_fits,
@@ -37,7 +37,7 @@ from mirlo_systolic.regions import (
     table_fits,
 )
 from mirlo_systolic.simulator import ERRORS, MEGAHERTZ, measure, missing_tools, version
-from mirlo_systolic.tuning import layer_key, tunables, tuned_tiling
+from mirlo_systolic.tuning import CHUNKS, layer_key, tunables, tuned_tiling
 
 FOLDER = Path(__file__).parent
 
@@ -83,6 +83,12 @@ class Systolic(CodeGenerator):
     rows: int = option(0, "rows of a result in a tile; 0: as many as fit")
     chunk: int = option(64, "products whose weights are loaded together")
     device: bool = option(False, "leave the driver out of libraries: the program links or registers it")
+
+    def __post_init__(self) -> None:
+        if self.rows < 0:
+            raise ValueError(f"rows is {self.rows}: expected 0 or more")
+        if not 1 <= self.chunk <= CHUNKS[0]:
+            raise ValueError(f"chunk is {self.chunk}: expected 1 to {CHUNKS[0]}, of which the unit holds {AHEAD}")
 
     def patterns(self) -> Sequence[object]:
         data = wildcard().named("x")

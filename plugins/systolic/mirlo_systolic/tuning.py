@@ -27,8 +27,8 @@ def layer_key(layer: Layer) -> str:
 
 def tuned_tiling(layer: Layer, values: Mapping[str, int]) -> Tiling:
     """Return the tiling of a layer with what was chosen for it."""
-    chosen = {name: bool(value) if name == "linked" else value for name, value in values.items()}
-    return replace(layer.tiling, **chosen)  # type: ignore[arg-type]
+    own = layer.tiling
+    return Tiling(values.get("rows", own.rows), values.get("chunk", own.chunk), bool(values.get("linked", own.linked)))
 
 
 def tunables(module: ExternalModule, tiling: Tiling) -> list[Tunable]:

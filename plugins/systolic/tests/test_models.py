@@ -93,6 +93,12 @@ def test_placement_takes_cycles(models: Models) -> None:
     assert region.microseconds == sum(step.amount for step in steps) / simulator.MEGAHERTZ
 
 
+@pytest.mark.parametrize(("options", "reason"), [("chunk=65", "expected 1 to 64"), ("rows=-1", "expected 0 or more")])
+def test_tilings_that_do_not_fit_are_errors(models: Models, options: str, reason: str) -> None:
+    with pytest.raises(mirlo.MirloError, match=reason):
+        mirlo.compile(models / "autoencoder.onnx", f"systolic{{{options}}},llvm", cache=False)
+
+
 def test_placement_by_estimated_cost(models: Models) -> None:
     executable = mirlo.compile(models / "resnet_8.onnx", "systolic,llvm", cache=False, placement="estimated")
     assert len(executable.artifact.externals) <= 1
