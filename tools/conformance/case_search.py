@@ -34,7 +34,7 @@ from mirlo.tools.conformance.programs import (
     operator_class,
 )
 from mirlo.tools.conformance.typed_graphs import Lattice, TypedGraph, finite_range, typed_graph, with_dynamic_dims
-from mirlo.tools.conformance.values import Arrays, again, compute, drawn, draws, expectations
+from mirlo.tools.conformance.values import Arrays, again, compute, constant_of, drawn, draws, expectations
 
 BATCH = 40
 """Graphs that are matched in one module."""
@@ -573,7 +573,7 @@ def _placeholders(typed: TypedGraph, random: np.random.Generator) -> Arrays:
     for leaf, kind in typed.types.items():
         shape = kind.static_shape if kind.is_static else (1,) * kind.rank
         array = typed.ranges[leaf].draw(shape, random, 1.0, False)
-        arrays[leaf] = array if leaf.value is None else np.full_like(array, leaf.value)
+        arrays[leaf] = array if leaf.value is None else constant_of(leaf.value, array)
     return arrays
 
 

@@ -214,6 +214,28 @@ def _matmul_of_bytes(draw: Draw) -> OperatorCase:
     return OperatorCase((x, y), {"out_dtype": "i32"}, ())
 
 
+@varied("max_pool", kinds=(*FLOATS, *BYTES))
+def _max_pool_of_one_image(draw: Draw) -> OperatorCase:
+    return OperatorCase((draw.array(1, 8, 9, 8),), {"kernel": (2, 2), "strides": (2, 2)}, ())
+
+
+def _vary_rescale(shape: tuple[int, ...], target: str, input_zero: int, columns: tuple[int, ...]) -> None:
+    """Add a scaling of integers, by one multiplier or by one for each column."""
+
+    @varied("rescale", kinds=("i8", "i32"))
+    def make(draw: Draw) -> OperatorCase:
+        multiplier = draw.random.integers(1 << 30, (1 << 31) - 1, columns).astype(np.int32)
+        shift = np.full(columns, 20 if target == "i32" else 33, np.int32)
+        zero = input_zero if draw.kind.bits == 8 else 0
+        data = draw.array(*shape, low=-100, high=100)
+        return OperatorCase((data, multiplier, shift), {"dtype": target, "input_zero": zero}, ())
+
+
+for _target in ("i8", "i32"):
+    _vary_rescale((1, 6, 5, 8), _target, -3, ())
+    _vary_rescale((1, 6, 5, 8), _target, 4, (8,))
+
+
 @varied("strided_slice", kinds=ANY)
 def _slice_forwards(draw: Draw) -> OperatorCase:
     return OperatorCase((draw.array(4, 6),), {"axes": (1,), "begin": (1,), "end": (5,), "strides": (1,)}, ())

@@ -188,6 +188,12 @@ def draws(typed: TypedGraph, random: np.random.Generator, fallback: Fallback) ->
         yield saturated[1]
 
 
+def constant_of(value: float, like: np.ndarray) -> np.ndarray:
+    """Return an array of one number; what a type of integers does not hold wraps: a pattern may name another type."""
+    numbers = np.full(like.shape, value)
+    return numbers.astype(np.int64).astype(like.dtype) if like.dtype.kind in "iu" else numbers.astype(like.dtype)
+
+
 def drawn(typed: TypedGraph, random: np.random.Generator, trial: int) -> Arrays:
     """Return elements of the leaves, of other magnitudes in each trial."""
     arrays = {}
@@ -195,7 +201,7 @@ def drawn(typed: TypedGraph, random: np.random.Generator, trial: int) -> Arrays:
         magnitude = 1.0 if trial < 2 else 10.0 ** random.uniform(-4, 2)
         is_free = typed.ranges[leaf].dtype.is_float and leaf not in typed.arguments
         array = typed.ranges[leaf].draw(kind.static_shape, random, magnitude if is_free else 1.0, trial % 2 == 0)
-        arrays[leaf] = array if leaf.value is None else np.full_like(array, leaf.value)
+        arrays[leaf] = array if leaf.value is None else constant_of(leaf.value, array)
     return arrays
 
 
@@ -208,7 +214,7 @@ def again(typed: TypedGraph, arrays: Arrays, random: np.random.Generator, consta
     for leaf, array in arrays.items():
         if (leaf in typed.arguments) != constants and array.size and leaf.value is None:
             # The rows of positions stay whole: each column has an axis of its own.
-            parts = array if may_be_positions(array.dtype) else array.reshape(-1)
+            parts = array if array.ndim and may_be_positions(array.dtype) else array.reshape(-1)
             changed[leaf] = random.permutation(parts).reshape(array.shape)
     positions = {leaf: array for leaf, array in arrays.items() if may_be_positions(array.dtype)}
     return changed if not positions or _has_results(typed, changed) else changed | positions

@@ -122,6 +122,8 @@ class _Emitter:
     ) -> _Tensor:  # fmt: skip
         """Emit integers times multipliers, shifted."""
         multipliers, shifts = scale
+        if (multipliers < 0).any():
+            raise ValueError("a scale is negative: TOSA has none")
         operands = [
             x, self.constant(multipliers), self.constant(shifts),
             self.scalar(in_zero, _NUMPY[x.element]), self.scalar(out_zero, _NUMPY[element]),
@@ -295,10 +297,9 @@ def _emit_requantized(
         if "relax.add" in nodes:
             bias = bias + _constant_of(nodes["relax.add"]).reshape(-1)
         y = emitter.rescaled(nodes["relax.rescale"], contraction(_accumulators(bias, nodes["relax.rescale"])))
-        last = nodes["relax.rescale"]
-        if "relax.clip" in nodes:
-            last = nodes["relax.clip"]
-            y = _bounded(emitter, y, last["min"], last["max"])
+        last = nodes.get("relax.clip") or nodes.get("relax.relu") or nodes["relax.rescale"]
+        if last.op != "relax.rescale":
+            y = _limited(emitter, y, last)
         emitter.names[last.output] = emitter.reshape(y, [int(dim) for dim in last.output.shape]).name
         return
     quantize = nodes["relax.quantize"]
@@ -359,6 +360,12 @@ def _emit_sum(emitter: _Emitter, step: Sequence[ExternalNode]) -> None:
     emitter.names[quantize.output] = y.name
 
 
+def _limited(emitter: _Emitter, y: _Tensor, node: ExternalNode) -> _Tensor:
+    """Emit a clip or a rectifier of int8 elements."""
+    low, high = (0, None) if node.op == "relax.relu" else (node["min"], node["max"])
+    return _bounded(emitter, y, low, high)
+
+
 def _emit_integer_sum(emitter: _Emitter, step: Sequence[ExternalNode]) -> None:
     """Emit a sum of rescaled tensors, operator by operator."""
     for node in step:
@@ -367,8 +374,7 @@ def _emit_integer_sum(emitter: _Emitter, step: Sequence[ExternalNode]) -> None:
         elif node.op == "relax.add":
             y = emitter.emit("add", [emitter.value(x) for x in node.inputs], [int(d) for d in node.output.shape], "i32")
         else:
-            y = _bounded(emitter, emitter.value(node["x"]), 0 if node.op == "relax.relu" else node["min"],
-                         None if node.op == "relax.relu" else node["max"])  # fmt: skip
+            y = _limited(emitter, emitter.value(node["x"]), node)
         emitter.names[node.output] = y.name
 
 

@@ -169,6 +169,14 @@ def test_programs_of_tosa_are_placed_whole() -> None:
             np.testing.assert_array_equal(on_unit, on_host)
 
 
+def test_negative_scales_stay_with_the_reason(tmp_path: Path) -> None:
+    text, identity = PROGRAM.read_text(), "[1073741824]> : tensor<1xi32>"
+    path = tmp_path / "program.mlir"
+    path.write_text(text.replace(identity, "[-1073741824]> : tensor<1xi32>"))
+    regions = placement_of(path, TARGETS).placement.regions
+    assert [region.reason for region in regions if not region.kept] == ["a scale is negative: TOSA has none"]
+
+
 @needs_tools
 def test_sums_of_scaled_elements_stay_with_the_reason(tmp_path: Path) -> None:
     text, identity = PROGRAM.read_text(), "[1073741824]> : tensor<1xi32>"

@@ -25,6 +25,7 @@ from mirlo.tools.cli import main
 from mirlo.tools.conformance.check import names
 from mirlo.tools.conformance.derived import evaluate
 from mirlo.tools.conformance.patterns import check_patterns
+from mirlo.tools.conformance.values import constant_of
 
 LOOP = """
 #include <mirlo.h>
@@ -91,6 +92,12 @@ def test_a_pattern_is_checked_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert "1 checks of 1 operators, intrinsics and patterns: 1 ok" in capsys.readouterr().out
     assert main(["check-target", "tables,llvm", "--operator", "tables.tables"]) == 1
     assert "did you mean 'tables.table'?" in capsys.readouterr().err
+
+
+def test_numbers_that_a_type_does_not_hold_wrap() -> None:
+    """A pattern may name a number, `is_const(128)`, of another type than the one that is drawn."""
+    assert constant_of(128, np.zeros(2, np.int8)).tolist() == [-128, -128]
+    assert constant_of(0.5, np.zeros((), np.float32)) == 0.5
 
 
 def test_every_function_of_one_operand_has_a_meaning() -> None:
