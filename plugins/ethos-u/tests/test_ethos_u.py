@@ -169,6 +169,7 @@ def test_programs_of_tosa_are_placed_whole() -> None:
             np.testing.assert_array_equal(on_unit, on_host)
 
 
+@needs_tools
 def test_negative_scales_stay_with_the_reason(tmp_path: Path) -> None:
     text, identity = PROGRAM.read_text(), "[1073741824]> : tensor<1xi32>"
     path = tmp_path / "program.mlir"
