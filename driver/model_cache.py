@@ -146,8 +146,10 @@ def cache_key(
 
 def _tools_of(path: Path | None) -> str | None:
     """Return what reads a model's file beside the compiler; None if what it was compiled to cannot be kept."""
-    if path is None or path.suffix.lower() == ".onnx":
-        return None if path is None else ""
+    if path is None:
+        return None
+    if path.suffix.lower() == ".onnx":
+        return ""
     from mirlo.frontends.files import tool_versions
 
     return tool_versions(path)

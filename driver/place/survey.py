@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.driver.models import OpenedModel, open_model
@@ -18,9 +17,6 @@ from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.schedule.tuned import TUNING
 from mirlo.passes.targets import TargetError
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,9 +20,6 @@ from mirlo.passes.targets import TargetError
 
 if TYPE_CHECKING:
     import onnx
-
-NOISE = 0.97
-"""What takes a time that differs between two measurements must take less than this part of it."""
 
 
 @dataclass(frozen=True)
@@ -53,17 +49,6 @@ class RegionTask:
         )
 
 
-@dataclass(frozen=True)
-class RegionResult:
-    """What became of a part of a region."""
-
-    microseconds: float
-    """The time with the code generator's own choices."""
-    ratio: float
-    values: Mapping[str, int]
-    trials: int
-
-
 def has_tunables(targets: Targets) -> bool:
     """Return whether a code generator among these targets says what may be chosen."""
     return any(type(target.generator).tunables is not CodeGenerator.tunables for target in targets.generators)
@@ -87,23 +72,3 @@ def region_tasks(
                 found.setdefault(key, (part, generator))
                 calls[key] = calls.get(key, 0) + 1
     return [RegionTask(key, part, calls[key], generator) for key, (part, generator) in found.items()]
-
-
-def search_region(task: RegionTask, own: float, until: float, tell: Callable[[str], None]) -> RegionResult:
-    """Try choices until a moment; keep the best if it is faster each time that both are measured."""
-    best: tuple[float, Mapping[str, int]] = (own, {})
-    trials = 0
-    for values in task.part.choices:
-        if trials and time.monotonic() > until:
-            break
-        taken, trials = task.microseconds(values), trials + 1
-        best = min(best, (taken, values), key=lambda entry: entry[0])
-        tell(f"{task.part.name}: {trials} of {len(task.part.choices)} tried, the best takes {best[0] / own:.2f}")
-    if not best[1]:
-        return RegionResult(own, 1.0, {}, trials)
-    again = task.microseconds({}), task.microseconds(best[1])
-    is_exact = again == (own, best[0])
-    ratio = max(best[0] / own, again[1] / again[0])
-    if ratio < (1.0 if is_exact else NOISE):
-        return RegionResult(own, ratio, best[1], trials)
-    return RegionResult(own, 1.0, {}, trials)

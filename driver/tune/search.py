@@ -19,7 +19,7 @@ from mirlo.driver.tune.database import Database, TuningEntry, default_database
 from mirlo.driver.tune.inside import time_inside
 from mirlo.driver.tune.measure import Local, Measurer
 from mirlo.driver.tune.ranking import promising, rank_correlation
-from mirlo.driver.tune.regions import RegionTask, has_tunables, region_tasks, search_region
+from mirlo.driver.tune.regions import RegionTask, has_tunables, region_tasks
 from mirlo.driver.tune.tasks import TuningTask, points_of, tasks_of
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.schedule.tuned import rejected_values
@@ -111,8 +111,9 @@ def tune(
     inside of the model too: a model is never slower for having been tuned.
     """
     work = _Search(model, database, target, threads, shapes, measurer or Local(), tell, time.monotonic(), seconds)
-    work.run_regions()
-    if work.has_kernels():
+    has_kernels = work.has_kernels()
+    work.run_regions(share=REGIONS if has_kernels else 1.0)
+    if has_kernels:
         work.run(operators=True, share=OPERATORS)
         work.run(operators=False, share=1.0)
     work.report.seconds = time.monotonic() - work.start
@@ -171,8 +172,8 @@ class _Search:
             raise
         return True
 
-    def run_regions(self) -> None:
-        """Search through the parts of regions, those that take longest first."""
+    def run_regions(self, share: float) -> None:
+        """Search through the parts of regions for a share of the time, those that take longest first."""
         targets = Targets.parse(self.target)
         if not has_tunables(targets):
             return
@@ -183,19 +184,19 @@ class _Search:
             if entry is None:
                 waiting.append((task.microseconds({}), task))
                 continue
-            known = Tuned(task.part.name, task.calls, entry.microseconds, entry.ratio, entry.values, 0, known=True)
-            self.report.results.append(replace(known, region=True))
+            known_times = entry.microseconds, entry.ratio, entry.values
+            self.report.results.append(
+                Tuned(task.part.name, task.calls, *known_times, trials=0, known=True, region=True)
+            )
         self.report.kernels += len(waiting)
         waiting.sort(key=lambda one: -one[0] * one[1].calls)
-        until = self.start + self.seconds * (REGIONS if self.has_kernels() else 1.0)
+        until = self.start + self.seconds * share
         for position, (own, task) in enumerate(waiting):
             if position and time.monotonic() > until:
                 self.report.left += len(waiting) - position
                 break
-            found = search_region(task, own, until, self.tell)
-            values = dict(found.values)
-            result = Tuned(task.part.name, task.calls, own, found.ratio, values, found.trials, region=True)
-            self.database.add(task.key, TuningEntry(values, found.ratio, own, task.part.name, found.trials))
+            result = search_region(task, own, until, self.tell)
+            self._keep(task.key, result)
             self.report.results.append(result)
 
     def run(self, operators: bool, share: float) -> None:
@@ -248,7 +249,7 @@ class _Search:
             outcome = search(task, self.timer, self.host, self.threads, part, self.tell, own)
             result = replace(outcome, operator=operators)
             with self._lock:
-                self._keep(task, result)
+                self._keep(task.key, result)
                 self.report.results.append(result)
             return task, result
 
@@ -263,9 +264,9 @@ class _Search:
             return None
         return None if rejected_values(entry.values, Targets.parse(self.target).host_target.name) else entry
 
-    def _keep(self, task: TuningTask, result: Tuned) -> None:
-        entry = TuningEntry(result.values, result.ratio, result.microseconds, task.function, result.trials)
-        self.database.add(task.key, entry)
+    def _keep(self, key: str, result: Tuned) -> None:
+        entry = TuningEntry(result.values, result.ratio, result.microseconds, result.function, result.trials)
+        self.database.add(key, entry)
 
     def _confirm(self, winners: Sequence[tuple[TuningTask, Tuned]], operators: bool) -> None:
         """Let go of what is no faster inside of the model: of single kernels, or of all operators at once."""
@@ -281,7 +282,7 @@ class _Search:
                 kept = replace(result, ratio=1.0, values={})
             stay += [task.function] if kept.values else []
             self.report.results[self.report.results.index(result)] = kept
-            self._keep(task, kept)
+            self._keep(task.key, kept)
         if stay:
             whole = inside.whole if operators else inside.with_only(set(stay))
             self.report.inside = whole * (self.report.inside or 1.0)
@@ -356,6 +357,27 @@ def search(
         if ratio is not None and ratio < MAX_TIME_RATIO:
             return Tuned(task.function, task.calls, again.microseconds, ratio, best[1], trials, foreseen=foreseen)
     return Tuned(task.function, task.calls, base, 1.0, {}, trials, foreseen=foreseen)
+
+
+def search_region(task: RegionTask, own: float, until: float, tell: ReportProgress) -> Tuned:
+    """Try choices for a part of a region until a moment; keep the best if it is faster when both are measured again."""
+    best: tuple[float, Mapping[str, int]] = (own, {})
+    trials = 0
+    for values in task.part.choices:
+        if trials and time.monotonic() > until:
+            break
+        taken, trials = task.microseconds(values), trials + 1
+        best = min(best, (taken, values), key=lambda entry: entry[0])
+        tell(f"{task.part.name}: {trials} of {len(task.part.choices)} tried, the best takes {best[0] / own:.2f}")
+    unchanged = Tuned(task.part.name, task.calls, own, 1.0, {}, trials, region=True)
+    if not best[1]:
+        return unchanged
+    again = task.microseconds({}), task.microseconds(best[1])
+    is_exact = again == (own, best[0])
+    ratio = max(best[0] / own, again[1] / again[0])
+    if ratio >= (1.0 if is_exact else MAX_TIME_RATIO):
+        return unchanged
+    return replace(unchanged, ratio=ratio, values=dict(best[1]))
 
 
 def _combine_choices(task: TuningTask, measured: Mapping[int, float]) -> list[dict[str, int]]:

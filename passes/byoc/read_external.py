@@ -14,7 +14,7 @@ from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.byoc.prim_view import ExternalPrim, read_prim
-from mirlo.passes.byoc.tuned_regions import TUNED_REGIONS
+from mirlo.passes.byoc.tuned_regions import attached_values
 from mirlo.passes.byoc.view import Composite, ExternalFunction, ExternalModule, ExternalNode, ExternalValue, Step
 from mirlo.passes.locations import names_of
 from mirlo.passes.registry import PassError
@@ -45,18 +45,7 @@ def read_external(module: ir.Operation, session: Session) -> ExternalModule:
     regions = [op for op in functions.values() if _is_region(op)]
     prims: dict[str, ExternalPrim] = {}
     read = tuple(_Reader(op, functions, constants, prims).read() for op in regions)
-    return ExternalModule(target, read, constants, operation, _tuned(operation))
-
-
-def _tuned(operation: ir.Operation) -> dict[str, dict[str, int]]:
-    if TUNED_REGIONS not in operation.attributes:
-        return {}
-    entries = ir.DictAttr(operation.attributes[TUNED_REGIONS])
-    return {entries[i].name: _integers(ir.DictAttr(entries[i].attr)) for i in range(len(entries))}
-
-
-def _integers(values: ir.DictAttr) -> dict[str, int]:
-    return {values[i].name: ir.IntegerAttr(values[i].attr).value for i in range(len(values))}
+    return ExternalModule(target, read, constants, operation, attached_values(operation))
 
 
 def node_of(op: ir.Operation | ir.OpView) -> ExternalNode:

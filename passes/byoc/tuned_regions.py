@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.codegen import CodeGenerator
 from mirlo.passes.byoc.view import key_hash
-from mirlo.passes.schedule.choices import choices_attribute
+from mirlo.passes.schedule.choices import choices_attribute, read_choices
 from mirlo.passes.schedule.tuned import TUNING
 from mirlo.passes.session import Session
 
@@ -36,3 +36,11 @@ def attach_tuned(nested: ir.Operation, generator: CodeGenerator, session: Sessio
     entries = {key: choices_attribute(values) for key, values in database.with_prefix(region_prefix(generator)).items()}
     if entries:
         nested.attributes[TUNED_REGIONS] = ir.DictAttr.get(entries)
+
+
+def attached_values(nested: ir.Operation) -> dict[str, dict[str, Any]]:
+    """Return what is attached to an external module, by the hash of each part's key."""
+    if TUNED_REGIONS not in nested.attributes:
+        return {}
+    entries = ir.DictAttr(nested.attributes[TUNED_REGIONS])
+    return {entries[i].name: read_choices(entries[i].attr) for i in range(len(entries))}

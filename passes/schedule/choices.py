@@ -43,12 +43,13 @@ def choices_of(function: ir.OpView | ir.Operation, attribute: str = CHOSEN) -> d
     if attribute not in attributes:
         return {}
     try:
-        return _read_choices(attributes[attribute])
+        return read_choices(attributes[attribute])
     except ValueError:
         raise ChoiceError(f"{attribute}: expected integers by name, found {attributes[attribute]}") from None
 
 
-def _read_choices(attribute: ir.Attribute) -> dict[str, ChoiceValue]:
+def read_choices(attribute: ir.Attribute) -> dict[str, ChoiceValue]:
+    """Return the choices of an attribute that `choices_attribute` made."""
     choices = ir.DictAttr(attribute)
     return {choices[i].name: _read_choice(choices[i].attr) for i in range(len(choices))}
 
@@ -79,7 +80,7 @@ def parts_of(function: ir.OpView | ir.Operation, attribute: str = PARTS) -> list
         for each in ir.ArrayAttr(attributes[attribute]):
             part = ir.DictAttr(each)
             blocks = tuple(ir.StringAttr(name).value for name in ir.ArrayAttr(part["blocks"]))
-            parts.append(RulePart(ir.StringAttr(part["rule"]).value, blocks, _read_choices(part["choices"])))
+            parts.append(RulePart(ir.StringAttr(part["rule"]).value, blocks, read_choices(part["choices"])))
     except (KeyError, ValueError, TypeError):
         raise ChoiceError(f"{attribute}: expected a list of {{rule, blocks, choices}}") from None
     return parts

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.extend import functions_of_one_operand
+from mirlo.extend import decline, functions_of_one_operand
 
 SHIFT = 1.5 * 2.0**23
 """What `relax.requantize` adds to round."""
@@ -23,7 +23,11 @@ POOLS = ("relax.max_pool", "relax.avg_pool", "relax.reduce_mean")
 
 
 class Misfit(Exception):
-    """A composite that is no layer of the unit after all, as passes wrote it in another way."""
+    """A step that is no layer of the unit after all, as passes wrote it in another way."""
+
+    def __init__(self, reason: str, **facts: object) -> None:
+        super().__init__(reason)
+        self.decline = decline(reason, **facts)
 
 
 @dataclass(frozen=True)

@@ -23,15 +23,15 @@ from mirlo.extend import (
     wildcard,
 )
 from mirlo_systolic.commands import SIZE
-from mirlo_systolic.expressions import ACTIVATIONS
+from mirlo_systolic.expressions import ACTIVATIONS, Misfit
 from mirlo_systolic.layers import AHEAD, Layer, Tiling
 from mirlo_systolic.regions import (
     compile_region,
     conv_fits,
     matmul_fits,
     mean_fits,
-    misfit,
     move_fits,
+    place_region,
     pool_fits,
     sum_fits,
     table_fits,
@@ -112,14 +112,19 @@ class Systolic(CodeGenerator):
         ]
 
     def codegen(self, module: ExternalModule) -> NativeCode | DeclinedRegions:
-        misfits = {function.name: misfit(function, self.tiling) for function in module.functions}
-        if any(misfits.values()):
-            return DeclinedRegions({name: reason for name, reason in misfits.items() if reason})
+        placed, declined = {}, {}
+        for function in module.functions:
+            try:
+                placed[function.name] = place_region(function, self.tiling)
+            except Misfit as misfit:
+                declined[function.name] = misfit.decline
+        if declined:
+            return DeclinedRegions(declined)
 
         def tiling(layer: Layer) -> Tiling:
             return tuned_tiling(layer, module.tuned_values(layer_key(layer)))
 
-        regions = {function.name: compile_region(function, self.tiling, tiling) for function in module.functions}
+        regions = {each.name: compile_region(each, placed[each.name], tiling) for each in module.functions}
         return NativeCode(
             driver="systolic_run", programs={name: region.content for name, region in regions.items()},
             sources={} if self.device else {"systolic.c": driver_source()}, errors=ERRORS, loader="systolic",

@@ -160,18 +160,6 @@ def is_view(step: Any) -> bool:
     return len(step.nodes) == 1 and step.nodes[0].op == "relax.reshape"
 
 
-def misfit(function: Any, tiling: Tiling) -> Any:
-    """Return why a region is no program of the unit, or None."""
-    for step in function.steps:
-        if len(step.nodes) == 1 and not is_view(step) and step.nodes[0].op not in (*ROUNDED, *POOLS):
-            return decline("between its layers is an operator that the unit does not have", operator=step.nodes[0].op)
-    try:
-        place_region(function, tiling)
-    except Misfit as reason:
-        return decline(str(reason))
-    return None
-
-
 @dataclass(frozen=True)
 class Border:
     """What the driver writes around an input, so that each window of its rows is contiguous."""
@@ -263,7 +251,11 @@ class PlacedRegion:
 
 
 def place_region(function: Any, tiling: Tiling) -> PlacedRegion:
-    """Return the layers of a region, with the tiling that options say."""
+    """Return the layers of a region, with the tiling that options say; raise `Misfit` if a step is none."""
+    for step in function.steps:
+        if len(step.nodes) == 1 and not is_view(step) and step.nodes[0].op not in (*ROUNDED, *POOLS):
+            operator = step.nodes[0].op
+            raise Misfit("between its layers is an operator that the unit does not have", operator=operator)
     memory = _Memory()
     tensors = [*function.inputs, *function.outputs]
     for node in function.nodes:
@@ -293,9 +285,9 @@ def place_region(function: Any, tiling: Tiling) -> PlacedRegion:
     return PlacedRegion(tuple(step.nodes[-1].name for step in steps), placed, base, memory)
 
 
-def compile_region(function: Any, tiling: Tiling, tuned: Callable[[Layer], Tiling]) -> CompiledRegion:
+def compile_region(function: Any, region: PlacedRegion, tuned: Callable[[Layer], Tiling]) -> CompiledRegion:
     """Return the program of a region; `tuned` returns the tiling of a layer."""
-    region, emitter = place_region(function, tiling), Emitter()
+    emitter = Emitter()
     base, memory, tensors = region.base, region.memory, [*function.inputs, *function.outputs]
     for images in region.layers:
         for layer in images:

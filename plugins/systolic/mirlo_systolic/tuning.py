@@ -9,6 +9,7 @@ from itertools import product
 import numpy as np
 
 from mirlo.extend import ExternalModule, Tunable
+from mirlo_systolic.expressions import Misfit
 from mirlo_systolic.layers import Emitter, Layer, Tiling
 from mirlo_systolic.regions import place_region
 from mirlo_systolic.simulator import MEGAHERTZ, execute
@@ -35,7 +36,10 @@ def tunables(module: ExternalModule, tiling: Tiling) -> list[Tunable]:
     """Return the layers of a module, with the tilings that are worth a try."""
     result = []
     for function in module.functions:
-        region = place_region(function, tiling)
+        try:
+            region = place_region(function, tiling)
+        except Misfit:
+            continue  # it goes back to the graph
         for name, images in zip(region.names, region.layers, strict=True):
             for layer in images:
                 result.append(Tunable(layer_key(layer), name, list(_choices(layer)), _Measure(layer, region.size)))

@@ -7,10 +7,13 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from mirlo_systolic import simulator
+from mirlo_systolic import simulator, tuning
+from mirlo_systolic.expressions import Misfit
+from mirlo_systolic.layers import Tiling
 
 import mirlo
 from mirlo.benchmarks.models import tiny
@@ -84,6 +87,14 @@ def test_tuning_takes_fewer_cycles(models: Models, tmp_path: Path) -> None:
         steps = executable.profile(x, repeats=1).device["systolic.systolic_0"]
         cycles.append(sum(step.amount for step in steps))
     assert cycles[1] < 0.9 * cycles[0]
+
+
+def test_regions_that_go_back_are_not_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(function: object, tiling: Tiling) -> None:
+        raise Misfit("no layer", operator="relax.permute")
+
+    monkeypatch.setattr(tuning, "place_region", refuse)
+    assert tuning.tunables(SimpleNamespace(functions=[None]), Tiling()) == []
 
 
 def test_placement_takes_cycles(models: Models) -> None:
