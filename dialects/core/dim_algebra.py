@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Union
 
 from mirlo.dialects.core import dim_text as text
-from mirlo.dialects.core.dim_halves import Halves, Pair, balanced, folded, pairs_of
+from mirlo.dialects.core.dim_halves import Halves, Pair, Reached, balanced, folded, pairs_of, reached_from
 from mirlo.dialects.core.dim_text import is_symbol_name
 
 Dim = Union[int, "SymbolicDim"]
@@ -199,7 +199,7 @@ def _has_quotient(atoms: Monomial) -> bool:
 @lru_cache(maxsize=16384)
 def _make_balanced(terms: frozenset[tuple[Monomial, int]]) -> Dim:
     """Return the sum of terms, some of which have quotients."""
-    return _ordered(balanced(dict(terms), _pairs_of))
+    return _ordered(balanced(dict(terms), _pairs_of, _reached_from))
 
 
 def _ordered(kept: Mapping[Monomial, int]) -> Dim:
@@ -216,6 +216,12 @@ def _ordered(kept: Mapping[Monomial, int]) -> Dim:
 def _pairs_of(atoms: Monomial) -> tuple[Pair, ...]:
     """Return the pairs of halves that a product of atoms belongs to."""
     return pairs_of(atoms, _halves_of, _monomial)
+
+
+@lru_cache(maxsize=16384)
+def _reached_from(atoms: Monomial) -> Reached | None:
+    """Return what a product of atoms can become when halves in it are replaced."""
+    return reached_from(atoms, _pairs_of)
 
 
 @lru_cache(maxsize=4096)
@@ -435,7 +441,7 @@ def _is_nonnegative(dim: Dim, bounds: int) -> bool:
 def _forms(dim: Dim) -> list[Dim]:
     """Return the ways to write a dim in which bounds of its quotients are searched."""
     quotients = sum(_has_quotient(atoms) for atoms, _ in terms_of(dim))
-    shorter = folded(dict(terms_of(dim)), _pairs_of) if quotients > 1 else None
+    shorter = folded(dict(terms_of(dim)), _reached_from) if quotients > 1 else None
     if shorter is None:
         return [dim]
     return [_ordered(shorter), dim] if quotients <= _MAX_QUOTIENTS else [_ordered(shorter)]

@@ -47,11 +47,40 @@ def pairs_of(
     return tuple(pairs)
 
 
-def balanced(terms: Mapping[Monomial, int], pairs_of: Callable[[Monomial], tuple[Pair, ...]]) -> Mapping[Monomial, int]:
+@dataclass(frozen=True)
+class Reached:
+    """What a product can become when halves in it are replaced, again and again."""
+
+    pairs: frozenset[Pair]
+    monomials: frozenset[Monomial]
+    """The product and all that replaces it."""
+
+
+Reach = Callable[[Monomial], Reached | None]
+"""Gives what a product can become; None if that is more than `MAX_MONOMIALS` products."""
+
+
+def reached_from(atoms: Monomial, pairs_of: Callable[[Monomial], tuple[Pair, ...]]) -> Reached | None:
+    """Return what a product can become."""
+    pairs: set[Pair] = set()
+    waiting, seen = [atoms], {atoms}
+    while waiting:
+        for pair in pairs_of(waiting.pop()):
+            pairs.add(pair)
+            waiting += set(pair[1:]) - seen
+            seen.update(pair[1:])
+        if len(seen) > MAX_MONOMIALS:
+            return None
+    return Reached(frozenset(pairs), frozenset(seen))
+
+
+def balanced(
+    terms: Mapping[Monomial, int], pairs_of: Callable[[Monomial], tuple[Pair, ...]], reached_from: Reach
+) -> Mapping[Monomial, int]:
     """Return the terms of a sum with the halves that its canonical form has."""
     if not any(_changes(terms, atoms, count, pair) for atoms, count in terms.items() for pair in pairs_of(atoms)):
         return terms
-    pairs = _all_pairs(terms, pairs_of)
+    pairs = _all_pairs(terms, reached_from)
     if not pairs:
         return terms
     counts = dict(terms)
@@ -68,14 +97,12 @@ def balanced(terms: Mapping[Monomial, int], pairs_of: Callable[[Monomial], tuple
     return {atoms: factor for atoms, factor in counts.items() if factor}
 
 
-def folded(
-    terms: Mapping[Monomial, int], pairs_of: Callable[[Monomial], tuple[Pair, ...]]
-) -> Mapping[Monomial, int] | None:
+def folded(terms: Mapping[Monomial, int], reached_from: Reach) -> Mapping[Monomial, int] | None:
     """Return a sum with a larger half in place of a chain of smaller ones; None if that has no fewer terms.
 
     Canonical form writes 8 * ((n + 7)//8) - n as 7 * n - 8 * (n//2) - 8 * ((n + 1)//4) - 8 * ((n + 3)//8).
     """
-    pairs = _all_pairs(terms, pairs_of)
+    pairs = _all_pairs(terms, reached_from)
     for at in reversed(range(len(pairs))):
         if terms.get(pairs[at][0], 0) >= 0:
             continue
@@ -103,18 +130,17 @@ def _is_better_with_larger(count: int, rest: int) -> bool:
     return count < 0 <= rest + count or rest < 0 < count
 
 
-def _all_pairs(terms: Mapping[Monomial, int], pairs_of: Callable[[Monomial], tuple[Pair, ...]]) -> list[list[Monomial]]:
+def _all_pairs(terms: Mapping[Monomial, int], reached_from: Reach) -> list[list[Monomial]]:
     """Return the smaller half, the larger half and the whole of all terms, and of what replaces them."""
     pairs: set[Pair] = set()
-    waiting, seen = list(terms), set(terms)
-    while waiting:
-        for pair in pairs_of(waiting.pop()):
-            pairs.add(pair)
-            waiting += set(pair[1:]) - seen
-            seen.update(pair[1:])
-        if len(seen) > MAX_MONOMIALS:
+    seen: set[Monomial] = set()
+    for atoms in terms:
+        reached = reached_from(atoms)
+        if reached is None:
             return []
-    return [pair for _, *pair in sorted(pairs)]
+        pairs |= reached.pairs
+        seen |= reached.monomials
+    return [pair for _, *pair in sorted(pairs)] if len(seen) <= MAX_MONOMIALS else []
 
 
 def _replace(terms: dict[Monomial, int], half: Monomial, other: Monomial, whole: Monomial) -> None:
