@@ -411,13 +411,17 @@ class GraphBuilder:
         draft = scf.IfOp(condition, has_else=True)
         blocks = [region.blocks[0] for region in draft.operation.regions]
         results: list[Sequence[Result]] = []
-        for block, fill in zip(blocks, fills, strict=True):
-            with self.inside(block):
-                results.append(fill())
-        yielded = join(results[0], results[1])
-        for block, each in zip(blocks, results, strict=True):
-            with self.inside(block):
-                scf.YieldOp(yielded(each))
+        try:
+            for block, fill in zip(blocks, fills, strict=True):
+                with self.inside(block):
+                    results.append(fill())
+            yielded = join(results[0], results[1])
+            for block, each in zip(blocks, results, strict=True):
+                with self.inside(block):
+                    scf.YieldOp(yielded(each))
+        except BaseException:
+            draft.operation.erase()  # an import that goes on in another way leaves no half of an operation
+            raise
         types = [value.type for value in list(blocks[0].operations)[-1].operands]
         op = ir.Operation.create("scf.if", operands=[condition], results=types, regions=2)
         for region, block in zip(op.regions, blocks, strict=True):
@@ -472,13 +476,17 @@ class GraphBuilder:
         types = [value.type for value in inits]
         op = ir.Operation.create("scf.while", operands=list(inits), results=types, regions=2)
         before, after = (region.blocks.append(*types) for region in op.regions)
-        with self.inside(before):
-            flag = tensor.ExtractOp(condition(list(before.arguments)), []).result
-            scf.ConditionOp(flag, list(before.arguments))
-        with self.inside(after):
-            values = body(list(after.arguments))
-            if values is not None:
-                scf.YieldOp(values)
+        try:
+            with self.inside(before):
+                flag = tensor.ExtractOp(condition(list(before.arguments)), []).result
+                scf.ConditionOp(flag, list(before.arguments))
+            with self.inside(after):
+                values = body(list(after.arguments))
+                if values is not None:
+                    scf.YieldOp(values)
+        except BaseException:
+            op.erase()
+            raise
         if values is None:
             op.erase()
             return None

@@ -45,6 +45,8 @@ class Body(NodeImporter):
         if not isinstance(condition, Tensor):
             raise Skipped
         around, after = self.frames[:-1], frames_after(self.frames)
+        last = after[-1] if after else frame
+        is_subgraph = last is not self.frames[0]
 
         def end(flag: bool) -> list[AnyValue]:
             label = f"{step.name}:{'then' if flag else 'else'}/"
@@ -61,7 +63,7 @@ class Body(NodeImporter):
                 values = ended.values
             finally:
                 self.frames = within
-            return values
+            return _as_declared(values, last) if is_subgraph else values
 
         steps_around = list(self.steps)
         self.steps.append((step, scope))
@@ -100,3 +102,14 @@ class Body(NodeImporter):
         if not isinstance(iteration, LoopIteration):
             iteration = regions.iteration_of_graph(self, iteration, len(carried))
         return regions.repeat(self, iteration, limit, going, carried, room)
+
+
+def _as_declared(values: Sequence[AnyValue], frame: Frame) -> list[AnyValue]:
+    """Return results of a subgraph, those of one element in the rank that is declared: others may be of either."""
+    return [_of_shape(value, frame.scope.declared.get(name)) for name, value in zip(frame.wanted, values, strict=True)]
+
+
+def _of_shape(value: AnyValue, shape: tuple[int, ...] | None) -> AnyValue:
+    if shape is None or not isinstance(value, Tensor) or value.type.elements != 1 or any(dim != 1 for dim in shape):
+        return value
+    return value if value.shape == shape else value.reshape(shape)

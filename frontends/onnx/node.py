@@ -529,7 +529,7 @@ class NodeImporter(ObjectBuilder, ABC):
             with ir.Location.name(f"{scope.prefix}{step.name}", ir.Location.file(self.model.name, step.index + 1, 0)):
                 values = self._convert_agreeing(step, inputs, scope)
             self.observer.imported(step, scope)
-        except (TooManyIterations, ConverterError):
+        except (TooManyIterations, RanksDiffer, ConverterError):
             self.steps.pop()
             raise
         except Skipped:
@@ -539,7 +539,7 @@ class NodeImporter(ObjectBuilder, ABC):
                 error = self._invalid(step, scope, inputs, error)
             self.problems.append(self._problem(step, scope, inputs, error))
             values = self.observer.failed(step, scope, str(error))
-        except (Solved, RanksDiffer, Ended, MemoryError):
+        except (Solved, Ended, MemoryError):
             raise
         except Exception as error:
             self.problems.append(self._problem(step, scope, inputs, self._invalid(step, scope, inputs, error)))

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import UNKNOWN, Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
+from mirlo.frontends.builder import unless
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import GraphDef, ValueDef
 from mirlo.frontends.onnx.kinds import join, kind_of, tensor_kind, tensor_type, without_shapes
@@ -111,6 +112,10 @@ def iteration_of_graph(body: NodeImporter, graph: GraphDef, carried: int) -> Loo
     return LoopIteration(make, carried=graph.inputs[2:], collected=graph.outputs[1 + carried :], graph=graph)
 
 
+class KnownAfterFirst(NodeError):
+    """Raised for a value whose type only an iteration tells: of another rank than before, or rows of its own sizes."""
+
+
 def repeat(
     body: NodeImporter,
     round_: LoopIteration,
@@ -124,8 +129,74 @@ def repeat(
     With `room`, the maximum trip count, scan outputs are collected: the results are followed by tensors of that many
     rows and the number of used rows. If it is unknown, each iteration appends its rows to tensors that grow.
     """
+    try:
+        return _repeat(body, round_, limit, going, carried, room)
+    except KnownAfterFirst as error:
+        if round_.graph is None:
+            raise
+        unknown = error
+    try:
+        return _repeat_after_first(body, round_, limit, going, carried, room, str(unknown))
+    except KnownAfterFirst:
+        raise unknown from None  # the next one tells another
+
+
+def _repeat_after_first(
+    body: NodeImporter,
+    round_: LoopIteration,
+    limit: Tensor | None,
+    going: Tensor | None,
+    carried: Sequence[AnyValue],
+    room: Dim | None,
+    why: str,
+) -> list[Any]:
+    """Peel the first iteration, of which the call checks that there is one: others make values of its types.
+
+    Exporters of programs with variables that are not defined before the loop carry scalars in their place, and those
+    of TensorFlow's maps collect rows whose sizes the body computes.
+    """
+    starts = body.constant(True) if going is None else going.reshape(())
+    if limit is not None:
+        starts = starts & (limit.reshape(()) > body.constant(0, "i64"))
+    if starts.array is None or not starts.known:
+        body.bind(unless(starts, body.constant([0], "i64")), "loop", f"the loop has no iteration, but {why}")
+    condition, results, first_rows = round_.make(body.constant(0, "i64"), body.constant(True), list(carried))
+    if not isinstance(condition, Tensor):
+        raise NodeError(f"the body's condition is {condition}, expected a tensor")
+
+    def make(count: Tensor, going: Tensor, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
+        return round_.make(count + body.constant(1, "i64"), going, values)
+
+    behind = replace(round_, make=make)
+    left = None if limit is None else limit.reshape(()) - body.constant(1, "i64")
+    left_room = room if room is None or room is UNKNOWN else room - 1
+    rows_as = [row.type for row in first_rows if isinstance(row, Tensor)]
+    made = _repeat(body, behind, left, condition, results, left_room, rows_as)
+    if room is None:
+        return made
+    *values, used = made if room is not UNKNOWN else (*made, None)
+    for i, row in enumerate(first_rows, len(results)):
+        rows = values[i]
+        values[i] = concat([_tensor(_conformed(body, row, _row_kind(rows))).expand_dims(0), rows], axis=0)
+    return values if used is None else [*values, used + body.constant(1, "i64")]
+
+
+def _row_kind(rows: Tensor) -> Kind:
+    return tensor_kind(rows.type.with_shape(rows.shape[1:]))
+
+
+def _repeat(
+    body: NodeImporter,
+    round_: LoopIteration,
+    limit: Tensor | None,
+    going: Tensor | None,
+    carried: Sequence[AnyValue],
+    room: Dim | None,
+    rows_as: Sequence[TensorType] = (),
+) -> list[Any]:
+    """Make a loop as `repeat` does; `rows_as` are the types of scan outputs, if an iteration has told them."""
     if room is UNKNOWN:
-        return _appending(body, round_, limit, going, carried)
+        return _appending(body, round_, limit, going, carried, rows_as)
     most = None if limit is None else scalar_of(body, limit, "M")
     going = body.constant(True) if going is None else going
     kinds = _carried_kinds(body, round_, carried)
@@ -134,7 +205,7 @@ def repeat(
         inits = [*first, *(of_kind(body, value, kind) for value, kind in zip(carried, kinds, strict=True))]
         found: list[Kind] | None = None
         if room is not None:
-            found, rows = _collected_types(body, round_, inits, kinds)
+            found, rows = _collected_types(body, round_, inits, kinds, rows_as)
             inits += [_rows(room, row) for row in rows]
             if found != kinds:
                 kinds = _checked(carried, kinds, found)
@@ -159,9 +230,10 @@ def _appending(
     limit: Tensor | None,
     going: Tensor | None,
     carried: Sequence[AnyValue],
+    rows_as: Sequence[TensorType],
 ) -> list[Any]:
     """Make a loop that carries the rows of its scan outputs, to which each iteration appends."""
-    rows = _types_of_rows(body, round_, body.constant(True) if going is None else going, carried)
+    rows = _types_of_rows(body, round_, body.constant(True) if going is None else going, carried, rows_as)
 
     def make(count: Tensor, going: Tensor, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
         condition, results, collected = round_.make(count, going, values[: len(carried)])
@@ -173,18 +245,22 @@ def _appending(
 
     none = [body.tensor(_rows(0, row)) for row in rows]
     growing = LoopIteration(make, carried=round_.carried[: len(carried)], graph=round_.graph)
-    return repeat(body, growing, limit, going, [*carried, *none])
+    return _repeat(body, growing, limit, going, [*carried, *none], None)
 
 
 def _types_of_rows(
-    body: NodeImporter, round_: LoopIteration, going: Tensor, carried: Sequence[AnyValue]
+    body: NodeImporter,
+    round_: LoopIteration,
+    going: Tensor,
+    carried: Sequence[AnyValue],
+    rows_as: Sequence[TensorType],
 ) -> list[TensorType]:
     """Return the types of the scan outputs of an iteration."""
     kinds = [_carried_kind(value, _at(round_.carried, i)) for i, value in enumerate(carried)]
     first = [body.full(body.constant(0, "i64")), scalar_of(body, going, "cond")]
     for _ in range(ATTEMPTS + sum(len(kind.shape or ()) for kind in kinds)):
         inits = [*first, *(of_kind(body, value, kind) for value, kind in zip(carried, kinds, strict=True))]
-        found, rows = _collected_types(body, round_, inits, kinds)
+        found, rows = _collected_types(body, round_, inits, kinds, rows_as)
         if found == kinds:
             return rows
         kinds = _checked(carried, kinds, found)
@@ -224,7 +300,11 @@ def _at(declared: Sequence[ValueDef], index: int) -> ValueDef | None:
 
 
 def _collected_types(
-    body: NodeImporter, round_: LoopIteration, inits: Sequence[ir.Value], kinds: list[Kind]
+    body: NodeImporter,
+    round_: LoopIteration,
+    inits: Sequence[ir.Value],
+    kinds: list[Kind],
+    rows_as: Sequence[TensorType],
 ) -> tuple[list[Kind], list[TensorType]]:
     """Return the kinds to carry, and the types of the scan outputs: import the body once and discard it."""
     known, found, carried = set(body.symbols.bound), list[TensorType](), list[Kind]()
@@ -241,9 +321,12 @@ def _collected_types(
     body.loop_while(inits, partial(_goes_on, most=None), probe)
     for i, row in enumerate(found):
         if any(D.symbols_of(dim) & (body.symbols.bound.keys() - known) for dim in row.shape):
+            if i < len(rows_as) and _may_be(row, rows_as[i]):
+                found[i] = rows_as[i]
+                continue
             declared = _at(round_.collected, i)
             name = "" if declared is None else declared.name
-            raise NodeError(
+            raise KnownAfterFirst(
                 f"output '{name}' of the body is {row}, of a size that each iteration determines: what is collected "
                 "must have the same shape in all iterations; declare its dims in the body"
             )
@@ -308,7 +391,7 @@ class _Iteration:
 
     def _with_row(self, rows: Tensor, new: AnyValue, position: Tensor, is_backwards: bool) -> ir.Value:
         """Return rows with what an iteration makes in its place."""
-        row = _tensor(_conformed(self.body, new, tensor_kind(rows.type.with_shape(rows.shape[1:]))))
+        row = _tensor(_conformed(self.body, new, _row_kind(rows)))
         row = row.expand_dims(0)
         if is_backwards:
             assert self.room is not None
@@ -323,6 +406,8 @@ def _carried(body: NodeImporter, round_: LoopIteration, index: int, new: AnyValu
     wanted = tensor_type(kind)
     if wanted is None or not isinstance(new, Tensor):
         return new, new.kind if kind.is_tensor else join(kind, new.kind) or new.kind
+    if new.type.dtype is wanted.dtype and new.type.rank != wanted.rank and new.type.elements == wanted.elements == 1:
+        new = new.reshape(wanted.shape)  # exporters mix scalars and tensors of one element
     if new.type.dtype is not wanted.dtype or new.type.rank != wanted.rank:
         return new, new.kind
     declared = _declared_dims(_at(round_.carried, index), wanted.rank)
@@ -376,7 +461,9 @@ def _checked(carried: Sequence[AnyValue], kinds: list[Kind], found: list[Kind]) 
     for old, kind, new in zip(carried, kinds, found, strict=True):
         is_less_specific = without_dims(kind, new) == new if kind.is_tensor else join(kind, new) == new
         if new != kind and not is_less_specific:
-            raise NodeError(
+            one, two = tensor_type(kind), tensor_type(new)
+            is_rank = one is not None and two is not None and one.dtype is two.dtype
+            raise (KnownAfterFirst if is_rank else NodeError)(
                 f"'{old.name}' is {kind} before the loop and {new} after an iteration: what a loop with a dynamic trip "
                 "count carries must keep its element type and its rank"
             )

@@ -9,6 +9,7 @@ import numpy as np
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.builder import WRONG
+from mirlo.frontends.onnx.choices import RanksDiffer
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.functions import TooManyIterations
 from mirlo.frontends.onnx.graph import GraphDef
@@ -65,6 +66,7 @@ def loop(node: Node) -> Converted:
         )
     limit, going = (node.value(i) if node.has(i) else None for i in range(2))
     expansion, made = node.builder.expansion, None
+    undecided: RanksDiffer | None = None
     declined = expansion.declined
     if body not in declined and all(value is None or value.array is not None for value in (limit, going)):
         before = set(declined)
@@ -75,6 +77,8 @@ def loop(node: Node) -> Converted:
             if expansion.unrolling > 1:
                 declined.add(body)
                 raise
+        except RanksDiffer as error:
+            undecided = error  # of one iteration: each would be decided on
         finally:
             expansion.unrolling -= 1
         if made is not None:
@@ -82,7 +86,18 @@ def loop(node: Node) -> Converted:
             declined &= before
             return made
     declined.add(body)
-    return _compiled(node, body, limit, going, carried)
+    if undecided is None:
+        return _compiled(node, body, limit, going, carried)
+    problems = node.builder.problems
+    before_loop = len(problems)
+    try:
+        results = _compiled(node, body, limit, going, carried)
+    except NodeError:
+        raise undecided from None
+    if len(problems) > before_loop:
+        del problems[before_loop:]
+        raise undecided
+    return results
 
 
 def _unrolled(node: Node, body: GraphDef, carried: list[AnyValue]) -> list[Output] | None:
