@@ -61,6 +61,12 @@ class IndexVariable:
     is_free: bool = False
     """Whether only its type bounds it."""
 
+    def has_choice_of(self, other: IndexVariable) -> bool:
+        """Return whether the same choice decides between the cases of both."""
+        if self.choice is None or other.choice is None:  # an SSA value cannot be compared with None
+            return False
+        return self.choice == other.choice
+
 
 class Prover:
     """The variables of one kernel, and proofs about them."""
@@ -257,7 +263,7 @@ class Prover:
             others = rest
             for term, count in rest.terms.items():
                 other = self.variables[term] if isinstance(term, int) else None
-                if other is not None and other.choice is not None and other.choice == variable.choice:
+                if other is not None and other.has_choice_of(variable):
                     others = others + (other.cases[position].value - loop_index(term)) * count
             simpler = others + case.value * factor
             # Without the facts of a case, goals with other cases share the proof: a size seldom needs them.

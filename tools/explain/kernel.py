@@ -98,13 +98,21 @@ class FollowedKernels(Instrument):
         self, kernels: Sequence[NamedKernel], module: ir.Module, target: Target, options: CompileOptions
     ) -> dict[str, list[KernelStage]]:
         """Return all stages of the kernels, from operators to the code in each form that is text."""
+        return self._stages(kernels, self._code(module, target, options))
+
+    def stages_before_failure(self, kernels: Sequence[NamedKernel]) -> dict[str, list[KernelStage]]:
+        """Return the stages of the followed kernel as far as the passes came; a compilation that failed has no code."""
+        return self._stages(kernels, {}) if any(kernel.name == self.kernel for kernel in kernels) else {}
+
+    def _stages(
+        self, kernels: Sequence[NamedKernel], code: dict[str, list[KernelStage]]
+    ) -> dict[str, list[KernelStage]]:
         names = {kernel.name: kernel.nodes for kernel in kernels}
         if self.kernel is not None and self.kernel not in names:
             listed = ", ".join(names) or "none"
             raise UnknownKernel(
                 f"the model has no kernel '{self.kernel}'{nearest(self.kernel, names)}; its kernels: {listed}"
             )
-        code = self._code(module, target, options)
         followed = names if self.kernel is None else {self.kernel: names[self.kernel]}
         return {
             name: [*self._before(nodes), *self.stages.get(name, ()), *code.get(name, ())]

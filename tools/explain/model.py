@@ -162,9 +162,10 @@ def explain_model(
         explanation.regions = describe_regions(targets, session.notes, operators, externals=externals)
     if followed is not None:
         explanation.graph, explanation.imported, explanation.called = followed.graph, followed.imported, followed.called
-        # A compilation that failed has no code.
         explanation.stages = (
-            followed.all_stages(explanation.kernels, module, host, options) if failure is None or kernel else {}
+            followed.all_stages(explanation.kernels, module, host, options)
+            if failure is None
+            else followed.stages_before_failure(explanation.kernels)
         )
     return explanation
 
