@@ -12,7 +12,7 @@ than `least` iterations.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import func, ir, memref
@@ -21,6 +21,7 @@ from mirlo.dialects.core.value import integer_of, is_constant
 from mirlo.dialects.tir.buffers import ALIGNMENT, SHARED, buffer_bytes
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.lower.parallel_nest import ParallelNest, find_nest
+from mirlo.passes.lower.shared_writes import find_shared_write, is_write
 from mirlo.passes.lower.work import body_work, kernel_work
 from mirlo.passes.memory.names import FORK
 from mirlo.passes.registry import Pass, option, register_pass
@@ -59,7 +60,8 @@ class ParallelRecord:
 class OutlineParallel(Pass):
     """Outline the bodies of parallel loops as functions that run on several threads.
 
-    Loops of kernels with little work stay sequential: starting the threads costs more than it saves.
+    Loops of kernels with little work stay sequential: starting the threads costs more than it saves. So do loops whose
+    iterations write to the same place in memory that they share.
     """
 
     name = "outline-parallel"
@@ -123,6 +125,7 @@ class _Outliner:
     least: int
     symbols: ir.SymbolTable
     module_body: ir.Block
+    writes: list[ir.Operation] = field(default_factory=list)
 
     @property
     def loop(self) -> ir.Operation:
@@ -142,6 +145,8 @@ class _Outliner:
         for value in passed:
             if not _passes_by_pointer(value.type):
                 return decline("a value cannot be passed to another function", type=str(value.type))
+        if (write := find_shared_write(self.nest.loops, self.writes, private)) is not None:
+            return decline("iterations write to the same place in memory", write=str(write).partition(" :")[0].strip())
         size = sum(buffer_bytes(v.type) for v in private)
         if size > PRIVATE_BYTES:
             return decline("an iteration needs too much scratch memory of its own", bytes=size, most=PRIVATE_BYTES)
@@ -154,7 +159,10 @@ class _Outliner:
         return None
 
     def _captured(self) -> list[ir.Value]:
-        """Return values from outside that the loops use but for their upper bounds, in order of first use."""
+        """Return values from outside that the loops use but for their upper bounds, in order of first use.
+
+        Writes are collected on the way.
+        """
         inside: set[ir.Value] = set()
         used: dict[ir.Value, None] = {}
 
@@ -164,6 +172,8 @@ class _Outliner:
                     inside.update(block.arguments)
             low, _, step = [*op.operands][:3] if op in self.nest.loops else (None, None, None)
             used.update(dict.fromkeys(op.operands if low is None or step is None else (low, step)))
+            if is_write(op):
+                self.writes.append(op)
             inside.update(op.results)
             return ir.WalkResult.ADVANCE
 

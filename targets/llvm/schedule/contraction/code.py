@@ -183,6 +183,14 @@ class Code:
         return value if factor == 1 else create("arith.muli", value.type, value, self.index(factor))
 
 
+def may_divide_inside(extent: Dim, position: LoopIndex) -> bool:
+    """Return whether threads may divide the loops inside of one, at an index, too.
+
+    It has a single iteration, or as many as a call says, which may be one: the batch of most calls is.
+    """
+    return isinstance(position, int) or not isinstance(extent, int)
+
+
 @dataclass(frozen=True)
 class Cursor:
     """A position in a flat buffer: an affine form of which some axes have values."""

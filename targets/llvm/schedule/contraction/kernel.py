@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 from mirlo.dialects.bindings import ir
@@ -15,8 +16,9 @@ from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.lower.parallel import PRIVATE_BYTES
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.loops import either
 from mirlo.targets.llvm.schedule.contraction.choices import count_of
-from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor, LoopIndex
+from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor, LoopIndex, may_divide_inside
 from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
 from mirlo.targets.llvm.schedule.contraction.dot import DotTiles
 from mirlo.targets.llvm.schedule.contraction.dynamic_tiles import DynamicTiles, dynamic_tiles
@@ -203,7 +205,7 @@ class ContractionEmitter:
 
         def one(i: LoopIndex, number: int) -> None:
             if number == 0:
-                self._nest(inner, places.advance(axis, i), inside, parallel and isinstance(i, int))
+                self._nest(inner, places.advance(axis, i), inside, parallel and may_divide_inside(axis.extent, i))
             else:
                 assert ragged is not None
                 self._panels(places.advance(axis, i), False, ragged.last)
@@ -227,6 +229,17 @@ class ContractionEmitter:
         """Emit panels of a dynamic number of columns: the last one masked, or column by column."""
         plan, width = self.plan, self.plan.tile_columns
         whole = extent // width * width
+        if parallel and plan.packing is not None:
+
+            def packed(i: ir.Value) -> None:
+                at = places.advance(plan.lane_axis, i)
+                sizes = (width, extent - whole)
+                full, rest = (partial(self._panel, at, plan.cut(size), parallel) for size in sizes)
+                either(compare("lt", i, self.code.index(whole)), full, rest)
+
+            # One loop, inside of which the panel is: each thread has its own.
+            self.code.loop(Span(0, extent, width), packed, parallel=True)
+            return
         is_single = plan.dot and not (plan.is_short and plan.machine.masked)
         rest = (Span(whole, extent, 1), 1) if is_single else (Span(whole, extent, width), extent - whole)
         for span, columns in ((Span(0, whole, width), width), rest):

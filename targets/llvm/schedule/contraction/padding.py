@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
 
 from mirlo.dialects.bindings import ir
@@ -10,7 +11,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
-from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor, LoopIndex
+from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor, LoopIndex, may_divide_inside
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, column_vectors
 from mirlo.targets.llvm.schedule.cost import COPY_VECTORS
@@ -41,43 +42,69 @@ class PaddedCopy:
 
     def emit(self) -> ir.Value:
         """Emit the copy; return its buffer."""
-        self._dim(0, self._start(), self._start())
+        last = max((dim for dim, is_padded in enumerate(self.padded) if is_padded), default=-1)
+        for dim in range(last):  # apart from the copy, whose loops have nothing between them: threads divide all
+            if self.padded[dim]:
+                self._rows(dim, partial(self._fill_around, dim))
+        if last < 0:
+            self._copy(self._start(), self._start(), prod(self.source_shape), parallel=True)
+        else:
+            self._rows(last, partial(self._padded_row, last))
         return self.target
 
     def _start(self) -> Cursor:
         return Cursor.start(self.code, IndexExpr())
 
-    def _dim(self, dim: int, source: Cursor, target: Cursor) -> None:
-        inner_source, inner_target = prod(self.source_shape[dim + 1 :]), prod(self.shape[dim + 1 :])
-        first: Dim = 0
-        rest: Dim = 0
-        held: Dim = self.shape[dim]
-        if self.padded[dim]:
-            first = D.minimum(self.before[dim], self.shape[dim])
-            # The copy holds the indices from `first` on, as many as are read.
-            held = D.minimum(self.source_shape[dim], self.shape[dim] - first)
-            rest = self.shape[dim] - first - held
-        if first != 0:
-            self._fill(target, first * inner_target)
-        if held != 0 and not any(self.padded[dim + 1 :]):
-            self._copy(source, target.shift(first * inner_target), held * inner_target)
-        elif held != 0:
-            below = target.shift(first * inner_target)
+    def _held(self, dim: int) -> tuple[Dim, Dim]:
+        """Return the first index of the copy that has an element, and how many do: as many as are read."""
+        if not self.padded[dim]:
+            return 0, self.shape[dim]
+        first = D.minimum(self.before[dim], self.shape[dim])
+        return first, D.minimum(self.source_shape[dim], self.shape[dim] - first)
+
+    def _rows(self, dims: int, each: Callable[[Cursor, Cursor], None]) -> None:
+        """Emit loops over the elements of the first dims: `each(source, target)`."""
+
+        def below(dim: int, source: Cursor, target: Cursor, parallel: bool) -> None:
+            if dim == dims:
+                each(source, target)
+                return
+            inner_source, inner_target = prod(self.source_shape[dim + 1 :]), prod(self.shape[dim + 1 :])
+            first, held = self._held(dim)
+            inside = target.shift(first * inner_target)
 
             def row(i: LoopIndex) -> None:
-                self._dim(dim + 1, _moved(source, i, inner_source), _moved(below, i, inner_target))
+                still = parallel and may_divide_inside(held, i)
+                below(dim + 1, _moved(source, i, inner_source), _moved(inside, i, inner_target), still)
 
-            self.code.loop(Span(0, held, 1), row, parallel=source.base is None)
+            if held != 0:
+                self.code.loop(Span(0, held, 1), row, parallel=parallel)
+
+        below(0, self._start(), self._start(), True)
+
+    def _fill_around(self, dim: int, source: Cursor, target: Cursor) -> None:
+        inner = prod(self.shape[dim + 1 :])
+        first, held = self._held(dim)
+        rest = self.shape[dim] - first - held
+        if first != 0:
+            self._fill(target, first * inner)
         if rest != 0:
-            self._fill(target.shift((first + held) * inner_target), rest * inner_target)
+            self._fill(target.shift((first + held) * inner), rest * inner)
 
-    def _copy(self, source: Cursor, target: Cursor, count: Dim) -> None:
+    def _padded_row(self, dim: int, source: Cursor, target: Cursor) -> None:
+        inner = prod(self.shape[dim + 1 :])
+        first, held = self._held(dim)
+        if held != 0:
+            self._copy(source, target.shift(first * inner), held * inner)
+        self._fill_around(dim, source, target)
+
+    def _copy(self, source: Cursor, target: Cursor, count: Dim, parallel: bool = False) -> None:
         def move(extra: LoopIndex, piece: ColumnVector) -> None:
             s, t = _moved(source, extra), _moved(target, extra)
             value = self.code.load_vector(self.source, s.position(piece.offset), piece)
             self.code.store_vector(self.convert(value, piece.lanes), self.target, t.position(piece.offset), piece)
 
-        self._run(count, move)
+        self._run(count, move, parallel)
 
     def _fill(self, target: Cursor, count: Dim) -> None:
         def write(extra: LoopIndex, piece: ColumnVector) -> None:
@@ -87,7 +114,7 @@ class PaddedCopy:
 
         self._run(count, write)
 
-    def _run(self, count: Dim, each: Callable[[LoopIndex, ColumnVector], None]) -> None:
+    def _run(self, count: Dim, each: Callable[[LoopIndex, ColumnVector], None], parallel: bool = False) -> None:
         """Emit `each(start, piece)` for vectors that cover `count` elements."""
         step = self.lanes * COPY_VECTORS
         whole = count // step * step
@@ -97,7 +124,7 @@ class PaddedCopy:
                 each(start, piece)
 
         if whole != 0:
-            self.code.loop(Span(0, whole, step), several)
+            self.code.loop(Span(0, whole, step), several, parallel=parallel)
         rest: Dim = count - whole
         if not isinstance(rest, int):
             for piece in (ColumnVector(i, self.lanes, rest - i) for i in range(0, step, self.lanes)):

@@ -302,6 +302,8 @@ class _Planner:
             return True
         strides = map(self.columns.form.stride, axes.others)
         is_reused = width < D.estimate_dim(self.lane_axis.extent) or any(stride != 0 for stride in strides)
+        # A tile converts elements one by one, a copy whole vectors of them.
+        is_reused |= isinstance(self.rows.access.element_type, (ir.F16Type, ir.BF16Type))
         if not (self._is_fixed and chosen.dot is None and chosen.problem.shared_rows and is_reused):
             return False
         if grouped is not None:

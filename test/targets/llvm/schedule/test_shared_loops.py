@@ -79,3 +79,35 @@ def test_convolutions(channels: int, size: int, outputs: int, window: int, group
     }}"""
     shape = [int(n) for n in re.findall(r"\d+(?=x)", w)]
     both_ways(text, {"w": np.random.default_rng(1).standard_normal(shape, dtype=np.float32)})
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+@pytest.mark.parametrize("window", [1, 3])
+@pytest.mark.parametrize("sizes", ["n 16 40 24", "n 16 h w", "1 16 h 24"])
+def test_convolutions_of_dynamic_sizes(sizes: str, window: int, dtype: str) -> None:
+    """The batch, or another dim, is dynamic: threads divide the loops inside of it, too."""
+    channels, pad = 16, window // 2
+    shape = ["?" if size.isalpha() else size for size in sizes.split()]
+    dims = ", ".join(size if size.isdigit() else f'"{size}"' for size in sizes.split())
+    x = f"tensor<{'x'.join(shape)}x{dtype}, #relax.dims<[{dims}]>>"
+    w = f"tensor<{channels}x{channels}x{window}x{window}x{dtype}>"
+    text = f"""func.func @main(%x: {x}, %w: {w}) -> {x} {{
+      %0 = "relax.conv"(%x, %w) {{padding = array<i64: {pad}, {pad}, {pad}, {pad}>}} : ({x}, {w}) -> {x}
+      %1 = "relax.relu"(%0) : ({x}) -> {x}
+      return %1 : {x}
+    }}"""
+    with make_context(), ir.Location.unknown():
+        one, two = (
+            mirlo.compile(ir.Module.parse(text), threads=threads, cache=False, **options)
+            for threads, options in ((1, {}), (2, {"pipeline": PIPELINE}))
+        )
+    rng = np.random.default_rng(0)
+    kernel = rng.standard_normal((channels, channels, window, window)).astype(np.dtype(dtype.replace("f", "float")))
+    for batch, height, width in ((1, 40, 24), (3, 7, 24), (2, 1, 5)):
+        given = {"n": batch, "h": height, "w": width}
+        image = [given.get(size) or int(size) for size in sizes.split()]
+        array = rng.standard_normal(image).astype(kernel.dtype)
+        expected = one(array, kernel)
+        for _ in range(3):
+            np.testing.assert_array_equal(two(array, kernel), expected)

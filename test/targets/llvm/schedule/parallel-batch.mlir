@@ -1,0 +1,51 @@
+// RUN: mirlo-opt %s --pass-pipeline='builtin.module(legalize,annotate-kinds,fuse-ops,fuse-tir,schedule{machine=avx512},lower-loops,outline-parallel{threads=2 work=1})' --split-input-file | FileCheck %s
+
+// The batch is one in most calls: threads divide it together with the loops inside of it. The copy with padding is
+// filled above and below the image first, so that nothing is between the loops over the batch, 16 channels and rows.
+// CHECK-LABEL: func.func private @conv(
+// CHECK: call @conv_fork(
+// CHECK: %[[ROWS:.*]] = arith.muli %{{.*}}, %c16
+// CHECK: call @conv_fork_0(%[[ROWS]],
+// CHECK: %[[ALL:.*]] = arith.muli %{{.*}}, %c80
+// CHECK: call @conv_fork_1(%[[ALL]],
+!x = tensor<?x16x40x24xf32, #relax.dims<["n", 16, 40, 24]>>
+!y = tensor<?x16x40x24xf32, #relax.dims<["n", 16, 40, 24]>>
+func.func @main(%x: !x, %w: tensor<16x16x3x3xf32>) -> !y {
+  %0 = "relax.conv"(%x, %w) {padding = array<i64: 1, 1, 1, 1>} : (!x, tensor<16x16x3x3xf32>) -> !y
+  return %0 : !y
+}
+
+// -----
+
+// Rows of half floats are converted once, in a copy that threads share, where the tiles would convert each element.
+// CHECK-LABEL: func.func private @matmul(
+// CHECK: call @matmul_fork(
+// CHECK: call @matmul_fork_0(
+// CHECK: func.func private @matmul_region(
+// CHECK: vector.load %{{.*}} : memref<{{[0-9]+}}xf16>, vector<16xf16>
+// CHECK: arith.extf %{{.*}} : vector<16xf16> to vector<16xf32>
+// CHECK: vector.store %{{.*}} : memref<{{[0-9]+}}xf32>, vector<16xf32>
+// CHECK-LABEL: func.func private @matmul_region_0(
+// CHECK-NOT: arith.extf %{{.*}} : f16 to f32
+!a = tensor<?x64xf16, #relax.dims<["n", 64]>>
+!b = tensor<?x32xf16, #relax.dims<["n", 32]>>
+func.func @main(%x: !a, %w: tensor<64x32xf16>) -> !b {
+  %0 = "relax.matmul"(%x, %w) : (!a, tensor<64x32xf16>) -> !b
+  return %0 : !b
+}
+
+// -----
+
+// The columns are dynamic and are packed: the panel is inside of the one loop over panels, so that each thread has one.
+// CHECK-LABEL: func.func private @conv(
+// CHECK: call @conv_fork(
+// CHECK-NOT: call @conv_fork_0(
+// CHECK: func.func private @conv_region(
+// CHECK: %[[PANEL:.*]] = memref.alloca()
+// CHECK: scf.if
+// CHECK: vector.store %{{.*}}, %[[PANEL]]
+!p = tensor<1x16x?x24xf32, #relax.dims<[1, 16, "h", 24]>>
+func.func @main(%x: !p, %w: tensor<16x16x1x1xf32>) -> !p {
+  %0 = "relax.conv"(%x, %w) : (!p, tensor<16x16x1x1xf32>) -> !p
+  return %0 : !p
+}
