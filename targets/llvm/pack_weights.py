@@ -24,6 +24,7 @@ from mirlo.targets.llvm.options import find_machine
 from mirlo.targets.llvm.schedule.contraction.groups import are_small_pairs
 from mirlo.targets.llvm.schedule.contraction.plan import plan_of
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
+from mirlo.targets.llvm.subnormals import flush_subnormals
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
@@ -37,7 +38,8 @@ class PackWeights(Pass):
     A panel holds, for each k-step, as many contiguous columns as a register tile has. For dot-product instructions
     the elements of one column that an instruction reads are contiguous too. Without this pass kernels pack their
     weights in each call. Only prim functions whose calls all pass a constant are changed; the last panel is padded
-    with zeros.
+    with zeros. Subnormal weights become zeros where the largest weight makes them negligible: they would slow down
+    each product.
     """
 
     name = "pack-weights"
@@ -142,6 +144,7 @@ class Order:
             rest = moved[lead + (slice(whole * self.width, total),)]
             result[lead + (whole,)] = 0
             result[lead + (whole, ..., slice(0, total - whole * self.width))] = np.moveaxis(rest, at, -1)
+        flush_subnormals(result)
         if self.group == 1:
             return result
         groups = result.reshape(*result.shape[:-2], result.shape[-2] // self.group, self.group, self.width)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.scalars import compare
-from mirlo.passes.schedule.loops import for_loop, if_any
+from mirlo.passes.schedule.loops import either, for_loop, if_any
 from mirlo.targets.llvm.schedule.cost import REST_ROWS
 
 
@@ -30,12 +31,36 @@ class DynamicTiles:
     def loop(self, body: Callable[[ir.Value], None], parallel: bool) -> None:
         """Emit a loop: `body(first row)` for each tile."""
         if self.is_single:
-            if_any(self.first, self.stop, lambda i: body(self._within(i)))
+            if_any(self.first, self.stop, lambda i: body(self.within(i)))
             return
-        for_loop(self.first, self.stop, self.size, lambda i: body(self._within(i)), parallel=parallel)
+        for_loop(self.first, self.stop, self.size, lambda i: body(self.within(i)), parallel=parallel)
 
-    def _within(self, first: ir.Value) -> ir.Value:
+    def within(self, first: ir.Value) -> ir.Value:
+        """Return where a tile begins that would begin at a row."""
         return first if self.last is None else create("arith.minsi", first.type, first, self.last)
+
+
+def loop_over_all(
+    tiles: Sequence[DynamicTiles], count: ir.Value, body: Callable[[ir.Value, int], None], parallel: bool
+) -> None:
+    """Emit one loop over tiles of all sizes, `body(first row, size)`: its last iteration has all that are smaller."""
+    whole, *smaller = tiles
+    has_rest = compare("lt", whole.stop, count)
+    behind = _op("addi", whole.stop, _constant(whole.size))
+    stop = create("arith.select", behind.type, has_rest, behind, whole.stop)
+
+    def rest() -> None:
+        for each in smaller:
+            each.loop(partial(_sized, body, each.size), parallel=False)
+
+    def tile(i: ir.Value) -> None:
+        either(compare("lt", i, whole.stop), lambda: body(whole.within(i), whole.size), rest)
+
+    for_loop(whole.first, stop, whole.size, tile, parallel=parallel)
+
+
+def _sized(body: Callable[[ir.Value, int], None], size: int, first: ir.Value) -> None:
+    body(first, size)
 
 
 def dynamic_tiles(count: ir.Value, size: int, smaller: Sequence[int] = REST_ROWS) -> list[DynamicTiles]:

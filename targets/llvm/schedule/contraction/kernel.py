@@ -21,7 +21,7 @@ from mirlo.targets.llvm.schedule.contraction.choices import count_of
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor, LoopIndex, may_divide_inside
 from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
 from mirlo.targets.llvm.schedule.contraction.dot import DotTiles
-from mirlo.targets.llvm.schedule.contraction.dynamic_tiles import DynamicTiles, dynamic_tiles
+from mirlo.targets.llvm.schedule.contraction.dynamic_tiles import DynamicTiles, dynamic_tiles, loop_over_all
 from mirlo.targets.llvm.schedule.contraction.grouped import GroupedPanelCopy, GroupedTiles, MatrixTiles, prepared_rows
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.orders import BOTH, ROWS
@@ -291,6 +291,13 @@ class ContractionEmitter:
 
     def _dynamic_rows(self, axis: LoopAxis, places: TileCursors, cut: list[ColumnVector], parallel: bool) -> None:
         """Emit tiles of a dynamic number of rows."""
+        if parallel and self.plan.row_loops:  # inside of loops that threads divide, too: nothing may be beside it
+
+            def any_tile(first: ir.Value, size: int) -> None:
+                self.tiles.emit(places.advance(axis, first), Extent(size, cut))
+
+            loop_over_all(self.dynamic_tiles(), self.code.index(axis.extent), any_tile, parallel=True)
+            return
         for tiles in self.dynamic_tiles():
 
             def tile(first: ir.Value, size: int = tiles.size) -> None:
