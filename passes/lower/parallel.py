@@ -17,16 +17,17 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import func, ir, memref
 from mirlo.dialects.core.symbols import symbol_name
-from mirlo.dialects.core.value import integer_of, is_constant
+from mirlo.dialects.core.value import index, integer_of, is_constant
 from mirlo.dialects.tir.buffers import ALIGNMENT, SHARED, buffer_bytes
+from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.lower.parallel_nest import ParallelNest, find_nest
 from mirlo.passes.lower.shared_writes import find_shared_write, is_write
-from mirlo.passes.lower.work import body_work, kernel_work
+from mirlo.passes.lower.work import body_work, emit_flops, kernel_work
 from mirlo.passes.memory.names import FORK
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.loops import PARALLEL
+from mirlo.passes.schedule.loops import PARALLEL, either
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
@@ -89,7 +90,10 @@ class OutlineParallel(Pass):
         for loop in loops:
             nest = find_nest(loop, MIN_TRIPS_PER_THREAD * self.threads)
             least = least_trips(nest, self.work)
-            outcome = _Outliner(nest, f"{name}_region", self.threads, least, symbols, module_body).run()
+            # The work of an iteration may depend on sizes: then that of the kernel decides in each call.
+            least_flops = self.work if body_work(nest.body) is None else None
+            outliner = _Outliner(nest, f"{name}_region", self.threads, least, least_flops, symbols, module_body)
+            outcome = outliner.run()
             if isinstance(outcome, Decline):
                 reasons.append(outcome)
             else:
@@ -123,6 +127,8 @@ class _Outliner:
     name: str
     threads: int
     least: int
+    least_flops: int | None
+    """Operations of the kernel from which threads share the loop, if calls decide on that."""
     symbols: ir.SymbolTable
     module_body: ir.Block
     writes: list[ir.Operation] = field(default_factory=list)
@@ -235,8 +241,30 @@ class _Outliner:
             self.module_body.append(fork.operation)
             name = ir.StringAttr(self.symbols.insert(fork.operation)).value
             with ir.InsertionPoint(self.loop):
-                func.CallOp([], ir.FlatSymbolRefAttr.get(name), [trips, *passed])
+                self._call(name, region, trips, passed)
         self.loop.erase()
+
+    def _call(self, fork: str, region: str, trips: ir.Value, passed: list[ir.Value]) -> None:
+        """Emit the call of the fork; of the region alone where the kernel has too little work in a call."""
+
+        def shared() -> None:
+            func.CallOp([], ir.FlatSymbolRefAttr.get(fork), [trips, *passed])
+
+        def alone() -> None:
+            func.CallOp([], ir.FlatSymbolRefAttr.get(region), [index(0), trips, *passed])
+
+        flops = None if self.least_flops is None else emit_flops(self._function())
+        if flops is None or self.least_flops is None:
+            shared()
+            return
+        either(compare("ge", flops, index(self.least_flops)), shared, alone)
+
+    def _function(self) -> ir.Operation:
+        function = self.loop
+        while function.name != "func.func":
+            assert function.parent is not None
+            function = function.parent.operation
+        return function
 
 
 def _divide(captured: list[ir.Value]) -> tuple[list[ir.Value], list[ir.Value]]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from math import prod
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.value import element_of
 from mirlo.dialects.tir.buffers import buffer_bytes, element_bytes
+from mirlo.dialects.tir.sizes import SizeEmitter, symbols_of_function
 from mirlo.passes.lower.parallel_nest import constant_trips
 from mirlo.passes.schedule.schedule import FLOPS
 
@@ -26,6 +28,16 @@ def static_flops(function: ir.Operation) -> int | None:
         return 0
     flops = attributes[FLOPS]
     return flops.value if isinstance(flops, ir.IntegerAttr) else None
+
+
+def emit_flops(function: ir.Operation) -> ir.Value | None:
+    """Emit the floating-point operations of a kernel that depend on run-time sizes; None if they cannot be computed."""
+    flops = D.parse(function.attributes[FLOPS].value) if static_flops(function) is None else 0
+    names = [str(dim) for dim in symbols_of_function(function.opview)]
+    if isinstance(flops, int) or not set(D.symbols_of(flops)) <= set(names):
+        return None
+    arguments = list(function.regions[0].blocks[0].arguments)
+    return SizeEmitter(dict(zip(names, arguments[-len(names) :], strict=True))).emit(flops)
 
 
 def kernel_work(function: ir.Operation | ir.OpView) -> int:
