@@ -51,7 +51,7 @@ class _Kernel:
     forks: list[ir.Operation] = field(default_factory=list)
     """Declarations of the functions that run regions on several threads."""
     calls: list[ir.Operation] = field(default_factory=list)
-    """The calls of the forks."""
+    """The calls of the forks and regions."""
     constants: list[ir.Operation] = field(default_factory=list)
     operations: list[str] = field(default_factory=list)
     """The names of all operations, in order."""
@@ -96,14 +96,15 @@ def pass_scalars(function: ir.Operation, scalars: Mapping[str, tuple[ir.Attribut
 
 def _scan(function: ir.Operation, symbols: Mapping[str, ir.Operation]) -> _Kernel:
     kernel = _Kernel(symbol_name(function))
+    others: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         name = op.name
         kernel.operations.append(name)
         if name == "arith.constant":
             kernel.constants.append(op)
-        elif name == "func.call" and FORK in symbols[_callee(op)].attributes:
-            kernel.calls.append(op)
+        elif name == "func.call":
+            (kernel.calls if FORK in symbols[_callee(op)].attributes else others).append(op)
         return ir.WalkResult.ADVANCE
 
     waiting = [function]
@@ -116,6 +117,8 @@ def _scan(function: ir.Operation, symbols: Mapping[str, ir.Operation]) -> _Kerne
             kernel.forks.append(fork)
             region = ir.DictAttr(fork.attributes[FORK])["region"]
             waiting.append(symbols[ir.FlatSymbolRefAttr(region).value])
+    own = {symbol_name(each) for each in kernel.functions}
+    kernel.calls += [call for call in others if _callee(call) in own]  # of a region, where one thread has all of it
     return kernel
 
 

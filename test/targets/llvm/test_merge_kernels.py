@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -97,6 +98,18 @@ def test_layers_that_differ_in_scalars_are_one_kernel(
     assert alone - together == 2, (alone, together)
     arrays = _arrays(len(scalars), int(rows) if rows.isdigit() else 5)
     np.testing.assert_array_equal(merged(*arrays), apart(*arrays))
+
+
+def test_kernels_whose_work_a_call_decides(unit_lists, monkeypatch) -> None:
+    """One thread has all panels in calls with few rows: the scalars are arguments of that call, too."""
+    monkeypatch.setattr(sys.modules[__name__], "SIZE", 512)
+    compiled = mirlo.compile(_layers(QUANTIZED, ZEROS, "N"), cache=False, jobs=1, threads=2)
+    assert len(unit_lists[0]) == 2
+    assert unit_lists[0][1].text.count("func.call") + unit_lists[0][1].text.count(" call @") == 2
+    plain = mirlo.compile(_layers(QUANTIZED, ZEROS, "N"), cache=False, jobs=1)
+    for rows in (1, 300):
+        arrays = _arrays(len(ZEROS), rows)
+        np.testing.assert_array_equal(compiled(*arrays), plain(*arrays))
 
 
 def test_limits_stay_constants(unit_lists) -> None:
