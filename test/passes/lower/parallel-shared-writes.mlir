@@ -29,6 +29,7 @@ func.func @same_place(%x: memref<64x8xf32>, %y: memref<64xf32>, %z: memref<8xf32
 // CHECK:         call @own_places_fork(
 // CHECK:         call @own_places_fork_0(
 // CHECK:         call @own_places_fork_1(
+// CHECK:         call @own_places_fork_2(
 func.func @own_places(%x: memref<64x8xf32>, %y: memref<512xf32>) attributes {tir.prim_func} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -58,6 +59,11 @@ func.func @own_places(%x: memref<64x8xf32>, %y: memref<512xf32>) attributes {tir
       memref.store %0, %y[%c0] : memref<512xf32>
     }
     memref.store %0, %y[%i] : memref<512xf32>
+  } {tir.parallel}
+  scf.for %i = %c0 to %c64 step %c1 {
+    %row = memref.subview %x[%i, 0] [1, 8] [1, 1] : memref<64x8xf32> to memref<8xf32, strided<[1], offset: ?>>
+    %0 = memref.load %y[%i] : memref<512xf32>
+    memref.store %0, %row[%c1] : memref<8xf32, strided<[1], offset: ?>>
   } {tir.parallel}
   return
 }
