@@ -94,8 +94,8 @@ def is_multiple(dim: Dim, number: Dim) -> bool:
     return is_certain(lambda: dim % number == 0)
 
 
-TYPICAL = 64
-"""The value assumed for a symbol where a heuristic needs a number."""
+TYPICAL = (64, 512, 4096, 32768)
+"""The values assumed for symbols where a heuristic needs a number: larger ones where a dim would be at most 1."""
 
 
 def estimate_dim(dim: Dim) -> int:
@@ -108,9 +108,9 @@ def estimate_dim(dim: Dim) -> int:
 
 @lru_cache(maxsize=4096)
 def _estimate(dim: SymbolicDim) -> int:
-    estimate = substitute(dim, dict.fromkeys(dim.symbols(), TYPICAL))
-    assert isinstance(estimate, int)
-    return max(1, estimate)
+    symbols = dim.symbols()
+    estimates = (substitute(dim, dict.fromkeys(symbols, size)) for size in TYPICAL)
+    return next((size for size in estimates if isinstance(size, int) and size > 1), 1)
 
 
 def symbols_of(dim: Dim) -> set[str]:
