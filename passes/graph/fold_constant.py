@@ -35,13 +35,19 @@ class _FoldedConstant(NamedTuple):
     value: ir.Attribute | None
 
 
+WORTH_FLOPS = 8
+"""Operations for each element from which a large result is stored: loading one from memory takes as long."""
+WORTH_GROWTH = 16
+"""How many times more bytes such a result may take."""
+
+
 @register_pass
 @dataclass(frozen=True)
 class FoldConstant(Pass):
     """Evaluate operators whose operands are all constants, with numpy.
 
     A result may exceed the size of its operands by at most `grow` bytes: repeated data is cheaper to compute than to
-    store.
+    store. One that takes many operations for each element, with those that it is computed from, may by 16 times that.
     """
 
     name = "fold-constant"
@@ -90,15 +96,45 @@ class _Folder:
     """Added parameters."""
     known: dict[ConstantKey, list[_FoldedConstant]] = field(default_factory=dict)
     """Attributes of the constants that replaced an operation, by its key: shared weights are folded once."""
+    large: dict[ir.Value, int] = field(default_factory=dict)
+    """Results that are computed in each call because they are large, with the operations for each of their elements."""
 
     def fold(self, op: ir.Operation) -> None:
+        """Replace an operation by constants if its operands are constants, or large results that are worth it."""
+        if getattr(type(op.opview), "meaning", None) is None:
+            return
+        if not any(v in self.large for v in op.operands):
+            self._fold(op, self.grow)
+            return
+        if not all(is_constant(v) or v in self.large for v in op.operands):
+            return
+        flops = self._flops(op)
+        if flops < WORTH_FLOPS:
+            self.large.update(dict.fromkeys(op.results, flops))
+            return
+        self._fold_with_operands(op)
+
+    def _flops(self, op: ir.Operation) -> int:
+        return class_of(op.opview).FLOPS_PER_ELEMENT + sum(self.large.get(v, 0) for v in dict.fromkeys(op.operands))
+
+    def _fold_with_operands(self, op: ir.Operation) -> None:
+        for operand in dict.fromkeys(op.operands):
+            if operand in self.large:
+                self._fold_with_operands(operand.owner.operation)
+        self._fold(op, self.grow * WORTH_GROWTH)
+
+    def _fold(self, op: ir.Operation, grow: int) -> None:
         meaning = getattr(type(op.opview), "meaning", None)
         if meaning is None or not all(is_constant(v) for v in op.operands) or not op.opview.PURE:
             return
         if not op.opview.folds(*op.opview.operand_types(), **op.opview.attribute_values()):
             return
         kinds = [kind for r in op.results if (kind := TensorType.from_mlir(r.type)) is not None and kind.is_static]
-        if len(kinds) < len(op.results) or self._grows(op, kinds):
+        if len(kinds) < len(op.results):
+            return
+        if self._grows(op, kinds, grow):
+            if grow == self.grow:
+                self.large.update(dict.fromkeys(op.results, self._flops(op)))
             return
         key = _key(op)
         with ir.InsertionPoint(op), op.location:
@@ -113,13 +149,15 @@ class _Folder:
             return
         self.known[key] = [_FoldedConstant(v.owner.opview.param, v.owner.opview.value) for v in values]
         self.made |= {known.param for known in self.known[key] if known.param is not None}
+        for result in op.results:
+            self.large.pop(result, None)
         replace_op(op, values)
 
-    def _grows(self, op: ir.Operation, kinds: Sequence[TensorType]) -> bool:
+    def _grows(self, op: ir.Operation, kinds: Sequence[TensorType], grow: int) -> bool:
         operands = dict.fromkeys(op.operands)  # one that is read twice is there once
         read = sum(kind.bytes for v in operands if (kind := TensorType.from_mlir(v.type)) is not None)
         size = sum(kind.bytes for kind in kinds)
-        if size > read + self.grow or size > self.left:
+        if size > read + grow or size > self.left:
             return True
         self.left -= size
         return False
