@@ -9,6 +9,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.value import element_of
 from mirlo.dialects.tir.buffers import buffer_bytes, element_bytes
 from mirlo.dialects.tir.sizes import SizeEmitter, symbols_of_function
+from mirlo.passes.fuse.kinds import KIND, FusionKind
 from mirlo.passes.lower.parallel_nest import constant_trips
 from mirlo.passes.schedule.schedule import FLOPS
 
@@ -31,8 +32,9 @@ def static_flops(function: ir.Operation) -> int | None:
 
 
 def emit_flops(function: ir.Operation) -> ir.Value | None:
-    """Emit the floating-point operations of a kernel that depend on run-time sizes; None if they cannot be computed."""
-    flops = D.parse(function.attributes[FLOPS].value) if static_flops(function) is None else 0
+    """Emit the operations of a contraction that depend on run-time sizes; None for what memory limits, and if unknown."""
+    is_contraction = KIND in function.attributes and function.attributes[KIND].value == FusionKind.CONTRACTION.label
+    flops = D.parse(function.attributes[FLOPS].value) if is_contraction and static_flops(function) is None else 0
     names = [str(dim) for dim in symbols_of_function(function.opview)]
     if isinstance(flops, int) or not set(D.symbols_of(flops)) <= set(names):
         return None

@@ -10,7 +10,7 @@
 // CHECK:           call @rows_fork(%[[TRIPS:[a-z0-9_]+]],
 // CHECK:         } else {
 // CHECK:           call @rows_region(%{{.*}}, %[[TRIPS]],
-func.func @rows(%x: memref<8x100000xf32>, %n: index) attributes {tir.prim_func, tir.flops = "16*n", tir.symbols = ["n"]} {
+func.func @rows(%x: memref<8x100000xf32>, %n: index) attributes {tir.prim_func, tir.kind = "contraction", tir.flops = "16*n", tir.symbols = ["n"]} {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c8 = arith.constant 8 : index
