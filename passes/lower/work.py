@@ -32,7 +32,7 @@ def static_flops(function: ir.Operation) -> int | None:
 
 
 def emit_flops(function: ir.Operation) -> ir.Value | None:
-    """Emit the operations of a contraction that depend on run-time sizes; None for what memory limits, and if unknown."""
+    """Emit the operations of a contraction, if they depend on run-time sizes; None for what memory limits."""
     is_contraction = KIND in function.attributes and function.attributes[KIND].value == FusionKind.CONTRACTION.label
     flops = D.parse(function.attributes[FLOPS].value) if is_contraction and static_flops(function) is None else 0
     names = [str(dim) for dim in symbols_of_function(function.opview)]
