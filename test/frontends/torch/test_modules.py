@@ -99,6 +99,7 @@ def test_low_precision_tensors_pass_without_copies(dtype: str) -> None:
 
 
 def test_exported_and_converted_programs(net: Any, tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript", reason="torch.onnx.export needs it")
     x = torch.randn(4, 64)
     program = torch.export.export(net, (x,))
     expected = net(x)[0].detach()
