@@ -35,6 +35,14 @@ def enclosing(op: ir.Operation | ir.OpView, name: str) -> ir.Operation:
     return result
 
 
+def ancestors(op: ir.Operation | ir.OpView) -> Iterator[ir.Operation]:
+    """Yield the operations that an operation is inside of, innermost first."""
+    parent = op.operation.parent
+    while parent is not None:
+        yield parent.operation
+        parent = parent.operation.parent
+
+
 def is_dead(op: ir.Operation | ir.OpView) -> bool:
     """Return whether the results of an operation have no users."""
     return all(next(iter(result.uses), None) is None for result in op.operation.results)

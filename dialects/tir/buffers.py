@@ -86,6 +86,10 @@ def workspace_type(size: Dim) -> ir.Type:
     return result
 
 
+STORED_TO = {"memref.store": 1, "vector.store": 1, "vector.maskedstore": 0, "vector.scatter": 0}
+"""Operations that store elements, and the position of the buffer among their operands; indices follow it."""
+
+
 def buffer_bytes(memref_type: ir.Type) -> int:
     size = element_bytes(memref_type.element_type)
     for dim in memref_type.shape:

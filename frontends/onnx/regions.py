@@ -160,9 +160,7 @@ def _repeat_after_first(
         starts = starts & (limit.reshape(()) > body.constant(0, "i64"))
     if starts.array is None or not starts.known:
         body.bind(unless(starts, body.constant([0], "i64")), "loop", f"the loop has no iteration, but {why}")
-    condition, results, first_rows = round_.make(body.constant(0, "i64"), body.constant(True), list(carried))
-    if not isinstance(condition, Tensor):
-        raise NodeError(f"the body's condition is {condition}, expected a tensor")
+    condition, results, first_rows = _made(round_, body.constant(0, "i64"), body.constant(True), list(carried))
 
     def make(count: Tensor, going: Tensor, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
         return round_.make(count + body.constant(1, "i64"), going, values)
@@ -194,7 +192,7 @@ def _repeat(
     room: Dim | None,
     rows_as: Sequence[TensorType] = (),
 ) -> list[Any]:
-    """Make a loop as `repeat` does; `rows_as` are the types of scan outputs, if an iteration has told them."""
+    """Make a loop as `repeat` does; `rows_as` are the types of scan outputs, which a peeled iteration has."""
     if room is UNKNOWN:
         return _appending(body, round_, limit, going, carried, rows_as)
     most = None if limit is None else scalar_of(body, limit, "M")
@@ -355,6 +353,13 @@ def _imported(
     given = [value_of(body, x, kind) for x, kind in zip(arguments[2:], kinds, strict=False)]
     for value in (count, going, *given):
         value.region = body.depth
+    return _made(round_, count, going, given)
+
+
+def _made(
+    round_: LoopIteration, count: Tensor, going: Tensor, given: list[AnyValue]
+) -> tuple[Tensor, list[AnyValue], list[AnyValue]]:
+    """Import an iteration; return whether to continue, which must be a tensor, carried values and scan outputs."""
     condition, results, collected = round_.make(count, going, given)
     if not isinstance(condition, Tensor):
         raise NodeError(f"the body's condition is {condition}, expected a tensor")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -101,7 +101,7 @@ class _Folder:
 
     def fold(self, op: ir.Operation) -> None:
         """Replace an operation by constants if its operands are constants, or large results that are worth it."""
-        if getattr(type(op.opview), "meaning", None) is None:
+        if getattr(type(op.opview), "meaning", None) is None or not op.opview.PURE:
             return
         if not any(v in self.large for v in op.operands):
             self._fold(op, self.grow)
@@ -124,8 +124,7 @@ class _Folder:
         self._fold(op, self.grow * WORTH_GROWTH)
 
     def _fold(self, op: ir.Operation, grow: int) -> None:
-        meaning = getattr(type(op.opview), "meaning", None)
-        if meaning is None or not all(is_constant(v) for v in op.operands) or not op.opview.PURE:
+        if not all(is_constant(v) for v in op.operands):
             return
         if not op.opview.folds(*op.opview.operand_types(), **op.opview.attribute_values()):
             return
@@ -144,7 +143,7 @@ class _Folder:
                     for known, kind in zip(self.known[key], kinds, strict=True)
                 ]
             else:
-                values = self._evaluate(op, meaning, kinds)
+                values = self._evaluate(op, kinds)
         if not values:
             return
         self.known[key] = [_FoldedConstant(v.owner.opview.param, v.owner.opview.value) for v in values]
@@ -162,15 +161,15 @@ class _Folder:
         self.left -= size
         return False
 
-    def _evaluate(
-        self, op: ir.Operation, meaning: Callable[..., object], kinds: Sequence[TensorType]
-    ) -> list[ir.Value]:
+    def _evaluate(self, op: ir.Operation, kinds: Sequence[TensorType]) -> list[ir.Value]:
         """Return constants of the results, or nothing if they cannot be evaluated."""
         arrays = [constant_value(v, self.session) for v in op.operands]
         operands = [array for array in arrays if array is not None]
         if len(operands) < len(arrays):
             return []
         view = op.opview
+        meaning = class_of(view).meaning
+        assert meaning is not None  # `fold` leaves operations without one alone
         layout, widens = class_of(view)._operand_layout, Trait.ELEMENTWISE in view.TRAITS and view.IN_F32
         operands = [widened(array) for array in operands] if widens else operands
         try:

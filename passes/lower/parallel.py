@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import func, ir, memref
+from mirlo.dialects.core.surgery import ancestors, enclosing
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.value import index, integer_of, is_constant
 from mirlo.dialects.tir.buffers import ALIGNMENT, SHARED, buffer_bytes
@@ -89,9 +90,10 @@ class OutlineParallel(Pass):
         shared: list[int] = []
         for loop in loops:
             nest = find_nest(loop, MIN_TRIPS_PER_THREAD * self.threads)
-            least = least_trips(nest, self.work)
+            of_one = body_work(nest.body)
+            least = least_trips(of_one, self.work)
             # The work of an iteration may depend on sizes: then that of the kernel decides in each call.
-            least_flops = self.work if body_work(nest.body) is None else None
+            least_flops = self.work if of_one is None else None
             outliner = _Outliner(nest, f"{name}_region", self.threads, least, least_flops, symbols, module_body)
             outcome = outliner.run()
             if isinstance(outcome, Decline):
@@ -115,9 +117,8 @@ def _parallel_loops(function: ir.OpView) -> list[ir.Operation]:
     return loops
 
 
-def least_trips(nest: ParallelNest, work: int) -> int:
-    """Return the iterations from which a nest has this much work; 2 if one alone is enough, or its work not known."""
-    of_one = body_work(nest.body)
+def least_trips(of_one: int | None, work: int) -> int:
+    """Return the iterations that have this much work together; 2 if one alone is enough, or its work not known."""
     return MIN_TRIPS if of_one is None else max(MIN_TRIPS, -(-work // max(of_one, 1)))
 
 
@@ -195,11 +196,7 @@ class _Outliner:
         return all(self._is_inside(use.owner) for use in value.uses)
 
     def _is_inside(self, op: ir.Operation | ir.OpView) -> bool:
-        parent: ir.Operation | None = op.operation
-        while parent is not None and parent != self.loop:
-            parent = parent.parent
-            parent = parent.operation if parent is not None else None
-        return parent is not None
+        return op.operation == self.loop or self.loop in ancestors(op)
 
     def _make_region(
         self, passed: list[ir.Value], repeated: list[ir.Value], private: list[ir.Value], inner_trips: list[ir.Value]
@@ -253,18 +250,11 @@ class _Outliner:
         def alone() -> None:
             func.CallOp([], ir.FlatSymbolRefAttr.get(region), [index(0), trips, *passed])
 
-        flops = None if self.least_flops is None else emit_flops(self._function())
+        flops = None if self.least_flops is None else emit_flops(enclosing(self.loop, "func.func"))
         if flops is None or self.least_flops is None:
             shared()
             return
         either(compare("ge", flops, index(self.least_flops)), shared, alone)
-
-    def _function(self) -> ir.Operation:
-        function = self.loop
-        while function.name != "func.func":
-            assert function.parent is not None
-            function = function.parent.operation
-        return function
 
 
 def _divide(captured: list[ir.Value]) -> tuple[list[ir.Value], list[ir.Value]]:

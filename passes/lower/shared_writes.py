@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.surgery import ancestors
+from mirlo.dialects.tir.buffers import STORED_TO
 
-_STORED_TO = {"memref.store": 1, "vector.store": 1, "vector.maskedstore": 0, "vector.scatter": 0, "memref.copy": 1}
+_WRITTEN_TO = {**STORED_TO, "memref.copy": 1}
 """Operations that write, and the position of the memory among their operands; indices follow it."""
 _BEHIND_INDICES = {"vector.maskedstore": 2, "vector.scatter": 2}
 """Operands behind the indices: a mask and what is written."""
@@ -23,7 +25,7 @@ def find_shared_write(
     Memory that is allocated inside, or that each thread has for itself, is not shared. A write in a branch that
     depends on the iteration is not known to be one of all.
     """
-    shared = [op for op in writes if not _is_own(_memory(op.operands[_STORED_TO[op.name]]), loops[0], private)]
+    shared = [op for op in writes if not _is_own(_memory(op.operands[_WRITTEN_TO[op.name]]), loops[0], private)]
     for loop in loops if shared else ():
         iteration = _Iteration(loop)
         for op in shared:
@@ -34,12 +36,12 @@ def find_shared_write(
 
 def is_write(op: ir.Operation) -> bool:
     """Return whether an operation writes to memory at indices."""
-    return op.name in _STORED_TO
+    return op.name in _WRITTEN_TO
 
 
 def _indices(write: ir.Operation) -> list[ir.Value]:
     """Return what decides where a write is: its indices, and those of views of the memory."""
-    operands, position = [*write.operands], _STORED_TO[write.name]
+    operands, position = [*write.operands], _WRITTEN_TO[write.name]
     indices = operands[position + 1 : len(operands) - _BEHIND_INDICES.get(write.name, 0)]
     return indices + [index for view in _views(operands[position]) for index in [*view.operands][1:]]
 
@@ -59,15 +61,7 @@ def _views(buffer: ir.Value) -> list[ir.Operation]:
 
 
 def _is_own(memory: ir.Value, loop: ir.Operation, private: Collection[ir.Value]) -> bool:
-    return memory in private or (isinstance(memory, ir.OpResult) and loop in _around(memory.owner))
-
-
-def _around(op: ir.Operation | ir.OpView) -> Iterator[ir.Operation]:
-    """Yield the operations that an operation is inside of, innermost first."""
-    parent = op.operation.parent
-    while parent is not None:
-        yield parent.operation
-        parent = parent.operation.parent
+    return memory in private or (isinstance(memory, ir.OpResult) and loop in ancestors(memory.owner))
 
 
 class _Iteration:
@@ -100,7 +94,7 @@ class _Iteration:
 
     def decides_whether(self, op: ir.Operation) -> bool:
         """Return whether an operation inside of the loop may not be executed in some iterations."""
-        for around in _around(op):
+        for around in ancestors(op):
             if around == self.loop:
                 return False
             if any(map(self.decides, around.operands)):

@@ -9,6 +9,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.core.index_expr import number
 from mirlo.dialects.core.value import Value
+from mirlo.dialects.tir.buffers import STORED_TO
 from mirlo.dialects.tir.scalars import create
 from mirlo.passes.schedule.words.index import LoopValues
 from mirlo.passes.schedule.words.lanes import undecided_guards
@@ -126,14 +127,10 @@ def hoist_loads(loop: ir.Operation) -> None:
             varying.update(op.results)
 
 
-_STORED = {"memref.store": 1, "vector.store": 1, "vector.maskedstore": 0, "vector.scatter": 0}
-"""The operand of stores that is their buffer."""
-
-
 def _written(op: ir.Operation) -> Iterator[ir.Value]:
     """Yield the buffers that an operation stores to."""
-    if op.name in _STORED:
-        yield op.operands[_STORED[op.name]]
+    if op.name in STORED_TO:
+        yield op.operands[STORED_TO[op.name]]
     for region in op.regions:
         for block in region.blocks:
             for inner in block.operations:

@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.schedule.loops import either, for_loop, if_any
 from mirlo.targets.llvm.schedule.cost import REST_ROWS
+
+
+class TileBody(Protocol):
+    """Emits a tile of so many rows from a row on."""
+
+    def __call__(self, first: ir.Value, size: int) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -40,9 +47,7 @@ class DynamicTiles:
         return first if self.last is None else create("arith.minsi", first.type, first, self.last)
 
 
-def loop_over_all(
-    tiles: Sequence[DynamicTiles], count: ir.Value, body: Callable[[ir.Value, int], None], parallel: bool
-) -> None:
+def loop_over_all(tiles: Sequence[DynamicTiles], count: ir.Value, body: TileBody, parallel: bool) -> None:
     """Emit one loop over tiles of all sizes, `body(first row, size)`: its last iteration has all that are smaller."""
     whole, *smaller = tiles
     has_rest = compare("lt", whole.stop, count)
@@ -51,16 +56,12 @@ def loop_over_all(
 
     def rest() -> None:
         for each in smaller:
-            each.loop(partial(_sized, body, each.size), parallel=False)
+            each.loop(partial(body, size=each.size), parallel=False)
 
     def tile(i: ir.Value) -> None:
         either(compare("lt", i, whole.stop), lambda: body(whole.within(i), whole.size), rest)
 
     for_loop(whole.first, stop, whole.size, tile, parallel=parallel)
-
-
-def _sized(body: Callable[[ir.Value, int], None], size: int, first: ir.Value) -> None:
-    body(first, size)
 
 
 def dynamic_tiles(count: ir.Value, size: int, smaller: Sequence[int] = REST_ROWS) -> list[DynamicTiles]:
