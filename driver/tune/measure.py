@@ -1,10 +1,14 @@
-"""Times of a kernel with several choices, in one run: each after the other, round by round."""
+"""Times of a kernel with several choices, in one run: each after the other, round by round.
+
+A few short rounds decide which choices are worth the long ones.
+"""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -23,9 +27,16 @@ if TYPE_CHECKING:
     from mirlo.runtime.params import ParameterStore
     from mirlo.runtime.program import Program
 
-SECONDS = 0.12
-"""Time that one measurement of one kernel takes, for all rounds together."""
+ROUND_SECONDS = 0.017
+"""Time of one kernel in one round."""
 ROUNDS = 7
+HEAT_SECONDS = 0.004
+"""Time of one kernel in one of the rounds that decide what is measured longer."""
+HEATS = 3
+MAX_HEAT_RATIO = 0.99
+"""Choices that take a larger part of the time in those rounds are not measured longer: they would not be kept."""
+FINALISTS = 3
+"""Most choices of a batch that are measured longer."""
 
 
 class Measurer(Protocol):
@@ -54,27 +65,54 @@ class Local:
         return time_choices(task, choices, target, threads)
 
 
+@dataclass(frozen=True)
+class OwnKernel:
+    """A kernel with its target's own choices, and what it computes."""
+
+    executable: Executable | Program
+    inputs: dict[str, np.ndarray]
+    wanted: dict[str, np.ndarray]
+
+
 def time_choices(task: TuningTask, choices: Sequence[dict[str, int]], target: str, threads: int) -> ChoiceTiming:
     """Compile the kernel once for each choice and time them in turns."""
-    own = compile_task(task, {}, target, threads)
+    own = _own_kernel(task.module, task.rest, task.operator, target, threads)
     others = [_compiled(task, choice, target, threads) for choice in choices]
-    inputs = own.random_inputs(0)
-    wanted = own.run(inputs)
-    count = _repeats(own, inputs)
+    usable = [other if other is not None and _agrees(other, own) else None for other in others]
+    heats = _rounds(own, usable, HEATS, HEAT_SECONDS)
+    ratios = heats.ratios
+    fastest = sorted((i for i, ratio in enumerate(ratios) if ratio is not None), key=lambda i: ratios[i] or 0.0)
+    finalists = {i for i in fastest[:FINALISTS] if (ratios[i] or 0.0) <= MAX_HEAT_RATIO}
+    if choices and not finalists:
+        return heats
+    left = [other if i in finalists else None for i, other in enumerate(usable)]
+    final = _rounds(own, left, ROUNDS, ROUND_SECONDS)
+    joined = (first if last is None else last for first, last in zip(ratios, final.ratios, strict=True))
+    return ChoiceTiming(final.microseconds, tuple(joined))
+
+
+@lru_cache(maxsize=1)
+def _own_kernel(module: str, rest: str, operator: str | None, target: str, threads: int) -> OwnKernel:
+    """Compile a kernel with its target's own choices; the batches of a search share it."""
+    executable = compile_task(TuningTask("", "", 1, module, rest, (), operator=operator), {}, target, threads)
+    inputs = executable.random_inputs(0)
+    return OwnKernel(executable, inputs, executable.run(inputs))
+
+
+def _rounds(own: OwnKernel, others: Sequence[Executable | Program | None], rounds: int, seconds: float) -> ChoiceTiming:
+    """Time a kernel and others in turns."""
+    first = _time(own.executable, own.inputs, 2)
+    count = max(2, min(200, int(seconds * 1e6 / max(first, 1.0))))
     times: list[list[float]] = [[] for _ in range(len(others) + 1)]
-    usable = [other if other is not None and _agrees(other, inputs, wanted) else None for other in others]
-    for _ in range(ROUNDS):
-        for executable, measured in zip([own, *usable], times, strict=True):
+    for _ in range(rounds):
+        for executable, measured in zip([own.executable, *others], times, strict=True):
             if executable is not None:
-                measured.append(_time(executable, inputs, count))
-    base = statistics.median(times[0])
-    ratios = tuple(
-        None
-        if not measured
-        else statistics.median([time / first for time, first in zip(measured, times[0], strict=True)])
+                measured.append(_time(executable, own.inputs, count))
+    ratios = (
+        statistics.median([time / base for time, base in zip(measured, times[0], strict=True)]) if measured else None
         for measured in times[1:]
     )
-    return ChoiceTiming(base, ratios)
+    return ChoiceTiming(statistics.median(times[0]), tuple(ratios))
 
 
 def _compiled(task: TuningTask, choice: dict[str, int], target: str, threads: int) -> Executable | Program | None:
@@ -84,12 +122,12 @@ def _compiled(task: TuningTask, choice: dict[str, int], target: str, threads: in
         return None
 
 
-def _agrees(executable: Executable | Program, inputs: Mapping[str, np.ndarray], wanted: dict[str, np.ndarray]) -> bool:
+def _agrees(executable: Executable | Program, own: OwnKernel) -> bool:
     """Return whether a choice computes the same as the target's own; a faster but wrong one is rejected."""
-    outputs = executable.run(inputs)
+    outputs = executable.run(own.inputs)
     return all(
         np.allclose(outputs[name].astype(np.float64), array.astype(np.float64), rtol=1e-3, atol=1e-3, equal_nan=True)
-        for name, array in wanted.items()
+        for name, array in own.wanted.items()
     )
 
 
@@ -141,11 +179,6 @@ def _random_values(rng: np.random.Generator, shape: Sequence[int], dtype: npt.DT
     if kind.kind in "iub":
         return rng.integers(0, 2, shape).astype(kind)
     return rng.standard_normal(shape, dtype=np.float32).astype(kind)
-
-
-def _repeats(executable: Executable | Program, inputs: Mapping[str, np.ndarray]) -> int:
-    first = _time(executable, inputs, 3)
-    return max(2, min(200, int(SECONDS / ROUNDS * 1e6 / max(first, 1.0))))
 
 
 def _time(executable: Executable | Program, inputs: Mapping[str, np.ndarray], repeats: int) -> float:

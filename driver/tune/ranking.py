@@ -23,6 +23,11 @@ def promising(task: TuningTask) -> list[int]:
     return sorted((i for i, cost in enumerate(costs) if cost <= PROMISING), key=lambda i: costs[i])
 
 
+def least_expected(task: TuningTask) -> float:
+    """Return the least part of the time that the target expects of a choice, 1 where that is its own."""
+    return min([1.0, *(cost for cost in task.expected if cost is not None)])
+
+
 def rank_correlation(expected: Sequence[float], measured: Sequence[float]) -> float | None:
     """Return Spearman's rank correlation: 1 if the order was predicted, 0 if by chance, -1 if it is reversed."""
     if len(expected) < MIN_CHOICES_TO_RANK:

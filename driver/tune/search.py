@@ -18,7 +18,7 @@ from mirlo.driver.request import CompileRequest
 from mirlo.driver.tune.database import Database, TuningEntry, default_database
 from mirlo.driver.tune.inside import time_inside
 from mirlo.driver.tune.measure import Local, Measurer
-from mirlo.driver.tune.ranking import promising, rank_correlation
+from mirlo.driver.tune.ranking import least_expected, promising, rank_correlation
 from mirlo.driver.tune.regions import RegionTask, has_tunables, region_tasks
 from mirlo.driver.tune.tasks import TuningTask, points_of, tasks_of
 from mirlo.passes.byoc.target_list import Targets
@@ -32,7 +32,7 @@ MAX_TIME_RATIO = 0.97
 """A choice is kept if it takes less than this part of the time, in both measurements."""
 INSIDE = 0.99
 """And less than this part inside of the model."""
-BATCH = 4
+BATCH = 8
 """Choices that are measured together."""
 OPERATORS = 0.3
 """Part of the time for choices among ways to compute operators."""
@@ -76,6 +76,8 @@ class TuningReport:
     seconds: float = 0.0
     inside: float | None = None
     """The time of all kernels with what was found now to that without, inside of the model; None where not measured."""
+    forecast: float | None = None
+    """The part of the kernels' time that the target expected to remain, before the search; None where it cannot say."""
 
     @property
     def before(self) -> float:
@@ -236,6 +238,12 @@ class _Search:
         waiting = in_flight(unknown, timed, workers, lambda position: not position or time.monotonic() <= until)
         waiting.sort(key=lambda entry: -entry[0])
         whole = sum(cost for cost, _ in waiting) or 1.0
+        if any(task.expected for _, task in waiting):
+            self.report.forecast = sum(cost * least_expected(task) for cost, task in waiting) / whole
+            self.tell(
+                f"{len(waiting)} {'operators' if operators else 'kernels'} take {whole / 1000:.2f} ms; the cost model "
+                f"expects {self.report.forecast:.2f} of it with the best choices"
+            )
 
         def searched(position: int, entry: tuple[float, TuningTask]) -> tuple[TuningTask, Tuned]:
             nonlocal whole

@@ -39,10 +39,8 @@ MIN_TRIPS_PER_THREAD = 32
 """Iterations per thread from which a loop is not coalesced with the parallel loop inside of it."""
 PRIVATE_BYTES = 1 << 20
 """Most bytes of scratch memory of a region, which is on the stacks of the pool's threads."""
-MASKS = ("vector.create_mask",)
-"""Operations whose results cannot be passed to a function; a region repeats them."""
-
-
+REPEATED = ("vector.create_mask", "arith.cmpi")
+"""Operations whose results cannot be passed to a function: masks and conditions. A region repeats them."""
 MIN_TRIPS = 2
 """The iterations that threads can share."""
 
@@ -263,8 +261,8 @@ def _divide(captured: list[ir.Value]) -> tuple[list[ir.Value], list[ir.Value]]:
     repeated: dict[ir.Value, None] = {}
 
     def visit(value: ir.Value) -> None:
-        is_mask = isinstance(value, ir.OpResult) and value.owner.name in MASKS
-        if is_mask or is_constant(value):
+        is_repeated = isinstance(value, ir.OpResult) and value.owner.name in REPEATED
+        if is_repeated or is_constant(value):
             for operand in value.owner.operands:
                 visit(operand)
             repeated[value] = None

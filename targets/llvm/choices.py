@@ -65,6 +65,11 @@ class ContractionChoices:
             )
 
     @property
+    def has_order(self) -> bool:
+        """Return whether the order of the loops is chosen."""
+        return any(each is not None for each in (self.rows_outside, self.row_block, self.depth_block))
+
+    @property
     def tile(self) -> tuple[int, int] | None:
         """Return rows and vectors of the register tile, if both are chosen."""
         if self.tile_rows is None or self.tile_vectors is None:

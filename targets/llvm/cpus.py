@@ -30,6 +30,23 @@ class Cpu:
     """Bytes of the caches of a core; 0 for the usual ones of its vectors."""
     l2_bytes: int = 0
 
+    @property
+    def l3_bytes_per_cycle(self) -> float | None:
+        """Return the bytes per cycle from the L3 cache to a core while tiles compute; None for the usual ones."""
+        return L3_OF_MESH if self.name in MESHES else None
+
+
+MESHES = frozenset(
+    {
+        "skylake-avx512", "cascadelake", "cooperlake", "icelake-server", "sapphirerapids", "emeraldrapids",
+        "graniterapids",
+    }
+)  # fmt: skip
+"""Processors whose L3 cache is distributed over a mesh of many cores."""
+L3_OF_MESH = 16.0
+"""Bytes per cycle. On an Emerald Rapids, BERT's product with K of 3072, whose panels leave the L2 cache no room for the
+rows, takes 0.85 of the time in blocks of K of 512, ViT's 0.93: the model expects 0.8 and 0.9 with this value."""
+
 
 BASE = {X86: "x86-64", ARM: "generic", RISCV: "generic-rv64", WASM: "generic"}
 """The processor of LLVM whose features all processors of a kind have."""
@@ -82,6 +99,7 @@ _TABLE: tuple[tuple[str, str, frozenset[str], int, int], ...] = (
     ("cooperlake", X86, _V4 | {"avx512vnni", "avx512bf16"}, 32 * KIB, 1 * MIB),
     ("icelake-server", X86, _ICELAKE, 48 * KIB, 1280 * KIB),
     ("sapphirerapids", X86, _SAPPHIRE, 48 * KIB, 2 * MIB),
+    ("emeraldrapids", X86, _SAPPHIRE, 48 * KIB, 2 * MIB),
     ("graniterapids", X86, _SAPPHIRE, 48 * KIB, 2 * MIB),
     ("znver2", X86, _V3, 32 * KIB, 512 * KIB),
     ("znver3", X86, _V3, 32 * KIB, 512 * KIB),

@@ -31,6 +31,8 @@ class Machine:
     l2_bytes: int = 512 * 1024
     l3_bytes: int = 32 * 1024 * 1024
     """Bytes of the shared L3 cache; 0 if there is none."""
+    l3_bytes_per_cycle: float = 48.0
+    """Bytes per cycle from beyond the L2 cache, prefetched while tiles compute."""
     reread_cycles: float = 0.0
     """Cycles that a tile waits for a byte of rows from beyond the L2 cache, which each panel reads again; 0 where
     prefetches arrive in time."""

@@ -125,7 +125,7 @@ def find_machine(name: str | Machine | None) -> Machine:
 @cache
 def host_machine() -> Machine:
     """Return the machine that the compiler runs on."""
-    base = machine_of(host_processor())
+    base = machine_of(host_processor(), CPUS.get(host_processor().cpu))
     caches = linux_caches()
     l1_bytes, l1_associativity = caches.get(1, (base.l1_bytes, base.l1_associativity))
     l2_bytes, _ = caches.get(2, (base.l2_bytes, 0))
@@ -145,7 +145,8 @@ def machine_of(processor: Processor, model: Cpu | None = None) -> Machine:
     if model is None:
         return base
     l1_bytes, l2_bytes = model.l1_bytes or base.l1_bytes, model.l2_bytes or base.l2_bytes
-    return replace(base, l1_bytes=l1_bytes, l2_bytes=l2_bytes)
+    speed = model.l3_bytes_per_cycle or base.l3_bytes_per_cycle
+    return replace(base, l1_bytes=l1_bytes, l2_bytes=l2_bytes, l3_bytes_per_cycle=speed)
 
 
 def _preset(processor: Processor) -> str:
@@ -258,6 +259,7 @@ def _with_caches(machine: Machine, other: Machine) -> Machine:
         l1_associativity=other.l1_associativity,
         l2_bytes=other.l2_bytes,
         l3_bytes=other.l3_bytes,
+        l3_bytes_per_cycle=other.l3_bytes_per_cycle,
     )
 
 

@@ -49,7 +49,7 @@ def _summary(report: TuningReport, database: Database) -> dict[str, object]:
     return {
         "kernels": report.kernels, "left": report.left, "seconds": round(report.seconds, 1),
         "before_us": report.before, "after_us": report.after, "inside": report.inside,
-        "foreseen": report.foreseen, "database": str(database.path),
+        "forecast": report.forecast, "foreseen": report.foreseen, "database": str(database.path),
         "results": [vars(result) for result in report.results],
     }  # fmt: skip
 
@@ -76,6 +76,8 @@ def _print_report(report: TuningReport, database: Database) -> None:
     )
     if report.inside is not None:
         print(f"inside of the model all kernels together take {report.inside:.2f} of the time with what was found now")
+    if report.forecast is not None:
+        print(f"the cost model had expected {report.forecast:.2f} of the kernels' time with the best choices")
     if report.foreseen is not None:
         print(f"the model of the machine foresaw their order to {report.foreseen:.2f} (1 is perfectly, 0 not at all)")
     print(f"kept in {database.path}; compilations use it from now on")

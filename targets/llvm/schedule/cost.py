@@ -18,8 +18,10 @@ SHUFFLE_LANE_BYTES = 16
 """Bytes of the parts of a wider vector within which shuffles move elements; they also move whole parts."""
 L2_BYTES_PER_CYCLE = 32.0
 """Bytes per cycle from the L2 cache to registers: an operand that does not fit L1."""
-L3_BYTES_PER_CYCLE = 48.0
-"""Bytes per cycle from beyond the L2 cache, prefetched while tiles compute."""
+STRIPE_BYTES_PER_CYCLE = 12.0
+"""Bytes per cycle of results, and of operands of the epilogue, that exceed the L2 cache and are written in stripes, a
+panel of columns after the other: on a Xeon with 2 MB of L2 the expansion of MobileNetV2 to 96 channels takes 0.62 of
+the time in blocks of rows, ResNet-50's to 256 channels 0.74."""
 COPY_BYTES_PER_CYCLE = 16.0
 """Bytes per cycle of packing a panel of columns."""
 
@@ -33,6 +35,9 @@ OVERLAPPED_STORES = 8
 STORE_CYCLES = 3.0
 """Cycles of each store beyond these: measured for 1x1 convolutions of 16 to 64 channels, which thus take smaller
 tiles."""
+SHORT_RUN = 1.25
+"""Factor on the time of reading runs that are shorter than what hardware fetches together: depthwise convolutions of 14
+to 56 pixels take 0.85 to 0.95 of the time with tiles of 7 rows and 2 vectors beside 14 rows and one."""
 LATENCY_SLACK = 1.25
 """Factor on the products in flight that the latency demands: loads are late now and then."""
 BEYOND_L2_FACTOR = 3
@@ -48,8 +53,21 @@ OPEN_ROWS = 56
 """Fewest rows that a tile is chosen for if their number is dynamic."""
 SHORT_K = 64
 """Largest K for which writing the results takes a large part of the time."""
+POURED_L2_PARTS = 4
+"""Part of the L2 cache from which on results of products with such a K count as written beyond it: loads of the next
+tile overlap the stores of a small one. With 2 MB of L2, 16 columns of 0.8 MB take 0.83 of the time in tiles of 8 rows
+beside 30, Winograd's products of 64 channels 0.92 in tiles of 6 rows beside 14."""
 
 # Contractions: order of loops, packing, code size
+ROW_BLOCKS = (16, 64, 128)
+"""Rows of a block of which all panels are computed before the next one, rounded up to tiles: with fewer than 16 rows
+reading panels from the L2 cache takes as long as the products."""
+EQUAL_ORDERS = 1.015
+"""Times of orders that differ by less are taken as equal."""
+DEPTH_BLOCKS = (512, 1024)
+"""Extents of blocks of K, outside of which rows and panels stay in the L2 cache."""
+MIN_ORDER_GAIN = 0.02
+"""Least part of the time that an order must be expected to save over panels outermost."""
 PACK_FROM_ROWS = 6
 """Rows from which on packing the column operand costs less than reading it with a long stride."""
 MIN_ROWS_TO_PACK = 4
@@ -102,6 +120,9 @@ INTRINSIC_OPERATIONS = 12
 """The cost of an intrinsic, in plain operations."""
 MAX_UNROLLED_WINDOW = 9
 """Most elements of a window that is unrolled."""
+WINDOW_RUN_BYTES = 256
+"""Bytes that an unrolled window reads of each element, if its loads limit it: with AVX2 a maximum over 3x3 pixels of 64
+channels takes 0.83 of the time that it takes with 128."""
 LOAD_BOUND_OPERATIONS = 12
 """Most operations of a body that is limited by its loads."""
 MAX_LANE_STRIDE = 4

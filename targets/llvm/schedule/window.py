@@ -26,6 +26,7 @@ from mirlo.targets.llvm.schedule.cost import (
     MAX_SUBSPACES,
     MAX_UNROLLED_WINDOW,
     MIN_WINDOW_OUTPUTS,
+    WINDOW_RUN_BYTES,
 )
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.priorities import PRIORITIES
@@ -101,7 +102,8 @@ def _choose_vectors(
     """Choose the vectors of the output loop: more of them read longer stretches of memory in each step."""
     effort = work(instances[:1])
     if is_unrolled or effort > LOAD_BOUND_OPERATIONS:
-        unroll = 4 if effort <= LOAD_BOUND_OPERATIONS else 2
+        most = min(WINDOW_RUN_BYTES // machine.vector_bytes, machine.vector_registers // 2)
+        unroll = max(1, most) if effort <= LOAD_BOUND_OPERATIONS else 2
     else:
         unroll = max(1, machine.vector_registers // 2 // len(instances[0].block.outputs))
     own = machine.lanes(widest_bytes(instances, lane))

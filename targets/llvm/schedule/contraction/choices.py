@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -20,6 +20,7 @@ from mirlo.targets.llvm.schedule.cost import (
     MIN_UNROLLED,
     OPEN_ROWS,
     PACK_FROM_ROWS,
+    POURED_L2_PARTS,
     SHORT_K,
 )
 
@@ -37,32 +38,44 @@ def reread_bytes(rows: ContractionOperand, spatial: Iterable[LoopAxis]) -> int:
     return elements * element_bytes(rows.access.element_type)
 
 
-def tile_request(problem: TileProblem, axis: LoopAxis, side: ContractionOperand) -> TileProblem:
+def tile_request(
+    problem: TileProblem, axis: LoopAxis, side: ContractionOperand, reduce: Iterable[LoopAxis]
+) -> TileProblem:
     """Return the tile request for rows along an axis; a dynamic number of rows has extra tiles for few rows."""
     rows = axis.extent if isinstance(axis.extent, int) else max(D.estimate_dim(axis.extent), OPEN_ROWS)
-    step = D.estimate_dim(side.form.stride(axis)) * element_bytes(side.access.element_type)
-    return replace(problem, rows=rows, row_step=step)
+    stride = D.estimate_dim(side.form.stride(axis))
+    request = replace(problem, rows=rows, row_step=stride * element_bytes(side.access.element_type))
+    for tap in reduce:
+        step = D.estimate_dim(side.form.stride(tap))
+        if not problem.shared_rows and step > 0 and stride % step == 0 and isinstance(tap.extent, int):
+            return replace(request, taps=tap.extent, tap_stride=stride // step)
+    return request
 
 
 def choose_rows(
     problem: TileProblem,
     candidates: list[LoopAxis],
+    shared: Sequence[LoopAxis],
     side: ContractionOperand,
+    reduce: Sequence[LoopAxis],
     machine: Machine,
     tile: tuple[int, int] | None,
 ) -> tuple[LoopAxis | None, int, int]:
-    """Choose the axis of the tile's rows, and the size of the tile unless it is chosen."""
+    """Choose the axis of the tile's rows, and the size of the tile unless it is chosen.
+
+    All rows along the `shared` axes are multiplied with the same columns.
+    """
     if not candidates:
         rows, vectors, _ = choose_tile(problem, machine, tile)
         return None, rows, vectors
     best = None
-    far = rows_from_beyond_l2(problem, candidates, side, machine)
+    far = rows_from_beyond_l2(problem, shared, side, machine)
+    count = count_of(axis for axis in shared if side.form.stride(axis) != 0)
     # Innermost first: between equals, its rows are closest in memory.
     for axis in reversed(_candidate_row_axes(candidates)):
-        problem_of_axis = tile_request(problem, axis, side)
+        problem_of_axis = tile_request(problem, axis, side, reduce)
         if far:
-            others = count_of(candidates) // max(1, count_of([axis]))
-            problem_of_axis = replace(problem_of_axis, reread_bytes=far // max(1, others))
+            problem_of_axis = replace(problem_of_axis, reread_bytes=far * problem_of_axis.rows // max(1, count))
         rows, vectors, cycles = choose_tile(problem_of_axis, machine, tile)
         cycles /= problem_of_axis.rows
         if best is None or cycles < best[0] * 0.98:
@@ -72,17 +85,17 @@ def choose_rows(
 
 
 def rows_from_beyond_l2(
-    problem: TileProblem, candidates: Iterable[LoopAxis], side: ContractionOperand, machine: Machine
+    problem: TileProblem, shared: Sequence[LoopAxis], side: ContractionOperand, machine: Machine
 ) -> int:
-    """Return the bytes of all rows if they do not stay in the L2 cache from panel to panel, else 0.
+    """Return the bytes of the rows that a panel is multiplied with if they do not stay in the L2 cache, else 0.
 
     Rows of windows overlap: most of what a tile reads is there from the tile before.
     """
+    count = count_of(axis for axis in shared if side.form.stride(axis) != 0) * problem.depth
     size = prod(D.estimate_dim(extent) for extent in side.padded_shape or side.access.shape)
-    is_window = count_of(candidates) * problem.depth > 2 * size
-    if not (problem.shared_rows and problem.shared_columns) or is_window:
+    if not (problem.shared_rows and problem.shared_columns) or count > 2 * size:
         return 0
-    total = size * element_bytes(side.access.element_type)
+    total = min(count, size) * element_bytes(side.access.element_type)
     return total if total > L2_RESIDENT_SHARE * machine.l2_bytes else 0
 
 
@@ -126,17 +139,12 @@ def is_short_dot(rows: int, lane_axis: LoopAxis, order: list[LoopAxis], lanes: i
     return MIN_UNROLLED <= rows * -(-depth // lanes) <= MAX_UNROLLED
 
 
-def pours_out(
-    contraction: Contraction, rows: ContractionOperand, columns: ContractionOperand, machine: Machine
-) -> bool:
-    """Return whether a static matrix product without batch has a small K and an output larger than the L2 cache."""
-    axes = contraction.axes
-    if not all(isinstance(axis.extent, int) for axis in axes) or count_of(contraction.reduce) > SHORT_K:
-        return False
-    if any(not axis.reduce and rows.form.stride(axis) != 0 != columns.form.stride(axis) for axis in axes):
+def pours_out(contraction: Contraction, machine: Machine) -> bool:
+    """Return whether a product of static sizes has a small K and an output that takes much of the L2 cache."""
+    if not all(isinstance(axis.extent, int) for axis in contraction.axes) or count_of(contraction.reduce) > SHORT_K:
         return False
     results = count_of(contraction.spatial) * element_bytes(contraction.product.accumulate_type)
-    return results > machine.l2_bytes // 2
+    return results > machine.l2_bytes // POURED_L2_PARTS
 
 
 def needs_packing(

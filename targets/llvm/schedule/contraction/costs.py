@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.targets.llvm.schedule.contraction.choices import count_of
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
+from mirlo.targets.llvm.schedule.contraction.orders import LoopOrder, other_orders
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.tiles import tile_cycles
-from mirlo.targets.llvm.schedule.cost import COPY_BYTES_PER_CYCLE, L2_RESIDENT_SHARE, L3_BYTES_PER_CYCLE
+from mirlo.targets.llvm.schedule.cost import (
+    COPY_BYTES_PER_CYCLE,
+    EQUAL_ORDERS,
+    L2_RESIDENT_SHARE,
+    MIN_ORDER_GAIN,
+    STRIPE_BYTES_PER_CYCLE,
+)
 
 
 @dataclass(frozen=True)
@@ -27,21 +35,72 @@ def expected_cycles(plan: RegisterTilePlan) -> float | None:
     """Estimate the cycles of one core for a contraction; None for dot products, which the model does not cover."""
     if plan.dot:
         return None
-    loops, machine = plan.order_of_loops, plan.machine
-    parts = 1 if loops.depth_axis is None else -(-D.estimate_dim(loops.depth_axis.extent) // loops.depth_block)
+    return _cycles(plan, plan.order_of_loops) + _copied_bytes(plan) / COPY_BYTES_PER_CYCLE
+
+
+def _cycles(plan: RegisterTilePlan, loops: LoopOrder) -> float:
+    """Estimate the cycles of tiles, and of what comes from beyond the L2 cache and of results that go there."""
+    parts = _parts_of_k(loops)
     problem = replace(plan.problem, depth=max(1, plan.problem.depth // parts))
     outer = count_of(plan.column_loops) * count_of(plan.row_loops)
-    computing = parts * outer * tile_cycles(plan.tile_rows, plan.tile_vectors, problem, machine)
-    return computing + _bytes_beyond_l2(plan, parts) / L3_BYTES_PER_CYCLE + _copied_bytes(plan) / COPY_BYTES_PER_CYCLE
+    computing = parts * outer * tile_cycles(plan.tile_rows, plan.tile_vectors, problem, plan.machine)
+    reading = _bytes_beyond_l2(plan, loops) / plan.machine.l3_bytes_per_cycle
+    return computing + reading + _striped_bytes(plan, loops) / STRIPE_BYTES_PER_CYCLE
 
 
-def _bytes_beyond_l2(plan: RegisterTilePlan, parts: int) -> float:
-    """Return the bytes from beyond the L2 cache for the order of the loops."""
+def fastest_order(plan: RegisterTilePlan) -> LoopOrder:
+    """Return the order of the loops that the model expects to be fastest: panels outermost, or in blocks."""
+    own = plan.order_of_loops
+    if plan.dot:
+        return own
+    if plan.has_own_rows:
+        # Each line of the rows is read for several rows of windows: soon, or while all of them are in the L2 cache.
+        size = _bytes(plan.rows) + _result_bytes(plan)
+        return replace(own, rows_outside=size > L2_RESIDENT_SHARE * plan.machine.l2_bytes)
     kept = L2_RESIDENT_SHARE * plan.machine.l2_bytes
-    batches = max(1, count_of(plan.column_loops))
-    panels = max(1, -(-D.estimate_dim(plan.lane_axis.extent) // plan.tile_columns))
+    others = other_orders(plan.free, own, plan.row_axis, plan.tile_rows)
+    if _result_bytes(plan) > kept:
+        # Partial sums would go beyond the L2 cache and return from there.
+        others = [order for order in others if order.depth_axis is None]
+    if _bytes(plan.columns) / _batches(plan) > kept:
+        # Panels that come from beyond it are prefetched only where each is read once.
+        others = [order for order in others if not order.is_reordered]
+    if not others:
+        return own
+    costs = [_cycles(plan, order) for order in others]
+    least, most = min(costs), (1 - MIN_ORDER_GAIN) * _cycles(plan, own)
+    # Between equals, smaller blocks leave more room in the caches.
+    close = (order for order, cost in zip(others, costs, strict=True) if cost <= least * EQUAL_ORDERS)
+    return next(close) if least < most else own
+
+
+def _parts_of_k(loops: LoopOrder) -> int:
+    return 1 if loops.depth_axis is None else -(-D.estimate_dim(loops.depth_axis.extent) // loops.depth_block)
+
+
+def _striped_bytes(plan: RegisterTilePlan, loops: LoopOrder) -> float:
+    """Return the bytes of results beyond the L2 cache that are written in stripes, a panel after the other."""
+    if _panels(plan) == 1 or loops.is_reordered:
+        return 0.0
+    size = _result_bytes(plan)
+    return size if size / _batches(plan) > L2_RESIDENT_SHARE * plan.machine.l2_bytes else 0.0
+
+
+def _result_bytes(plan: RegisterTilePlan) -> float:
+    """Return the bytes of the results, and of operands of the epilogue that are as large."""
+    _, result = plan.contraction.writes[0]
+    least = prod(map(D.estimate_dim, result.shape))
+    reads = [each for stage in plan.contraction.stages for each in stage.reads if each is not None]
+    counts = [(prod(map(D.estimate_dim, each.shape)), each.element_type) for each in (result, *reads)]
+    return float(sum(count * element_bytes(kind) for count, kind in counts if count >= least))
+
+
+def _bytes_beyond_l2(plan: RegisterTilePlan, loops: LoopOrder) -> float:
+    """Return the bytes from beyond the L2 cache for an order of the loops."""
+    parts = _parts_of_k(loops)
+    kept = L2_RESIDENT_SHARE * plan.machine.l2_bytes
+    batches, panels = _batches(plan), _panels(plan)
     traffic = _traffic(plan, batches * parts, panels)
-    loops = plan.order_of_loops
     blocks = 1
     if loops.row_block and plan.row_axis is not None:
         blocks = -(-D.estimate_dim(plan.row_axis.extent) // loops.row_block)
@@ -49,17 +108,29 @@ def _bytes_beyond_l2(plan: RegisterTilePlan, parts: int) -> float:
         blocks *= count_of(plan.row_loops)
     rows_again = panels if traffic.rows / blocks + traffic.panel > kept else 1
     columns_again = blocks if traffic.columns > kept else 1
-    again = 2 * (parts - 1) / parts * traffic.results if parts > 1 else 0.0
+    is_near = traffic.results + traffic.rows + traffic.panel <= kept
+    again = 2 * (parts - 1) / parts * traffic.results if parts > 1 and not is_near else 0.0
     return batches * parts * (traffic.rows * rows_again + traffic.columns * columns_again + again)
 
 
+def _panels(plan: RegisterTilePlan) -> int:
+    """Return the number of panels that are multiplied with the same rows; an axis counts them if they are packed."""
+    packed = count_of(axis for axis in plan.column_loops if plan.rows.form.stride(axis) == 0)
+    return max(1, packed * -(-D.estimate_dim(plan.lane_axis.extent) // plan.tile_columns))
+
+
+def _batches(plan: RegisterTilePlan) -> int:
+    """Return the number of products, each with rows and columns of its own."""
+    return max(1, count_of(axis for axis in plan.column_loops if plan.rows.form.stride(axis) != 0))
+
+
 def _traffic(plan: RegisterTilePlan, divided: int, panels: int) -> Traffic:
-    rows, columns = _bytes(plan.rows), _bytes(plan.columns)
+    rows, columns = min(_bytes(plan.rows), _row_bytes(plan)), _bytes(plan.columns)
     _, access = plan.contraction.writes[0]
     results = 1
     for extent in access.shape:
         results *= D.estimate_dim(extent)
-    batches = max(1, count_of(plan.column_loops))
+    batches = _batches(plan)
     return Traffic(rows / divided, columns / divided, columns / divided / panels, results * 4.0 / batches)
 
 
@@ -68,6 +139,13 @@ def _bytes(side: ContractionOperand) -> float:
     for extent in side.padded_shape or side.access.shape:
         total *= D.estimate_dim(extent)
     return float(total)
+
+
+def _row_bytes(plan: RegisterTilePlan) -> float:
+    """Return the bytes of all rows, each of which has all of K: with a stride, fewer than the operand has."""
+    axes = [*plan.column_loops, *plan.row_loops, *([plan.row_axis] if plan.row_axis is not None else [])]
+    count = count_of(axis for axis in (*axes, *plan.order) if plan.rows.form.stride(axis) != 0)
+    return float(count * element_bytes(plan.rows.access.element_type))
 
 
 def _copied_bytes(plan: RegisterTilePlan) -> float:

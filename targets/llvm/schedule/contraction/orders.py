@@ -1,19 +1,20 @@
 """Order of a contraction's loops, their blocking, and which of them threads divide.
 
-By default panels of columns are outermost, or the rows if every column has rows of its own (depthwise convolutions),
-and each element is reduced over all of K at once. Tuning may choose otherwise: which order keeps operands in the
-caches depends on what else is in them.
+Panels of columns are outermost, or the rows if every column has rows of its own (depthwise convolutions) and these do
+not stay in the L2 cache, and each element is reduced over all of K at once. Where rows, results or panels leave the L2
+cache, the loops are in blocks of rows or of K (`costs.fastest_order`). Tuning may choose otherwise: which order keeps
+operands in the caches depends on what else is in them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.targets.llvm.choices import ContractionChoices
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
-from mirlo.targets.llvm.schedule.cost import MIN_K_BLOCK
+from mirlo.targets.llvm.schedule.cost import DEPTH_BLOCKS, MIN_K_BLOCK, ROW_BLOCKS
 
 PANELS, ROWS, BOTH = 0, 1, 2
 """What threads divide."""
@@ -80,7 +81,10 @@ def freedom(
 def choose_order(
     chosen: ContractionChoices, free: Freedom, own_rows: bool, row_axis: LoopAxis | None, tile_rows: int
 ) -> LoopOrder:
-    """Apply the chosen order as far as the contraction permits it; with `own_rows` rows must be outside."""
+    """Apply the chosen order as far as the contraction permits it.
+
+    With `own_rows` rows are outside: `costs.fastest_order` decides whether panels are.
+    """
     if own_rows:
         return LoopOrder(rows_outside=True, share=None)
     block = (chosen.row_block or 0) * tile_rows if free.block_rows else 0
@@ -90,6 +94,20 @@ def choose_order(
     if axis is None or not MIN_K_BLOCK <= depth < axis.extent:
         axis, depth = None, 0
     return LoopOrder(bool(chosen.rows_outside) and free.swap, block, axis, depth, chosen.share)
+
+
+def other_orders(free: Freedom, own: LoopOrder, row_axis: LoopAxis | None, tile_rows: int) -> list[LoopOrder]:
+    """Return the orders with which an operand may stay in the caches: in blocks of rows, or of K."""
+    orders = [replace(own, rows_outside=True)] if free.swap else []
+    if free.block_rows and row_axis is not None:
+        blocks = [-(-rows // tile_rows) * tile_rows for rows in ROW_BLOCKS]
+        extent = _static_extent(row_axis.extent)
+        orders += [replace(own, row_block=block) for block in dict.fromkeys(blocks) if block < extent]
+    axis = free.depth_axis
+    if axis is not None:
+        blocks = [depth for depth in DEPTH_BLOCKS if depth < _static_extent(axis.extent)]
+        orders += [replace(own, depth_axis=axis, depth_block=depth) for depth in blocks]
+    return orders
 
 
 def _static_extent(extent: Dim) -> int:

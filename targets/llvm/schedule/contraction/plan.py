@@ -26,6 +26,7 @@ from mirlo.targets.llvm.schedule.contraction.choices import (
     reread_bytes,
     tile_request,
 )
+from mirlo.targets.llvm.schedule.contraction.costs import fastest_order
 from mirlo.targets.llvm.schedule.contraction.groups import (
     NEVER,
     GroupedSum,
@@ -212,18 +213,24 @@ class _Planner:
         free = freedom(rows, lane_axis, row_axis, row_loops, reduce, unrolled, is_plain=is_plain)
         own_rows = rows.form.stride(lane_axis) != 0 and packing is None
         loops = choose_order(self.choices, free, own_rows, row_axis, tile_rows)
-        return RegisterTilePlan(
+        plan = RegisterTilePlan(
             self.contraction, self.machine, rows, columns, lane_axis, row_axis,
             column_loops=[axis for axis in rest if columns.form.stride(axis) != 0], order=chosen.order,
             row_loops=row_loops, reduce=reduce, packing=packing, tile_rows=tile_rows, tile_vectors=tile_vectors,
             lanes=problem.lanes, unrolled=unrolled, dot=is_dot,
             writes=self.writes, reads=self.reads, indices=self.indices,
-            problem=tile_request(problem, row_axis, rows) if row_axis is not None else replace(problem, rows=1),
+            problem=replace(problem, rows=1) if row_axis is None else tile_request(
+                problem, row_axis, rows, chosen.order
+            ),
             may_pack=not is_dot and grouped is None and columns.form.stride(lane_axis) == 1 and not is_cast,
             group=None if grouped is None else grouped.group, is_streamed=own_rows or not loops.is_reordered,
             order_of_loops=loops, choices=self.choices, free=free, is_stored=is_stored, may_dot=chosen.may_dot,
             is_short=is_dot and is_short_dot(tile_rows, lane_axis, chosen.order, problem.lanes),
         )  # fmt: skip
+        if self.choices.has_order:
+            return plan
+        loops = fastest_order(plan)
+        return replace(plan, order_of_loops=loops, is_streamed=own_rows or not loops.is_reordered)
 
     def _free_axes(self) -> _FreeAxes:
         """Sort the spatial axes other than that of the lanes by what they index."""
@@ -239,12 +246,12 @@ class _Planner:
 
     def _problem(self, axes: _FreeAxes, depth: int) -> TileProblem:
         accumulator_bytes = element_bytes(self.contraction.product.accumulate_type)
+        shared_rows = self.rows.form.stride(self.lane_axis) == 0
         return TileProblem(
             1, D.estimate_dim(self.lane_axis.extent), self.machine.lanes(accumulator_bytes), depth,
-            shared_columns=bool(axes.shared) or not axes.moving,
-            shared_rows=self.rows.form.stride(self.lane_axis) == 0,
+            shared_columns=bool(axes.shared) or not axes.moving, shared_rows=shared_rows,
             element_bytes=accumulator_bytes, row_bytes=reread_bytes(self.rows, self.spatial),
-            pours=pours_out(self.contraction, self.rows, self.columns, self.machine),
+            pours=shared_rows and pours_out(self.contraction, self.machine),
         )  # fmt: skip
 
     def _choose_sum(self, axes: _FreeAxes) -> _SumChoice:
@@ -287,7 +294,9 @@ class _Planner:
         else:
             must_pack = self.columns.form.stride(self.lane_axis) not in (0, 1)
         candidates = self._row_candidates(axes.shared or ([] if must_pack or axes.panels else axes.moving))
-        return choose_rows(chosen.problem, candidates, self.rows, chosen.machine, self.choices.tile)
+        return choose_rows(
+            chosen.problem, candidates, axes.shared, self.rows, chosen.order, chosen.machine, self.choices.tile
+        )
 
     @property
     def _is_fixed(self) -> bool:

@@ -138,6 +138,11 @@ class RegisterTilePlan:
         return self.row_axis is not None and not isinstance(self.row_axis.extent, int)
 
     @property
+    def has_own_rows(self) -> bool:
+        """Return whether every column has rows of its own, as in depthwise convolutions."""
+        return self.rows.form.stride(self.lane_axis) != 0 and self.packing is None
+
+    @property
     def rows_first(self) -> bool:
         """Return whether the loops over rows are outside of those over panels: row operands are read once."""
         return self.order_of_loops.rows_outside

@@ -15,7 +15,9 @@ from mirlo.targets.llvm.schedule.cost import (
     L2_BYTES_PER_CYCLE,
     LATENCY_SLACK,
     LINE_BYTES,
+    LINES_PER_FETCH,
     OVERLAPPED_STORES,
+    SHORT_RUN,
     STORE_CYCLES,
     TILE_OVERHEAD,
     VECTOR_COUNTS,
@@ -76,6 +78,10 @@ class TileProblem:
     """Instructions that multiply for each accumulator, in a k-step."""
     is_added: bool = False
     """Whether an instruction of its own adds to the accumulator."""
+    taps: int = 1
+    """Elements of a window along the tile's rows, if adjacent rows share vectors of the row operand."""
+    tap_stride: int = 1
+    """Elements between the windows of adjacent rows."""
 
 
 def spans(extent: int, size: int) -> list[Span]:
@@ -134,18 +140,28 @@ def register_need(rows: int, vectors: int, problem: TileProblem, machine: Machin
 def step_cycles(rows: int, vectors: int, problem: TileProblem, machine: Machine) -> float:
     """Estimate the cycles of a k-step of a tile."""
     sums = rows * vectors
-    # Overlapping vectors of rows, those of windows, are loaded once for several products.
-    row_loads = rows if problem.shared_rows else sums / 2
+    row_loads = rows if problem.shared_rows else vectors * _vectors_of_rows(rows, problem)
     column_loads = 0 if not problem.shared_columns and problem.depth <= machine.vector_registers else vectors
     bounds = [
         sums * problem.multiplications / machine.fma_per_cycle,
         (row_loads + column_loads) / machine.loads_per_cycle,
         machine.fma_latency * LATENCY_SLACK,
     ]
+    if problem.taps > 1:
+        run = vectors * machine.vector_bytes
+        lines = max(1.0, LINE_BYTES / run) * (SHORT_RUN if run < LINES_PER_FETCH * LINE_BYTES else 1.0)
+        bounds.append(row_loads * machine.vector_bytes * lines / L2_BYTES_PER_CYCLE)
     panel_bytes = problem.depth * vectors * machine.vector_bytes
     if problem.shared_columns and panel_bytes > machine.l1_bytes // 2:
         bounds.append(vectors * machine.vector_bytes / L2_BYTES_PER_CYCLE)
     return max(bounds)
+
+
+def _vectors_of_rows(rows: int, problem: TileProblem) -> float:
+    """Return the vectors of the row operand that a tile loads in a k-step: those that windows share are loaded once."""
+    if problem.taps == 1:
+        return rows / 2
+    return min(float(rows), ((rows - 1) * problem.tap_stride + problem.taps) / problem.taps)
 
 
 def crowding(rows: int, problem: TileProblem, machine: Machine) -> float:
