@@ -53,6 +53,8 @@ class KernelInfo:
     flops: int
     bytes: int
     """Lower bound of the bytes read and written."""
+    cycles: int = 0
+    """Cycles of a core that the target's cost model expects; 0 where it has no estimate."""
 
 
 @dataclass
@@ -255,7 +257,10 @@ def spec_of(row: Fields) -> TensorSpec:
 
 def kernel_of(row: Fields) -> KernelInfo:
     """Return the call of a kernel that a row of a header describes."""
-    return KernelInfo(row.text("symbol"), row.text("source"), row.text("kind"), row.count("flops"), row.count("bytes"))
+    cycles = row.count("cycles") if "cycles" in row.content else 0
+    return KernelInfo(
+        row.text("symbol"), row.text("source"), row.text("kind"), row.count("flops"), row.count("bytes"), cycles
+    )
 
 
 def _params(header: Fields, store: ParameterStore) -> tuple[TensorSpec, ...]:

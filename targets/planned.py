@@ -20,6 +20,7 @@ from mirlo.passes.memory.names import ALIAS, ALLOCATE, CHECK, GROW, PAGES, POLL,
 from mirlo.passes.memory.symbols import CHECKS, LATE, MAX_SHOWN_DIMS, SIZES, SYMBOLS
 from mirlo.passes.memory.timeline import REGIONS
 from mirlo.passes.registry import PassError
+from mirlo.passes.schedule.buffers import CYCLES, SCHEDULE
 from mirlo.runtime.artifact import KernelInfo, TensorSpec
 
 
@@ -141,8 +142,16 @@ def kernel_rows(main: ir.Operation, module: ir.Module | ir.OpView) -> list[Kerne
             symbol, kind = ir.StringAttr(ir.ArrayAttr(attributes[packed.PACKED])[0]).value, "packed"
             operands = operands[2:]
         moved = sum(_bytes(v.type) for v in operands)
-        rows.append(KernelInfo(symbol=symbol, source=source, kind=kind, flops=flops, bytes=moved))
+        rows.append(KernelInfo(symbol, source, kind, flops, moved, _expected_cycles(attributes)))
     return rows
+
+
+def _expected_cycles(attributes: ir.OpAttributeMap) -> int:
+    """Return the cycles that the schedule of a prim function expects; 0 where it has no estimate."""
+    if SCHEDULE not in attributes:
+        return 0
+    schedule = ir.DictAttr(attributes[SCHEDULE])
+    return int(ir.IntegerAttr(schedule[CYCLES]).value) if CYCLES in schedule else 0
 
 
 def _bytes(kind: ir.Type) -> int:

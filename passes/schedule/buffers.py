@@ -33,6 +33,8 @@ from mirlo.passes.schedule.loops import for_loop, load, store
 
 SCHEDULE = "tir.schedule"
 """Attribute: the rule that scheduled the function, and its parameters."""
+CYCLES = "cycles"
+"""Name of a parameter of a schedule: the cycles of a core that the target's cost model expects of the kernel."""
 TARGET = "tir.target"
 """Attribute of a prim function until it is scheduled: the target whose rules schedule it."""
 ScheduleFacts = Mapping[str, str | Dim | Sequence[Dim]]

@@ -89,6 +89,8 @@ class RooflineRow(TypedDict):
     microseconds: float
     least: float
     """Microseconds that the limits of the machine allow."""
+    expected: float
+    """Microseconds that the cost model expects; 0 where it has no estimate."""
 
 
 class RooflineTable(TypedDict, total=False):
@@ -114,13 +116,17 @@ def kernel_rows(executable: Executable, inputs: Mapping[str, np.ndarray], thread
         times.append([row.microseconds for row in executable.profile(*arrays, repeats=3)])
     limits = machine.limits()
     rows: list[RooflineRow] = []
+    from mirlo.tools.bench.peak import flops_per_cycle
+
     for index, info in enumerate(executable.artifact.kernels):
         microseconds = statistics.median(found[index] for found in times)
         least = limits.seconds(info.flops, info.bytes) * 1e6
+        # All cores share the cycles, and all of them make the peak.
+        expected = info.cycles * flops_per_cycle() / limits.gflops * 1e-3
         rows.append(
             {
                 "kernel": info.symbol, "kind": info.kind, "source": info.source, "flops": info.flops,
-                "bytes": info.bytes, "microseconds": microseconds, "least": least,
+                "bytes": info.bytes, "microseconds": microseconds, "least": least, "expected": expected,
             }
         )  # fmt: skip
     return {

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from mirlo.runtime.names import html
 from mirlo.tools.bench.measure import ModelRow
 from mirlo.tools.bench.plot import svg
-from mirlo.tools.bench.results import Results, cost_table, kernel_cells, latency_table
+from mirlo.tools.bench.results import KERNEL_HEAD, Results, cost_table, kernel_cells, latency_table
 from mirlo.tools.bench.timeline import memory_plan, timeline
 
 _STYLE = (
@@ -16,7 +16,7 @@ _STYLE = (
     "td:first-child,th:first-child,td:last-child,th:last-child{text-align:left}"
     "pre{font-size:12px;background:#f6f6f6;padding:1em;overflow-x:auto}summary{cursor:pointer}"
 )
-_HEAD = ("kernel", "kind", "us", "share", "GFLOP/s", "of peak", "GB/s", "of copy", "of limit", "code", "source")
+_HEAD = (*KERNEL_HEAD, "code", "source")
 _OPEN = (
     "addEventListener('hashchange',()=>{const found=document.getElementById(location.hash.slice(1));"
     "if(found){found.open=true;found.scrollIntoView()}})"

@@ -31,6 +31,12 @@ class Peak:
     flops: int
 
 
+def flops_per_cycle() -> float:
+    """Return the multiplications and additions of a core in a cycle at its peak."""
+    machine = host_machine()
+    return 2 * machine.fma_per_cycle * machine.lanes(4)
+
+
 def peak_loop(threads: int = 1) -> Peak:
     """Return a loop over as many accumulators in vectors as the registers hold."""
     machine = host_machine()

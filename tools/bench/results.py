@@ -170,6 +170,10 @@ def cost_table(results: Results) -> list[tuple[str, ...]]:
     return table
 
 
+KERNEL_HEAD = ("kernel", "kind", "us", "share", "GFLOP/s", "of peak", "GB/s", "of copy", "of limit", "of model")
+"""The heads of what `kernel_cells` returns."""
+
+
 def kernel_lines(row: ModelRow, count: int) -> Iterator[str]:
     """Yield the slowest kernels with the fractions of the machine's limits."""
     assert row.kernels is not None
@@ -183,12 +187,10 @@ def kernel_lines(row: ModelRow, count: int) -> Iterator[str]:
         f"limit; limits: {row.kernels['gflops']:.0f} GFLOP/s, {bandwidth[max(bandwidth, key=int)]:.1f} GB/s copied in "
         "memory"
     )
-    table: list[tuple[str, ...]] = [
-        ("kernel", "kind", "us", "share", "GFLOP/s", "of peak", "GB/s", "of copy", "of limit", "source")
-    ]
+    table: list[tuple[str, ...]] = [(*KERNEL_HEAD, "source")]
     for kernel in slowest[:count]:
         table.append((*kernel_cells(kernel, row.kernels, total), _short(kernel["source"])))
-    yield from columns(table, numbers={2, 3, 4, 5, 6, 7, 8})
+    yield from columns(table, numbers={2, 3, 4, 5, 6, 7, 8, 9})
     if len(slowest) > count:
         rest = slowest[count:]
         share = sum(kernel["microseconds"] for kernel in rest) / total
@@ -205,8 +207,10 @@ def kernel_cells(kernel: RooflineRow, machine: RooflineTable, total: float) -> t
     return (
         kernel["kernel"], kernel["kind"], f"{kernel['microseconds']:.1f}", f"{kernel['microseconds'] / total:.1%}",
         f"{gflops:.1f}", f"{gflops / limits.gflops:.0%}", f"{gbytes:.1f}",
-        f"{gbytes / limits.bandwidth(kernel['bytes']):.0%}", f"{kernel['least'] / kernel['microseconds']:.0%}"
-        if kernel["microseconds"] else "-",
+        f"{gbytes / limits.bandwidth(kernel['bytes']):.0%}", *(
+            f"{kernel[name] / kernel['microseconds']:.0%}" if kernel["microseconds"] and kernel[name] else "-"
+            for name in ("least", "expected")
+        ),
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ import mirlo as mirlo_package
 from mirlo.runtime.errors import MirloError
 from mirlo.tools.bench import page, plot, report, timeline
 from mirlo.tools.bench.drawing import COLORS
-from mirlo.tools.bench.kernels import RooflineLimits, RooflineMeasurement
+from mirlo.tools.bench.kernels import RooflineLimits, RooflineMeasurement, kernel_rows
 from mirlo.tools.bench.measure import EngineRow, ModelRow, _difference, model_name
 from mirlo.tools.bench.peak import copy_loop, peak_loop
 from mirlo.tools.bench.processes import EngineError, Process
@@ -118,7 +118,7 @@ def test_tables_show_gaps_where_there_are_any() -> None:
 def test_alone_as_text(model: Path, tmp_path: Path) -> None:
     flags = ["--shape", "x=5x64", "--seconds", 0.05, "--report", tmp_path / "r.svg"]
     out = output_of(mirlo("bench", model, *flags))
-    assert "Mirlo ms" in out and "of limit" in out and "by " not in out.splitlines()[2]
+    assert "Mirlo ms" in out and "of limit" in out and "of model" in out and "by " not in out.splitlines()[2]
     ElementTree.parse(tmp_path / "r.svg")
 
 
@@ -171,9 +171,9 @@ BUFFERS = [{"offset": 0, "bytes": 2048, "first": 0, "last": 1}, {"offset": 2048,
 def _row() -> ModelRow:
     kernels = [
         {"kernel": "a", "kind": "contraction", "source": "n<1>", "flops": 10**9, "bytes": 10**6, "microseconds": 1e4,
-         "least": 5e3},
+         "least": 5e3, "expected": 8e3},
         {"kernel": "b", "kind": "injective", "source": "n2", "flops": 0, "bytes": 10**6, "microseconds": 10.0,
-         "least": 9.0},
+         "least": 9.0, "expected": 0.0},
     ]  # fmt: skip
     machine = {"kernels": kernels, "gflops": 200.0, "gbytes": {"1024": 100.0, "1048576": 10.0}, "buffers": BUFFERS,
                "code": {"a": {"asm": "# <a>\n\tret\n"}}}  # fmt: skip
@@ -301,3 +301,24 @@ def test_difference_is_relative_to_the_largest_value() -> None:
 def test_names_lose_the_digest_of_a_cache() -> None:
     assert model_name(Path("a/resnet-0123456789ab.onnx")) == "resnet"
     assert model_name(Path("my-model.onnx")) == "my-model"
+
+
+def test_kernels_stand_beside_what_the_cost_model_expects(tmp_path: Path) -> None:
+    """The model's cycles are in the artifact, also in a saved one; a copy of elements has no estimate."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Transpose", ["m"], ["y"], perm=[1, 0]),
+    ]  # fmt: skip
+    graph = helper.make_graph(
+        nodes, "product", [helper.make_tensor_value_info("x", TensorProto.FLOAT, (96, 64))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (64, 96))],
+        [numpy_helper.from_array(np.ones((64, 64), np.float32), "w")],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    mirlo_package.compile(model, cache=False).save(tmp_path / "m.mirlo")
+    executable = mirlo_package.load(tmp_path / "m.mirlo")
+    cycles = {info.kind: info.cycles for info in executable.artifact.kernels}
+    assert 96 * 64 * 64 / 64 < cycles.pop("contraction") < 96 * 64 * 64
+    assert all(each == 0 for each in cycles.values())
+    table = kernel_rows(executable, executable.random_inputs(), 1, 1)
+    expected = {row["kind"]: row["expected"] for row in table["kernels"]}
+    assert 0 < expected["contraction"] < 1e4

@@ -16,9 +16,11 @@ from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.lower.parallel import PRIVATE_BYTES
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.buffers import CYCLES
 from mirlo.passes.schedule.loops import either
 from mirlo.targets.llvm.schedule.contraction.choices import count_of
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor, LoopIndex, may_divide_inside
+from mirlo.targets.llvm.schedule.contraction.costs import expected_cycles
 from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
 from mirlo.targets.llvm.schedule.contraction.dot import DotTiles
 from mirlo.targets.llvm.schedule.contraction.dynamic_tiles import DynamicTiles, dynamic_tiles, loop_over_all
@@ -323,6 +325,7 @@ class ContractionEmitter:
 
 def summary(plan: RegisterTilePlan) -> dict[str, int | list[int] | str]:
     """Return the parameters of the function's schedule attribute."""
+    cycles = expected_cycles(plan)
     return {
         "tile": [plan.tile_rows, plan.tile_columns],
         "lanes": plan.lanes,
@@ -332,6 +335,7 @@ def summary(plan: RegisterTilePlan) -> dict[str, int | list[int] | str]:
         **_order(plan),
         **({} if plan.group is None else {"instruction": plan.group.instruction}),
         "padded": plan.rows.padded_shape is not None or plan.columns.padded_shape is not None,
+        **({} if cycles is None else {CYCLES: round(cycles)}),
     }
 
 

@@ -3,7 +3,7 @@
 // All sums of a tile live in vectors through the loop over k: 2 rows of 32 columns. What follows the product is computed
 // on them before they are stored; no element is touched twice.
 // CHECK-LABEL: func.func private @fused_matmul_add_relu(
-// CHECK-SAME: tir.schedule = {depth = 20 : i64, dot = false, lanes = 16 : i64, packed = false, padded = false, rule = "contraction", tile = array<i64: 2, 32>}
+// CHECK-SAME: tir.schedule = {cycles = {{[0-9]+}} : i64, depth = 20 : i64, dot = false, lanes = 16 : i64, packed = false, padded = false, rule = "contraction", tile = array<i64: 2, 32>}
 // CHECK: %[[SUMS:.*]]:4 = scf.for %[[K:.*]] = %c0 to %c20 step %c1 iter_args(
 // CHECK-NEXT: %[[AT:.*]] = arith.muli %[[K]], %c32
 // CHECK-NEXT: %[[X0:.*]] = memref.load %{{.*}}[%[[K]]] : memref<40xf32>
