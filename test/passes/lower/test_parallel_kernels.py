@@ -15,6 +15,8 @@ from mirlo.runtime.params import ParameterStore
 
 CPUS = ("x86-64-v2", "x86-64-v3", "x86-64-v4", "icelake-server", "neoverse-n1")
 SIZES = (3, 16, 24, 40, 100)
+CACHES = ("", " l2=4KiB", " l2=64KiB")
+"""Small caches, for which loops are in blocks also where sizes are small."""
 
 
 def tensor(dims: list[int | str], kind: str) -> str:
@@ -63,7 +65,9 @@ def test_threads_share_each_kernel(seed: int) -> None:
     text, session = program(rng), Session(ParameterStore())
     target = find_target("llvm")
     assert target.pipeline is not None
-    options = CompileOptions("llvm", threads=2, target_options=f"cpu={rng.choice(CPUS)} thread_work=1")
+    options = CompileOptions(
+        "llvm", threads=2, target_options=f"cpu={rng.choice(CPUS)} thread_work=1{rng.choice(CACHES)}"
+    )
     passes, outlining, _ = target.pipeline(options).partition("outline-parallel")
     assert outlining
     with make_context(), ir.Location.unknown():

@@ -14,6 +14,8 @@ from mirlo.passes.targets import CompileOptions
 from mirlo.runtime.params import ParameterStore
 
 TARGETS = ("x86-64-v2", "x86-64-v3", "alderlake", "x86-64-v4", "icelake-server", "neoverse-n1", "neoverse-v1")
+CACHES = ("", " l2=4KiB", " l2=64KiB")
+"""Small caches, for which loops are in blocks also where sizes are small."""
 
 
 @pytest.mark.sample(20)
@@ -23,7 +25,8 @@ def test_each_access_is_proven(seed: int) -> None:
     text, cpu = rng.choice(GENERATORS)(rng).text(rng.random() < 0.8), rng.choice(TARGETS)
     target = find_target("llvm")
     assert target.pipeline is not None
-    passes, _, _ = target.pipeline(CompileOptions("llvm", target_options=f"cpu={cpu}")).partition("verify-bounds")
+    options = CompileOptions("llvm", target_options=f"cpu={cpu}{rng.choice(CACHES)}")
+    passes, _, _ = target.pipeline(options).partition("verify-bounds")
     with make_context(), ir.Location.unknown():
         module = ir.Module.parse(text)
         Pipeline(f"{passes}verify-bounds{{fail=all}})").run(module, Session(ParameterStore()))

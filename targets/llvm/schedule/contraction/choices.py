@@ -140,8 +140,8 @@ def is_short_dot(rows: int, lane_axis: LoopAxis, order: list[LoopAxis], lanes: i
 
 
 def pours_out(contraction: Contraction, machine: Machine) -> bool:
-    """Return whether a product of static sizes has a small K and an output that takes much of the L2 cache."""
-    if not all(isinstance(axis.extent, int) for axis in contraction.axes) or count_of(contraction.reduce) > SHORT_K:
+    """Return whether a product has a small K and an output that takes much of the L2 cache."""
+    if not all(isinstance(axis.extent, int) for axis in contraction.reduce) or count_of(contraction.reduce) > SHORT_K:
         return False
     results = count_of(contraction.spatial) * element_bytes(contraction.product.accumulate_type)
     return results > machine.l2_bytes // POURED_L2_PARTS

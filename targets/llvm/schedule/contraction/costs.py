@@ -62,8 +62,9 @@ def fastest_order(plan: RegisterTilePlan) -> LoopOrder:
     if _result_bytes(plan) > kept:
         # Partial sums would go beyond the L2 cache and return from there.
         others = [order for order in others if order.depth_axis is None]
-    if _bytes(plan.columns) / _batches(plan) > kept:
-        # Panels that come from beyond it are prefetched only where each is read once.
+    if _bytes(plan.columns) > kept or _batches(plan) > 1:
+        # Panels that come from beyond it are prefetched only where each is read once. Blocks of rows are outside of
+        # batches, whose panels are read for each block.
         others = [order for order in others if not order.is_reordered]
     if not others:
         return own

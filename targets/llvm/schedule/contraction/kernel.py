@@ -17,7 +17,7 @@ from mirlo.passes.lower.parallel import PRIVATE_BYTES
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.buffers import CYCLES
-from mirlo.passes.schedule.loops import either
+from mirlo.passes.schedule.loops import either, if_any
 from mirlo.targets.llvm.schedule.contraction.choices import count_of
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor, LoopIndex, may_divide_inside
 from mirlo.targets.llvm.schedule.contraction.costs import expected_cycles
@@ -47,6 +47,8 @@ class ContractionEmitter:
         self.code = Code(memory)
         self.rows: int | None = None
         """Rows of the current block, if rows are processed in blocks."""
+        self.rest: Dim | None = None
+        """Rows behind whole blocks, if their number is dynamic."""
         self._open_tiles: list[DynamicTiles] = []
 
     def emit(self) -> None:
@@ -96,14 +98,22 @@ class ContractionEmitter:
         if axis is None or not size:
             self._all(places)
             return
-        parts = spans(axis.extent, size)
 
-        def block(i: LoopIndex, number: int) -> None:
-            self.rows = parts[number].size
+        def block(i: LoopIndex, rows: int) -> None:
+            self.rows = rows
             self._all(places.advance(axis, i))
             self.rows = None
 
-        self.code.loop_with_tail(parts, block, parallel=True)
+        if isinstance(axis.extent, int):
+            parts = spans(axis.extent, size)
+            self.code.loop_with_tail(parts, lambda i, number: block(i, parts[number].size), parallel=True)
+            return
+        whole = axis.extent // size * size
+        self.code.loop(Span(0, whole, size), lambda i: block(i, size), parallel=True)
+        if axis.extent % size == 0:
+            return
+        self.rest = axis.extent - whole
+        if_any(self.code.index(whole), self.code.index(axis.extent), lambda i: self._all(places.advance(axis, i)))
 
     def _all(self, places: TileCursors) -> None:
         """Emit all panels for the current rows."""
@@ -275,7 +285,7 @@ class ContractionEmitter:
         if axis is None:
             self.tiles.emit(places, Extent(1, cut))
             return
-        if self.plan.dynamic_rows:
+        if self.plan.dynamic_rows and self.rows is None:
             self._dynamic_rows(axis, places, cut, parallel)
             return
         parts = self.row_spans()
@@ -313,9 +323,10 @@ class ContractionEmitter:
         if not self._open_tiles:
             axis, size = self.plan.row_axis, self.plan.tile_rows
             assert axis is not None
-            count = self.code.index(axis.extent)
+            extent = axis.extent if self.rest is None else self.rest
+            count = self.code.index(extent)
             with ir.InsertionPoint.after(count.owner), self.code.buffers.location:
-                if axis.extent % size == 0:
+                if extent % size == 0:
                     self._open_tiles = [DynamicTiles(size, self.code.index(0), count, None)]
                 else:
                     smaller = REST_ROWS_IN_LOOPS if len(self.plan.contraction.spatial) > 2 else REST_ROWS

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core import dims as D
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.targets.llvm.choices import ContractionChoices
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
@@ -69,10 +69,11 @@ def freedom(
     """
     if not is_plain or rows.form.stride(lane_axis) != 0 or not isinstance(lane_axis.extent, int):
         return Freedom(False, False, None)
-    can_block = row_axis is not None and isinstance(row_axis.extent, int) and rows.edge is None
+    can_block = row_axis is not None and rows.edge is None
     guarded = {window.tap.id for window in rows.guards}
     free = [axis for axis in reduce if axis not in unrolled and axis.id not in guarded]
-    is_fixed = all(isinstance(axis.extent, int) for axis in (*free, *row_loops)) and can_block
+    axes = [*free, *row_loops, *([row_axis] if row_axis is not None else [])]
+    is_fixed = can_block and all(isinstance(axis.extent, int) for axis in axes)
     longest = max(free, key=lambda axis: axis.extent, default=None) if is_fixed else None
     is_long = longest is not None and longest.extent >= 2 * MIN_K_BLOCK
     return Freedom(bool(row_loops), can_block, longest if is_long else None)
@@ -88,7 +89,7 @@ def choose_order(
     if own_rows:
         return LoopOrder(rows_outside=True, share=None)
     block = (chosen.row_block or 0) * tile_rows if free.block_rows else 0
-    if row_axis is None or block >= _static_extent(row_axis.extent):
+    if row_axis is None or isinstance(row_axis.extent, int) and block >= row_axis.extent:
         block = 0
     axis, depth = free.depth_axis, chosen.depth_block or 0
     if axis is None or not MIN_K_BLOCK <= depth < axis.extent:
@@ -101,14 +102,10 @@ def other_orders(free: Freedom, own: LoopOrder, row_axis: LoopAxis | None, tile_
     orders = [replace(own, rows_outside=True)] if free.swap else []
     if free.block_rows and row_axis is not None:
         blocks = [-(-rows // tile_rows) * tile_rows for rows in ROW_BLOCKS]
-        extent = _static_extent(row_axis.extent)
+        extent = D.estimate_dim(row_axis.extent)
         orders += [replace(own, row_block=block) for block in dict.fromkeys(blocks) if block < extent]
     axis = free.depth_axis
     if axis is not None:
-        blocks = [depth for depth in DEPTH_BLOCKS if depth < _static_extent(axis.extent)]
+        blocks = [depth for depth in DEPTH_BLOCKS if depth < D.estimate_dim(axis.extent)]
         orders += [replace(own, depth_axis=axis, depth_block=depth) for depth in blocks]
     return orders
-
-
-def _static_extent(extent: Dim) -> int:
-    return extent if isinstance(extent, int) else 0

@@ -224,3 +224,37 @@ def test_threads_share_all_orders(text: str, order: dict[str, int]) -> None:
     assert any(record.shared for record in records)
     reasons = [reason for record in records for reason in record.declined]
     assert all("the loop runs once" in str(reason) for reason in reasons), reasons
+
+
+DYNAMIC = """
+func.func @main(%x: tensor<?x{k}xf32, #relax.dims<["m", {k}]>>, %r: tensor<?x{n}xf32, #relax.dims<["m", {n}]>>)
+    -> tensor<?x{n}xf32, #relax.dims<["m", {n}]>> {{
+  %w = "relax.constant"() {{param = "w"}} : () -> tensor<{k}x{n}xf32>
+  %0 = "relax.matmul"(%x, %w) : (tensor<?x{k}xf32, #relax.dims<["m", {k}]>>, tensor<{k}x{n}xf32>)
+    -> tensor<?x{n}xf32, #relax.dims<["m", {n}]>>
+  %1 = "relax.add"(%0, %r) : (tensor<?x{n}xf32, #relax.dims<["m", {n}]>>, tensor<?x{n}xf32, #relax.dims<["m", {n}]>>)
+    -> tensor<?x{n}xf32, #relax.dims<["m", {n}]>>
+  return %1 : tensor<?x{n}xf32, #relax.dims<["m", {n}]>>
+}}"""
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("cpu", ["", "cpu=x86-64-v3 ", "cpu=x86-64-v2 "])
+@pytest.mark.parametrize(
+    "order", [{}, {"row_block": 1}, {"row_block": 3}, {"row_block": 2, "tile_rows": 7, "tile_vectors": 1}], ids=str
+)
+@pytest.mark.parametrize(("k", "n"), [(20, 70), (130, 300)])
+def test_blocks_of_a_dynamic_number_of_rows(k: int, n: int, order: dict[str, int], cpu: str) -> None:
+    """Whole blocks, and what is left behind them: nothing, less than a tile, several tiles."""
+    rng = np.random.default_rng(2)
+    weight = rng.standard_normal((k, n), dtype=np.float32)
+    for threads in (1, 2):
+        store = ParameterStore()
+        store.add("w", weight)
+        with make_context(), ir.Location.unknown():
+            module = ir.Module.parse(DYNAMIC.format(k=k, n=n))
+            target = f"llvm{{{cpu}l2=16KiB thread_work=1}}"
+            f = mirlo.compile(module, target, params=store, tune=Always(order), threads=threads, cache=False)
+        for rows in (*range(1, 40), 63, 64, 65, 128, 133):
+            x, r = (rng.standard_normal((rows, size), dtype=np.float32) for size in (k, n))
+            np.testing.assert_allclose(f(x, r), x @ weight + r, rtol=1e-4, atol=1e-3)
