@@ -15,11 +15,12 @@ from commands import mirlo, output_of
 from onnx_models import F32, make_model, node
 
 import mirlo as package
+from mirlo.driver.tune import measure
 from mirlo.driver.tune.database import Database, DatabaseError, TuningEntry
 from mirlo.driver.tune.fleet import Fleet, FleetError
 from mirlo.driver.tune.inside import Inside, time_inside
 from mirlo.driver.tune.measure import ChoiceTiming, Local, time_choices
-from mirlo.driver.tune.ranking import promising, rank_correlation
+from mirlo.driver.tune.ranking import least_expected, promising, rank_correlation
 from mirlo.driver.tune.search import in_flight, search, tune
 from mirlo.driver.tune.tasks import TuningTask, tasks_of
 from mirlo.runtime.errors import MirloError
@@ -424,3 +425,46 @@ def test_models_are_timed_with_and_without_what_was_found(tmp_path: Path):
     found = time_inside(_model(), database, [task.key], target="llvm", threads=1, shapes=None, seconds=0.1)
     assert set(found.kernels) == {NAME} and found.whole > 0 and found.shares == {NAME: 1.0}
     assert Inside(1.0, {"a": 0.5, "b": 2.0}, {"a": 0.4, "b": 0.1}).with_only({"a"}) == pytest.approx(0.8)
+
+
+def test_what_loses_the_short_rounds_is_not_measured_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of eight choices the three fastest that beat the kernel's own schedule are."""
+    (task,), _ = tasks_of(_model(), "llvm", 1)
+    choices = [{"row_block": count} for count in range(1, 9)]
+    microseconds = [100.0, 90.0, 95.0, 120.0, 80.0, 99.5, 97.0, 85.0]
+    runs: dict[int, int] = {}
+
+    def timed(executable: object, inputs: object, repeats: int) -> float:
+        number = made.get(id(executable))
+        if number is None:
+            return 100.0
+        runs[number] = runs.get(number, 0) + 1
+        return microseconds[number]
+
+    made: dict[int, int] = {}
+
+    def compiled(task: TuningTask, values: dict[str, int], target: str, threads: int) -> object:
+        result = compile_task(task, {}, target, threads)
+        if values:
+            made[id(result)] = values["row_block"] - 1
+            kept.append(result)
+        return result
+
+    kept: list[object] = []
+    compile_task = measure.compile_task
+    monkeypatch.setattr(measure, "compile_task", compiled)
+    monkeypatch.setattr(measure, "_time", timed)
+    timing = time_choices(task, choices, "llvm", 1)
+    assert [round(ratio or 0, 3) for ratio in timing.ratios] == [each / 100 for each in microseconds]
+    longer = {number for number, count in runs.items() if count == measure.HEATS + measure.ROUNDS}
+    assert longer == {1, 4, 7} and set(runs.values()) == {measure.HEATS, measure.HEATS + measure.ROUNDS}
+
+
+def test_a_search_says_what_it_expects(tmp_path: Path) -> None:
+    lines: list[str] = []
+    report = tune(_two_kernels(), Database(tmp_path / "t.json"), measurer=Pretended(1.0), seconds=30, tell=lines.append)
+    assert report.forecast is not None and 0 < report.forecast <= 1
+    begin = next(i for i, line in enumerate(lines) if f"expects {report.forecast:.2f} of it" in line)
+    assert any(" tried" in line for line in lines[begin:]) and not any(" tried" in line for line in lines[:begin])
+    task = TuningTask("k", "f", 1, "", "", ({}, {}), expected=(0.7, None))
+    assert least_expected(task) == 0.7 and least_expected(TuningTask("k", "f", 1, "", "", ())) == 1.0
