@@ -65,7 +65,7 @@ def freedom(
 ) -> Freedom:
     """Return the permitted orders; `is_plain` tells that the kernel neither packs nor uses dot products or groups.
 
-    Rows with columns of their own have no panel to share: their order is fixed.
+    Columns with rows of their own have no panel to share: the cost model alone decides whether rows are outside.
     """
     if not is_plain or rows.form.stride(lane_axis) != 0 or not isinstance(lane_axis.extent, int):
         return Freedom(False, False, None)
