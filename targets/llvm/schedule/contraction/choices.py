@@ -139,9 +139,16 @@ def is_short_dot(rows: int, lane_axis: LoopAxis, order: list[LoopAxis], lanes: i
     return MIN_UNROLLED <= rows * -(-depth // lanes) <= MAX_UNROLLED
 
 
-def pours_out(contraction: Contraction, machine: Machine) -> bool:
-    """Return whether a product has a small K and an output that takes much of the L2 cache."""
-    if not all(isinstance(axis.extent, int) for axis in contraction.reduce) or count_of(contraction.reduce) > SHORT_K:
+def pours_out(
+    contraction: Contraction, rows: ContractionOperand, columns: ContractionOperand, machine: Machine
+) -> bool:
+    """Return whether a product has a small K and an output that takes much of the L2 cache.
+
+    Scores of attention with dynamic sizes, which are a batch of products, are computed in blocks that stay there.
+    """
+    is_batch = any(rows.form.stride(axis) != 0 != columns.form.stride(axis) for axis in contraction.spatial)
+    fixed = contraction.axes if is_batch else contraction.reduce
+    if not all(isinstance(axis.extent, int) for axis in fixed) or count_of(contraction.reduce) > SHORT_K:
         return False
     results = count_of(contraction.spatial) * element_bytes(contraction.product.accumulate_type)
     return results > machine.l2_bytes // POURED_L2_PARTS

@@ -251,7 +251,7 @@ class _Planner:
             1, D.estimate_dim(self.lane_axis.extent), self.machine.lanes(accumulator_bytes), depth,
             shared_columns=bool(axes.shared) or not axes.moving, shared_rows=shared_rows,
             element_bytes=accumulator_bytes, row_bytes=reread_bytes(self.rows, self.spatial),
-            pours=shared_rows and pours_out(self.contraction, self.machine),
+            pours=shared_rows and pours_out(self.contraction, self.rows, self.columns, self.machine),
         )  # fmt: skip
 
     def _choose_sum(self, axes: _FreeAxes) -> _SumChoice:
