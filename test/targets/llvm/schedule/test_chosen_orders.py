@@ -152,7 +152,7 @@ class Always(Database):
         return self.entries[""].values
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("text", SHAPES)
 @pytest.mark.parametrize("machine", ["l2=32KiB", "l2=256KiB"])
 def test_chosen_orders_compute_the_same(text: str, machine: str) -> None:
@@ -176,7 +176,7 @@ def test_chosen_orders_compute_the_same(text: str, machine: str) -> None:
         np.testing.assert_allclose(run(Always({"winograd": 0}), threads), plain, rtol=2e-4, atol=2e-3)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("text", SHAPES)
 @pytest.mark.parametrize("machine", [AVX512, AVX2, PRESETS["neon"]], ids=["avx512", "avx2", "neon"])
 def test_no_order_is_expected_to_be_slower_than_panels_outermost(text: str, machine: Machine) -> None:
@@ -202,7 +202,7 @@ def test_tiles_of_windows_share_what_they_load(machine: Machine, tile: tuple[int
         assert step_cycles(2, 4, wide, fast) == pytest.approx(10 * (4 * vectors + 4))
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("text", SHAPES)
 @pytest.mark.parametrize("order", [{}, {"depth_block": 64}, {"row_block": 1}, {"rows_outside": 1}], ids=str)
 def test_threads_share_all_orders(text: str, order: dict[str, int]) -> None:
@@ -238,7 +238,7 @@ func.func @main(%x: tensor<?x{k}xf32, #relax.dims<["m", {k}]>>, %r: tensor<?x{n}
 }}"""
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("cpu", ["", "cpu=x86-64-v3 ", "cpu=x86-64-v2 "])
 @pytest.mark.parametrize(
     "order", [{}, {"row_block": 1}, {"row_block": 3}, {"row_block": 2, "tile_rows": 7, "tile_vectors": 1}], ids=str
