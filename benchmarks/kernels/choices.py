@@ -18,10 +18,10 @@ import onnx
 
 from benchmarks import models
 from mirlo.driver.tune.measure import time_choices
-from mirlo.driver.tune.ranking import rank_correlation
+from mirlo.driver.tune.ranking import order_foreseen
+from mirlo.driver.tune.search import BATCH
 from mirlo.driver.tune.tasks import TuningTask, tasks_of
 
-BATCH = 8
 MIN_RATIO = 0.995
 """A choice that is not faster than this is no faster than the schedule's own: differences below are noise."""
 
@@ -29,22 +29,22 @@ MIN_RATIO = 0.995
 def searched(task: TuningTask, target: str, threads: int) -> dict[str, Any]:
     """Time all choices of a kernel; measure the fastest again."""
     timing = time_choices(task, (), target, threads)
-    ratios: list[float | None] = []
+    measured: dict[int, float] = {}
     for first in range(0, len(task.choices), BATCH):
-        ratios += time_choices(task, task.choices[first : first + BATCH], target, threads).ratios
-    measured = [(ratio, i) for i, ratio in enumerate(ratios) if ratio is not None]
+        ratios = time_choices(task, task.choices[first : first + BATCH], target, threads).ratios
+        measured |= {first + i: ratio for i, ratio in enumerate(ratios) if ratio is not None}
     ratio, choice = 1.0, {}
     if measured:
-        best = min(measured)[1]
-        again = time_choices(task, [task.choices[best]], target, threads).ratios[0]
+        best = task.choices[min(measured, key=lambda i: measured[i])]
+        again = time_choices(task, [best], target, threads).ratios[0]
         if again is not None and again < MIN_RATIO:
-            ratio, choice = again, dict(task.choices[best])
-    pairs = [(cost, ratios[i]) for i, cost in enumerate(task.expected) if cost is not None and ratios[i] is not None]
-    foreseen = rank_correlation([cost for cost, _ in pairs], [each for _, each in pairs if each is not None])
+            ratio, choice = again, best
     return {
         "kernel": task.function, "calls": task.calls, "us": timing.microseconds, "loss": 1.0 / ratio, "choice": choice,
-        "tried": len(measured), "foreseen": foreseen,
-        "trials": [[task.choices[i], ratio, task.expected[i] if task.expected else None] for ratio, i in measured],
+        "tried": len(measured), "foreseen": order_foreseen(task, measured),
+        "trials": [
+            [task.choices[i], each, task.expected[i] if task.expected else None] for i, each in measured.items()
+        ],
     }  # fmt: skip
 
 

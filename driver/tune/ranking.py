@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from mirlo.driver.tune.tasks import TuningTask
 
@@ -26,6 +26,14 @@ def promising(task: TuningTask) -> list[int]:
 def least_expected(task: TuningTask) -> float:
     """Return the least part of the time that the target expects of a choice, 1 where that is its own."""
     return min([1.0, *(cost for cost in task.expected if cost is not None)])
+
+
+def order_foreseen(task: TuningTask, measured: Mapping[int, float]) -> float | None:
+    """Return how well the target foresaw the order of choices, given the times of some by their positions."""
+    if not task.expected:
+        return None
+    pairs = [(cost, ratio) for i, ratio in measured.items() if (cost := task.expected[i]) is not None]
+    return rank_correlation([cost for cost, _ in pairs], [ratio for _, ratio in pairs])
 
 
 def rank_correlation(expected: Sequence[float], measured: Sequence[float]) -> float | None:

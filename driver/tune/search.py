@@ -18,7 +18,7 @@ from mirlo.driver.request import CompileRequest
 from mirlo.driver.tune.database import Database, TuningEntry, default_database
 from mirlo.driver.tune.inside import time_inside
 from mirlo.driver.tune.measure import Local, Measurer
-from mirlo.driver.tune.ranking import least_expected, promising, rank_correlation
+from mirlo.driver.tune.ranking import least_expected, order_foreseen, promising
 from mirlo.driver.tune.regions import RegionTask, has_tunables, region_tasks
 from mirlo.driver.tune.tasks import TuningTask, points_of, tasks_of
 from mirlo.passes.byoc.target_list import Targets
@@ -358,7 +358,7 @@ def search(
         trials += len(together)
         usable = [(ratio, values) for ratio, values in zip(timing.ratios, together, strict=True) if ratio is not None]
         best = min([best, *usable], key=lambda entry: entry[0])
-    foreseen = _rank_correlation(task, measured)
+    foreseen = order_foreseen(task, measured)
     if best[0] < MAX_TIME_RATIO:
         again = timer.ratios(task, [best[1]], target, threads)
         ratio = again.ratios[0]
@@ -393,10 +393,3 @@ def _combine_choices(task: TuningTask, measured: Mapping[int, float]) -> list[di
     winners = sorted((i for i, ratio in measured.items() if ratio < 1.0), key=lambda i: measured[i])
     pairs = [(task.choices[i], task.choices[j]) for i, j in combinations(winners, 2)]
     return [{**first, **second} for first, second in pairs if not set(first) & set(second)][:BATCH]
-
-
-def _rank_correlation(task: TuningTask, measured: Mapping[int, float]) -> float | None:
-    if not task.expected:
-        return None
-    pairs = [(cost, ratio) for i, ratio in measured.items() if (cost := task.expected[i]) is not None]
-    return rank_correlation([cost for cost, _ in pairs], [ratio for _, ratio in pairs])

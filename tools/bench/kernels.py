@@ -106,6 +106,8 @@ class RooflineTable(TypedDict, total=False):
 
 def kernel_rows(executable: Executable, inputs: Mapping[str, np.ndarray], threads: int, rounds: int) -> RooflineTable:
     """Return the rows of `mirlo bench`'s table of kernels, and the limits, as JSON."""
+    from mirlo.tools.bench.peak import flops_per_cycle
+
     machine = RooflineMeasurement(min(threads, available_cores()) if supported() else 1)
     machine.measure()
     times: list[list[float]] = []
@@ -116,8 +118,6 @@ def kernel_rows(executable: Executable, inputs: Mapping[str, np.ndarray], thread
         times.append([row.microseconds for row in executable.profile(*arrays, repeats=3)])
     limits = machine.limits()
     rows: list[RooflineRow] = []
-    from mirlo.tools.bench.peak import flops_per_cycle
-
     for index, info in enumerate(executable.artifact.kernels):
         microseconds = statistics.median(found[index] for found in times)
         least = limits.seconds(info.flops, info.bytes) * 1e6

@@ -56,8 +56,8 @@ def fastest_order(plan: RegisterTilePlan) -> LoopOrder:
     if plan.has_own_rows:
         # Each line of the rows is read for several rows of windows: soon, or while all of them are in the L2 cache.
         size = _bytes(plan.rows) + _result_bytes(plan)
-        return replace(own, rows_outside=size > L2_RESIDENT_SHARE * plan.machine.l2_bytes)
-    kept = L2_RESIDENT_SHARE * plan.machine.l2_bytes
+        return replace(own, rows_outside=size > _resident_bytes(plan))
+    kept = _resident_bytes(plan)
     others = other_orders(plan.free, own, plan.row_axis, plan.tile_rows)
     if _result_bytes(plan) > kept:
         # Partial sums would go beyond the L2 cache and return from there.
@@ -75,6 +75,11 @@ def fastest_order(plan: RegisterTilePlan) -> LoopOrder:
     return next(close) if least < most else own
 
 
+def _resident_bytes(plan: RegisterTilePlan) -> float:
+    """Return the bytes that stay in the L2 cache until they are read again."""
+    return L2_RESIDENT_SHARE * plan.machine.l2_bytes
+
+
 def _parts_of_k(loops: LoopOrder) -> int:
     return 1 if loops.depth_axis is None else -(-D.estimate_dim(loops.depth_axis.extent) // loops.depth_block)
 
@@ -84,7 +89,7 @@ def _striped_bytes(plan: RegisterTilePlan, loops: LoopOrder) -> float:
     if _panels(plan) == 1 or loops.is_reordered:
         return 0.0
     size = _result_bytes(plan)
-    return size if size / _batches(plan) > L2_RESIDENT_SHARE * plan.machine.l2_bytes else 0.0
+    return size if size / _batches(plan) > _resident_bytes(plan) else 0.0
 
 
 def _result_bytes(plan: RegisterTilePlan) -> float:
@@ -99,7 +104,7 @@ def _result_bytes(plan: RegisterTilePlan) -> float:
 def _bytes_beyond_l2(plan: RegisterTilePlan, loops: LoopOrder) -> float:
     """Return the bytes from beyond the L2 cache for an order of the loops."""
     parts = _parts_of_k(loops)
-    kept = L2_RESIDENT_SHARE * plan.machine.l2_bytes
+    kept = _resident_bytes(plan)
     batches, panels = _batches(plan), _panels(plan)
     traffic = _traffic(plan, batches * parts, panels)
     blocks = 1

@@ -211,8 +211,8 @@ class _Planner:
         is_stored = columns.access.value in self.constants
         is_plain = not is_dot and grouped is None and (packing is None or is_stored)
         free = freedom(rows, lane_axis, row_axis, row_loops, reduce, unrolled, is_plain=is_plain)
-        own_rows = rows.form.stride(lane_axis) != 0 and packing is None
-        loops = choose_order(self.choices, free, own_rows, row_axis, tile_rows)
+        has_own_rows = rows.form.stride(lane_axis) != 0 and packing is None
+        loops = choose_order(self.choices, free, has_own_rows, row_axis, tile_rows)
         plan = RegisterTilePlan(
             self.contraction, self.machine, rows, columns, lane_axis, row_axis,
             column_loops=[axis for axis in rest if columns.form.stride(axis) != 0], order=chosen.order,
@@ -223,14 +223,13 @@ class _Planner:
                 problem, row_axis, rows, chosen.order
             ),
             may_pack=not is_dot and grouped is None and columns.form.stride(lane_axis) == 1 and not is_cast,
-            group=None if grouped is None else grouped.group, is_streamed=own_rows or not loops.is_reordered,
-            order_of_loops=loops, choices=self.choices, free=free, is_stored=is_stored, may_dot=chosen.may_dot,
+            group=None if grouped is None else grouped.group, order_of_loops=loops, choices=self.choices, free=free,
+            has_own_rows=has_own_rows, is_stored=is_stored, may_dot=chosen.may_dot,
             is_short=is_dot and is_short_dot(tile_rows, lane_axis, chosen.order, problem.lanes),
         )  # fmt: skip
-        if self.choices.has_order:
-            return plan
-        loops = fastest_order(plan)
-        return replace(plan, order_of_loops=loops, is_streamed=own_rows or not loops.is_reordered)
+        if not self.choices.has_order:
+            loops = fastest_order(plan)
+        return replace(plan, order_of_loops=loops, is_streamed=has_own_rows or not loops.is_reordered)
 
     def _free_axes(self) -> _FreeAxes:
         """Sort the spatial axes other than that of the lanes by what they index."""

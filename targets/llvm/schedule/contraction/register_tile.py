@@ -78,6 +78,8 @@ class RegisterTilePlan:
     """The operand groups of a dot-product instruction, if it is used."""
     is_streamed: bool = True
     """Whether panels may be prefetched: they are read one after the other."""
+    has_own_rows: bool = False
+    """Whether every column has rows of its own, as in depthwise convolutions."""
     order_of_loops: LoopOrder = LoopOrder()
     choices: ContractionChoices = NO_CONTRACTION_CHOICES
     """What a caller or a measurement chose."""
@@ -136,11 +138,6 @@ class RegisterTilePlan:
     def dynamic_rows(self) -> bool:
         """Return whether the number of rows is dynamic."""
         return self.row_axis is not None and not isinstance(self.row_axis.extent, int)
-
-    @property
-    def has_own_rows(self) -> bool:
-        """Return whether every column has rows of its own, as in depthwise convolutions."""
-        return self.rows.form.stride(self.lane_axis) != 0 and self.packing is None
 
     @property
     def rows_first(self) -> bool:

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from chosen_values import Always, run_with, weights_of
 
 import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.tir.view import PrimView, prim_functions
-from mirlo.driver.tune.database import Database, TuningEntry
 from mirlo.driver.tune.tasks import tasks_of
 from mirlo.passes.lower.parallel import ParallelRecord
 from mirlo.passes.pipeline import Pipeline
@@ -142,38 +142,16 @@ SHAPES = [
 ]
 
 
-class Always(Database):
-    """The same values for every kernel."""
-
-    def __init__(self, values: dict[str, int]) -> None:
-        self.entries = {"": TuningEntry(values, 0.5, 1.0, "", 1)}
-
-    def find(self, key: str) -> dict[str, int]:
-        return self.entries[""].values
-
-
 @pytest.mark.sample(12)
 @pytest.mark.parametrize("text", SHAPES)
 @pytest.mark.parametrize("machine", ["l2=32KiB", "l2=256KiB"])
 def test_chosen_orders_compute_the_same(text: str, machine: str) -> None:
     """Small caches let the model choose blocks for small shapes."""
-
-    def run(tune: Database | bool, threads: int = 1) -> np.ndarray:
-        store, rng = ParameterStore(), np.random.default_rng(1)
-        with make_context(), ir.Location.unknown():
-            module = ir.Module.parse(text)
-            for op in module.body.operations[0].regions[0].blocks[0].operations:
-                if op.operation.name == "relax.constant":
-                    shape = list(ir.RankedTensorType(op.operation.results[0].type).shape)
-                    store.add("w", rng.standard_normal(shape, dtype=np.float32))
-            target = f"llvm{{{machine}}}"
-            f = mirlo.compile(module, target, params=store, tune=tune, threads=threads, cache=False)
-        result: np.ndarray = f(*[rng.standard_normal(spec.shape, dtype=np.float32) for spec in f.inputs])
-        return result
-
-    plain = run(Always({"winograd": 0, "row_block": 0}))
+    target = f"llvm{{{machine}}}"
+    plain = run_with(text, {"winograd": 0, "row_block": 0}, target=target)
     for threads in (1, 2):
-        np.testing.assert_allclose(run(Always({"winograd": 0}), threads), plain, rtol=2e-4, atol=2e-3)
+        found = run_with(text, {"winograd": 0}, threads, target)
+        np.testing.assert_allclose(found, plain, rtol=2e-4, atol=2e-3)
 
 
 @pytest.mark.sample(8)
@@ -206,19 +184,15 @@ def test_tiles_of_windows_share_what_they_load(machine: Machine, tile: tuple[int
 @pytest.mark.parametrize("text", SHAPES)
 @pytest.mark.parametrize("order", [{}, {"depth_block": 64}, {"row_block": 1}, {"rows_outside": 1}], ids=str)
 def test_threads_share_all_orders(text: str, order: dict[str, int]) -> None:
-    session, target = Session(ParameterStore()), find_target("llvm")
-    session.options[TUNING] = Always({"winograd": 0, **order})
+    target = find_target("llvm")
     assert target.pipeline is not None
     options = CompileOptions("llvm", threads=2, target_options="l2=32KiB thread_work=1")
     passes, outlining, _ = target.pipeline(options).partition("outline-parallel")
     assert outlining
     with make_context(), ir.Location.unknown():
         module = ir.Module.parse(text)
-        for op in module.body.operations[0].regions[0].blocks[0].operations:
-            if op.operation.name == "relax.constant":
-                session.params.add(
-                    "w", np.zeros(list(ir.RankedTensorType(op.operation.results[0].type).shape), np.float32)
-                )
+        session = Session(weights_of(module, np.random.default_rng(1)))
+        session.options[TUNING] = Always({"winograd": 0, **order})
         Pipeline(f"{passes}outline-parallel{{threads=2 work=1}})").run(module, session)
     records = [note for note in session.notes if isinstance(note, ParallelRecord)]
     assert any(record.shared for record in records)

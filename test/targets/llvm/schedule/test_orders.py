@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chosen_values import Always, run_with
 
 import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.driver.tune.database import Database, TuningEntry
 from mirlo.driver.tune.tasks import tasks_of
 from mirlo.runtime.params import ParameterStore
 
@@ -39,32 +39,6 @@ func.func @main(%x: tensor<3x{m}x{k}xf32>, %y: tensor<3x{n}x{k}xf32>) -> tensor<
 }}"""
 
 
-class Always(Database):
-    """Says the same of every kernel."""
-
-    def __init__(self, values: dict[str, int]) -> None:
-        self.entries = {"": TuningEntry(values, 0.5, 1.0, "", 1)}
-
-    def find(self, key: str) -> dict[str, int]:
-        return self.entries[""].values
-
-
-def _run(text: str, values: dict[str, int], threads: int = 1) -> np.ndarray:
-    """Return the function's result for random values, with these choices."""
-    store = ParameterStore()
-    rng = np.random.default_rng(1)
-    with make_context(), ir.Location.unknown():
-        module = ir.Module.parse(text)
-        for op in module.body.operations[0].regions[0].blocks[0].operations:
-            if op.operation.name == "relax.constant":
-                shape = list(ir.RankedTensorType(op.operation.results[0].type).shape)
-                store.add("w", rng.standard_normal(shape, dtype=np.float32))
-        tuning = Always(values) if values else False
-        made = mirlo.compile(module, params=store, tune=tuning, threads=threads, cache=False)
-    found: np.ndarray = made(*[rng.standard_normal(spec.shape, dtype=np.float32) for spec in made.inputs])
-    return found
-
-
 ORDERS = [
     {"depth_block": 64}, {"depth_block": 100}, {"row_block": 1}, {"row_block": 2}, {"depth_block": 90, "row_block": 1},
     {"rows_outside": 1}, {"rows_outside": 1, "depth_block": 70},
@@ -77,8 +51,8 @@ ORDERS = [
     "text", [PRODUCT.format(m=45, k=257, n=70), CONVOLUTION.format(s=31)], ids=["product", "convolution"]
 )
 def test_orders_compute_the_same(text: str, order: dict[str, int], threads: int) -> None:
-    want = _run(text, {"winograd": 0})
-    got = _run(text, {"winograd": 0, **order}, threads)
+    want = run_with(text, {"winograd": 0})
+    got = run_with(text, {"winograd": 0, **order}, threads)
     np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-4)
 
 
@@ -86,8 +60,8 @@ def test_orders_compute_the_same(text: str, order: dict[str, int], threads: int)
 @pytest.mark.parametrize("share", [0, 1, 2])
 @pytest.mark.parametrize("text", [PRODUCT.format(m=90, k=130, n=200), CONVOLUTION.format(s=20)], ids=["x", "conv"])
 def test_threads_share_what_is_chosen(text: str, share: int) -> None:
-    want = _run(text, {"winograd": 0})
-    got = _run(text, {"winograd": 0, "share": share}, 2)
+    want = run_with(text, {"winograd": 0})
+    got = run_with(text, {"winograd": 0, "share": share}, 2)
     np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-4)
 
 
@@ -95,7 +69,7 @@ def test_threads_share_what_is_chosen(text: str, share: int) -> None:
 def test_lanes_may_run_along_the_sum_or_not(dot: int) -> None:
     for m in (3, 20):
         text = BATCHED.format(m=m, k=50, n=33)
-        np.testing.assert_allclose(_run(text, {"dot": dot}), _run(text, {}), rtol=2e-4, atol=2e-4)
+        np.testing.assert_allclose(run_with(text, {"dot": dot}), run_with(text, {}), rtol=2e-4, atol=2e-4)
 
 
 def _scheduled(text: str, values: dict[str, int], threads: int = 1) -> str:
