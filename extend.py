@@ -62,6 +62,8 @@ from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rule_choices import Choice
 from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, decline, intrinsic, legalize, schedule
 from mirlo.passes.schedule.tuned import tuned_values
+from mirlo.passes.schedule.words.command_intrin import command_intrin
+from mirlo.passes.schedule.words.commands import Tile, TileCommand, TileCommands
 from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.passes.schedule.words.scheduled_prim import scheduled
 from mirlo.passes.schedule.words.tensorize import tensor_intrin
@@ -88,9 +90,9 @@ __all__ = [
     "ExternalArtifact", "Figures", "ExternalFunction", "ExternalFunctions", "ExternalModule", "ExternalNode",
     "ExternalValue", "Step", "Float", "Floats", "INTRINSIC", "Int", "Ints", "LEGALIZE",
     "LoadContext", "NativeCode", "NodeTrait", "OnnxName", "OpError", "Pass", "PassError", "Pipeline", "Precision",
-    "SCHEDULE", "Schedule", "ScheduleError", "Str", "Strs", "Symbol",
+    "SCHEDULE", "Schedule", "ScheduleError", "Str", "Strs", "Symbol", "Tile", "TileCommand", "TileCommands",
     "CodeForm", "KernelText", "Target", "TensorType", "ThreadLimits", "Trait", "Tunable", "c_function", "compute",
-    "contraction",
+    "command_intrin", "contraction",
     "conv_bias_activation", "converter", "decline", "define_c_functions", "define_intrinsic", "define_symbol",
     "elementwise", "elementwise_prim", "find_target", "functions_of_one_operand", "intrinsic",
     "is_call_tir", "is_const", "is_op", "is_var",

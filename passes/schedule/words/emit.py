@@ -39,6 +39,7 @@ from mirlo.passes.schedule.words.points import PointEmitter
 from mirlo.passes.schedule.words.ranges import Bound, emit_bound, hoist, hoist_loads, ranges_of, reached, steps_of
 from mirlo.passes.schedule.words.registers import Accumulators, Carried, RegisterResults, accumulate
 from mirlo.passes.schedule.words.streams import StoreLanes, emit_streamed
+from mirlo.passes.schedule.words.tensorize import TensorIntrin
 from mirlo.passes.schedule.words.threads import accesses_of, prepare_threads, reduced_threads
 from mirlo.passes.schedule.words.transposed import TransposedTile
 from mirlo.passes.schedule.words.tree import (
@@ -200,7 +201,7 @@ class _Emitter(PointEmitter):
     def loop(self, loop: Loop, values: LoopValues, carried: Carried) -> Carried:
         if loop.is_unswitched and loop.name not in self.unswitched:
             return self.unswitch(loop, values, carried)
-        if loop.tensorized is not None:
+        if isinstance(loop.tensorized, TensorIntrin):
             loop.tensorized.emit(loop, values, self.placed)
             return carried
         if loop.accumulated and self.accumulators is None:

@@ -8,6 +8,9 @@ from mirlo.passes.schedule.words.kernels import require_scope
 from mirlo.passes.schedule.words.loops import MAX_ITERATIONS
 from mirlo.passes.schedule.words.tree import Root, ScheduleBuffer, ScheduleError
 
+MAX_COPIES = 256
+"""Most copies of a buffer."""
+
 
 def set_scope(root: Root, buffer: str, scope: str) -> None:
     """Set the memory of a buffer."""
@@ -48,6 +51,14 @@ def storage_align(root: Root, buffer: str, dim: int, factor: int, offset: int) -
     if factor > MAX_ITERATIONS:
         raise ScheduleError(f"storage_align: expected a factor of at most {MAX_ITERATIONS}, found {factor}")
     target.padding = (factor, offset)
+
+
+def double_buffer(root: Root, buffer: str, copies: int) -> None:
+    """Set how many tiles of a buffer an accelerator holds at a time."""
+    target = _own_buffer(root, "double_buffer", buffer, "keep copies of tiles of it (cache_read)")
+    if not 1 <= copies <= MAX_COPIES:
+        raise ScheduleError(f"double_buffer: expected 1 to {MAX_COPIES} copies of '{buffer}', found {copies}")
+    target.copies = copies
 
 
 def _own_buffer(root: Root, word: str, name: str, instead: str) -> ScheduleBuffer:

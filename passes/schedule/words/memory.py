@@ -22,6 +22,7 @@ from mirlo.passes.schedule.words.regions import region_of
 from mirlo.passes.schedule.words.sharing import require_sharable
 from mirlo.passes.schedule.words.threads import ThreadRegion, is_thread, thread_region
 from mirlo.passes.schedule.words.tree import (
+    ACCELERATOR_SCOPES,
     BOUND,
     LOCAL,
     VECTORIZED,
@@ -61,9 +62,7 @@ class Placed:
             inside = self.threads.own(indices, self.start)
         else:
             inside = [index - start for index, start in zip(indices, self.start, strict=True)]
-        tiles = self.buffer.tiles
-        outer = [floor_divide(inside[d], tiles[d]) if d in tiles else inside[d] for d in self.buffer.order]
-        found = outer + [modulo(inside[d], tiles[d]) for d in self.buffer.order if d in tiles]
+        found = memory_indices(self.buffer, inside)
         return found if self.threads is None else [flatten(found, contiguous_strides(self.threads.shape))]
 
     @property
@@ -183,7 +182,7 @@ def allocate_buffers(root: Root, function: BufferFunction) -> PlacedBuffers:
     placed: dict[int, Placed] = {}
     uses_of: dict[int, list[tuple[BlockLeaf, BufferAccess]]] = {}
     for leaf in root.leaves():
-        for access in _accesses(leaf):
+        for access in memory_accesses(leaf):
             uses_of.setdefault(id(access.buffer), []).append((leaf, access))
     # Those in the memory of others come after these.
     for buffer in sorted(root.buffers, key=lambda each: each.shared is not None):
@@ -206,21 +205,21 @@ def _whole(buffer: ScheduleBuffer, value: ir.Value) -> Placed:
     return Placed(buffer, value, [IndexExpr()] * len(buffer.shape), buffer.shape)
 
 
-def _accesses(leaf: BlockLeaf) -> list[BufferAccess]:
+def memory_accesses(leaf: BlockLeaf) -> list[BufferAccess]:
     """Return all accesses of a block, those of inlined blocks included."""
     result = [access for access in leaf.writes if not access.is_held]
     for access in leaf.reads:
         if access.register is None:
-            result += _accesses(access.inlined) if access.inlined is not None else [access]
+            result += memory_accesses(access.inlined) if access.inlined is not None else [access]
     held = [access.buffer for access in (*leaf.writes, *(each for after in leaf.epilogue for each in after.writes))]
     for after in leaf.epilogue:
-        result += [access for access in _accesses(after) if access.buffer not in held or access in after.writes]
+        result += [access for access in memory_accesses(after) if access.buffer not in held or access in after.writes]
     return result
 
 
 def _allocate(buffer: ScheduleBuffer, uses: list[tuple[BlockLeaf, BufferAccess]], function: BufferFunction) -> Placed:
     leaves = [leaf for leaf, _ in uses]
-    common = _common_loops(leaves)
+    common = common_loops(leaves)
     in_kernel = any(loop.kind == BOUND for leaf in leaves for loop in around(leaf))
     if in_kernel and buffer.scope != LOCAL:
         # Threads share it: in main memory those of all blocks.
@@ -230,13 +229,8 @@ def _allocate(buffer: ScheduleBuffer, uses: list[tuple[BlockLeaf, BufferAccess]]
     threads = thread_region(places, common, buffer) if in_kernel and buffer.scope == LOCAL else None
     region = region_of(places, common, buffer.shape) if threads is None else threads.region
     start, shape = [part[0] for part in region], [part[1] for part in region]
-    tiles = buffer.tiles
-    memory = [D.ceildiv(shape[d], tiles[d]) if d in tiles else shape[d] for d in buffer.order]
-    memory += [tiles[d] for d in buffer.order if d in tiles]
-    if buffer.padding is not None:
-        factor, offset = buffer.padding
-        memory[-1] = D.ceildiv(memory[-1] - offset, factor) * factor + offset
-    if not buffer.scope:
+    memory = memory_dims(buffer, shape)
+    if not buffer.scope or buffer.scope in ACCELERATOR_SCOPES:
         return Placed(buffer, function.scratch(memory, buffer.element), start, tuple(memory))
     fixed = [size for size in memory if isinstance(size, int)]
     if len(fixed) < len(memory):
@@ -256,6 +250,24 @@ def _allocate(buffer: ScheduleBuffer, uses: list[tuple[BlockLeaf, BufferAccess]]
     return Placed(buffer, _alloca(fixed, buffer, function, space), start, tuple(fixed), threads)
 
 
+def memory_indices(buffer: ScheduleBuffer, indices: Sequence[IndexExpr]) -> list[IndexExpr]:
+    """Return the indices in the dims of the memory of an element of a region of a buffer."""
+    tiles = buffer.tiles
+    outer = [floor_divide(indices[d], tiles[d]) if d in tiles else indices[d] for d in buffer.order]
+    return outer + [modulo(indices[d], tiles[d]) for d in buffer.order if d in tiles]
+
+
+def memory_dims(buffer: ScheduleBuffer, shape: Sequence[Dim]) -> list[Dim]:
+    """Return the dims in memory of a region of a buffer, slowest first."""
+    tiles = buffer.tiles
+    memory = [D.ceildiv(shape[d], tiles[d]) if d in tiles else shape[d] for d in buffer.order]
+    memory += [tiles[d] for d in buffer.order if d in tiles]
+    if buffer.padding is not None:
+        factor, offset = buffer.padding
+        memory[-1] = D.ceildiv(memory[-1] - offset, factor) * factor + offset
+    return memory
+
+
 def _alloca(shape: list[int], buffer: ScheduleBuffer, function: BufferFunction, space: ir.Attribute | None) -> ir.Value:
     kind = ir.MemRefType.get(shape, buffer.element, memory_space=space)
     alignment = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), ALIGNMENT)
@@ -263,7 +275,7 @@ def _alloca(shape: list[int], buffer: ScheduleBuffer, function: BufferFunction, 
         return memref.AllocaOp(kind, [], [], alignment=alignment).result
 
 
-def _common_loops(leaves: list[BlockLeaf]) -> list[Loop]:
+def common_loops(leaves: list[BlockLeaf]) -> list[Loop]:
     """Return the loops around all of these blocks, without lanes: those have elements of their own."""
     chains = [around(leaf) for leaf in leaves]
     common = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.types import TensorType
@@ -38,6 +38,9 @@ from mirlo.passes.schedule.words.tree import (
     leaves_of,
 )
 from mirlo.runtime.nearest import nearest
+
+if TYPE_CHECKING:
+    from mirlo.passes.schedule.words.commands import TileCommands
 
 Made = TypeVar("Made")
 PEEL = "peel"
@@ -314,6 +317,15 @@ class Schedule(LoopQueries):
         self._record("storage_align", (buffer, dim, factor, offset), None)
 
     @primitive
+    def double_buffer(self, buffer: str, copies: int = 2) -> None:
+        """Keep several tiles of a buffer that is not a parameter, so that one is loaded while another one is used.
+
+        For `commands`, which give each tile the next copy. Loops that are emitted run one after the other, on one.
+        """
+        layout.double_buffer(self._root, buffer, copies)
+        self._record("double_buffer", (buffer, copies), None)
+
+    @primitive
     def decompose_reduction(self, block: str, loop: str) -> str:
         """Store the initial values of a reduction before a loop; return the name of the block that does so."""
         start = blocks.decompose(self._root, self._leaf(block), self._loop(loop))
@@ -342,12 +354,12 @@ class Schedule(LoopQueries):
 
     @primitive
     def tensorize(self, loop: str, intrinsic: str) -> None:
-        """Replace a loop by a tensor intrinsic whose description the loop must match."""
+        """Replace a loop by a tensor intrinsic, or by an instruction of a command stream, that it must match."""
         intrin = find_tensor_intrin(intrinsic)
         node = self._loop(loop)
         loops.require_serial(node)
         with self._root.view.op.context:
-            intrin.tiles_of(node)  # again when it is emitted: words that follow may change what is around it
+            intrin.match(node)  # again when it is emitted: words that follow may change what is around it
         node.tensorized = intrin
         self._record("tensorize", (loop, intrinsic), None)
 
@@ -442,6 +454,20 @@ class Schedule(LoopQueries):
         self.require_open()
         PartEmitter(self._root).emit(self._root.body, function)
         self.is_closed = True
+
+    def commands(self, capacity: Mapping[str, int] | None = None, alignment: int = 64) -> TileCommands:
+        """Return the instructions that compute the function, for an accelerator that executes a stream of commands.
+
+        Each loop that `tensorize` replaced by an instruction of `command_intrin` is one command for each iteration of
+        the loops outside, with its tiles as numbers. Buffers are one behind the other in their memories, at multiples
+        of `alignment` bytes; `capacity` are the bytes that memories have. The schedule stays as it is.
+        """
+        from mirlo.passes.schedule.words.commands import list_commands
+
+        self.require_open()
+        if self.applied:
+            raise ScheduleError("commands: rules of a target emit loops, no commands; use words (apply_rule)")
+        return list_commands(self._root, capacity or {}, alignment)
 
     def parts(self) -> ScheduleParts:
         """Return the parts of a schedule in which rules of the target schedule some of the blocks."""

@@ -5,16 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mirlo.dialects.core.index_expr import IndexExpr
-from mirlo.passes.schedule.words.tree import SERIAL, BlockLeaf, BufferAccess, Loop, Root, leaves_of, placed_at
+from mirlo.passes.schedule.words.tree import (
+    SERIAL,
+    BlockLeaf,
+    BufferAccess,
+    Loop,
+    Root,
+    ScheduleBuffer,
+    leaves_of,
+    placed_at,
+)
 
 
 def show(root: Root) -> str:
     """Return the loops as text, and what each block reads and writes."""
-    copies = [f"{buffer} {buffer.scope or 'memory'}".rstrip() for buffer in root.buffers if not buffer.is_parameter]
+    copies = [_buffer(buffer) for buffer in root.buffers if not buffer.is_parameter]
     lines = [f"buffers: {', '.join(copies)}"] if copies else []
     for node in root.body:
         lines += _node(node, 0)
     return "\n".join(lines)
+
+
+def _buffer(buffer: ScheduleBuffer) -> str:
+    times = f"{buffer.copies} x " if buffer.copies > 1 else ""
+    return f"{times}{buffer} {buffer.scope or 'memory'}"
 
 
 def _node(node: Loop | BlockLeaf, depth: int) -> Iterator[str]:

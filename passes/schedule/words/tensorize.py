@@ -76,7 +76,7 @@ class TensorIntrin:
     means: PrimScript = field(repr=False)
     does: PrimScript = field(repr=False)
 
-    def match(self, means: ir.OpView, loop: Loop) -> dict[int, BufferTile]:
+    def _match(self, means: ir.OpView, loop: Loop) -> dict[int, BufferTile]:
         """Match each parameter of `means` to a tile of a buffer."""
         tree = build(PrimView(means))
         wanted, leaves = tree.leaves(), leaves_of(loop)
@@ -141,7 +141,7 @@ class TensorIntrin:
             )
         return start, moving
 
-    def tiles_of(self, loop: Loop) -> dict[int, BufferTile]:
+    def match(self, loop: Loop) -> dict[int, BufferTile]:
         """Return the tile for each parameter, as the loop and those around it are now."""
         module = ir.Module.create(ir.Location.unknown())
         with ir.InsertionPoint(module.body), ir.Location.unknown():
@@ -153,12 +153,12 @@ class TensorIntrin:
                 raise ScheduleError(
                     f"tensorize: '{self.means.name}', which describes '{self.name}', is not one block: {reason}"
                 )
-        return self.match(means, loop)
+        return self._match(means, loop)
 
     def emit(self, loop: Loop, values: LoopValues, placed: PlacedBuffers) -> None:
         """Emit the operations of the implementation, in place of a loop, on the buffers of the schedule."""
         given, strides = {}, {}
-        for position, tile in self.tiles_of(loop).items():
+        for position, tile in self.match(loop).items():
             memory = placed[tile.buffer]
             if not all(isinstance(size, int) for size in memory.shape):
                 raise ScheduleError(
@@ -185,8 +185,21 @@ class TensorIntrin:
         clone_on_tiles(self.name, entry, arguments, {})
 
 
-INTRINSICS: dict[str, TensorIntrin] = {}
-"""Tensor intrinsics by name."""
+class Instruction(Protocol):
+    """What replaces a loop: a tensor intrinsic, or an instruction of a command stream."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def means(self) -> PrimScript: ...
+
+    def match(self, loop: Loop) -> object:
+        """Match a loop to the description; raise `ScheduleError` if it computes something else."""
+
+
+INTRINSICS: dict[str, Instruction] = {}
+"""What `tensorize` knows, by name."""
 
 
 def tensor_intrin(name: str, means: PrimScript, does: PrimScript) -> TensorIntrin:
@@ -197,11 +210,17 @@ def tensor_intrin(name: str, means: PrimScript, does: PrimScript) -> TensorIntri
     `buffers=True`; if `means` is a reduction, it adds to its output.
     """
     _require_same_parameters(name, means, does)
+    intrin = TensorIntrin(name, means, does)
+    register_intrinsic(name, intrin, does)
+    return intrin
+
+
+def register_intrinsic(name: str, intrin: Instruction, function: PrimScript) -> None:
+    """Register what `function` defines under a name; a module that is loaded again replaces what it defined."""
     known = INTRINSICS.get(name)
-    if known is not None and _definition(known.does) != _definition(does):
+    if known is not None and _definition(getattr(known, "does", known.means)) != _definition(function):
         raise ScheduleError(f"there is a tensor intrinsic '{name}' already")
-    INTRINSICS[name] = TensorIntrin(name, means, does)
-    return INTRINSICS[name]
+    INTRINSICS[name] = intrin
 
 
 def _require_same_parameters(name: str, means: PrimScript, does: PrimScript) -> None:
@@ -211,12 +230,13 @@ def _require_same_parameters(name: str, means: PrimScript, does: PrimScript) -> 
             raise ScheduleError(f"tensor intrinsic '{name}': expected a @mirlo.prim_func, found {function!r}")
         if function.is_template:
             raise ScheduleError(
-                f"tensor intrinsic '{name}': expected sizes and types that are known, found {_listed(function)}"
+                f"tensor intrinsic '{name}': expected sizes and types that are known, "
+                f"found {listed_parameters(function)}"
             )
     if [_kind(each) for each in means.parameters] != [_kind(each) for each in does.parameters]:
         raise ScheduleError(
             f"tensor intrinsic '{name}': expected an implementation with the parameters of its description, "
-            f"{_listed(means)}, found {_listed(does)}"
+            f"{listed_parameters(means)}, found {listed_parameters(does)}"
         )
 
 
@@ -224,13 +244,13 @@ def _kind(parameter: ScriptParameter) -> tuple[bool, TensorType]:
     return parameter.is_output, TensorType(tuple(parameter.shape), parameter.dtype)
 
 
-def _listed(function: PrimScript) -> str:
+def listed_parameters(function: PrimScript) -> str:
     words = {False: "Buffer", True: "Out"}
     shown = [f"{p.name}: {words[p.is_output]}[{p.shape}, {p.dtype}]" for p in function.parameters]
     return f"{function.name}({', '.join(shown)})"
 
 
-def find_tensor_intrin(name: str) -> TensorIntrin:
+def find_tensor_intrin(name: str) -> Instruction:
     """Return the tensor intrinsic of a name."""
     intrin = INTRINSICS.get(name)
     if intrin is None:

@@ -19,6 +19,8 @@ from mirlo.runtime.nearest import nearest
 
 LOCAL, SHARED = "local", "shared"
 """Memory of a thread, its stack on CPUs; of a block of threads."""
+ACCELERATOR_SCOPES: set[str] = set()
+"""Memories of accelerators that `command_intrin` names: main memory where the loops are emitted."""
 SERIAL, PARALLEL, VECTORIZED, UNROLLED, BOUND = "serial", "parallel", "vectorized", "unrolled", "bound"
 LETTERS = "ijklmnopqrst"
 
@@ -49,6 +51,8 @@ class ScheduleBuffer:
     """Tile sizes of tiled dims; the position within the tile is the fastest dim (`pack`)."""
     padding: tuple[int, int] | None = None
     """A factor and an offset: the elements of a row in memory are a multiple of the one, plus the other."""
+    copies: int = 1
+    """How many tiles of it an accelerator holds at a time (`double_buffer`)."""
     alias: str = ""
     """The name that it would have without the author's: `x0`, or its block's."""
     shared: ScheduleBuffer | None = None

@@ -1,9 +1,8 @@
-"""Commands of the unit: 32 bytes each, in program order, with the tokens that let its four queues overlap."""
+"""Commands of the unit: 32 bytes each, in program order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 import numpy as np
@@ -27,9 +26,9 @@ class Op(IntEnum):
 
 
 class Memory(IntEnum):
-    """Where loads put rows."""
+    """Scratchpads: where loads put rows, and where results are."""
 
-    DATA, WEIGHTS, PARAMETERS = range(3)
+    DATA, WEIGHTS, PARAMETERS, ACCUMULATORS, RESULTS = range(5)
 
 
 class Mode(IntEnum):
@@ -50,91 +49,122 @@ class Rows:
     outer_stride: int = 0
 
 
-@dataclass
-class Program:
-    """Commands, as they are emitted."""
+@dataclass(frozen=True)
+class Span:
+    """Rows of a scratchpad."""
 
-    words: list[int] = field(default_factory=list)
-    given: dict[tuple[Queue, Queue], int] = field(default_factory=dict)
-    """How many tokens a queue has given to a neighbor."""
-    _taken: dict[tuple[Queue, Queue], int] = field(default_factory=dict)
-    _waits: dict[Queue, set[Queue]] = field(default_factory=dict)
-    count: int = 0
+    memory: Memory
+    first: int
+    count: int
 
-    def wait(self, queue: Queue, giver: Queue, level: int) -> None:
-        """Let the next command of a queue wait until a neighbor has given this many tokens since the program began."""
-        while self._taken.get((giver, queue), 0) < level:
-            waits = self._waits.setdefault(queue, set())
-            if giver in waits:
-                self.emit(queue, Op.NOP)
-            self._waits.setdefault(queue, set()).add(giver)
-            self._taken[giver, queue] = self._taken.get((giver, queue), 0) + 1
 
-    def emit(self, queue: Queue, op: Op, *words: int, to: Iterable[Queue] = ()) -> None:
-        """Append a command that gives a token to each neighbor in `to` when its results can be read."""
+@dataclass(eq=False)
+class Command:
+    """A command, with the rows of scratchpads that it reads and writes."""
+
+    queue: Queue
+    op: Op
+    words: tuple[int, ...] = ()
+    reads: tuple[Span, ...] = ()
+    writes: tuple[Span, ...] = ()
+    weights: int | None = None
+    """The row of the weights of a product."""
+    is_linked: bool = False
+    """Whether the product before may announce these weights when they belong to another load."""
+    keeps: bool = False
+    """Whether it multiplies by the weights of the product before."""
+    following: int | None = None
+    """The row of the weights of the product behind, which the array takes meanwhile."""
+    batch: int = 0
+    """Which loads are waited for together."""
+    waits: set[Queue] = field(default_factory=set)
+    """The neighbors of which it takes a token."""
+    gives: set[Queue] = field(default_factory=set)
+    """The neighbors that get a token when its results can be read."""
+
+    @staticmethod
+    def table(parameters: int) -> Command:
+        """Return a command that takes 16 rows of parameters as the table of following requantizations."""
+        span = Span(Memory.PARAMETERS, parameters, SIZE)
+        return Command(Queue.REQUANTIZE, Op.TABLE, (0, 0, parameters << 16), (span,))
+
+    @staticmethod
+    def take(weights: int) -> Command:
+        """Return a command that takes weights for the product behind, which no product has announced."""
+        span = Span(Memory.WEIGHTS, weights, SIZE)
+        return Command(Queue.ARRAY, Op.WEIGHTS, (0, weights), (span,))
+
+    def encoded(self) -> list[int]:
+        """Return the words of the command."""
         flags = 0
-        for giver in self._waits.pop(queue, ()):
-            flags |= 1 if giver < queue else 2
-        for taker in to:
-            flags |= 4 if taker < queue else 8
-            self.given[queue, taker] = self.given.get((queue, taker), 0) + 1
-        self.words += [op | flags << 8 | queue << 12, *words, *(0,) * (7 - len(words))]
-        self.count += 1
+        for giver in self.waits:
+            flags |= 1 if giver < self.queue else 2
+        for taker in self.gives:
+            flags |= 4 if taker < self.queue else 8
+        words = list(self.words)
+        if self.op is Op.MULTIPLY:
+            words.append((0 if self.following is None else self.following | 1 << 16) | self.keeps << 17)
+        return [self.op | flags << 8 | self.queue << 12, *words, *(0,) * (7 - len(words))]
 
-    def load(
-        self, rows: Rows, target: int, memory: Memory = Memory.DATA, line: int = 0, to: Iterable[Queue] = ()
-    ) -> None:
-        """Copy rows to a scratchpad; `line` is the distance between the first rows of two outer iterations."""
-        self.emit(Queue.LOAD, Op.LOAD, *_rows(rows, target, line), memory, to=to)
-
-    def fill(self, target: int, inner: int, outer: int, line: int, value: int) -> None:
-        """Fill rows of data with a value."""
-        self.emit(Queue.LOAD, Op.FILL, *_rows(Rows(0, SIZE, inner, outer), target, line), (value & 255) << 8)
-
-    def weights(self, row: int) -> None:
-        """Let the array take weights for the product behind, which no product has announced."""
-        self.emit(Queue.ARRAY, Op.WEIGHTS, 0, row)
-
-    def multiply(
-        self, row: int, target: int, counts: tuple[int, int], strides: tuple[int, int], mode: Mode,
-        following: int | None, to: Iterable[Queue] = (), keep: bool = False,
-    ) -> None:  # fmt: skip
-        """Multiply rows of data by the weights that wait, or that the product before had if it is to keep them.
-
-        `following` is the row of the weights of the product behind.
-        """
-        words = (row, target, counts[0] | counts[1] << 16, strides[0] | strides[1] << 16, mode)
-        self.emit(
-            Queue.ARRAY, Op.MULTIPLY, *words, (0 if following is None else following | 1 << 16) | keep << 17, to=to
-        )
-
-    def requantize(
-        self, row: int, second: int | None, count: int, parameters: int, target: int, limits: tuple[int, int, int],
-        table: bool = False, to: Iterable[Queue] = (),
-    ) -> None:  # fmt: skip
-        """Requantize rows of accumulators; limits are the zero point, the least and the largest value."""
-        zero, low, high = (limit & 255 for limit in limits)
-        flags = (second is not None) | table << 1
-        last = zero | low << 8 | high << 16 | flags << 24
-        self.emit(Queue.REQUANTIZE, Op.REQUANTIZE, row, second or 0, count | parameters << 16, target, last, to=to)
-
-    def table(self, parameters: int) -> None:
-        """Take 16 rows of parameters as the table of following requantizations."""
-        self.emit(Queue.REQUANTIZE, Op.TABLE, 0, 0, parameters << 16)
-
-    def store(self, rows: Rows, source: int, to: Iterable[Queue] = ()) -> None:
-        """Copy rows of results to main memory."""
-        self.emit(Queue.STORE, Op.STORE, *_rows(rows, source, 0), to=to)
-
-    def barrier(self) -> None:
-        """Let the unit finish all commands, and record the cycle."""
-        self.emit(Queue.LOAD, Op.BARRIER)
-
-    def content(self) -> bytes:
-        """Return the commands as bytes."""
-        return np.array(self.words, np.uint32).tobytes()
+    def announcing(self, weights: int) -> Command:
+        """Return a product that lets the array take the weights of the product behind."""
+        span = Span(Memory.WEIGHTS, weights, SIZE)
+        return replace(self, following=weights, reads=(*self.reads, span))
 
 
-def _rows(rows: Rows, row: int, line: int) -> tuple[int, ...]:
+def load_rows(rows: Rows, target: int, memory: Memory, line: int = 0) -> Command:
+    """Return a copy of rows to a scratchpad; `line` is the distance between the first rows of two outer iterations."""
+    span = Span(memory, target, (rows.outer - 1) * line + rows.inner)
+    return Command(Queue.LOAD, Op.LOAD, (*_words(rows, target, line), memory), writes=(span,))
+
+
+def load_table(address: int, target: int) -> Command:
+    """Return a copy of a table of 256 bytes to parameters."""
+    return load_rows(Rows(address, SIZE, SIZE), target, Memory.PARAMETERS)
+
+
+def fill_rows(target: int, inner: int, outer: int, line: int, value: int) -> Command:
+    """Return a command that fills rows of data with a value."""
+    span = Span(Memory.DATA, target, (outer - 1) * line + inner)
+    words = (*_words(Rows(0, SIZE, inner, outer), target, line), (value & 255) << 8)
+    return Command(Queue.LOAD, Op.FILL, words, writes=(span,))
+
+
+def multiply_rows(
+    row: int, target: int, counts: tuple[int, int], strides: tuple[int, int], mode: Mode, weights: int, linked: bool,
+) -> Command:  # fmt: skip
+    """Return a product of rows of data and weights; counts and strides are those of the inner and outer loop."""
+    data = Span(Memory.DATA, row, (counts[0] - 1) * strides[0] + (counts[1] - 1) * strides[1] + 1)
+    reads = data, Span(Memory.WEIGHTS, weights, SIZE)
+    sums = Span(Memory.ACCUMULATORS, target, counts[0] * counts[1])
+    words = (row, target, counts[0] | counts[1] << 16, strides[0] | strides[1] << 16, mode)
+    return Command(Queue.ARRAY, Op.MULTIPLY, words, reads, (sums,), weights, linked)
+
+
+def requantize_rows(
+    row: int, second: int | None, count: int, parameters: int, target: int, limits: tuple[int, int, int], table: bool,
+) -> Command:  # fmt: skip
+    """Return the requantization of rows of accumulators; limits are the zero point, the least and the largest value."""
+    zero, low, high = (limit & 255 for limit in limits)
+    flags = (second is not None) | table << 1
+    last = zero | low << 8 | high << 16 | flags << 24
+    sums = [Span(Memory.ACCUMULATORS, each, count) for each in (row, second) if each is not None]
+    return Command(
+        Queue.REQUANTIZE, Op.REQUANTIZE, (row, second or 0, count | parameters << 16, target, last),
+        (*sums, Span(Memory.PARAMETERS, parameters, 2 * SIZE)), (Span(Memory.RESULTS, target, count),),
+    )  # fmt: skip
+
+
+def store_rows(rows: Rows, source: int) -> Command:
+    """Return a copy of rows of results to main memory."""
+    return Command(Queue.STORE, Op.STORE, _words(rows, source, 0), (Span(Memory.RESULTS, source, rows.inner),))
+
+
+def content(commands: list[Command]) -> bytes:
+    """Return commands as bytes."""
+    return np.array([word for command in commands for word in command.encoded()], np.uint32).tobytes()
+
+
+def _words(rows: Rows, row: int, line: int) -> tuple[int, ...]:
     strides = rows.inner_stride & 0xFFFFFFFF, rows.outer_stride & 0xFFFFFFFF
     return (rows.address, row, rows.size | rows.inner << 8, rows.outer | line << 16, *strides)

@@ -1,13 +1,15 @@
-"""Layers as commands: tiles of rows that fit the scratchpads, two of them in flight."""
+"""Layers: what they compute, how their loops are scheduled, and the commands that these become."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import groupby
+from typing import Any
 
 import numpy as np
 
+from mirlo.extend import Schedule, TensorType, TileCommand, TileCommands
 from mirlo_systolic.commands import (
     ACCUMULATOR_ROWS,
     DATA_ROWS,
@@ -15,73 +17,57 @@ from mirlo_systolic.commands import (
     RESULT_ROWS,
     SIZE,
     WEIGHT_ROWS,
+    Command,
     Memory,
     Mode,
-    Program,
-    Queue,
     Rows,
+    fill_rows,
+    load_rows,
+    load_table,
+    multiply_rows,
+    requantize_rows,
+    store_rows,
+)
+from mirlo_systolic.functions import (
+    ACCUMULATORS,
+    DATA,
+    PARAMETERS,
+    RESULTS,
+    WEIGHTS,
+    Shape,
+    sum_of_two,
+    window_products,
 )
 
-CONTEXTS = 2
+IN_FLIGHT = 2
+"""Tiles of data, of accumulators and of results: one is computed while the other one is copied."""
 AHEAD = 3
 """Chunks of weights that are loaded or in use."""
 SLOT = 2 * SIZE
 """Rows of the parameters of a block of columns."""
 SLOTS = PARAMETER_ROWS // SLOT - 1
-"""Blocks whose parameters are loaded. Weights are `AHEAD` chunks ahead at most, so that no slot is in use still."""
+"""Blocks whose parameters are loaded."""
 TABLE = SLOTS * SLOT
 """Where a table is loaded: behind the slots."""
 SHIFTS = 62
 """The largest shift."""
+ROW, SUMS = SIZE, 4 * SIZE
+"""Bytes of a row of a scratchpad, and of one of accumulators."""
+CAPACITY = {
+    DATA: DATA_ROWS * ROW, WEIGHTS: WEIGHT_ROWS * ROW, PARAMETERS: TABLE * ROW, ACCUMULATORS: ACCUMULATOR_ROWS * SUMS,
+    RESULTS: RESULT_ROWS * ROW,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Image:
-    """An operand in main memory, channels last, as windows read it."""
+    """An operand in main memory, channels last."""
 
     address: int
-    height: int
-    width: int
-    channels: int
-    padding: tuple[int, int, int, int] = (0, 0, 0, 0)
-    """Rows and columns of `fill` above, to the left, below, to the right."""
-    fill: int = 0
-    step: int = 0
-    """Bytes between the columns, where these are not next to each other."""
-    line: int = 0
-    """Bytes between the rows, where these are not next to each other."""
-
-    @property
-    def steps(self) -> tuple[int, int]:
-        """Return the bytes between columns and between rows."""
-        return self.step or self.channels, self.line or self.width * self.channels
-
-    @property
-    def padded_width(self) -> int:
-        return self.width + self.padding[1] + self.padding[3]
-
-
-@dataclass(frozen=True)
-class Product:
-    """A tap of a window: 16 channels of an operand times weights, for 16 columns."""
-
-    operand: int
-    tap: tuple[int, int]
-    block: int
-    """Which 16 channels."""
-    weights: int
-    """Which weights, by their number."""
-    region: int = 0
-    """0 or 1: where the sums are."""
-    mode: Mode = Mode.ADD
-
-
-@dataclass(frozen=True)
-class Block:
-    """16 columns of the result."""
-
-    index: int
-    products: tuple[Product, ...]
+    step: int
+    """Bytes between the columns."""
+    line: int
+    """Bytes between the rows."""
 
 
 @dataclass(frozen=True)
@@ -100,234 +86,215 @@ class Tiling:
 class Layer:
     """A convolution, a product of matrices, a sum or a pool, with its requantization."""
 
+    function: Callable[[Shape], Any]
+    """What it computes: `window_products`, `window_maxima` or `sum_of_two`."""
+    shape: Shape
     operands: tuple[Image, ...]
-    groups: tuple[tuple[Block, ...], ...]
-    """Blocks that share what they read are a group."""
     weights: int
     """The address of the weights, 256 bytes each."""
     parameters: int
-    """The address of the parameters, 512 bytes for each block."""
+    """The address of the parameters, 512 bytes for each block of columns."""
     output: int
-    size: tuple[int, int, int]
-    """Rows, columns and channels of the result."""
-    strides: tuple[int, int]
-    window: tuple[int, int]
-    """Rows and columns of the window, with what dilations leave out."""
-    limits: tuple[int, int, int]
-    regions: int = 1
     tiling: Tiling = field(default_factory=Tiling)
     table: int | None = None
     """The address of what replaces each of the 256 results, if there is a table."""
 
-    def rows_read(self, rows: int) -> int:
-        """Return the rows of an operand that a tile reads."""
-        return (rows - 1) * self.strides[0] + self.window[0]
+    @property
+    def chunk(self) -> int:
+        """Return the products whose weights are loaded together."""
+        return min(self.tiling.chunk, self.shape.taps)
 
     def tile_rows(self) -> int:
         """Return the rows of a tile, 0 if not even one fits."""
-        height, width, _ = self.size
-        most = min(height, ACCUMULATOR_ROWS // CONTEXTS // self.regions // width)
+        height, width, _ = self.shape.size
+        most = min(height, ACCUMULATOR_ROWS // IN_FLIGHT // len(self.operands) // width)
         wanted = min(most, self.tiling.rows) if self.tiling.rows else most
-        while wanted and self.data_rows(wanted) > DATA_ROWS // CONTEXTS:
+        while wanted and self._data_rows(wanted) > DATA_ROWS // IN_FLIGHT:
             wanted -= 1
         if wanted and not self.tiling.rows:
             tiles = -(-height // wanted)
             wanted = -(-height // tiles)
         return wanted
 
-    def data_rows(self, rows: int) -> int:
+    def _data_rows(self, rows: int) -> int:
         """Return the rows of the scratchpad that a tile takes."""
-        return max(
-            sum(self.rows_read(rows) * self.operands[i].padded_width for i, _ in _parts(group)) for group in self.groups
-        )
+        read = (rows - 1) * self.shape.strides[0] + self.shape.reach[0]
+        return read * self.shape.padded[1] * self.shape.blocks[1] * len(self.operands)
+
+    def schedule(self) -> Schedule:
+        """Return the function with its loops arranged for the unit."""
+        return scheduled(self.function, self.shape, self.tile_rows(), self.chunk)
+
+    def commands(self) -> Iterator[Command]:
+        """Yield the commands of the layer, in the order of its loops."""
+        if self.table is not None:
+            yield load_table(self.table, TABLE)
+            yield Command.table(TABLE)
+        for command in tile_commands(self.function, self.shape, self.tile_rows(), self.chunk):
+            yield from EMITTERS[command.name](self, command)
 
 
-def _parts(group: Sequence[Block]) -> list[tuple[int, int]]:
-    return sorted({(product.operand, product.block) for block in group for product in block.products})
+@functools.lru_cache(maxsize=128)
+def tile_commands(function: Callable[[Shape], Any], shape: Shape, rows: int, chunk: int) -> TileCommands:
+    """Return the instructions of a layer, which do not depend on where its tensors are."""
+    return scheduled(function, shape, rows, chunk).commands(CAPACITY)
 
 
-@dataclass
-class Emitter:
-    """The layers of a region, one behind the other."""
-
-    program: Program = field(default_factory=Program)
-    chunks: list[int] = field(default_factory=list)
-    """For each chunk of weights: how many tokens the array has given to loads when it no longer reads it."""
-    _tiles: list[int] = field(default_factory=list)
-    _accumulators: list[int] = field(default_factory=list)
-    _tile_count: int = 0
-    _block_count: int = 0
-    _chunk_count: int = 0
-    _has_table: bool = False
-    _held: list[Callable[[int | None], None]] = field(default_factory=list)
-    """The last product of a chunk and what follows it, until the weights behind it are known."""
-
-    def barrier(self) -> None:
-        """Let the unit finish all layers so far, and record the cycle."""
-        self._release(None)
-        self.program.barrier()
-
-    def layer(self, layer: Layer) -> None:
-        """Emit a layer."""
-        rows = layer.tile_rows()
-        if layer.table is not None:
-            self.program.load(Rows(layer.table, SIZE, SIZE), TABLE, Memory.PARAMETERS)
-        self._has_table = False
-        for group in layer.groups:
-            for first in range(0, layer.size[0], rows):
-                self._tile(layer, group, first, min(rows, layer.size[0] - first))
-
-    def _tile(self, layer: Layer, group: Sequence[Block], first: int, rows: int) -> None:
-        program, number = self.program, self._tile_count
-        self._tile_count += 1
-        base = number % CONTEXTS * (DATA_ROWS // CONTEXTS)
-        places: dict[tuple[int, int], int] = {}
-        if number >= CONTEXTS:
-            program.wait(Queue.LOAD, Queue.ARRAY, self._tiles[number - CONTEXTS])
-        for part in _parts(group):
-            places[part] = base
-            base += layer.rows_read(rows) * layer.operands[part[0]].padded_width
-        loaded: set[tuple[int, int]] = set()
-        for block in group:
-            self._block(layer, block, first, rows, places, loaded)
-        self._held.append(lambda following: self._tiles.append(program.given.get((Queue.ARRAY, Queue.LOAD), 0)))
-        if not layer.tiling.linked:
-            self._release(None)
-
-    def _release(self, following: int | None) -> None:
-        """Emit what was held; `following` is the row of the weights of the product behind."""
-        held, self._held = self._held, []
-        for emit in held:
-            emit(following)
-
-    def _block(
-        self, layer: Layer, block: Block, first: int, rows: int, places: dict[tuple[int, int], int],
-        loaded: set[tuple[int, int]],
-    ) -> None:  # fmt: skip
-        program, number = self.program, self._block_count
-        context, slot = number % CONTEXTS, number % SLOTS * SLOT
-        self._block_count += 1
-        count = rows * layer.size[1]
-        targets = [
-            (context * layer.regions + region) * (ACCUMULATOR_ROWS // CONTEXTS // layer.regions) for region in (0, 1)
-        ]
-        parameters = Rows(layer.parameters + block.index * SLOT * SIZE, SIZE, SLOT)
-        program.load(parameters, slot, Memory.PARAMETERS)
-        chunks = list(_chunks(block.products, layer.tiling.chunk))
-        for index, chunk in enumerate(chunks):
-            is_last = index == len(chunks) - 1
-            for product in chunk:
-                part = product.operand, product.block
-                if part not in loaded:
-                    loaded.add(part)
-                    self._load(layer, part, first, rows, places[part])
-            weights = self._weights(layer, chunk)
-            if index == 0 and number >= CONTEXTS:
-                program.wait(Queue.ARRAY, Queue.REQUANTIZE, self._accumulators[number - CONTEXTS])
-
-            kept = [i > 0 and product.weights == chunk[i - 1].weights for i, product in enumerate(chunk)]
-
-            def multiply(
-                product: Product, keep: bool, following: int | None, to: Sequence[Queue] = (),
-            ) -> None:  # fmt: skip
-                width = layer.operands[product.operand].padded_width
-                program.multiply(
-                    places[product.operand, product.block] + product.tap[0] * width + product.tap[1],
-                    targets[product.region], (layer.size[1], rows),
-                    (layer.strides[1], layer.strides[0] * width), product.mode, following, to, keep,
-                )  # fmt: skip
-
-            following = weights
-            for product, keep, is_next_kept in zip(chunk, kept, kept[1:], strict=False):
-                following += 0 if is_next_kept else SIZE
-                multiply(product, keep, None if is_next_kept else following)
-
-            def end(
-                following: int | None, last: Product = chunk[-1], keep: bool = kept[-1], is_last: bool = is_last
-            ) -> None:
-                multiply(last, keep, following, [Queue.LOAD, Queue.REQUANTIZE] if is_last else [Queue.LOAD])
-                self.chunks.append(program.given[Queue.ARRAY, Queue.LOAD])
-
-            self._held.append(end)
-            if not layer.tiling.linked:
-                self._release(None)
-        self._held.append(lambda following: self._requantize(layer, block, first, count, number, targets))
-        if not layer.tiling.linked:
-            self._release(None)
-
-    def _requantize(
-        self, layer: Layer, block: Block, first: int, count: int, number: int, targets: Sequence[int]
-    ) -> None:
-        program, slot = self.program, number % SLOTS * SLOT
-        result = number % CONTEXTS * (RESULT_ROWS // CONTEXTS)
-        program.wait(Queue.REQUANTIZE, Queue.ARRAY, program.given[Queue.ARRAY, Queue.REQUANTIZE])
-        if number >= CONTEXTS:
-            program.wait(Queue.REQUANTIZE, Queue.STORE, number - CONTEXTS + 1)
-        second, is_tabled = targets[1] if layer.regions == 2 else None, layer.table is not None
-        if is_tabled and not self._has_table:
-            program.table(TABLE)
-            self._has_table = True
-        program.requantize(
-            targets[0], second, count, slot, result, layer.limits, is_tabled, [Queue.ARRAY, Queue.STORE]
-        )  # fmt: skip
-        self._accumulators.append(program.given[Queue.REQUANTIZE, Queue.ARRAY])
-        program.wait(Queue.STORE, Queue.REQUANTIZE, program.given[Queue.REQUANTIZE, Queue.STORE])
-        channels = layer.size[2]
-        size = min(SIZE, channels - block.index * SIZE)
-        address = layer.output + first * layer.size[1] * channels + block.index * SIZE
-        program.store(Rows(address, size, count, 1, channels), result, [Queue.REQUANTIZE])
-
-    def _weights(self, layer: Layer, chunk: Sequence[Product]) -> int:
-        """Load the weights of a chunk, and let the array take the first; return the row where they are."""
-        program, number = self.program, self._chunk_count
-        self._chunk_count += 1
-        capacity = WEIGHT_ROWS // SIZE // layer.tiling.chunk
-        row = number % capacity * layer.tiling.chunk * SIZE
-        ahead = min(capacity, AHEAD)
-        if number >= ahead:
-            program.wait(Queue.LOAD, Queue.ARRAY, self.chunks[number - ahead])
-        place = row
-        numbers = [number for number, _ in groupby(product.weights for product in chunk)]
-        for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
-            same = [number for _, number in run]
-            rows = Rows(layer.weights + same[0] * SIZE * SIZE, SIZE, len(same) * SIZE)
-            place += len(same) * SIZE
-            is_last = place == row + len(numbers) * SIZE
-            program.load(rows, place - len(same) * SIZE, Memory.WEIGHTS, to=[Queue.ARRAY] if is_last else [])
-        program.wait(Queue.ARRAY, Queue.LOAD, program.given[Queue.LOAD, Queue.ARRAY])
-        if self._held:
-            self._release(row)
-        else:
-            program.weights(row)
-        return row
-
-    def _load(self, layer: Layer, part: tuple[int, int], first: int, rows: int, place: int) -> None:
-        """Load 16 channels of the rows that a tile reads, with what surrounds the image."""
-        image, channel = layer.operands[part[0]], part[1] * SIZE
-        top, left, _, right = image.padding
-        begin = first * layer.strides[0] - top
-        height, width = layer.rows_read(rows), image.padded_width
-        above, below = max(0, -begin), max(0, begin + height - image.height)
-        inside = height - above - below
-        size = min(SIZE, image.channels - channel)
-        for at, inner, outer in (
-            (0, width, above), (height - below, width, below),
-            (above, left, inside if left else 0),
-        ):  # fmt: skip
-            if inner and outer > 0:
-                self.program.fill(place + at * width, inner, outer, width, image.fill)
-        if right and inside > 0:
-            self.program.fill(place + above * width + width - right, right, inside, width, image.fill)
-        if inside > 0:
-            step, line = image.steps
-            address = image.address + (begin + above) * line + channel
-            source = Rows(address, size, image.width, inside, step, line)
-            self.program.load(source, place + above * width + left, line=width)
+def scheduled(function: Callable[[Shape], Any], shape: Shape, rows: int, chunk: int) -> Schedule:
+    """Return a function with its loops arranged in tiles of rows, with weights in chunks."""
+    _, _, columns = shape.blocks
+    is_product, is_sum = function is window_products, function is sum_of_two
+    matrices = (1, 1) if shape.is_shared else (columns, shape.taps)
+    images = [TensorType.of(shape.image, "i8")] * (2 if is_sum else 1)
+    weights = TensorType.of((*(matrices if is_product else (1,)), SIZE, SIZE), "i8")
+    s = Schedule.of(function(shape), *images, weights, TensorType.of((columns, SIZE, 4), "i64"))
+    if is_sum:
+        arrange_sum(s, rows)
+    else:
+        arrange_windows(s, shape, rows, chunk, is_product)
+    return s
 
 
-def _chunks(products: Sequence[Product], size: int) -> Iterator[Sequence[Product]]:
-    for first in range(0, len(products), size):
-        yield products[first : first + size]
+def arrange_windows(s: Schedule, shape: Shape, tile_rows: int, chunk: int, is_product: bool) -> None:
+    """Arrange tiles of rows, and blocks of 16 columns in them; blocks are outside where each reads its own channels."""
+    weights = s.cache_read("products", "w", WEIGHTS)
+    n, i, j, m, *taps = s.loops("products")
+    tiles, rows = s.split(i, (None, tile_rows))
+    outer = (tiles, n) if shape.is_deep else (n, tiles)
+    # A product is of all taps but the channels of one; the largest is that of one tap and the accumulators.
+    outside, inside = (taps[:3], taps[3:]) if is_product else (taps, [])
+    s.reorder(*outer, *outside, rows, j, m, *inside)
+    chunks, tap = s.split(s.fuse(*outside), (None, chunk if is_product else 1))
+    if not is_product:
+        s.reorder(rows, j, m, tap)
+    s.compute_at("load", tiles)
+    if not shape.is_shared:
+        s.compute_at(weights, chunks)
+        s.double_buffer(weights, AHEAD)
+    for buffer, scope in (("window", DATA), ("sums", ACCUMULATORS)):
+        s.set_scope(buffer, scope)
+        s.double_buffer(buffer, IN_FLIGHT)
+    finish(s, outer[1])
+    s.tensorize(s.loops("load")[-3], "systolic.load")
+    s.tensorize(rows, "systolic.multiply" if is_product else "systolic.largest")
+    s.tensorize(s.loops(weights)[-3], "systolic.load_weights")
+
+
+def arrange_sum(s: Schedule, tile_rows: int) -> None:
+    """Arrange tiles of rows of both operands."""
+    weights = s.cache_read(["products", "other_products"], "w", WEIGHTS)
+    tiles, rows = s.split(s.loops("requantize")[0], (None, tile_rows))
+    for block in ("other_products", "products", "load_other", "load"):
+        s.compute_at(block, tiles)
+    for buffer, scope in (("window", DATA), ("other_window", DATA), ("sums", ACCUMULATORS), ("others", ACCUMULATORS)):
+        s.set_scope(buffer, scope)
+        s.double_buffer(buffer, IN_FLIGHT)
+    finish(s, tiles, is_sum=True)
+    for block in ("load", "load_other"):
+        s.tensorize(s.loops(block)[-3], "systolic.load")
+    for block in ("products", "other_products"):
+        s.tensorize(s.loops(block)[-4], "systolic.multiply")
+    s.tensorize(s.loops(weights)[-3], "systolic.load_weights")
+
+
+def finish(s: Schedule, loop: str, is_sum: bool = False) -> None:
+    """Requantize and store in a loop, behind the products."""
+    if not is_sum:
+        s.reverse_compute_at("requantize", loop)
+    constants = s.cache_read("requantize", "p", PARAMETERS)
+    results = s.cache_write("requantize", RESULTS)
+    s.reverse_compute_at(results, loop)
+    s.compute_at(constants, loop)
+    s.storage_align(constants, 1, 4)
+    s.double_buffer(constants, SLOTS)
+    s.double_buffer(s.buffers()[-1], IN_FLIGHT)
+    for block in ("requantize", results):
+        rows, columns, blocks, lanes = s.loops(block)[-4:]
+        s.reorder(blocks, rows, columns, lanes)
+    s.tensorize(s.loops("requantize")[-3], "systolic.requantize_both" if is_sum else "systolic.requantize")
+    s.tensorize(s.loops(results)[-3], "systolic.store")
+    s.tensorize(s.loops(constants)[-2], "systolic.load_parameters")
+
+
+# Commands of tiles
+
+
+def _load(layer: Layer, command: TileCommand) -> Iterator[Command]:
+    """Load 16 channels of the rows that a tile reads, with what surrounds the image."""
+    (source,), (target,) = command.reads, command.writes
+    image = layer.operands[0 if source.buffer in ("x", "a") else 1]
+    rows, columns, _ = command.extents
+    place, width = target.address // ROW, target.strides[0] // ROW
+    inside = source.inside(command.extents)
+    down, right, lanes = inside if all(inside) else (range(0), range(0), range(0))
+    left = columns - right.stop
+    for at, inner, outer in (
+        (0, columns, down.start if down else rows), (down.stop * width, columns, rows - down.stop if down else 0),
+        (down.start * width, right.start, len(down)), (down.start * width + right.stop, left, len(down)),
+    ):  # fmt: skip
+        if inner and outer > 0:
+            yield fill_rows(place + at, inner, outer, width, int(source.outside or 0))
+    if down and right:
+        (top, first, channel), steps = source.indices, (image.line, image.step, 1)
+        begin = (top + down.start, first + right.start, channel + lanes.start)
+        address = image.address + sum(index * step for index, step in zip(begin, steps, strict=True))
+        rows_read = Rows(address, len(lanes), len(right), len(down), image.step, image.line)
+        yield load_rows(rows_read, place + down.start * width + right.start, Memory.DATA, width)
+
+
+def _load_weights(layer: Layer, command: TileCommand) -> Iterator[Command]:
+    (source,), (target,) = command.reads, command.writes
+    rows = Rows(layer.weights + source.address, SIZE, command.extents[0] * SIZE)
+    yield load_rows(rows, target.address // ROW, Memory.WEIGHTS)
+
+
+def _load_parameters(layer: Layer, command: TileCommand) -> Iterator[Command]:
+    (source,), (target,) = command.reads, command.writes
+    yield load_rows(Rows(layer.parameters + source.address, SIZE, SLOT), target.address // ROW, Memory.PARAMETERS)
+
+
+def _multiply(layer: Layer, command: TileCommand) -> Iterator[Command]:
+    data, weights = command.reads
+    (sums,) = command.writes
+    rows, columns = command.extents[:2]
+    mode = Mode.STORE if command.is_first else Mode.MAXIMUM if command.name == "systolic.largest" else Mode.ADD
+    yield multiply_rows(
+        data.address // ROW, sums.address // SUMS, (columns, rows), (data.strides[1] // ROW, data.strides[0] // ROW),
+        mode, weights.address // ROW, layer.tiling.linked,
+    )  # fmt: skip
+
+
+def _requantize(layer: Layer, command: TileCommand) -> Iterator[Command]:
+    sums = [tile for tile in command.reads if tile.scope == ACCUMULATORS]
+    constants = next(tile for tile in command.reads if tile.scope == PARAMETERS)
+    (results,) = command.writes
+    numbers = command.numbers
+    yield requantize_rows(
+        sums[0].address // SUMS, sums[1].address // SUMS if len(sums) > 1 else None, _count(command),
+        constants.address // ROW, results.address // ROW,
+        (int(numbers["zero"]), int(numbers["low"]), int(numbers["high"])), layer.table is not None,
+    )  # fmt: skip
+
+
+def _store(layer: Layer, command: TileCommand) -> Iterator[Command]:
+    (results,), (target,) = command.reads, command.writes
+    row, column, block, _ = target.indices
+    _, columns, channels = layer.shape.size
+    address = layer.output + (row * columns + column) * channels + block * SIZE
+    size = min(SIZE, channels - block * SIZE)
+    yield store_rows(Rows(address, size, _count(command), 1, channels), results.address // ROW)
+
+
+def _count(command: TileCommand) -> int:
+    return command.extents[0] * command.extents[1]
+
+
+EMITTERS: dict[str, Callable[[Layer, TileCommand], Iterator[Command]]] = {
+    "systolic.load": _load, "systolic.load_weights": _load_weights, "systolic.load_parameters": _load_parameters,
+    "systolic.multiply": _multiply, "systolic.largest": _multiply, "systolic.requantize": _requantize,
+    "systolic.requantize_both": _requantize, "systolic.store": _store,
+}  # fmt: skip
+"""What the instructions become."""
 
 
 def parameters(first: np.ndarray, addend: np.ndarray, second: np.ndarray | None = None) -> bytes:

@@ -13,8 +13,10 @@ import numpy as np
 import mirlo
 from mirlo.extend import DeviceStep
 from mirlo_systolic import simulator
-from mirlo_systolic.layers import Emitter, Image, Layer, Tiling, parameters
-from mirlo_systolic.regions import dense
+from mirlo_systolic.functions import Shape, window_products
+from mirlo_systolic.layers import Layer, Tiling, parameters
+from mirlo_systolic.queues import Program
+from mirlo_systolic.regions import contiguous, dense
 from mirlo_systolic.simulator import PARTS, Step
 
 SHAPES = (
@@ -35,18 +37,16 @@ def measure(model: str | Path, options: str = "") -> tuple[bool, list[DeviceStep
 
 def convolve(size: int, channels: int, filters: int, window: int, tiling: Tiling | None = None) -> Step:
     """Return the cycles of a convolution of zeros."""
-    taps = [(i, j) for i in range(window) for j in range(window)]
-    weights, groups = dense(np.zeros((len(taps), channels, filters), np.int8), taps)
+    weights = dense(np.zeros((window**2, channels, filters), np.int8))
     constants = parameters(np.ones(filters), np.zeros(filters))
     places = np.cumsum([0, size * size * channels, len(weights), len(constants), size * size * filters]).tolist()
+    shape = Shape((size, size, channels), (size, size, filters), (window,) * 2, padding=(window // 2,) * 2)
     layer = Layer(
-        (Image(0, size, size, channels, (window // 2,) * 4),), groups, places[1], places[2], places[3],
-        (size, size, filters), (1, 1), (window, window), (0, -128, 127), tiling=tiling or Tiling(),
-    )  # fmt: skip
-    emitter = Emitter()
-    emitter.layer(layer)
-    emitter.barrier()
-    (step,) = simulator.execute(np.zeros(places[4], np.uint8), emitter.program.content(), 1)
+        window_products, shape, (contiguous(0, shape.image),), places[1], places[2], places[3], tiling or Tiling()
+    )
+    program = Program()
+    program.step(layer.commands())
+    (step,) = simulator.execute(np.zeros(places[4], np.uint8), program.content(), 1)
     return step
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.extend import decline
-from mirlo_systolic.commands import ACCUMULATOR_ROWS, DATA_ROWS, SIZE, Mode
+from mirlo_systolic.commands import ACCUMULATOR_ROWS, DATA_ROWS, SIZE
 from mirlo_systolic.expressions import (
     ACCUMULATORS,
     POOLS,
@@ -23,10 +23,13 @@ from mirlo_systolic.expressions import (
     source_of,
     table_of,
 )
-from mirlo_systolic.layers import CONTEXTS, Block, Emitter, Image, Layer, Product, Tiling, parameters
+from mirlo_systolic.functions import Shape, sum_of_two, window_maxima, window_products
+from mirlo_systolic.layers import IN_FLIGHT, Image, Layer, Tiling, parameters
+from mirlo_systolic.queues import Program
 
 MAGIC, VERSION = 0x54535953, 2
 ALIGNMENT = 64
+IDENTITY = np.eye(SIZE, dtype=np.int8).tobytes()
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,7 @@ def conv_fits(match: Any) -> Any:
     width = x.shape[spatial][1] + padding[1] + padding[3]
     blocks = 1 if conv.groups != 1 else -(-channels // SIZE)
     rows = ((window[0] - 1) * dilations[0] + 1) * width * blocks
-    if rows > DATA_ROWS // CONTEXTS or y.shape[spatial][1] > ACCUMULATOR_ROWS // CONTEXTS:
+    if rows > DATA_ROWS // IN_FLIGHT or y.shape[spatial][1] > ACCUMULATOR_ROWS // IN_FLIGHT:
         return decline("a row of the result needs more than the scratchpads hold", rows=rows)
     return _both(_by_column(match, 4, 3 if conv.data_layout == "N*C" else 1), _result(match))
 
@@ -76,7 +79,7 @@ def matmul_fits(match: Any) -> Any:
         return decline("the unit multiplies matrices as they are", x=str(x.type), weight=str(weight.type))
     if not all(isinstance(dim, int) for dim in x.shape):
         return decline("the unit multiplies matrices of static sizes", x=str(x.type))
-    if x.shape[1] > SIZE * DATA_ROWS // CONTEXTS:
+    if x.shape[1] > SIZE * DATA_ROWS // IN_FLIGHT:
         return decline("a row is longer than the scratchpads hold", x=str(x.type))
     return _both(_by_column(match, 2, 1), _result(match))
 
@@ -150,7 +153,7 @@ def _window_fits(x: Any, first: int, kernel: Sequence[int], padding: Sequence[in
     if static is not True:
         return static
     width = x.shape[first + 1] + padding[1] + padding[3]
-    if kernel[0] * width > DATA_ROWS // CONTEXTS or width > ACCUMULATOR_ROWS // CONTEXTS:
+    if kernel[0] * width > DATA_ROWS // IN_FLIGHT or width > ACCUMULATOR_ROWS // IN_FLIGHT:
         return decline("a row of the result needs more than the scratchpads hold", rows=kernel[0] * width)
     return True
 
@@ -287,16 +290,14 @@ def place_region(function: Any, tiling: Tiling) -> PlacedRegion:
 
 def compile_region(function: Any, region: PlacedRegion, tuned: Callable[[Layer], Tiling]) -> CompiledRegion:
     """Return the program of a region; `tuned` returns the tiling of a layer."""
-    emitter = Emitter()
+    program = Program()
     base, memory, tensors = region.base, region.memory, [*function.inputs, *function.outputs]
     for images in region.layers:
-        for layer in images:
-            emitter.layer(replace(layer, tiling=tuned(layer)))
-        emitter.barrier()
-    commands = emitter.program.content()
+        program.step(command for layer in images for command in replace(layer, tiling=tuned(layer)).commands())
+    commands = program.content()
     constants = bytes(memory.constants)
     head = [
-        MAGIC, VERSION, region.size, base, len(constants), emitter.program.count,
+        MAGIC, VERSION, region.size, base, len(constants), len(program.commands),
         len(function.inputs), len(function.outputs),
     ]  # fmt: skip
     for value in tensors:
@@ -334,31 +335,32 @@ def _pools(pool: Any, result: Any, expression: Linear, memory: _Memory, tiling: 
     else:
         kernel, strides = tuple(pool["kernel"]), tuple(pool["strides"] or (1, 1))
         padding = tuple(pool["padding"] or (0, 0, 0, 0))
-    taps = [(i, j) for i in range(kernel[0]) for j in range(kernel[1])]
-    mode = Mode.MAXIMUM if pool.op == "relax.max_pool" else Mode.ADD
-    blocks = range(-(-channels // SIZE))
-    groups = tuple(
-        (Block(block, tuple(Product(0, tap, block, 0, 0, mode if i else Mode.STORE) for i, tap in enumerate(taps))),)
-        for block in blocks
-    )
     (term,) = expression.terms
-    identity = memory.constant(np.eye(SIZE, dtype=np.int8).tobytes())
-    addresses = identity, memory.constant(term_parameters(expression, [term], channels))
     rows, columns = (
         (size + padding[axis] + padding[axis + 2] - kernel[axis]) // strides[axis] + 1
         for axis, size in enumerate((height, width))
     )
+    shape = Shape(
+        (height, width, channels), (rows, columns, channels), kernel, strides, (1, 1), padding[:2], -128,
+        is_deep=False, is_shared=True, limits=expression.limits,
+    )  # fmt: skip
     layer = Layer(
-        (Image(memory.tensor(source_of(x)), height, width, channels, padding, -128),), groups, *addresses,
-        memory.tensor(result), (rows, columns, channels), strides, kernel, expression.limits, tiling=tiling,
+        window_maxima if pool.op == "relax.max_pool" else window_products, shape,
+        (contiguous(memory.tensor(source_of(x)), shape.image),), memory.constant(IDENTITY),
+        memory.constant(term_parameters(expression, [term], channels)), memory.tensor(result), tiling,
     )  # fmt: skip
     return _by_image(layer, batch)
+
+
+def contiguous(address: int, shape: tuple[int, int, int]) -> Image:
+    """Return an image whose elements are next to one another."""
+    return Image(address, shape[2], shape[1] * shape[2])
 
 
 def _by_image(layer: Layer, batch: int) -> list[Layer]:
     """Return the layer of each image of a batch."""
     (image,) = layer.operands
-    sizes = image.height * image.width * image.channels, math.prod(layer.size)
+    sizes = math.prod(layer.shape.image), math.prod(layer.shape.size)
     return [
         replace(
             layer, operands=(replace(image, address=image.address + i * sizes[0]),), output=layer.output + i * sizes[1]
@@ -402,29 +404,30 @@ def _convolutions(conv: Any, result: Any, expression: Linear, memory: _Memory, t
     image, padding, fill = padded_source(conv)
     kernel = conv["weight"].array
     columns, kh, kw, _ = kernel.shape
-    dilations = conv["dilations"] or (1, 1)
-    taps = [(i * dilations[0], j * dilations[1]) for i in range(kh) for j in range(kw)]
     batch, height, width, channels = image.shape
-    if conv["groups"] == 1:
-        weights, groups = dense(kernel.reshape(columns, kh * kw, channels).transpose(1, 2, 0), taps)
+    is_deep = conv["groups"] == 1
+    if is_deep:
+        weights = dense(kernel.reshape(columns, kh * kw, channels).transpose(1, 2, 0))
     else:
-        weights, groups = depthwise(kernel.reshape(columns, kh * kw).T, taps)
-    strides, size = tuple(conv["strides"] or (1, 1)), tuple(conv.output.shape[1:])
-    reach = taps[-1][0] + 1, taps[-1][1] + 1
-    source = Image(memory.tensor(source_of(image)), height, width, channels, padding, fill)
+        weights = depthwise(kernel.reshape(columns, kh * kw).T)
+    shape = Shape(
+        (height, width, channels), tuple(conv.output.shape[1:]), (kh, kw), tuple(conv["strides"] or (1, 1)),
+        tuple(conv["dilations"] or (1, 1)), padding[:2], fill, is_deep, limits=expression.limits,
+    )  # fmt: skip
+    source = contiguous(memory.tensor(source_of(image)), shape.image)
     border = memory.borders.get(origin_of(image))
     if border is not None:
-        rows = [(i * dilations[0], 0) for i in range(kh)]
-        weights, groups = dense(kernel.reshape(columns, kh, kw * channels).transpose(1, 2, 0), rows)
-        height += padding[0] + padding[2]
-        source = Image(
-            source.address, height, size[1], kw * channels, step=strides[1] * channels, line=border.line
+        weights = dense(kernel.reshape(columns, kh, kw * channels).transpose(1, 2, 0))
+        down, right = shape.strides
+        source = Image(source.address, right * channels, border.line)
+        shape = replace(
+            shape, image=(height + padding[0] + padding[2], shape.size[1], kw * channels), window=(kh, 1),
+            strides=(down, 1), dilations=(shape.dilations[0], 1), padding=(0, 0),
         )  # fmt: skip
-        strides, reach = (strides[0], 1), (reach[0], 1)
     (term,) = expression.terms
-    addresses = memory.constant(weights), memory.constant(term_parameters(expression, [term], columns))
     layer = Layer(
-        (source,), groups, *addresses, memory.tensor(result), size, strides, reach, expression.limits, tiling=tiling
+        window_products, shape, (source,), memory.constant(weights),
+        memory.constant(term_parameters(expression, [term], columns)), memory.tensor(result), tiling,
     )  # fmt: skip
     return _by_image(layer, batch)
 
@@ -432,61 +435,44 @@ def _convolutions(conv: Any, result: Any, expression: Linear, memory: _Memory, t
 def _matmul(matmul: Any, result: Any, expression: Linear, memory: _Memory, tiling: Tiling) -> Layer:
     x, weight = matmul["lhs"], matmul["rhs"].array
     (rows, depth), columns = x.shape, weight.shape[1]
-    weights, groups = dense(weight[None], [(0, 0)])
     (term,) = expression.terms
-    addresses = memory.constant(weights), memory.constant(term_parameters(expression, [term], columns))
+    shape = Shape((rows, 1, depth), (rows, 1, columns), limits=expression.limits)
     return Layer(
-        (Image(memory.tensor(source_of(x)), rows, 1, depth),), groups, *addresses, memory.tensor(result),
-        (rows, 1, columns), (1, 1), (1, 1), expression.limits, tiling=tiling,
+        window_products, shape, (contiguous(memory.tensor(source_of(x)), shape.image),),
+        memory.constant(dense(weight[None])), memory.constant(term_parameters(expression, [term], columns)),
+        memory.tensor(result), tiling,
     )  # fmt: skip
 
 
 def _sum(result: Any, expression: Linear, memory: _Memory, tiling: Tiling) -> Layer:
+    """Return products of one or two operands with the identity: 16 elements are a row, whatever their channels."""
     terms = list(expression.terms)
-    identity = memory.constant(np.eye(SIZE, dtype=np.int8).tobytes())
-    addresses = identity, memory.constant(term_parameters(expression, terms, SIZE))
-    rows = -(-math.prod(result.shape) // SIZE)
-    images = tuple(Image(memory.tensor(term), rows, 1, SIZE) for term in terms)
-    products = tuple(Product(i, (0, 0), 0, 0, i, Mode.STORE) for i in range(len(terms)))
+    size = (-(-math.prod(result.shape) // SIZE), 1, SIZE)
+    shape = Shape(size, size, is_shared=True, limits=expression.limits)
     return Layer(
-        images, ((Block(0, products),),), *addresses, memory.tensor(result), (rows, 1, SIZE), (1, 1), (1, 1),
-        expression.limits, regions=len(terms), tiling=tiling,
+        sum_of_two if len(terms) == 2 else window_products, shape,
+        tuple(contiguous(memory.tensor(term), size) for term in terms), memory.constant(IDENTITY),
+        memory.constant(term_parameters(expression, terms, SIZE)), memory.tensor(result), tiling,
     )  # fmt: skip
 
 
-def dense(kernel: np.ndarray, taps: Sequence[tuple[int, int]]) -> tuple[bytes, tuple[tuple[Block, ...], ...]]:
-    """Return the packed weights of [taps, channels, columns], and the products of all blocks, which are one group."""
-    _, channels, columns = kernel.shape
+def dense(kernel: np.ndarray) -> bytes:
+    """Return the packed weights of [taps, channels, columns]: for 16 columns, those of 16 channels, then of taps."""
+    taps, channels, columns = kernel.shape
     deep, wide = -(-channels // SIZE), -(-columns // SIZE)
     whole = np.pad(kernel, ((0, 0), (0, deep * SIZE - channels), (0, wide * SIZE - columns)))
-    packed = whole.reshape(len(taps), deep, SIZE, wide, SIZE).transpose(3, 1, 0, 2, 4)
-    blocks = []
-    for column in range(wide):
-        parts = [(block, tap) for block in range(deep) for tap in taps]
-        products = (
-            Product(0, tap, block, column * len(parts) + i, 0, Mode.ADD if i else Mode.STORE)
-            for i, (block, tap) in enumerate(parts)
-        )
-        blocks.append(Block(column, tuple(products)))
-    return packed.tobytes(), (tuple(blocks),)
+    return whole.reshape(taps, deep, SIZE, wide, SIZE).transpose(3, 1, 0, 2, 4).tobytes()
 
 
-def depthwise(kernel: np.ndarray, taps: Sequence[tuple[int, int]]) -> tuple[bytes, tuple[tuple[Block, ...], ...]]:
-    """Return the weights of [taps, channels] on diagonals, and the products of each block, which are a group."""
-    channels = kernel.shape[1]
+def depthwise(kernel: np.ndarray) -> bytes:
+    """Return the weights of [taps, channels] on diagonals."""
+    taps, channels = kernel.shape
     deep = -(-channels // SIZE)
-    whole = np.pad(kernel, ((0, 0), (0, deep * SIZE - channels))).reshape(len(taps), deep, SIZE)
-    packed = np.zeros((deep, len(taps), SIZE, SIZE), np.int8)
+    whole = np.pad(kernel, ((0, 0), (0, deep * SIZE - channels))).reshape(taps, deep, SIZE)
+    packed = np.zeros((deep, taps, SIZE, SIZE), np.int8)
     lanes = np.arange(SIZE)
     packed[:, :, lanes, lanes] = whole.transpose(1, 0, 2)
-    groups = []
-    for block in range(deep):
-        products = (
-            Product(0, tap, block, block * len(taps) + i, 0, Mode.ADD if i else Mode.STORE)
-            for i, tap in enumerate(taps)
-        )
-        groups.append((Block(block, tuple(products)),))
-    return packed.tobytes(), tuple(groups)
+    return packed.tobytes()
 
 
 def term_parameters(expression: Linear, terms: Sequence[Any], columns: int) -> bytes:

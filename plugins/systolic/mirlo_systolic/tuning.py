@@ -10,7 +10,8 @@ import numpy as np
 
 from mirlo.extend import ExternalModule, Tunable
 from mirlo_systolic.expressions import Misfit
-from mirlo_systolic.layers import Emitter, Layer, Tiling
+from mirlo_systolic.layers import Layer, Tiling
+from mirlo_systolic.queues import Program
 from mirlo_systolic.regions import place_region
 from mirlo_systolic.simulator import MEGAHERTZ, execute
 
@@ -23,7 +24,10 @@ PARTS = (1, 2, 3, 4, 6)
 def layer_key(layer: Layer) -> str:
     """Return text of all that the cycles of a layer depend on: addresses do not matter."""
     images = tuple(replace(image, address=0) for image in layer.operands)
-    return repr(replace(layer, operands=images, weights=0, parameters=0, output=0))
+    return (
+        repr(replace(layer, function=None, operands=images, weights=0, parameters=0, output=0))
+        + layer.function.__name__
+    )
 
 
 def tuned_tiling(layer: Layer, values: Mapping[str, int]) -> Tiling:
@@ -53,16 +57,14 @@ class _Measure:
         self.layer, self.size = layer, size
 
     def __call__(self, values: Mapping[str, int]) -> float:
-        emitter = Emitter()
-        emitter.layer(replace(self.layer, tiling=tuned_tiling(self.layer, values)))
-        emitter.barrier()
-        (step,) = execute(np.zeros(self.size, np.uint8), emitter.program.content(), 1)
+        program = Program()
+        program.step(replace(self.layer, tiling=tuned_tiling(self.layer, values)).commands())
+        (step,) = execute(np.zeros(self.size, np.uint8), program.content(), 1)
         return step.cycles / MEGAHERTZ
 
 
 def _choices(layer: Layer) -> Iterator[dict[str, int]]:
-    most = max(len(block.products) for group in layer.groups for block in group)
-    chunks = [chunk for chunk in CHUNKS if chunk < 2 * most] or [CHUNKS[-1]]
+    chunks = [chunk for chunk in CHUNKS if chunk < 2 * layer.shape.taps] or [CHUNKS[-1]]
     rows = list(dict.fromkeys(-(-layer.tile_rows() // parts) for parts in PARTS))
     for row, chunk, linked in product(rows, chunks, (1, 0)):
         yield {"rows": row, "chunk": chunk, "linked": linked}

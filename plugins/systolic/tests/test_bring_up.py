@@ -26,9 +26,11 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = re.findall(r"^```(python|sh)\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     names: dict[str, object] = {"__name__": "page"}
     commands = 0
-    for language, text in blocks:
+    for number, (language, text) in enumerate(blocks):
         if language == "python":
-            exec(compile(text, str(PAGE), "exec"), names)
+            path = tmp_path / f"block_{number}.py"  # prim functions are parsed from their file
+            path.write_text(text, encoding="utf-8")
+            exec(compile(text, str(path), "exec"), names)
         elif text.startswith("# run\n"):
             for line in text.splitlines()[1:]:
                 _, *words = shlex.split(line)

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 from mirlo_systolic import simulator
-from mirlo_systolic.commands import SIZE, Memory, Mode, Program, Queue, Rows
-from mirlo_systolic.layers import Block, Emitter, Image, Layer, Product, Tiling, parameters
-from mirlo_systolic.regions import dense, depthwise
+from mirlo_systolic.commands import (
+    Command,
+    Memory,
+    Mode,
+    Op,
+    Queue,
+    Rows,
+    content,
+    load_rows,
+    load_table,
+    multiply_rows,
+    requantize_rows,
+    store_rows,
+)
+from mirlo_systolic.functions import Shape, sum_of_two, window_maxima, window_products
+from mirlo_systolic.layers import Layer, Tiling, parameters
+from mirlo_systolic.queues import Program
+from mirlo_systolic.regions import IDENTITY, contiguous, dense, depthwise
+
+import mirlo
+from mirlo import R
 
 pytestmark = pytest.mark.skipif(
     bool(simulator.missing_tools()), reason=f"install {', '.join(simulator.missing_tools())}"
@@ -28,12 +48,11 @@ class Bench:
 
     def run(self, layer: Layer) -> tuple[np.ndarray, simulator.Step]:
         memory = np.frombuffer(bytes(self.content) + bytes(16), np.uint8).copy()
-        emitter = Emitter()
-        emitter.layer(layer)
-        emitter.barrier()
-        (step,) = simulator.execute(memory, emitter.program.content(), 1)
-        size = int(np.prod(layer.size))
-        return memory[layer.output : layer.output + size].view(np.int8).reshape(layer.size), step
+        program = Program()
+        program.step(layer.commands())
+        (step,) = simulator.execute(memory, program.content(), 1)
+        size = int(np.prod(layer.shape.size))
+        return memory[layer.output : layer.output + size].view(np.int8).reshape(layer.shape.size), step
 
 
 def requantized(accumulators: np.ndarray, packed: bytes, limits: tuple[int, int, int]) -> np.ndarray:
@@ -72,23 +91,26 @@ def convolution(
 ) -> simulator.Step:  # fmt: skip
     """Run a convolution, and check its results."""
     rng, bench, limits = np.random.default_rng(0), Bench(), (3, -100, 127)
-    x, taps = image(rng, *shape), [(i * dilation, j * dilation) for i in range(kernel) for j in range(kernel)]
+    x = image(rng, *shape)
     read = windows(x, pad, -7, kernel, stride, dilation)
     if deep:
-        weights = image(rng, len(taps), shape[2], columns)
-        packed, groups = dense(weights, taps)
+        weights = image(rng, kernel**2, shape[2], columns)
+        packed = dense(weights)
         sums = sum(a.astype(np.float64) @ b.astype(np.float64) for a, b in zip(read, weights, strict=True))
     else:
-        weights = image(rng, len(taps), columns)
-        packed, groups = depthwise(weights, taps)
+        weights = image(rng, kernel**2, columns)
+        packed = depthwise(weights)
         sums = sum(a * b for a, b in zip(read, weights, strict=True))
     accumulators = np.asarray(sums).astype(np.int64)
     scale = 60 / (np.abs(accumulators).max() + 1)
     constants = parameters(rng.uniform(0.5, 2, columns) * scale, rng.uniform(-9, 9, columns))
-    reach = (kernel - 1) * dilation + 1
+    sizes = Shape(
+        shape, accumulators.shape, (kernel, kernel), (stride, stride), (dilation, dilation), (pad, pad), -7, deep,
+        limits=limits,
+    )  # fmt: skip
     layer = Layer(
-        (Image(bench.put(x.tobytes()), *shape, (pad,) * 4, -7),), groups, bench.put(packed), bench.put(constants),
-        bench.put(bytes(accumulators.size)), accumulators.shape, (stride, stride), (reach, reach), limits, 1, tiling,
+        window_products, sizes, (contiguous(bench.put(x.tobytes()), shape),), bench.put(packed), bench.put(constants),
+        bench.put(bytes(accumulators.size)), tiling,
     )  # fmt: skip
     found, step = bench.run(layer)
     np.testing.assert_array_equal(found, requantized(accumulators, constants, limits))
@@ -129,28 +151,39 @@ def test_the_array_is_busy(shape: tuple[int, int, int], columns: int, kernel: in
     assert products / 256 / step.cycles > 0.7
 
 
-def test_the_largest_of_a_window() -> None:
+@pytest.mark.parametrize("pad", [0, 1])
+def test_the_largest_of_a_window(pad: int) -> None:
     rng, bench = np.random.default_rng(1), Bench()
-    x = image(rng, 8, 8, 16)
-    products = tuple(
-        Product(0, (i, j), 0, 0, 0, Mode.MAXIMUM if i or j else Mode.STORE) for i in range(2) for j in range(2)
-    )
+    x = image(rng, 8, 8, 20)
+    expected = windows(x, pad, -128, 2, 2).max(0)
+    shape = Shape(x.shape, expected.shape, (2, 2), (2, 2), (1, 1), (pad, pad), -128, is_deep=False, is_shared=True)
     layer = Layer(
-        (Image(bench.put(x.tobytes()), 8, 8, 16),), ((Block(0, products),),),
-        bench.put(np.eye(SIZE, dtype=np.int8).tobytes()), bench.put(parameters(np.ones(16), np.zeros(16))),
-        bench.put(bytes(4 * 4 * 16)), (4, 4, 16), (2, 2), (2, 2), (0, -128, 127),
+        window_maxima, shape, (contiguous(bench.put(x.tobytes()), x.shape),), bench.put(IDENTITY),
+        bench.put(parameters(np.ones(20), np.zeros(20))), bench.put(bytes(expected.size)), Tiling(rows=3),
     )  # fmt: skip
     found, _ = bench.run(layer)
-    np.testing.assert_array_equal(found, windows(x, 0, 0, 2, 2).max(0))
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_sum() -> None:
+    rng, bench = np.random.default_rng(1), Bench()
+    a, b = image(rng, 50, 1, 16), image(rng, 50, 1, 16)
+    layer = Layer(
+        sum_of_two, Shape(a.shape, a.shape, is_shared=True),
+        tuple(contiguous(bench.put(each.tobytes()), a.shape) for each in (a, b)), bench.put(IDENTITY),
+        bench.put(parameters(np.full(16, 0.25), np.full(16, 3.0), np.full(16, 0.5))), bench.put(bytes(a.size)),
+        Tiling(rows=7),
+    )  # fmt: skip
+    found, _ = bench.run(layer)
+    np.testing.assert_array_equal(found, np.rint(a / 4 + b / 2 + 3).clip(-128, 127))
 
 
 def test_halves_are_rounded_to_even() -> None:
     bench = Bench()
     x = np.arange(-64, 64, dtype=np.int8).reshape(8, 1, 16)
     layer = Layer(
-        (Image(bench.put(x.tobytes()), 8, 1, 16),), ((Block(0, (Product(0, (0, 0), 0, 0, 0, Mode.STORE),)),),),
-        bench.put(np.eye(SIZE, dtype=np.int8).tobytes()), bench.put(parameters(np.full(16, 0.5), np.zeros(16))),
-        bench.put(bytes(x.size)), x.shape, (1, 1), (1, 1), (0, -128, 127),
+        window_products, Shape(x.shape, x.shape, is_shared=True), (contiguous(bench.put(x.tobytes()), x.shape),),
+        bench.put(IDENTITY), bench.put(parameters(np.full(16, 0.5), np.zeros(16))), bench.put(bytes(x.size)),
     )  # fmt: skip
     found, _ = bench.run(layer)
     np.testing.assert_array_equal(found, np.rint(x / 2))
@@ -160,27 +193,91 @@ def test_a_table() -> None:
     table = np.random.default_rng(2).permutation(256).astype(np.uint8)
     bench, program = Bench(), Program()
     x = np.arange(-128, 128, dtype=np.int16).astype(np.int8)
-    places = [
-        bench.put(content)
-        for content in (x.tobytes(), np.eye(16, dtype=np.int8).tobytes(), parameters(np.ones(16), np.zeros(16)))
-    ]
+    places = [bench.put(each) for each in (x.tobytes(), IDENTITY, parameters(np.ones(16), np.zeros(16)))]
     place, output = bench.put(table.tobytes()), bench.put(bytes(256))
-    program.load(Rows(places[0], 16, 16), 0)
-    program.load(Rows(places[2], 16, 32), 0, Memory.PARAMETERS)
-    program.load(Rows(place, 16, 16), 32, Memory.PARAMETERS)
-    program.load(Rows(places[1], 16, 16), 0, Memory.WEIGHTS, to=[Queue.ARRAY])
-    program.wait(Queue.ARRAY, Queue.LOAD, 1)
-    program.weights(0)
-    program.multiply(0, 0, (16, 1), (1, 0), Mode.STORE, None, [Queue.REQUANTIZE])
-    program.wait(Queue.REQUANTIZE, Queue.ARRAY, 1)
-    program.table(32)
-    program.requantize(0, None, 16, 0, 0, (0, -128, 127), table=True, to=[Queue.STORE])
-    program.wait(Queue.STORE, Queue.REQUANTIZE, 1)
-    program.store(Rows(output, 16, 16), 0)
-    program.barrier()
+    program.step(
+        [
+            load_rows(Rows(places[0], 16, 16), 0, Memory.DATA),
+            load_rows(Rows(places[2], 16, 32), 0, Memory.PARAMETERS),
+            load_table(place, 32),
+            Command.table(32),
+            load_rows(Rows(places[1], 16, 16), 0, Memory.WEIGHTS),
+            multiply_rows(0, 0, (16, 1), (1, 0), Mode.STORE, 0, linked=True),
+            requantize_rows(0, None, 16, 0, 0, (0, -128, 127), table=True),
+            store_rows(Rows(output, 16, 16), 0),
+        ]
+    )
     memory = np.frombuffer(bytes(bench.content), np.uint8).copy()
     simulator.execute(memory, program.content(), 1)
     np.testing.assert_array_equal(memory[output:], table[x.view(np.uint8)])
+
+
+def _shapes() -> list[tuple[Shape, Tiling]]:
+    rng, result = random.Random(3), []
+    for _ in range(16):
+        window, strides, dilations = ((rng.randint(1, 3), rng.randint(1, 3)) for _ in range(3))
+        padding, channels = (rng.randint(0, 1), rng.randint(0, 1)), rng.choice([3, 16, 40])
+        image_size = rng.randint(9, 14), rng.randint(9, 14)
+        size = tuple(
+            (image_size[i] + padding[i] - (window[i] - 1) * dilations[i] - 1) // strides[i] + 1 for i in (0, 1)
+        )
+        is_deep, is_shared = rng.choice([(True, False), (False, False), (False, True)])
+        columns = rng.choice([5, 16, 37]) if is_deep else channels
+        shape = Shape(
+            (*image_size, channels), (*size, columns), window, strides, dilations, padding, rng.randint(-9, 9),
+            is_deep, is_shared, (rng.randint(-9, 9), rng.randint(-128, -90), rng.randint(80, 127)),
+        )  # fmt: skip
+        result.append((shape, Tiling(rng.randint(0, 4), rng.choice([1, 4, 64]), rng.random() < 0.5)))
+    return result
+
+
+@pytest.mark.parametrize(("shape", "tiling"), _shapes())
+def test_layers_compute_what_their_functions_mean(shape: Shape, tiling: Tiling) -> None:
+    """The functions are what the CPU computes, without a schedule."""
+    rng, bench = np.random.default_rng(4), Bench()
+    _, _, blocks = shape.blocks
+    x = image(rng, *shape.image)
+    function = window_products(shape)
+    if shape.is_deep:
+        weights = image(rng, shape.window[0] * shape.window[1], shape.image[2], shape.size[2])
+        packed = np.frombuffer(dense(weights), np.int8).reshape(blocks, shape.taps, 16, 16)
+    else:
+        matrices = (1, 1) if shape.is_shared else (blocks, shape.taps)
+        packed = image(rng, *matrices, 16, 16) * np.eye(16, dtype=np.int8)
+    constants = np.frombuffer(
+        parameters(rng.uniform(0.0001, 0.004, shape.size[2]), rng.uniform(-9, 9, shape.size[2])), np.int64
+    ).reshape(blocks, 16, 4)
+
+    @mirlo.script
+    def model(x: R.Tensor[shape.image, R.i8], w: R.Tensor[packed.shape, R.i8], p: R.Tensor[constants.shape, R.i64]):
+        return R.call_tir(function, x, w, p)
+
+    expected = mirlo.compile(model, cache=False)(x, packed, constants)
+    layer = Layer(
+        window_products, shape, (contiguous(bench.put(x.tobytes()), x.shape),), bench.put(packed.tobytes()),
+        bench.put(constants.tobytes()), bench.put(bytes(int(np.prod(shape.size)))), tiling,
+    )  # fmt: skip
+    found, _ = bench.run(layer)
+    np.testing.assert_array_equal(found, expected.reshape(*shape.size[:2], -1)[..., : shape.size[2]])
+
+
+def test_queues_wait_for_what_they_read_and_overwrite() -> None:
+    shape = Shape((8, 8, 32), (8, 8, 32), (3, 3), padding=(1, 1))
+    layer = Layer(window_products, shape, (contiguous(0, shape.image),), 4096, 32768, 40960, Tiling(rows=2, chunk=4))
+    program = Program()
+    program.step(layer.commands())
+    queues = {queue: [each for each in program.commands if each.queue is queue] for queue in Queue}
+    tokens = {(one, other): 0 for one in Queue for other in Queue}
+    for command in program.commands:  # no command waits for a token that a later one gives
+        for giver in command.waits:
+            assert abs(giver - command.queue) == 1
+            tokens[giver, command.queue] -= 1
+            assert tokens[giver, command.queue] >= 0
+        for taker in command.gives:
+            tokens[command.queue, taker] += 1
+    assert len(queues[Queue.ARRAY]) == 1 + 4 * 2 * 18
+    assert [each.op for each in queues[Queue.ARRAY]].count(Op.WEIGHTS) == 1, "products announce the weights behind them"
+    assert all(value == 0 for value in tokens.values())
 
 
 def test_the_same_commands_take_the_same_cycles() -> None:
@@ -189,18 +286,16 @@ def test_the_same_commands_take_the_same_cycles() -> None:
 
 
 def test_a_wait_for_nothing_is_an_error() -> None:
-    program = Program()
-    program.wait(Queue.ARRAY, Queue.LOAD, 1)
-    program.weights(0)
+    command = Command.take(0)
+    command.waits.add(Queue.LOAD)
     with pytest.raises(simulator.SimulatorError, match="a queue waits for a token that no other gives"):
-        simulator.execute(np.zeros(64, np.uint8), program.content())
+        simulator.execute(np.zeros(64, np.uint8), content([command]))
 
 
 def test_an_address_outside_is_an_error() -> None:
-    program = Program()
-    program.load(Rows(1 << 20, 16, 4), 0)
+    command = load_rows(Rows(1 << 20, 16, 4), 0, Memory.DATA)
     with pytest.raises(simulator.SimulatorError, match="outside of its memory"):
-        simulator.execute(np.zeros(64, np.uint8), program.content())
+        simulator.execute(np.zeros(64, np.uint8), content([command]))
 
 
 @pytest.mark.parametrize("program", [b"", b"SYST", bytes(64)])

@@ -91,6 +91,7 @@ def _call(s: Schedule, rng: random.Random) -> tuple[str, list[Any]]:
         "cache_write": [block, scope],
         "set_scope": [rng.choice(buffers), scope],
         "pack": [rng.choice(buffers), rng.choice([(), (1, 0), (0, 0)]), rng.choice([(), ((1, size),), ((2, size),)])],
+        "double_buffer": [rng.choice(buffers), size],
         "storage_align": [rng.choice(buffers), rng.randint(-1, 2), size, rng.randint(0, 2)],
         "tensorize": [rng.choice(loops), "test.copy_8"],
         "apply_rule": rng.choice([["scalar_nest"], ["rows", some(blocks)], ["nothing", ["shift", "scale"]]]),
