@@ -92,6 +92,8 @@ class CodeGenerator:
     format: ClassVar[str] = ""
     """For a generator that compiles: the loader of its artifacts, which reports of placements name before there is
     code; empty if only the artifact says it."""
+    static: ClassVar[bool] = False
+    """Whether it takes parts of fixed sizes only: what has others is declined before its checks."""
     copies: ClassVar[bool] = False
     """Whether calling a region copies tensors to a separate memory and back; shown in reports."""
     figures: ClassVar[Figures | None] = None

@@ -10,13 +10,14 @@ one registered last first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
+from mirlo.passes.byoc.graph import BlockValue
 from mirlo.passes.byoc.operators import operators
 from mirlo.passes.byoc.pattern import Pattern, check_pattern
 from mirlo.passes.byoc.search import Match, PatternError, Predicate
-from mirlo.passes.rules import Decline
+from mirlo.passes.rules import Decline, decline
 from mirlo.passes.targets import find_target, forget_partial, register_partial, target_names
 from mirlo.runtime.nearest import nearest
 
@@ -33,6 +34,8 @@ class PatternEntry:
     name: str
     pattern: Pattern
     check: Predicate | None = None
+    is_static: bool = False
+    """Whether all sizes must be known when the model is compiled."""
 
     @property
     def full_name(self) -> str:
@@ -74,25 +77,28 @@ def forget_tables(module: str) -> None:
 def entries_of(target: str, options: str = "") -> list[PatternEntry]:
     """Return the patterns of a target in order of priority."""
     rows = [row for table in reversed(_TABLES.get(target, [])) for row in table()]
+    is_static = False
     if target in target_names():
-        rows += _generated(target, options)
+        generated, is_static = _generated(target, options)
+        rows += generated
     elif target not in _TABLES:
         known = {*_TABLES, *target_names()}
         listed = ", ".join(sorted(known)) or "none"
         raise PatternError(f"no target '{target}' with patterns{nearest(target, known) or f'; there are: {listed}'}")
-    entries = [entry_of(target, row) for row in rows]
+    entries = [replace(entry_of(target, row), is_static=is_static) for row in rows]
     if not entries:
         raise PatternError(f"target '{target}' has no patterns: it takes no parts of a model")
     return entries
 
 
-def _generated(target: str, options: str) -> Sequence[object]:
-    """Return the patterns of the target's code generator."""
+def _generated(target: str, options: str) -> tuple[Sequence[object], bool]:
+    """Return the patterns of the target's code generator, and whether it takes fixed sizes only."""
     if find_target(target).codegen is None:
-        return []
+        return [], False
     from mirlo.passes.byoc.codegen import generator_of
 
-    return generator_of(target, options).patterns()
+    generator = generator_of(target, options)
+    return generator.patterns(), generator.static
 
 
 def split_options(text: str) -> tuple[str, str]:
@@ -138,7 +144,19 @@ def entry_of(target: str, row: object) -> PatternEntry:
 
 def check_failure(entry: PatternEntry, match: Match) -> tuple[Decline, str] | None:
     """Return why the entry's check rejects a match, and the name of the check, or None."""
+    unknown = next(filter(_is_dynamic, _values_of(match)), None) if entry.is_static else None
+    if unknown is not None:
+        return decline("sizes must be known when the model is compiled", found=str(unknown.type)), "static"
     if entry.check is None:
         return None
     reason = entry.check.declines(match)
     return None if reason is None else (reason, entry.check.name)
+
+
+def _values_of(match: Match) -> Iterator[BlockValue]:
+    for node in match.nodes:
+        yield from (*node.operands, *node.results)
+
+
+def _is_dynamic(value: BlockValue) -> bool:
+    return value.type is not None and any(not isinstance(dim, int) for dim in value.type.shape)

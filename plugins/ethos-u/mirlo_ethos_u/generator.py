@@ -39,6 +39,7 @@ class EthosU(CodeGenerator):
     format = "ethos-u"
     layouts = {"relax.conv": ("N*C", "O*I")}
     copies = True
+    static = True
     compiled_to_place = True
     accelerator: str = option(
         "ethos-u55-128", "what Vela compiles for: ethos-u55-128, ethos-u65-256, ethos-u85-256 ..."
@@ -79,8 +80,8 @@ class EthosU(CodeGenerator):
             ("table", is_op("relax.gather")(is_const().has_dtype("i8").named("table"), entry), _check_table),
             ("slice", is_op("relax.strided_slice")(x).named("slice"), _check_slice),
             ("move", _quantize(moved(source).named("moved")), _check_move),
-            ("reshape", is_op("relax.reshape")(x=x), _check_reshape),
-            ("concat", is_op("relax.concat")(...).has_dtype("i8").named("joined"), _check_concat),
+            ("reshape", is_op("relax.reshape")(x=x)),
+            ("concat", is_op("relax.concat")(...).has_dtype("i8")),
         ]
 
     def codegen(self, module: ExternalModule) -> Artifact | DeclinedRegions:
@@ -165,8 +166,6 @@ def _check_conv(match: Any) -> Any:
     conv = match.op("contraction")
     if len(match["weight"].shape) != 4:
         return decline("only convolutions of images", rank=len(match["weight"].shape))
-    if any(not isinstance(dim, int) for dim in match["x"].shape):
-        return decline("sizes must be known when the model is compiled", shape=match["x"].shape)
     if match["x"].shape[0] != 1:
         return decline("one image at a time", batch=match["x"].shape[0])
     out_channels, *window, _ = (match["weight"].shape[axis] for axis in KERNEL_AXES[conv.kernel_layout])
@@ -187,8 +186,6 @@ def _check_conv(match: Any) -> Any:
 def _check_matmul(match: Any) -> Any:
     if len(match["weight"].shape) != 2:
         return decline("weights must be a matrix", rank=len(match["weight"].shape))
-    if any(not isinstance(dim, int) for dim in match["x"].shape):
-        return decline("sizes must be known when the model is compiled", shape=match["x"].shape)
     if match.op("contraction").transpose_lhs:
         return decline("the data must not be transposed")
     return True
@@ -203,7 +200,7 @@ def _check_mean(match: Any) -> Any:
     mean, shape = match.op("mean"), match["x"].shape
     if len(shape) != 4 or sorted(axis % 4 for axis in mean.axes) != [2, 3] or not mean.keepdims:
         return decline("only means over all pixels", axes=mean.axes)
-    if any(not isinstance(dim, int) for dim in shape) or shape[0] != 1:
+    if shape[0] != 1:
         return decline("one image at a time", shape=shape)
     if shape[2] > MAX_WINDOW or shape[2] * shape[3] > MAX_WINDOW_AREA:
         return decline("too many pixels", shape=shape)
@@ -214,7 +211,7 @@ def _check_integer_mean(match: Any) -> Any:
     shape, total = match["x"].shape, match["total"]
     if len(shape) != 4 or tuple(total.shape) != (shape[0], 1, 1, shape[3]):
         return decline("only means over all pixels", x=shape, sums=tuple(total.shape))
-    if any(not isinstance(dim, int) for dim in shape) or shape[0] != 1:
+    if shape[0] != 1:
         return decline("one image at a time", shape=shape)
     if shape[1] > MAX_WINDOW or shape[1] * shape[2] > MAX_WINDOW_AREA:
         return decline("too many pixels", shape=shape)
@@ -226,8 +223,8 @@ def _check_integer_mean(match: Any) -> Any:
 
 def _check_pool(match: Any) -> Any:
     pool, shape = match.op("pool"), match["x"].shape
-    if len(shape) != 4 or any(not isinstance(dim, int) for dim in shape) or shape[0] != 1:
-        return decline("one image at a time, of sizes that are known", shape=shape)
+    if len(shape) != 4 or shape[0] != 1:
+        return decline("one image at a time", shape=shape)
     if pool.ceil_mode:
         return decline("windows must be whole")
     if any(dilation != 1 for dilation in pool.dilations or ()):
@@ -240,34 +237,18 @@ def _check_pool(match: Any) -> Any:
 def _check_table(match: Any) -> Any:
     if match["table"].shape != (256,):
         return decline("only tables of the 256 elements of int8", table=match["table"].shape)
-    return _is_static(match["x"])
+    return True
 
 
 def _check_slice(match: Any) -> Any:
     part = match.op("slice")
     if any(step != 1 for step in part.strides or ()):
         return decline("slices have no strides", strides=part.strides)
-    return _is_static(match["x"]) if len(match["x"].shape) <= 4 else decline("slices have at most four dims")
-
-
-def _check_reshape(match: Any) -> Any:
-    return _is_static(match["x"])
-
-
-def _check_concat(match: Any) -> Any:
-    return _is_static(match["joined"])
-
-
-def _is_static(value: Any) -> Any:
-    if any(not isinstance(dim, int) for dim in value.shape):
-        return decline("sizes must be known when the model is compiled", shape=value.shape)
-    return True
+    return len(match["x"].shape) <= 4 or decline("slices have at most four dims", rank=len(match["x"].shape))
 
 
 def _check_move(match: Any) -> Any:
     moved = match.op("moved")
-    if any(not isinstance(dim, int) for dim in match["x"].shape):
-        return decline("sizes must be known when the model is compiled", shape=match["x"].shape)
     if moved.OPERATION_NAME == "relax.permute":
         return decline("permutations stay with the rest")
     return True

@@ -79,6 +79,7 @@ class Systolic(CodeGenerator):
     pipeline = "simplify,convert-layout,hoist-layouts,fold-constant,simplify,remove-dead"
     format = "c"
     copies = True
+    static = True
     compiled_to_place = True
     rows: int = option(0, "rows of a result in a tile; 0: as many as fit")
     chunk: int = option(64, "products whose weights are loaded together")

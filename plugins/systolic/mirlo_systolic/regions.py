@@ -53,8 +53,8 @@ def conv_fits(match: Any) -> Any:
     x, weight, y = conv.x, conv.weight, conv.output
     if x.dtype.name != "i8" or weight.dtype.name != "i8":
         return decline("the unit multiplies int8", x=str(x.type), weight=str(weight.type))
-    if len(x.shape) != 4 or not all(isinstance(dim, int) for dim in x.shape):
-        return decline("the unit convolves images of static sizes", x=str(x.type))
+    if len(x.shape) != 4:
+        return decline("the unit convolves images", x=str(x.type))
     spatial = slice(1, 3) if conv.data_layout == "N*C" else slice(2, 4)
     channels, columns = (int(v.shape[3 if conv.data_layout == "N*C" else 1]) for v in (x, y))
     if conv.groups != 1 and not conv.groups == channels == columns:
@@ -77,8 +77,6 @@ def matmul_fits(match: Any) -> Any:
         return decline("the unit multiplies int8", x=str(x.type), weight=str(weight.type))
     if matmul.transpose_lhs or matmul.transpose_rhs or len(x.shape) != 2 or len(weight.shape) != 2:
         return decline("the unit multiplies matrices as they are", x=str(x.type), weight=str(weight.type))
-    if not all(isinstance(dim, int) for dim in x.shape):
-        return decline("the unit multiplies matrices of static sizes", x=str(x.type))
     if x.shape[1] > SIZE * DATA_ROWS // IN_FLIGHT:
         return decline("a row is longer than the scratchpads hold", x=str(x.type))
     return _both(_by_column(match, 2, 1), _result(match))
@@ -89,7 +87,7 @@ def sum_fits(match: Any) -> Any:
     a, b = match["a"], match["b"]
     if a.dtype.name != "i8" or b.dtype.name != "i8" or tuple(a.shape) != tuple(b.shape):
         return decline("the unit adds int8 of equal shapes", a=str(a.type), b=str(b.type))
-    return _both(_is_static(a), _result(match))
+    return _both(_is_int8(a), _result(match))
 
 
 def pool_fits(match: Any) -> Any:
@@ -119,12 +117,12 @@ def move_fits(match: Any) -> Any:
     shapes = (match["x"].shape, match["moved"].shape) if "moved" in match else ()
     if any(len(shape) == 4 and shape[2:] != (1, 1) for shape in map(tuple, shapes)):
         return decline("images have their channels last, so that a reshape of pixels permutes", x=str(match["x"].type))
-    return _both(_is_static(match["x"]), _result(match))
+    return _both(_is_int8(match["x"]), _result(match))
 
 
 def table_fits(match: Any) -> Any:
     """Check a function of one operand: return True, or why the unit does not compute it."""
-    return _both(_is_static(match["x"]), _result(match))
+    return _both(_is_int8(match["x"]), _result(match))
 
 
 def _by_column(match: Any, rank: int, axis: int) -> Any:
@@ -142,16 +140,14 @@ def _both(first: Any, second: Any) -> Any:
     return second if first is True else first
 
 
-def _is_static(value: Any) -> Any:
-    if value.dtype.name != "i8" or not all(isinstance(dim, int) for dim in value.shape):
-        return decline("the unit computes int8 of static sizes", x=str(value.type))
-    return True
+def _is_int8(value: Any) -> Any:
+    return value.dtype.name == "i8" or decline("the unit computes int8", x=str(value.type))
 
 
 def _window_fits(x: Any, first: int, kernel: Sequence[int], padding: Sequence[int]) -> Any:
-    static = _is_static(x)
-    if static is not True:
-        return static
+    is_int8 = _is_int8(x)
+    if is_int8 is not True:
+        return is_int8
     width = x.shape[first + 1] + padding[1] + padding[3]
     if kernel[0] * width > DATA_ROWS // IN_FLIGHT or width > ACCUMULATOR_ROWS // IN_FLIGHT:
         return decline("a row of the result needs more than the scratchpads hold", rows=kernel[0] * width)
