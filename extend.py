@@ -21,8 +21,10 @@ from mirlo.dialects.core.traits import AxisAttributes, OnnxName, Precision, Trai
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir import compute
 from mirlo.dialects.tir.own_intrinsics import define_intrinsic
+from mirlo.driver.model_cache import compiler_version
 from mirlo.frontends.files import FileForm, register_file_form
 from mirlo.frontends.foreign import ConvertedModel, ExampleInputs, FrontendError, ImportedModule
+from mirlo.frontends.onnx.check import check_model
 from mirlo.frontends.onnx.node import NodeTrait
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.stablehlo.registry import converter as stablehlo_converter
@@ -82,6 +84,7 @@ from mirlo.runtime.packed import packed
 from mirlo.targets.c.loops import CLoopsError, c_function
 from mirlo.targets.c.native import define_c_functions
 from mirlo.targets.c.processor import CProcessor
+from mirlo.targets.llvm.library.sources import run_time_files
 
 __all__ = [
     "Artifact", "AxisAttributes", "Bool", "CLoopsError", "CProcessor", "Choice", "CodeGenerator", "ConvertedModel",
@@ -92,7 +95,7 @@ __all__ = [
     "LoadContext", "NativeCode", "NodeTrait", "OnnxName", "OpError", "Pass", "PassError", "Pipeline", "Precision",
     "SCHEDULE", "Schedule", "ScheduleError", "Str", "Strs", "Symbol", "Tile", "TileCommand", "TileCommands",
     "CodeForm", "KernelText", "Target", "TensorType", "ThreadLimits", "Trait", "Tunable", "c_function", "compute",
-    "command_intrin", "contraction",
+    "command_intrin", "check_model", "compiler_version", "contraction", "run_time_files",
     "conv_bias_activation", "converter", "decline", "define_c_functions", "define_intrinsic", "define_symbol",
     "elementwise", "elementwise_prim", "find_target", "functions_of_one_operand", "intrinsic",
     "is_call_tir", "is_const", "is_op", "is_var",

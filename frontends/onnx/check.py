@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mirlo.dialects.bindings import ir
@@ -44,6 +44,13 @@ class NodeCheck:
     opset: int
     state: str
     reason: str = ""
+    assumes: str = ""
+    """A condition on sizes or values that each call checks, because the import depends on it."""
+
+    @property
+    def is_supported(self) -> bool:
+        """Return whether the node does not prevent the import."""
+        return self.state in (SUPPORTED, UNUSED)
 
 
 @dataclass
@@ -68,7 +75,7 @@ class ModelCheck:
 
     def bad(self) -> list[NodeCheck]:
         """Return the nodes that prevent the import."""
-        return [node for node in self.nodes if node.state in (UNSUPPORTED, REFUSED, UNKNOWN)]
+        return [node for node in self.nodes if not node.is_supported]
 
 
 def check_model(model: models.Source, *, shapes: Shapes | None = None) -> ModelCheck:
@@ -114,6 +121,8 @@ class _Watch(Observer):
     skipped_nodes: dict[int, str] = field(default_factory=dict)
     inner: list[tuple[str, str]] = field(default_factory=list)
     """Problems of nodes in function bodies and subgraphs, by the name of the outer node."""
+    assumptions: dict[str, str] = field(default_factory=dict)
+    """By the outputs of nodes."""
 
     def imported(self, step: NodeDef, scope: Scope) -> None:
         if _is_top(scope):
@@ -136,6 +145,9 @@ class _Watch(Observer):
             missing = [name for name in step.inputs if name and scope.find(name) is None]
             self.skipped_nodes[step.index] = ", ".join(f"'{name}'" for name in missing)
         return self._stand_ins(step)
+
+    def assumed(self, outputs: Sequence[str], text: str) -> None:
+        self.assumptions.update(dict.fromkeys(outputs, text))
 
     def _stand_ins(self, step: NodeDef) -> list[AnyValue | None]:
         return [self._stand_in(name) for name in step.outputs]
@@ -167,7 +179,17 @@ class _Watch(Observer):
             state, reason = UNKNOWN, f"depends on {self.skipped_nodes[step.index]}"
         else:
             state, reason = (SUPPORTED if step.index in self.done else UNUSED), ""
-        return NodeCheck(step.name, step.operator, domain_name(step.domain), opsets.get(step.domain, 0), state, reason)
+        assumes = next((self.assumptions[name] for name in outputs_inside(step) if name in self.assumptions), "")
+        domain = domain_name(step.domain)
+        return NodeCheck(step.name, step.operator, domain, opsets.get(step.domain, 0), state, reason, assumes)
+
+
+def outputs_inside(step: NodeDef) -> Iterator[str]:
+    """Yield the outputs of a node, and those of the nodes in its graphs."""
+    yield from step.outputs
+    for graph in step.graphs:
+        for inner in graph.nodes:
+            yield from outputs_inside(inner)
 
 
 def _is_top(scope: Scope) -> bool:

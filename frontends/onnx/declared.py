@@ -55,7 +55,9 @@ def required_all(
     node: Node, holds: Tensor, what: str, values: Iterable[Tensor], why: str = CONTRADICTS + ADVICE
 ) -> list[Tensor]:
     """Return the values if all elements of a bool tensor hold, as `required`."""
-    message = node.constant(np.frombuffer(assumption(node, what, why).encode(), np.uint8))
+    text = assumption(node, what, why)
+    node.builder.observer.assumed(node.outputs, text)
+    message = node.constant(np.frombuffer(text.encode(), np.uint8))
     checked = node.emit(CallDpsPacked, [holds, message], result_types=[holds.type], function="mirlo.require")
     flag = checked.all() if checked.type.rank else checked
     return [where(flag, value, node.constant(0, value.type)) for value in values]

@@ -209,6 +209,9 @@ class Observer:
         """Handle a node that needs a value that could not be made; return replacements for its outputs."""
         return [None] * len(step.outputs)
 
+    def assumed(self, outputs: Sequence[str], text: str) -> None:
+        """Handle a condition on sizes or values that each call checks, because the import depends on it."""
+
 
 class NodeImporter(ObjectBuilder, ABC):
     """The import of the nodes of one model; operations go to the current insertion point."""
