@@ -21,7 +21,6 @@ from mirlo.dialects.core.traits import AxisAttributes, OnnxName, Precision, Trai
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir import compute
 from mirlo.dialects.tir.own_intrinsics import define_intrinsic
-from mirlo.driver.model_cache import compiler_version
 from mirlo.frontends.files import FileForm, register_file_form
 from mirlo.frontends.foreign import ConvertedModel, ExampleInputs, FrontendError, ImportedModule
 from mirlo.frontends.onnx.check import check_model
@@ -81,6 +80,7 @@ from mirlo.runtime.external import (
 from mirlo.runtime.loaders import define_symbol, load_llvm, register_loader
 from mirlo.runtime.native import NativeCode, native_code
 from mirlo.runtime.packed import packed
+from mirlo.runtime.sources import compiler_version
 from mirlo.targets.c.loops import CLoopsError, c_function
 from mirlo.targets.c.native import define_c_functions
 from mirlo.targets.c.processor import CProcessor
@@ -94,7 +94,8 @@ __all__ = [
     "ExternalValue", "Step", "Float", "Floats", "INTRINSIC", "Int", "Ints", "LEGALIZE",
     "LoadContext", "NativeCode", "NodeTrait", "OnnxName", "OpError", "Pass", "PassError", "Pipeline", "Precision",
     "SCHEDULE", "Schedule", "ScheduleError", "Str", "Strs", "Symbol", "Tile", "TileCommand", "TileCommands",
-    "CodeForm", "KernelText", "Target", "TensorType", "ThreadLimits", "Trait", "Tunable", "c_function", "compute",
+    "CodeForm", "KernelText", "Target", "TensorType", "ThreadLimits", "Trait", "Tunable",
+    "c_function", "compute",
     "command_intrin", "check_model", "compiler_version", "contraction", "run_time_files",
     "conv_bias_activation", "converter", "decline", "define_c_functions", "define_intrinsic", "define_symbol",
     "elementwise", "elementwise_prim", "find_target", "functions_of_one_operand", "intrinsic",

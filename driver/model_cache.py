@@ -14,13 +14,12 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirlo.runtime.cache import MANIFESTS, MODELS, Cache, default_folder, digest_of_file
 from mirlo.runtime.files import resolved
-from mirlo.runtime.sources import MODEL_FOLDERS, compiler_digest, digest_of_sources
+from mirlo.runtime.sources import compiler_version
 
 if TYPE_CHECKING:
     from mirlo.passes.targets import Target
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 MIN_COMPILE_SECONDS = 0.2
 """Models that compile faster are not cached."""
-_GROUPS = ("mirlo.targets", "mirlo.dialects", "mirlo.passes", "mirlo.loaders", "mirlo.frontends")
 
 
 @dataclass(frozen=True)
@@ -178,27 +176,3 @@ def extended(target: Target) -> str | None:
                 module = getattr(rule.function, "__module__", "") or ""
                 return f"this process has extended the compiler (rule {rule.name} of module '{module}')"
     return None
-
-
-@cache
-def compiler_version() -> str:
-    """Return a digest of the sources of Mirlo and of its plug-ins, and of the versions of their dependencies."""
-    from importlib.metadata import entry_points
-
-    parts = [sys.version, compiler_digest(MODEL_FOLDERS)]
-    installed = entry_points()  # asked for once: it reads a file of every package
-    offered = [entry.value for group in _GROUPS for entry in installed.select(group=group)]
-    modules = {value.split(":")[0].split(".")[0] for value in offered}
-    for module in sorted(modules - {"mirlo"}):
-        parts.append(f"{module} {digest_of_sources(_module_paths(module))}")
-    return "\n".join(parts)
-
-
-def _module_paths(module: str) -> list[Path]:
-    """Return the folders, or the file, of a module without importing it."""
-    from importlib.util import find_spec
-
-    spec = find_spec(module)
-    if spec is None:
-        return []
-    return [Path(place) for place in spec.submodule_search_locations or [spec.origin or ""]]

@@ -35,12 +35,18 @@ UNOPTIMIZED = (
 """Folders of tests that compare numbers: `make test` compiles their models without LLVM's optimizations, a third of the
 time; `make nightly` with them. How code is optimized is tested in `targets`."""
 
+RARE = 12
+"""`--sample N` runs one in so many of the cases that `make test` never runs."""
 SHARED = {path.parent for path in TESTS.rglob("*.py") if not path.name.startswith(("test_", "conftest", "lit."))}
 sys.path += sorted(str(folder) for folder in SHARED if folder.name != "Inputs")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--whole", action="store_true", help="all of what tests take a sample of, as `make nightly` does")
+    parser.addoption(
+        "--sample", type=int, default=0, metavar="N",
+        help="other samples, as large as those of `make test`, and a part of what no sample has",
+    )  # fmt: skip
     parser.addoption("--cpu-times", help="a file to which the processor time of each test is appended")
     parser.addoption("--host-cpu", help="the processor that Mirlo sees instead of this one: x86-64-v3, for example")
 
@@ -97,11 +103,12 @@ def _costs() -> dict[str, float]:
 
 
 def _deselect_what_is_not_sampled(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the cases that are not in the sample of a test: the same ones in every run.
+    """Deselect the cases that are not in the sample of a test: the same ones in every run with the same `--sample`.
 
     A test is sampled that is marked so, or whose cases are recorded to take long. A sample has every value of each
-    parameter, if it is large enough; of `sample(0)` nothing is run.
+    parameter, if it is large enough; of `sample(0)` nothing is run, but with `--sample` one case in `RARE`.
     """
+    seed = config.getoption("--sample")
     if config.getoption("--whole") or any("[" in argument for argument in config.args):
         return
     cases: dict[str, list[pytest.Item]] = {}
@@ -116,15 +123,19 @@ def _deselect_what_is_not_sampled(config: pytest.Config, items: list[pytest.Item
         each = _costs().get(marked[0].nodeid.partition("[")[0])
         if each is not None and len(marked) > 1:
             count = min(count, max(1, int(SECONDS_OF_CASES / each)))
-        left.update(set(marked) - set(_representatives(marked, count)))
+        chosen = _representatives(marked, count, seed)
+        if seed and not marker.args[0]:
+            chosen = [item for item in marked if (crc32(item.nodeid.encode()) + seed) % RARE == 0]
+        left.update(set(marked) - set(chosen))
     if left:
         config.hook.pytest_deselected(items=[item for item in items if item in left])
         items[:] = [item for item in items if item not in left]
 
 
-def _representatives(cases: list[pytest.Item], count: int) -> list[pytest.Item]:
+def _representatives(cases: list[pytest.Item], count: int, seed: int = 0) -> list[pytest.Item]:
     """Return so many cases in the order of a checksum, those first that have values which no other one has."""
-    waiting = sorted(cases, key=lambda item: crc32(item.nodeid.encode()))
+    prefix = f"{seed} " if seed else ""
+    waiting = sorted(cases, key=lambda item: crc32(f"{prefix}{item.nodeid}".encode()))
     values = {item: set(_values(item)) for item in cases}
     chosen: list[pytest.Item] = []
     seen: set[tuple[str, object]] = set()

@@ -34,6 +34,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "runtime.kinds",
         "runtime.host_cpu",
         "runtime.names",
+        "runtime.nearest",
         "runtime.system",
     ),
     "passes": (

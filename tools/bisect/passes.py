@@ -65,8 +65,9 @@ def departing_generator(
         if again.departs is not None and not is_rounding(again):
             continue
         steps = pipeline_steps(settings)
-        own = [i for i, step in enumerate(steps) if _name(step) == CODEGEN and generator.name in step]
-        position = own[0] if own else next(i for i, step in enumerate(steps) if generator.name in step)
+        own = [i for i, step in enumerate(steps) if generator.name in step]
+        # A generator that leaves its regions to Mirlo has a pipeline for them behind `partition`, no code of its own.
+        position = next((i for i in own if _name(steps[i]) == CODEGEN), own[-1])
         pattern = ", ".join(name for name in patterns if name.startswith(f"{generator.name}.")) or generator.name
         text = _text(steps, range(len(steps)))
         return Culprit(steps[position], position, text, trial.rules, pattern=pattern, failed=trial.failed)

@@ -28,6 +28,7 @@ from mirlo.passes.schedule.schedule import ScheduleRecord
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.executable import Executable
+from mirlo.runtime.unloaded import UnloadedModel
 from mirlo.tools.conformance.case import OperatorCase
 
 if TYPE_CHECKING:
@@ -168,7 +169,8 @@ def _run_batch(programs: Sequence[TestProgram], target: str) -> list[ProgramOutc
 class CompiledPrograms:
     """Programs that were compiled in one module."""
 
-    executable: Executable
+    executable: Executable | UnloadedModel
+    """A model for another machine says so when it is called."""
     counts: Sequence[int]
     """The number of results of each."""
     notes: Sequence[object]
@@ -205,7 +207,6 @@ def compile_programs(programs: Sequence[TestProgram], target: str, threads: int 
         compiled, session = Compiler(request, build).run()
         assert isinstance(compiled, Artifact)
         executable = load_compiled(compiled, session.params)
-        assert isinstance(executable, Executable)
         return CompiledPrograms(executable, counts, tuple(session.notes))
 
 

@@ -26,13 +26,14 @@ FLOAT, QUANTIZED = float_network(), quantized_network()
 
 
 def largest_error(model: onnx.ModelProto, target: str) -> float:
-    """Return the largest difference to ONNX Runtime on the network."""
+    """Return the largest difference to ONNX Runtime on the network, of two calls."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
     x = np.random.default_rng(0).uniform(-2.3, 2.7, shape).astype(np.float32)
     (wanted,) = onnxruntime.InferenceSession(model.SerializeToString(), options).run(None, {"x": x})
-    return float(np.abs(mirlo.compile(model, f"{target},llvm", cache=False, jobs=1)(x) - wanted).max())
+    executable = mirlo.compile(model, f"{target},llvm", cache=False, jobs=1)
+    return max(float(np.abs(executable(x) - wanted).max()) for _ in range(2))
 
 
 @pytest.mark.sample(16)
