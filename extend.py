@@ -70,6 +70,7 @@ from mirlo.passes.schedule.words.scheduled_prim import scheduled
 from mirlo.passes.schedule.words.tensorize import tensor_intrin
 from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.passes.targets import Target, ThreadLimits, find_target, register_target
+from mirlo.runtime.compiler_version import compiler_version
 from mirlo.runtime.external import (
     DeviceStep,
     ExternalArtifact,
@@ -80,7 +81,6 @@ from mirlo.runtime.external import (
 from mirlo.runtime.loaders import define_symbol, load_llvm, register_loader
 from mirlo.runtime.native import NativeCode, native_code
 from mirlo.runtime.packed import packed
-from mirlo.runtime.sources import compiler_version
 from mirlo.targets.c.loops import CLoopsError, c_function
 from mirlo.targets.c.native import define_c_functions
 from mirlo.targets.c.processor import CProcessor

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirlo.runtime.cache import MANIFESTS, MODELS, Cache, default_folder, digest_of_file
+from mirlo.runtime.compiler_version import compiler_version
 from mirlo.runtime.files import resolved
-from mirlo.runtime.sources import compiler_version
 
 if TYPE_CHECKING:
     from mirlo.passes.targets import Target

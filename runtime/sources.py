@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution, entry_points
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,6 @@ MODEL_FOLDERS = (*CODE_FOLDERS, "frontends", "driver")
 """What a compiled model depends on."""
 _LIBRARIES = ("torch-mlir", "mlir-python-bindings", "numpy", "onnx", "ml_dtypes", "llvmlite")
 _GENERATED = ("__pycache__",)
-_GROUPS = ("mirlo.targets", "mirlo.dialects", "mirlo.passes", "mirlo.loaders", "mirlo.frontends")
 
 
 def code_version() -> str:
@@ -88,25 +86,3 @@ def _content(path: str) -> bytes:
             return file.read()
     except FileNotFoundError:
         return b""  # a link to nothing, as editors make beside a file
-
-
-@cache
-def compiler_version() -> str:
-    """Return a digest of the sources of Mirlo and of its plug-ins, and of the versions of their dependencies."""
-    parts = [sys.version, compiler_digest(MODEL_FOLDERS)]
-    installed = entry_points()  # asked for once: it reads a file of every package
-    offered = [entry.value for group in _GROUPS for entry in installed.select(group=group)]
-    modules = {value.split(":")[0].split(".")[0] for value in offered}
-    for module in sorted(modules - {"mirlo"}):
-        parts.append(f"{module} {digest_of_sources(_module_paths(module))}")
-    return "\n".join(parts)
-
-
-def _module_paths(module: str) -> list[Path]:
-    """Return the folders, or the file, of a module without importing it."""
-    from importlib.util import find_spec
-
-    spec = find_spec(module)
-    if spec is None:
-        return []
-    return [Path(place) for place in spec.submodule_search_locations or [spec.origin or ""]]

@@ -242,6 +242,8 @@ def map_memory(nbytes: int) -> mmap.mmap:
 class GuardedPages:
     """Whole pages with room for some bytes, between two pages that cannot be read or written."""
 
+    _pages: mmap.mmap
+
     def __init__(self, nbytes: int) -> None:
         """Map pages for so many bytes; raise OSError where the system protects none."""
         if sys.platform == "win32":

@@ -73,7 +73,7 @@ def choose(problem: Problem, how: str) -> Decision:
 
 def _key(problem: Problem) -> str | None:
     """Return a digest of the model's text and of everything that its times depend on."""
-    from mirlo.runtime.sources import compiler_version
+    from mirlo.runtime.compiler_version import compiler_version
 
     assert problem.targets.host is not None
     host = problem.targets.host

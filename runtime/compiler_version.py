@@ -1,0 +1,34 @@
+"""The version of the compiler as it is installed, with the packages that extend it."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from mirlo.runtime.sources import MODEL_FOLDERS, compiler_digest, digest_of_sources
+
+_GROUPS = ("mirlo.targets", "mirlo.dialects", "mirlo.passes", "mirlo.loaders", "mirlo.frontends")
+
+
+@cache
+def compiler_version() -> str:
+    """Return a digest of the sources of Mirlo and of its plug-ins, and of the versions of their dependencies."""
+    parts = [sys.version, compiler_digest(MODEL_FOLDERS)]
+    installed = entry_points()  # asked for once: it reads a file of every package
+    offered = [entry.value for group in _GROUPS for entry in installed.select(group=group)]
+    modules = {value.split(":")[0].split(".")[0] for value in offered}
+    for module in sorted(modules - {"mirlo"}):
+        parts.append(f"{module} {digest_of_sources(_module_paths(module))}")
+    return "\n".join(parts)
+
+
+def _module_paths(module: str) -> list[Path]:
+    """Return the folders, or the file, of a module without importing it."""
+    from importlib.util import find_spec
+
+    spec = find_spec(module)
+    if spec is None:
+        return []
+    return [Path(place) for place in spec.submodule_search_locations or [spec.origin or ""]]
