@@ -55,7 +55,7 @@ from mirlo.passes.byoc.tables import pattern_table
 from mirlo.passes.byoc.tir_patterns import contraction, is_call_tir
 from mirlo.passes.byoc.tir_patterns import elementwise as elementwise_prim
 from mirlo.passes.byoc.view import Step
-from mirlo.passes.code_forms import CodeForm, KernelText
+from mirlo.passes.code_forms import CodeForm, KernelText, LibraryForm
 from mirlo.passes.figures import Figures
 from mirlo.passes.legalize.helpers import elementwise
 from mirlo.passes.pipeline import Pipeline
@@ -84,6 +84,7 @@ from mirlo.runtime.packed import packed
 from mirlo.targets.c.loops import CLoopsError, c_function
 from mirlo.targets.c.native import define_c_functions
 from mirlo.targets.c.processor import CProcessor
+from mirlo.targets.llvm.library.build import write_library
 from mirlo.targets.llvm.library.sources import run_time_files
 
 __all__ = [
@@ -94,7 +95,7 @@ __all__ = [
     "ExternalValue", "Step", "Float", "Floats", "INTRINSIC", "Int", "Ints", "LEGALIZE",
     "LoadContext", "NativeCode", "NodeTrait", "OnnxName", "OpError", "Pass", "PassError", "Pipeline", "Precision",
     "SCHEDULE", "Schedule", "ScheduleError", "Str", "Strs", "Symbol", "Tile", "TileCommand", "TileCommands",
-    "CodeForm", "KernelText", "Target", "TensorType", "ThreadLimits", "Trait", "Tunable",
+    "CodeForm", "KernelText", "LibraryForm", "Target", "TensorType", "ThreadLimits", "Trait", "Tunable",
     "c_function", "compute",
     "command_intrin", "check_model", "compiler_version", "contraction", "run_time_files",
     "conv_bias_activation", "converter", "decline", "define_c_functions", "define_intrinsic", "define_symbol",
@@ -106,5 +107,5 @@ __all__ = [
     "require_multiple", "require_part", "result", "results", "rewrite", "rewriter", "same_shape_as", "schedule",
     "scheduled", "several", "tensor_intrin", "Tensor", "aten_converter", "concat", "maximum", "minimum", "stack",
     "stablehlo_converter", "tosa_converter", "FileForm", "register_file_form",
-    "where", "torch_operator", "tuned_values", "wildcard", "with_activation",
+    "where", "write_library", "torch_operator", "tuned_values", "wildcard", "with_activation",
 ]  # fmt: skip

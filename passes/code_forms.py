@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from mirlo.runtime.names import c_comment
+
+if TYPE_CHECKING:
+    from mirlo.runtime.artifact import Artifact
+    from mirlo.runtime.params import ParameterStore
 
 
 @dataclass(frozen=True)
@@ -23,6 +29,24 @@ class CodeForm:
     def is_text(self) -> bool:
         """Return whether it is text."""
         return bool(self.comment)
+
+
+@dataclass(frozen=True)
+class LibraryForm:
+    """A form of a whole model that programs link or load: what `--emit` calls it, and what writes it to a folder.
+
+    A package declares one as an entry point of the group `mirlo.library_forms`.
+    """
+
+    name: str
+    help: str
+    write: Callable[[Artifact, ParameterStore, Path, str, str], Sequence[Path]]
+    """Writes a compiled model, its parameters, to a folder, under a name, with its weights `auto`, `embed` or
+    `beside`; returns the files."""
+    source: bool = False
+    """Whether the model is compiled to source, by the target; otherwise to LLVM IR."""
+    target: str = ""
+    """The target if the command line names none."""
 
 
 @dataclass(frozen=True)

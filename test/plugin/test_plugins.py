@@ -40,6 +40,7 @@ def _python(folders: list[Path], *arguments: object) -> subprocess.CompletedProc
 SHORT = {
     "cortex-m": "this_machine and wake_word or boards and m4 or longest_path or generated and m55 and 3",
     "ethos-u": "not models",
+    "npm": "onnx_runtime or files or fit or data",
     "onnxruntime-ep": "has_a_device or sizes_of_each_call or strings or context_models or options or part",
     "systolic": "test_unit or test_operators and (Sigmoid or MaxPool) or test_results and autoencoder and not rows",
 }

@@ -165,15 +165,14 @@ def make_parser() -> argparse.ArgumentParser:
 class EmitChoices:
     """What `--emit` takes: also the forms of code of targets, which plug-ins may add after the command line is read."""
 
-    BASE = ("executable", "source", "library", "object")
-
     def __contains__(self, name: object) -> bool:
         return True  # the target decides
 
     def __iter__(self) -> Iterator[str]:
         from mirlo.passes.targets import TargetError, declared_target, target_names
+        from mirlo.tools.library_forms import library_forms
 
-        names = dict.fromkeys(self.BASE)
+        names = dict.fromkeys(("executable", *library_forms()))
         for name in target_names():
             try:
                 names |= dict.fromkeys(form.name for form in declared_target(name).forms)

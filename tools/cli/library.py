@@ -13,9 +13,6 @@ from mirlo.tools.cli.files import require_file
 from mirlo.tools.cli.options import given_flags
 from mirlo.tools.cli.progress import Progress
 
-LIBRARIES = ("library", "object", "source")
-"""What `--emit` takes that is linked into other programs."""
-
 
 def emit_library(arguments: Arguments) -> None:
     """Compile a model to a library, to object files, to source, or to a form of code."""
@@ -23,7 +20,10 @@ def emit_library(arguments: Arguments) -> None:
         if name in given_flags(arguments):
             flag, _ = given_flags(arguments)[name]
             raise CommandError(f"'--emit {arguments.emit}' makes one build of the model: leave out {flag}")
-    if arguments.emit not in LIBRARIES:
+    from mirlo.tools.library_forms import library_forms
+
+    form = library_forms().get(arguments.emit)
+    if form is None:
         _emit_code(arguments)
         return
     if arguments.kernel is not None:
@@ -33,22 +33,15 @@ def emit_library(arguments: Arguments) -> None:
     from mirlo.runtime.regions import described_regions
     from mirlo.tools.cli.compile_report import region_lines
 
+    options = dict(arguments.options)
+    if form.target and not arguments.target:
+        options["target"] = form.target
     with Progress(f"compiling {os.path.basename(arguments.model)}", arguments.verbose) as progress:
-        form = "source" if arguments.emit == "source" else "llvm-ir"
-        request = CompileRequest(arguments.model, form=form, progress=progress, **arguments.options)
+        code = "source" if form.source else "llvm-ir"
+        request = CompileRequest(arguments.model, form=code, progress=progress, **options)
         artifact, params = compile_code(request)
     name = arguments.name or Path(arguments.model).stem
-    folder = Path(arguments.output or name)
-    if arguments.emit == "source":
-        from mirlo.targets.c.library import write_source
-
-        _report(write_source(artifact, params, folder, name, arguments.weights))
-        print("\n".join(region_lines(described_regions(artifact))))
-        return
-    from mirlo.targets.llvm.library.build import write_library
-
-    shared = arguments.emit == "library"
-    _report(write_library(artifact, params, folder, name, shared=shared, weights=arguments.weights))
+    _report(form.write(artifact, params, Path(arguments.output or name), name, arguments.weights))
     print("\n".join(region_lines(described_regions(artifact))))
 
 

@@ -1,0 +1,152 @@
+"""Packages beside onnxruntime-web: `python -m mirlo_npm.measure --peer NODE_MODULES [--browser] MODEL.onnx...`.
+
+`npm install onnxruntime-web` makes the folder `node_modules`. One thread, calls in turns; open sizes are 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import http.server
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+BROWSER_FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+MOST_SECONDS = 300
+PROGRAM = """
+import * as ort from "PEER";
+import { load, signature } from "PACKAGE";
+const model = await load();
+ort.env.wasm.numThreads = 1;
+const session = await ort.InferenceSession.create(MODEL, { executionProviders: ["wasm"] });
+const kinds = { f32: ["float32", Float32Array], i64: ["int64", BigInt64Array], i32: ["int32", Int32Array] };
+const ours = {}, theirs = {};
+for (const { name, type, dims } of signature.inputs) {
+  const sizes = dims.map((dim) => (typeof dim === "number" ? dim : 1));
+  const [other, kind] = kinds[type];
+  const data = new kind(sizes.reduce((product, dim) => product * dim, 1));
+  const element = { f32: (i) => Math.sin(i * 0.37), i64: (i) => BigInt(i % 7), i32: (i) => i % 7 }[type];
+  for (let i = 0; i < data.length; ++i) data[i] = element(i);
+  ours[name] = { data, dims: sizes };
+  theirs[name] = new ort.Tensor(other, data, sizes);
+}
+const times = [[], []];
+let difference = 0;
+for (let call = 0; call < CALLS + 1; ++call) {
+  const marks = [performance.now()];
+  const found = await model.run(ours);
+  marks.push(performance.now());
+  const expected = await session.run(theirs);
+  marks.push(performance.now());
+  if (call) times.forEach((list, i) => list.push(marks[i + 1] - marks[i]));
+  for (const { name, type } of call || signature.outputs.some(({ type }) => type !== "f32") ? [] : signature.outputs) {
+    const [a, b] = [found[name].data, expected[name].data];
+    const largest = b.reduce((most, value) => Math.max(most, Math.abs(value)), 1e-6);
+    difference = a.reduce((most, value, i) => Math.max(most, Math.abs(value - b[i]) / largest), difference);
+  }
+}
+const [mine, other] = times.map((list) => list.sort((a, b) => a - b)[list.length >> 1]);
+await (REPORT)({ mine, other, difference });
+"""
+
+
+def measure(package: Path, model: Path, modules: Path, calls: int, in_browser: bool) -> dict[str, float]:
+    """Return the medians of calls of the package and of onnxruntime-web, in ms, and the largest difference."""
+    peer = modules / "onnxruntime-web"
+    if not in_browser:
+        text = _program(
+            peer=(peer / "dist" / "ort.node.min.mjs").as_uri(), package=(package / "index.js").as_uri(), calls=calls,
+            model=f'(await import("node:fs")).readFileSync({json.dumps(str(model))})',
+            report="(result) => console.log(JSON.stringify(result))",
+        )  # fmt: skip
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "program.mjs"
+            path.write_text(text)
+            done = subprocess.run(["node", path], capture_output=True, text=True, check=True)
+        result: dict[str, float] = json.loads(done.stdout)
+        return result
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        root = Path(name)
+        os.symlink(package, root / "package")
+        os.symlink(peer, root / "peer")
+        os.symlink(model, root / "model.onnx")
+        text = _program(
+            peer="./peer/dist/ort.wasm.min.mjs", package="./package/index.js", calls=calls, model='"./model.onnx"',
+            report='(result) => fetch("/", { method: "POST", body: JSON.stringify(result) })',
+        )  # fmt: skip
+        (root / "index.html").write_text(f'<!doctype html><script type="module">{text}</script>')
+        return _visited(root)
+
+
+def _program(**values: Any) -> str:
+    text = PROGRAM
+    for name, value in values.items():
+        text = text.replace(name.upper(), str(value))
+    return text
+
+
+def _visited(root: Path) -> dict[str, float]:
+    """Open the page of a folder in a browser and return what it posts."""
+    results: list[dict[str, float]] = []
+    finished = threading.Event()
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def do_POST(self) -> None:
+            results.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(204)
+            self.end_headers()
+            finished.set()
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(root)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    profile, address = root / "profile", f"http://127.0.0.1:{server.server_address[1]}/"
+    browser = subprocess.Popen(
+        ["chromium", *BROWSER_FLAGS, f"--user-data-dir={profile}", "--remote-debugging-port=0", address],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        if not finished.wait(MOST_SECONDS):
+            raise TimeoutError(f"the page gave no result within {MOST_SECONDS} s")
+    finally:
+        browser.kill()
+        browser.wait()
+        server.shutdown()
+    return results[0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="mirlo_npm.measure", description=__doc__)
+    parser.add_argument("models", nargs="+", type=Path, metavar="MODEL.onnx")
+    parser.add_argument("--peer", type=Path, required=True, metavar="NODE_MODULES")
+    parser.add_argument("--browser", action="store_true", help="in Chromium, not in Node.js")
+    parser.add_argument("--calls", type=int, default=15)
+    arguments = parser.parse_args()
+    if shutil.which("chromium" if arguments.browser else "node") is None:
+        parser.error(f"install {'chromium' if arguments.browser else 'node'}")
+    print("| model | ms | onnxruntime-web | ratio | difference |\n| --- |" + " ---: |" * 4)
+    for model in arguments.models:
+        with tempfile.TemporaryDirectory() as folder:
+            words = ["compile", str(model), "--emit", "npm", "-o", folder]
+            subprocess.run([sys.executable, "-m", "mirlo.tools.cli", *words], check=True, stdout=subprocess.DEVNULL)
+            peer = arguments.peer.resolve()
+            found = measure(Path(folder), model.resolve(), peer, arguments.calls, arguments.browser)
+        ratio = found["mine"] / found["other"]
+        times = f"{found['mine']:.1f} | {found['other']:.1f} | {ratio:.2f}"
+        print(f"| {model.stem} | {times} | {found['difference']:.1g} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+/* What JavaScript calls: one model, one call at a time. Addresses are of the module's memory. */
+#include "mirlo.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT(name) __attribute__((export_name(#name)))
+enum { MAX_RANK = 64 };
+
+extern const mirlo_code MODEL;
+
+static mirlo_model *model;
+static mirlo_context *context;
+static DLTensor *tensors; /* inputs, then outputs */
+static int64_t (*dims)[MAX_RANK];
+static void **made; /* the data of outputs, and of inputs, by their numbers */
+static char problem[512];
+
+EXPORT(allocate) void *allocate(size_t bytes) { return aligned_alloc(64, (bytes + 127) / 64 * 64); }
+EXPORT(release) void release(void *memory) { free(memory); }
+
+EXPORT(message) const char *message(void) { return problem; }
+
+/* Open the model with its weights, of which JavaScript keeps the memory. */
+EXPORT(open_model) int open_model(const void *weights) {
+  mirlo_options options = {.size = sizeof options, .weights = weights};
+  const int count = MODEL.inputs + MODEL.outputs;
+  int result = mirlo_create(&MODEL, &options, &model, problem, sizeof problem);
+  if (result != MIRLO_OK) return result;
+  tensors = calloc((size_t)count, sizeof *tensors);
+  dims = calloc((size_t)count, sizeof *dims);
+  made = calloc((size_t)count, sizeof *made);
+  for (int i = 0; i < count; ++i) tensors[i] = (DLTensor){NULL, {kDLCPU, 0}, 0, MODEL.values[i].dtype, dims[i], NULL, 0};
+  return mirlo_context_create(model, &context);
+}
+
+/* Set the sizes of an input; return the address for its data. */
+EXPORT(input) void *input(int number, int rank, size_t bytes) {
+  tensors[number].ndim = rank;
+  free(made[number]);
+  made[number] = allocate(bytes);
+  tensors[number].data = made[number];
+  return made[number];
+}
+
+EXPORT(dims_of) int64_t *dims_of(int number) { return dims[number]; }
+EXPORT(rank_of) int rank_of(int number) { return tensors[number].ndim; }
+EXPORT(data_of) void *data_of(int number) { return tensors[number].data; }
+
+static size_t bytes_of(const DLTensor *tensor) {
+  size_t bytes = ((size_t)tensor->dtype.bits + 7) / 8;
+  for (int i = 0; i < tensor->ndim; ++i) bytes *= (size_t)tensor->shape[i];
+  return bytes;
+}
+
+/* Return whether the sizes of an output depend on data. */
+static int is_late(const DLTensor *tensor) {
+  for (int i = 0; i < tensor->ndim; ++i)
+    if (tensor->shape[i] < 0) return 1;
+  return 0;
+}
+
+EXPORT(run_model) int run_model(void) {
+  DLTensor *outputs = tensors + MODEL.inputs;
+  int result;
+  for (int i = 0; i < MODEL.outputs; ++i) outputs[i].shape = dims[MODEL.inputs + i], outputs[i].data = NULL;
+  result = mirlo_shapes(context, tensors, outputs);
+  for (int i = 0; result == MIRLO_OK && i < MODEL.outputs; ++i) {
+    if (is_late(outputs + i)) continue;
+    free(made[MODEL.inputs + i]);
+    outputs[i].data = made[MODEL.inputs + i] = allocate(bytes_of(outputs + i));
+    if (!outputs[i].data) result = MIRLO_MEMORY;
+  }
+  if (result == MIRLO_OK) result = mirlo_run(context, tensors, outputs);
+  if (result != MIRLO_OK) {
+    strncpy(problem, mirlo_message(context), sizeof problem - 1);
+    if (!problem[0]) strcpy(problem, "there is no memory for the model");
+  }
+  return result;
+}

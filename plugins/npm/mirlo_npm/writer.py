@@ -1,0 +1,157 @@
+"""The package of a model: its module, linked by Zig; its weights; JavaScript, types and a page."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from mirlo.extend import Artifact, write_library
+
+SOURCES = Path(__file__).parent / "package"
+TYPES = {
+    "f32": "Float32Array", "f64": "Float64Array", "f16": "Uint16Array", "bf16": "Uint16Array", "i8": "Int8Array",
+    "u8": "Uint8Array", "i16": "Int16Array", "u16": "Uint16Array", "i32": "Int32Array", "u32": "Uint32Array",
+    "i64": "BigInt64Array", "u64": "BigUint64Array", "bool": "Uint8Array",
+}  # fmt: skip
+FLAGS = (
+    "-target", "wasm32-wasi", "-O2", "-msimd128", "-mexec-model=reactor", "-fvisibility=hidden",
+    "-Wl,--max-memory=4294901760", "-Wl,--strip-all", "-D_WASI_EMULATED_MMAN", "-lwasi-emulated-mman",
+)  # fmt: skip
+
+
+def write_package(artifact: Artifact, store: Any, folder: Path, name: str, weights: str = "auto") -> list[Path]:
+    """Write a compiled model as a package of npm; return the files."""
+    from mirlo import MirloError
+
+    if weights == "embed":
+        raise MirloError(
+            "packages of npm have their weights in a file, which is loaded with progress: leave out --weights"
+        )
+    if "wasm32" not in str(artifact.metadata.get("triple", "")):
+        raise MirloError("packages of npm are WebAssembly: leave out --target, or name triple=wasm32-unknown-unknown")
+    if importlib.util.find_spec("ziglang") is None:
+        raise MirloError("the module is linked by Zig: pip install ziglang")
+    other = [spec.name for spec in (*artifact.inputs, *artifact.outputs) if str(spec.dtype) not in TYPES]
+    if other:
+        raise MirloError(f"'{other[0]}' has elements that JavaScript has no arrays of")
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="mirlo-npm-") as temporary:
+        parts = Path(temporary)
+        written = write_library(artifact, store, parts, "model", shared=False, weights="beside")
+        _link(parts, [path for path in written if path.suffix == ".o"], folder / "model.wasm")
+        files = [folder / "model.wasm"]
+        file = parts / "model.weights"
+        if file.exists():
+            shutil.copyfile(file, folder / file.name)
+            files.append(folder / file.name)
+    facts = {
+        "name": name, "inputs": _specs(artifact.inputs), "outputs": _specs(artifact.outputs),
+        "weights": "model.weights", "weightsBytes": (folder / "model.weights").stat().st_size if len(files) > 1 else 0,
+        "moduleBytes": files[0].stat().st_size,
+    }  # fmt: skip
+    texts = {
+        "index.js": _source("index.js").replace("/* SIGNATURE */ null", json.dumps(facts)),
+        "index.d.ts": declarations(facts), "worker.js": _source("worker.js"),
+        "demo.html": _source("demo.html").replace("NAME", name.replace("&", "&amp;").replace("<", "&lt;")),
+        "package.json": json.dumps(_manifest(name, [*(file.name for file in files)]), indent=2) + "\n",
+    }  # fmt: skip
+    for each, text in texts.items():
+        (folder / each).write_text(text, encoding="utf-8")
+        files.append(folder / each)
+    return files
+
+
+def _source(name: str) -> str:
+    return (SOURCES / name).read_text(encoding="utf-8")
+
+
+def _link(folder: Path, objects: Sequence[Path], module: Path) -> None:
+    from mirlo import MirloError
+
+    words = [sys.executable, "-m", "ziglang", "cc", *FLAGS, f"-I{folder}", "-DMODEL=mirlo_model_model"]
+    words += [str(SOURCES / "module.c"), str(folder / "mirlo.c"), *map(str, objects), "-o", str(module)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise MirloError(f"Zig does not link the module:\n{done.stderr}")
+
+
+def _specs(specs: Sequence[Any]) -> list[dict[str, object]]:
+    return [
+        {
+            "name": spec.name, "type": str(spec.dtype),
+            "dims": [dim if isinstance(dim, int) else str(dim) for dim in spec.shape],
+        }
+        for spec in specs
+    ]  # fmt: skip
+
+
+def _manifest(name: str, files: Sequence[str]) -> dict[str, object]:
+    return {
+        "name": re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._") or "model", "version": "1.0.0",
+        "description": f"The model {name}, compiled by Mirlo.", "type": "module", "main": "index.js",
+        "types": "index.d.ts", "exports": {".": {"types": "./index.d.ts", "default": "./index.js"}, "./*": "./*"},
+        "files": [*files, "index.js", "index.d.ts", "worker.js", "demo.html"], "sideEffects": False,
+    }  # fmt: skip
+
+
+def declarations(facts: dict[str, Any]) -> str:
+    """Return the types of a package."""
+
+    def lines(specs: Sequence[dict[str, Any]], is_input: bool) -> str:
+        rows = []
+        for spec in specs:
+            array = TYPES[spec["type"]]
+            kind = f"{array} | Tensor<{array}>" if is_input else f"Tensor<{array}>"
+            rows.append(
+                f"  /** {spec['type']}[{', '.join(map(str, spec['dims']))}] */\n  {json.dumps(spec['name'])}: {kind};"
+            )
+        return "\n".join(rows)
+
+    return f"""export interface Tensor<A> {{
+  data: A;
+  dims: number[];
+}}
+
+export interface Inputs {{
+{lines(facts["inputs"], True)}
+}}
+
+export interface Outputs {{
+{lines(facts["outputs"], False)}
+}}
+
+export interface Spec {{
+  name: string;
+  type: string;
+  dims: (number | string)[];
+}}
+
+export interface LoadOptions {{
+  /** Where the weights are: a URL, or their content. */
+  weights?: string | URL | ArrayBuffer | ArrayBufferView;
+  /** Where the module is, likewise. */
+  module?: string | URL | ArrayBuffer | ArrayBufferView;
+  /** Called with the bytes that are loaded, and how many there are. */
+  onProgress?: (loaded: number, total: number) => void;
+  signal?: AbortSignal;
+}}
+
+export interface Model {{
+  readonly inputs: Spec[];
+  readonly outputs: Spec[];
+  run(inputs: Inputs): Promise<Outputs>;
+}}
+
+export const signature: {{ name: string; inputs: Spec[]; outputs: Spec[] }};
+export class ModelError extends Error {{}}
+export function load(options?: LoadOptions): Promise<Model>;
+export function loadInWorker(options?: Omit<LoadOptions, "signal">): Promise<Model & {{ close(): void }}>;
+"""

@@ -1,0 +1,335 @@
+"""Packages of npm: in Node.js and in a browser, beside ONNX Runtime; types; errors."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+NODE, BROWSER = shutil.which("node"), shutil.which("chromium")
+TOOLS = {"node": NODE, "ziglang": importlib.util.find_spec("ziglang")}
+LACKED = [name for name, found in TOOLS.items() if found is None]
+pytestmark = pytest.mark.skipif(bool(LACKED), reason=f"install {', '.join(LACKED)}")
+BROWSER_FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+RNG = np.random.default_rng(0)
+
+
+def model(
+    nodes: Sequence[onnx.NodeProto], inputs: dict[str, Sequence[Any]], outputs: Sequence[str],
+    weights: dict[str, np.ndarray] | None = None, kinds: dict[str, int] | None = None,
+) -> onnx.ModelProto:  # fmt: skip
+    kinds = kinds or {}
+    values = [helper.make_tensor_value_info(n, kinds.get(n, TensorProto.FLOAT), s) for n, s in inputs.items()]
+    results = [helper.make_tensor_value_info(n, kinds.get(n, TensorProto.FLOAT), None) for n in outputs]
+    tensors = [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()]
+    graph = helper.make_graph(list(nodes), "model", values, results, tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+
+
+def classifier() -> onnx.ModelProto:
+    """Return a model with weights, a dynamic batch, and an output of integers."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1]), helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("GlobalAveragePool", ["b"], ["c"]), helper.make_node("Flatten", ["c"], ["d"]),
+        helper.make_node("MatMul", ["d", "v"], ["y"]), helper.make_node("ArgMax", ["y"], ["best"], axis=1),
+    ]  # fmt: skip
+    weights = {"w": RNG.standard_normal((16, 3, 3, 3), np.float32), "v": RNG.standard_normal((16, 10), np.float32)}
+    return model(nodes, {"x": ["batch", 3, 12, 12]}, ["y", "best"], weights, {"best": TensorProto.INT64})
+
+
+def compiled(made: onnx.ModelProto, folder: Path, *flags: str) -> Path:
+    """Return the folder of the package of a model."""
+    onnx.save(made, folder / "model.onnx")
+    words = [
+        "compile",
+        folder / "model.onnx",
+        "--emit",
+        "npm",
+        "--name",
+        "Some Model",
+        "-o",
+        folder / "package",
+        *flags,
+    ]
+    command = [sys.executable, "-m", "mirlo.tools.cli", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder / "package"
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(classifier(), tmp_path_factory.mktemp("classifier"))
+
+
+def in_node(package: Path, code: str, check: bool = True) -> Any:
+    """Run a module that imports the package, and return what it prints, as JSON."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "program.mjs"
+        path.write_text(
+            f"import {{ load, signature, ModelError }} from {json.dumps((package / 'index.js').as_uri())};\n{code}"
+        )
+        done = subprocess.run([str(NODE), str(path)], capture_output=True, text=True, check=False)
+    assert (done.returncode == 0) == check, done.stderr
+    return json.loads(done.stdout) if check else done.stderr
+
+
+def expected(made: onnx.ModelProto, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
+    ort = pytest.importorskip("onnxruntime")
+    return list(ort.InferenceSession(made.SerializeToString()).run(None, feed))
+
+
+CALL = """
+const model = await load();
+const results = await model.run(FEEDS);
+const plain = (value) => (typeof value === "bigint" ? Number(value) : value);
+console.log(JSON.stringify(Object.fromEntries(Object.entries(results).map(
+  ([name, { data, dims }]) => [name, { data: Array.from(data, plain), dims, kind: data.constructor.name }]))));
+"""
+ARRAYS = {
+    "float32": "Float32Array", "float64": "Float64Array", "int64": "BigInt64Array", "int32": "Int32Array",
+    "uint8": "Uint8Array", "int8": "Int8Array", "bool": "Uint8Array",
+}  # fmt: skip
+
+
+def feeds(arrays: dict[str, np.ndarray]) -> str:
+    """Return arrays as an object of JavaScript."""
+    rows = []
+    for name, array in arrays.items():
+        flat = ", ".join(
+            f"{int(value)}n" if array.dtype == np.int64 else repr(value) for value in array.reshape(-1).tolist()
+        )
+        flat = flat.replace("True", "1").replace("False", "0")
+        rows.append(
+            f"{json.dumps(name)}: {{ data: new {ARRAYS[array.dtype.name]}([{flat}]), dims: {list(array.shape)} }}"
+        )
+    return f"{{ {', '.join(rows)} }}"
+
+
+def check(package: Path, made: onnx.ModelProto, arrays: dict[str, np.ndarray]) -> None:
+    """Compare a call in Node.js with ONNX Runtime."""
+    found = in_node(package, CALL.replace("FEEDS", feeds(arrays)))
+    for output, wanted in zip(made.graph.output, expected(made, arrays), strict=True):
+        result = found[output.name]
+        assert result["dims"] == list(wanted.shape) and result["kind"] == ARRAYS[wanted.dtype.name]
+        np.testing.assert_allclose(np.array(result["data"]).reshape(wanted.shape), wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_results_are_those_of_onnx_runtime(package: Path, batch: int) -> None:
+    made = onnx.load(package.parent / "model.onnx")
+    check(package, made, {"x": RNG.standard_normal((batch, 3, 12, 12), np.float32)})
+
+
+def test_the_files_of_a_package(package: Path) -> None:
+    names = {path.name for path in package.iterdir()}
+    assert names == {"model.wasm", "model.weights", "index.js", "index.d.ts", "worker.js", "demo.html", "package.json"}
+    manifest = json.loads((package / "package.json").read_text())
+    assert manifest["name"] == "some-model" and set(manifest["files"]) | {"package.json"} == names
+    types = (package / "index.d.ts").read_text()
+    assert '"x": Float32Array | Tensor<Float32Array>;' in types and '"best": Tensor<BigInt64Array>;' in types
+
+
+def test_arrays_alone_where_one_size_is_open(package: Path) -> None:
+    code = CALL.replace("FEEDS", "{ x: new Float32Array(2 * 3 * 12 * 12) }")
+    assert in_node(package, code)["y"]["dims"] == [2, 10]
+
+
+def test_progress_of_loading(package: Path) -> None:
+    marks = in_node(package, """
+        const marks = [];
+        await load({ onProgress: (loaded, total) => marks.push([loaded, total]) });
+        console.log(JSON.stringify(marks));
+    """)  # fmt: skip
+    size = sum((package / name).stat().st_size for name in ("model.wasm", "model.weights"))
+    assert marks[-1] == [size, size] and [loaded for loaded, _ in marks] == sorted(loaded for loaded, _ in marks)
+
+
+def test_sizes_that_depend_on_data(tmp_path: Path) -> None:
+    nodes = [helper.make_node("NonZero", ["x"], ["i"]), helper.make_node("Transpose", ["i"], ["y"])]
+    made = model(nodes, {"x": ["n", 4]}, ["y"], kinds={"y": TensorProto.INT64})
+    package = compiled(made, tmp_path)
+    check(package, made, {"x": np.array([[1, 0, 2, 0], [0, 0, 0, 3]], np.float32)})
+
+
+@pytest.mark.parametrize(
+    "kind", [TensorProto.INT8, TensorProto.UINT8, TensorProto.INT64, TensorProto.BOOL, TensorProto.DOUBLE]
+)
+def test_element_types(tmp_path: Path, kind: int) -> None:
+    nodes = [
+        helper.make_node("Cast", ["x"], ["a"], to=TensorProto.FLOAT),
+        helper.make_node("Cast", ["a"], ["y"], to=kind),
+    ]
+    made = model(nodes, {"x": ["n"]}, ["y"], kinds={"x": kind, "y": kind})
+    check(compiled(made, tmp_path), made, {"x": np.arange(2, 7).astype(helper.tensor_dtype_to_np_dtype(kind))})
+
+
+@pytest.mark.parametrize(
+    ("feed", "reason"),
+    [
+        ("{}", "input 'x' is missing"),
+        ("{ x: new Float32Array(7) }", "'x' has 7 elements, expected batch x 3 x 12 x 12"),
+        ("{ x: new Float64Array(432) }", "'x' is Float64Array, expected Float32Array"),
+        ("{ x: new Float32Array(432), z: 1 }", "there is no input 'z'; there are x"),
+        (
+            "{ x: { data: new Float32Array(432), dims: [1, 3, 12, 13] } }",
+            "'x' has 432 elements, and dims 1 x 3 x 12 x 13",
+        ),
+        ("{ x: { data: new Float32Array(468), dims: [1, 3, 12, 13] } }", "'x': dim 3 is 13, expected 12"),
+    ],
+)
+def test_feeds_that_do_not_fit(package: Path, feed: str, reason: str) -> None:
+    code = f"""
+        const model = await load();
+        try {{ await model.run({feed}); }} catch (error) {{
+          console.log(JSON.stringify([error instanceof ModelError, error.message]));
+        }}
+    """
+    assert in_node(package, code) == [True, reason]
+
+
+@pytest.mark.parametrize(
+    ("size", "reason"), [(10, "the weights have 10 bytes, expected"), (1 << 20, "the weights have more than")]
+)
+def test_weights_that_do_not_fit(package: Path, size: int, reason: str) -> None:
+    assert reason in in_node(package, f"await load({{ weights: new Uint8Array({size}) }});", check=False)
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (["--weights", "embed"], "packages of npm have their weights in a file"),
+        (["--target", "llvm"], "packages of npm are WebAssembly: leave out --target"),
+    ],
+)
+def test_flags_that_do_not_fit(tmp_path: Path, flags: list[str], reason: str) -> None:
+    onnx.save(classifier(), tmp_path / "model.onnx")
+    words = ["compile", str(tmp_path / "model.onnx"), "--emit", "npm", "-o", str(tmp_path / "package"), *flags]
+    done = subprocess.run(
+        [sys.executable, "-m", "mirlo.tools.cli", *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1 and reason in done.stderr
+
+
+class Handler(http.server.SimpleHTTPRequestHandler):
+    """Serves a package; the first answer for weights breaks off, and a page hands in its result."""
+
+    results: list[str] = []
+    finished = threading.Event()
+    broken = False
+
+    def do_POST(self) -> None:
+        self.results.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        self.send_response(204)
+        self.end_headers()
+        self.finished.set()
+
+    def do_GET(self) -> None:
+        if not self.path.endswith(".weights"):
+            super().do_GET()
+            return
+        content = (Path(self.directory) / "model.weights").read_bytes()
+        begin = int(self.headers["Range"].removeprefix("bytes=").removesuffix("-")) if "Range" in self.headers else 0
+        self.send_response(206 if begin else 200)
+        self.send_header("Content-Length", str(len(content) - begin))
+        self.end_headers()
+        part = content[begin:]
+        if not Handler.broken:
+            Handler.broken, part = True, part[: len(part) // 2]
+        self.wfile.write(part)
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def address(package: Path) -> Iterator[str]:
+    Handler.results, Handler.broken = [], False
+    Handler.finished.clear()
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(package)))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+
+
+def test_weights_that_break_off_go_on_where_they_ended(package: Path, address: str) -> None:
+    code = CALL.replace("load()", f'load({{ weights: "{address}/model.weights" }})')
+    assert in_node(package, code.replace("FEEDS", "{ x: new Float32Array(432) }"))["y"]["dims"] == [1, 10]
+    assert Handler.broken
+
+
+@pytest.mark.skipif(BROWSER is None, reason="install chromium")
+def test_a_browser_computes_the_same_in_a_page_and_in_a_worker(package: Path, address: str) -> None:
+    x = RNG.standard_normal((2, 3, 12, 12), np.float32)
+    page = """<script type="module">
+        import { load, loadInWorker } from "./index.js";
+        const send = (value) => fetch("/result", { method: "POST", body: JSON.stringify(value) });
+        try {
+            let steps = 0;
+            const feed = FEEDS;
+            const here = await (await load()).run(feed);
+            const worker = await loadInWorker({ onProgress: () => ++steps });
+            const there = await worker.run(feed);
+            const wrong = await worker.run({}).catch((error) => error.message);
+            worker.close();
+            await send({ here: Array.from(here.y.data), there: Array.from(there.y.data), steps, wrong });
+        } catch (error) { await send({ error: error.stack }); }
+    </script>"""
+    (package / "test.html").write_text(page.replace("FEEDS", feeds({"x": x})))
+    try:
+        result = _visit(f"{address}/test.html")
+    finally:
+        (package / "test.html").unlink()
+    wanted = expected(onnx.load(package.parent / "model.onnx"), {"x": x})[0].reshape(-1)
+    assert "error" not in result, result
+    np.testing.assert_allclose(result["here"], wanted, rtol=1e-4, atol=1e-5)
+    assert result["here"] == result["there"] and result["steps"] > 1 and result["wrong"] == "input 'x' is missing"
+
+
+@pytest.mark.skipif(BROWSER is None, reason="install chromium")
+def test_the_demo_page_runs(package: Path, address: str) -> None:
+    page = (package / "demo.html").read_text()
+    click = """<script type="module">
+        while (!document.body.dataset.ready) await new Promise((resolve) => setTimeout(resolve, 50));
+        document.getElementById("run").click();
+        const table = document.getElementById("table");
+        while (table.rows.length < 4) await new Promise((resolve) => setTimeout(resolve, 50));
+        await fetch("/result", { method: "POST", body: JSON.stringify(table.innerText) });
+    </script>"""
+    (package / "clicked.html").write_text(page + click)
+    try:
+        text = _visit(f"{address}/clicked.html")
+    finally:
+        (package / "clicked.html").unlink()
+    assert "x\tf32\t1 x 3 x 12 x 12" in text and "best\ti64\t1" in text
+
+
+def _visit(address: str) -> Any:
+    """Open a page in a browser until it hands in a result."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        words = [str(BROWSER), *BROWSER_FLAGS, f"--user-data-dir={profile}", "--remote-debugging-port=0", address]
+        browser = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            assert Handler.finished.wait(60), "the page did not answer within a minute"
+        finally:
+            browser.kill()
+            browser.wait()
+    return json.loads(Handler.results[0])

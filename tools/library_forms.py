@@ -1,0 +1,54 @@
+"""The forms of libraries: those of Mirlo, and those of installed packages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from mirlo.passes.code_forms import LibraryForm
+from mirlo.runtime.artifact import Artifact
+from mirlo.runtime.params import ParameterStore
+
+GROUP = "mirlo.library_forms"
+
+
+def _library(artifact: Artifact, store: ParameterStore, folder: Path, name: str, weights: str) -> Sequence[Path]:
+    from mirlo.targets.llvm.library.build import write_library
+
+    return write_library(artifact, store, folder, name, shared=True, weights=weights)
+
+
+def _objects(artifact: Artifact, store: ParameterStore, folder: Path, name: str, weights: str) -> Sequence[Path]:
+    from mirlo.targets.llvm.library.build import write_library
+
+    return write_library(artifact, store, folder, name, shared=False, weights=weights)
+
+
+def _source(artifact: Artifact, store: ParameterStore, folder: Path, name: str, weights: str) -> Sequence[Path]:
+    from mirlo.targets.c.library import write_source
+
+    return write_source(artifact, store, folder, name, weights)
+
+
+BUILT_IN = (
+    LibraryForm("library", "a shared library, with headers for C, C++ and Rust", _library),
+    LibraryForm("object", "object files, with headers", _objects),
+    LibraryForm("source", "the whole model as C", _source, source=True),
+)
+
+
+@cache
+def library_forms() -> Mapping[str, LibraryForm]:
+    """Return the forms by name."""
+    forms = {form.name: form for form in BUILT_IN}
+    for entry in entry_points(group=GROUP):
+        form = entry.load()
+        if not isinstance(form, LibraryForm) or form.name != entry.name or form.name in forms:
+            raise ValueError(
+                f"entry point '{entry.name}' of '{GROUP}', {entry.value}: expected a LibraryForm of this name that no "
+                f"other one has, found {form!r}"
+            )
+        forms[form.name] = form
+    return forms
