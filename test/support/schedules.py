@@ -14,6 +14,9 @@ from mirlo.passes.schedule.tuned import TUNED
 from mirlo.passes.targets import CompileOptions, find_target
 
 
+FACTS = ("tir.schedule", "tir.choices", "tir.applied")
+
+
 def scheduled(model: object, given: Mapping[str, Any], target: str) -> tuple[str, list[ScheduleRecord]]:
     """Return a model after the pass `schedule`, and how each function was scheduled."""
     chosen = find_target(target)
@@ -27,7 +30,9 @@ def scheduled(model: object, given: Mapping[str, Any], target: str) -> tuple[str
         Pipeline(f"builtin.module({','.join(steps[: end + 1])})").run(module, session)
         check_given(session)
         for function in prim_functions(module.operation):
-            if TUNED in function.operation.attributes:
-                del function.operation.attributes[TUNED]
+            # How a function was scheduled is in the records: rules of words print words, which are another rule's.
+            for name in (TUNED, *FACTS):
+                if name in function.operation.attributes:
+                    del function.operation.attributes[name]
         records = [note for note in session.notes if isinstance(note, ScheduleRecord)]
         return module.operation.get_asm(large_elements_limit=16), records

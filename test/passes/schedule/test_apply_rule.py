@@ -38,8 +38,13 @@ SAMPLED = ("resnet50",)
 @pytest.mark.sample(5)
 @pytest.mark.parametrize("target", ["llvm", "nvvm", "spirv"])
 @pytest.mark.parametrize("name", samples.names())
-def test_words_of_a_model_make_the_same_kernels(name: str, target: str, whole: bool) -> None:
+def test_words_of_a_model_make_the_same_kernels(
+    name: str, target: str, whole: bool, request: pytest.FixtureRequest
+) -> None:
     """Text and JSON of all words are handed back: the code after `schedule` is equal, so are its results."""
+    if (name, target) == ("mobilenetv2", "llvm"):
+        reason = "weights are packed for a tile of 6 vectors, and images of 2 x 2 pixels then get one of 3"
+        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
     if not whole and (name not in SAMPLED or target != "llvm"):
         pytest.skip("in `make samples`")
     path = reduced(name)
