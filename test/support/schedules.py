@@ -13,7 +13,6 @@ from mirlo.passes.schedule.schedule import SCHEDULES, ScheduleRecord, check_give
 from mirlo.passes.schedule.tuned import TUNED
 from mirlo.passes.targets import CompileOptions, find_target
 
-
 FACTS = ("tir.schedule", "tir.choices", "tir.applied")
 
 

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -298,8 +299,13 @@ def test_equal_models_are_compiled_once(tmp_path: Path, monkeypatch: pytest.Monk
         compiler.library(compiler.Request("compile", path, threads="2"))
 
 
+def left_over() -> set[Path]:
+    return set(Path(tempfile.gettempdir()).glob("mirlo-onnxruntime-*"))
+
+
 @pytest.mark.parametrize("embeds", ["0", "1"])
 def test_context_models(tmp_path: Path, embeds: str) -> None:
+    before = left_over()
     content, path = small(), tmp_path / "model_ctx.onnx"
     session(content, **{"ep_context_enable": "1", "ep_context_embed_mode": embeds, "ep_context_file_path": str(path)})
     nodes = onnx.load(path).graph.node
@@ -313,6 +319,7 @@ def test_context_models(tmp_path: Path, embeds: str) -> None:
     made = session(path, {"trust": "1", "python": str(tmp_path / "none")})
     expected = ort.InferenceSession(content).run(None, {"x": x})[0]
     np.testing.assert_allclose(made.run(None, {"x": x})[0], expected, rtol=1e-4, atol=1e-5)
+    assert left_over() <= before
 
 
 def test_a_context_model_names_a_file_beside_it(tmp_path: Path) -> None:
@@ -341,6 +348,7 @@ def test_options_that_do_not_fit(options: dict[str, str], reason: str) -> None:
 
 
 def test_a_missing_interpreter_is_named() -> None:
+    before = left_over()
     code = (
         "import onnxruntime as ort, mirlo_onnxruntime_ep as ep, sys\n"
         "ep.register()\n"
@@ -349,6 +357,7 @@ def test_a_missing_interpreter_is_named() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], input=small(), capture_output=True, check=False)
     assert b"set the option 'python' to a Python that has the package" in done.stderr
+    assert left_over() <= before
 
 
 def test_inputs_that_do_not_fit_are_errors() -> None:

@@ -310,8 +310,18 @@ static OrtStatus *write_for_compiler(const OrtGraph *graph, char *folder, size_t
   return write_model(graph, folder); /* the compiler removes it */
 }
 
+/* Remove the files for the compiler, if it did not. */
+static void remove_files(const char *folder) {
+  char path[1100];
+  snprintf(path, sizeof path, "%s/model.onnx", folder);
+  unlink(path);
+  snprintf(path, sizeof path, "%s/weights.bin", folder);
+  unlink(path);
+  rmdir(folder);
+}
+
 static OrtStatus *ask(Provider *provider, const char *what, const OrtGraph *graph, Answer *answer) {
-  char folder[1024], request[4096];
+  char folder[1024] = "", request[4096];
   const Options *options = &provider->options;
   OrtStatus *status;
   answer->provider = provider;
@@ -319,6 +329,7 @@ static OrtStatus *ask(Provider *provider, const char *what, const OrtGraph *grap
   snprintf(request, sizeof request, "%s\t%s\t%s\t%s\t%s\n", what, folder, options->threads, options->target, options->report);
   TRY(ask_compiler(options->python, request, take_line, answer));
 end:
+  if (status && *folder) remove_files(folder);
   return status;
 }
 
@@ -471,7 +482,8 @@ end:
 }
 
 /* Find the library of a context node. It is machine code: a model that has it runs it only if the program trusts the model. */
-static OrtStatus *library_of_context(const Provider *provider, const OrtGraph *graph, const OrtNode *node, char *path, size_t size) {
+static OrtStatus *library_of_context(
+    const Provider *provider, const OrtGraph *graph, const OrtNode *node, char *path, size_t size, bool *is_temporary) {
   const char *model = NULL;
   char *content = NULL;
   size_t length;
@@ -496,6 +508,7 @@ static OrtStatus *library_of_context(const Provider *provider, const OrtGraph *g
   }
   snprintf(path, size, "%s/mirlo-onnxruntime-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
   file = mkstemp(path);
+  *is_temporary = file >= 0;
   if (file < 0 || write(file, content, length) != (ssize_t)length) status = failed("cannot write '%s'", path);
   if (file >= 0) close(file);
 end:
@@ -532,7 +545,7 @@ static OrtStatus *compile_part(Provider *provider, const OrtGraph *graph, const 
   Answer answer = {0};
   char path[2048];
   size_t count;
-  bool is_context = false;
+  bool is_context = false, is_temporary = false;
   OrtStatus *status;
   TRY(ORT(Graph_GetNumNodes)(graph, &count));
   if (count == 1) {
@@ -540,7 +553,7 @@ static OrtStatus *compile_part(Provider *provider, const OrtGraph *graph, const 
     TRY(is_own_context(node, &is_context));
   }
   if (is_context) {
-    TRY(library_of_context(provider, graph, node, path, sizeof path));
+    TRY(library_of_context(provider, graph, node, path, sizeof path, &is_temporary));
     TRY(open_part(provider, fused, path, part));
     goto end;
   }
@@ -548,6 +561,7 @@ static OrtStatus *compile_part(Provider *provider, const OrtGraph *graph, const 
   TRY(open_part(provider, fused, answer.library, part));
   if (context && provider->options.writes_context) TRY(context_node(provider, fused, answer.library, context));
 end:
+  if (is_temporary) unlink(path); /* what is open stays */
   return status;
 }
 
