@@ -81,7 +81,7 @@ class Part:
             ]  # fmt: skip
             arena = f"record[{2 + len(self.symbols)}]"
         lines += [
-            f"  arena = malloc((size_t){arena} + 1);",
+            f"  arena = (uint64_t){arena} < SIZE_MAX ? malloc((size_t){arena} + 1) : NULL;",
             f"  if (!arena) return {OUT_OF_MEMORY};",
             f"  {self.symbol}_model_run(data, (void **)params, (int8_t *)arena);",
             "  free(arena);",

@@ -1,4 +1,4 @@
-"""Packages beside onnxruntime-web: `python -m mirlo_npm.measure --peer NODE_MODULES [--browser] MODEL.onnx...`.
+"""Packages beside onnxruntime-web: `python -m mirlo_npm.measure --peer NODE_MODULES [--browser NAME] MODEL.onnx...`.
 
 `npm install onnxruntime-web` makes the folder `node_modules`. One thread, calls in turns; open sizes are 1.
 """
@@ -18,10 +18,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-BROWSER_FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-)  # fmt: skip
+from mirlo_npm.browsers import PROGRAMS, find_browser, visit
+
 MOST_SECONDS = 300
 PROGRAM = """
 import * as ort from "PEER";
@@ -60,10 +58,10 @@ await (REPORT)({ mine, other, difference });
 """
 
 
-def measure(package: Path, model: Path, modules: Path, calls: int, in_browser: bool) -> dict[str, float]:
+def measure(package: Path, model: Path, modules: Path, calls: int, browser: str = "") -> dict[str, float]:
     """Return the medians of calls of the package and of onnxruntime-web, in ms, and the largest difference."""
     peer = modules / "onnxruntime-web"
-    if not in_browser:
+    if not browser:
         text = _program(
             peer=(peer / "dist" / "ort.node.min.mjs").as_uri(), package=(package / "index.js").as_uri(), calls=calls,
             model=f'(await import("node:fs")).readFileSync({json.dumps(str(model))})',
@@ -85,7 +83,7 @@ def measure(package: Path, model: Path, modules: Path, calls: int, in_browser: b
             report='(result) => fetch("/", { method: "POST", body: JSON.stringify(result) })',
         )  # fmt: skip
         (root / "index.html").write_text(f'<!doctype html><script type="module">{text}</script>')
-        return _visited(root)
+        return _visited(root, browser)
 
 
 def _program(**values: Any) -> str:
@@ -95,7 +93,7 @@ def _program(**values: Any) -> str:
     return text
 
 
-def _visited(root: Path) -> dict[str, float]:
+def _visited(root: Path, browser: str) -> dict[str, float]:
     """Open the page of a folder in a browser and return what it posts."""
     results: list[dict[str, float]] = []
     finished = threading.Event()
@@ -112,18 +110,11 @@ def _visited(root: Path) -> dict[str, float]:
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(root)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    profile, address = root / "profile", f"http://127.0.0.1:{server.server_address[1]}/"
-    browser = subprocess.Popen(
-        ["chromium", *BROWSER_FLAGS, f"--user-data-dir={profile}", "--remote-debugging-port=0", address],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        if not finished.wait(MOST_SECONDS):
-            raise TimeoutError(f"the page gave no result within {MOST_SECONDS} s")
-    finally:
-        browser.kill()
-        browser.wait()
-        server.shutdown()
+    with visit(browser, f"http://127.0.0.1:{server.server_address[1]}/"):
+        is_done = finished.wait(MOST_SECONDS)
+    server.shutdown()
+    if not is_done:
+        raise TimeoutError(f"the page gave no result within {MOST_SECONDS} s")
     return results[0]
 
 
@@ -131,11 +122,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="mirlo_npm.measure", description=__doc__)
     parser.add_argument("models", nargs="+", type=Path, metavar="MODEL.onnx")
     parser.add_argument("--peer", type=Path, required=True, metavar="NODE_MODULES")
-    parser.add_argument("--browser", action="store_true", help="in Chromium, not in Node.js")
+    parser.add_argument("--browser", choices=tuple(PROGRAMS), default="", help="in this browser, not in Node.js")
     parser.add_argument("--calls", type=int, default=15)
     arguments = parser.parse_args()
-    if shutil.which("chromium" if arguments.browser else "node") is None:
-        parser.error(f"install {'chromium' if arguments.browser else 'node'}")
+    if (find_browser(arguments.browser) if arguments.browser else shutil.which("node")) is None:
+        parser.error(f"install {arguments.browser or 'node'}")
     print("| model | ms | onnxruntime-web | ratio | difference |\n| --- |" + " ---: |" * 4)
     for model in arguments.models:
         with tempfile.TemporaryDirectory() as folder:

@@ -18,17 +18,17 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from mirlo_npm.browsers import PROGRAMS, find_browser, visit
 from onnx import TensorProto, helper, numpy_helper
 
-NODE, BROWSER = shutil.which("node"), shutil.which("chromium")
+NODE = shutil.which("node")
 TOOLS = {"node": NODE, "ziglang": importlib.util.find_spec("ziglang")}
 LACKED = [name for name, found in TOOLS.items() if found is None]
 pytestmark = pytest.mark.skipif(bool(LACKED), reason=f"install {', '.join(LACKED)}")
-BROWSER_FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-)  # fmt: skip
+BROWSERS = [
+    pytest.param(name, marks=pytest.mark.skipif(find_browser(name) is None, reason=f"install {name}"))
+    for name in PROGRAMS
+]
 RNG = np.random.default_rng(0)
 
 
@@ -194,6 +194,9 @@ def test_element_types(tmp_path: Path, kind: int) -> None:
             "'x' has 432 elements, and dims 1 x 3 x 12 x 13",
         ),
         ("{ x: { data: new Float32Array(468), dims: [1, 3, 12, 13] } }", "'x': dim 3 is 13, expected 12"),
+        ("{ x: null }", "input 'x' is missing"),
+        ("{ x: { data: new Float32Array(432), dims: [-1, -3, 12, 12] } }", "'x' has the dims -1 x -3 x 12 x 12"),
+        ("{ x: { data: new Float32Array(432), dims: [0.5, 6, 12, 12] } }", "'x' has the dims 0.5 x 6 x 12 x 12"),
     ],
 )
 def test_feeds_that_do_not_fit(package: Path, feed: str, reason: str) -> None:
@@ -204,6 +207,42 @@ def test_feeds_that_do_not_fit(package: Path, feed: str, reason: str) -> None:
         }}
     """
     assert in_node(package, code) == [True, reason]
+
+
+LARGE = {
+    "output": ("'y': no memory has room for its dims", [helper.make_node("Mul", ["column", "x"], ["y"])]),
+    "arena": (
+        "there are no 34359738",
+        [
+            helper.make_node("Mul", ["column", "x"], ["a"]), helper.make_node("CumSum", ["a", "axis"], ["b"]),
+            helper.make_node("ReduceMax", ["b"], ["y"]),
+        ],
+    ),
+    "data": (
+        "there is no memory for a tensor whose size depends on data",
+        [
+            helper.make_node("NonZero", ["x"], ["i"]), helper.make_node("Transpose", ["i"], ["j"]),
+            helper.make_node("Mul", ["i", "j"], ["y"]),
+        ],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("where", LARGE)
+def test_sizes_of_more_than_32_bits_are_an_error(tmp_path: Path, where: str) -> None:
+    """65536 x 65536 elements of 4 or 8 bytes: their number is 0 in the 32 bits of an address."""
+    reason, nodes = LARGE[where]
+    first = helper.make_node("Unsqueeze", ["x", "axes"], ["column"])
+    kinds = {"y": TensorProto.INT64} if where == "data" else {}
+    weights = {"axes": np.array([1]), "axis": np.array(1)}
+    made = model(nodes if where == "data" else [first, *nodes], {"x": ["n"]}, ["y"], weights, kinds)
+    code = """
+        const model = await load();
+        const call = (n) => model.run({ x: new Float32Array(n).fill(1) }).then(() => "", (error) => error.message);
+        console.log(JSON.stringify([await call(3), await call(65536), await call(3)]));
+    """
+    before, message, after = in_node(compiled(made, tmp_path), code)
+    assert before == "" and reason in message and after == ""
 
 
 @pytest.mark.parametrize(
@@ -276,8 +315,8 @@ def test_weights_that_break_off_go_on_where_they_ended(package: Path, address: s
     assert Handler.broken
 
 
-@pytest.mark.skipif(BROWSER is None, reason="install chromium")
-def test_a_browser_computes_the_same_in_a_page_and_in_a_worker(package: Path, address: str) -> None:
+@pytest.mark.parametrize("browser", BROWSERS)
+def test_a_browser_computes_the_same_in_a_page_and_in_a_worker(package: Path, address: str, browser: str) -> None:
     x = RNG.standard_normal((2, 3, 12, 12), np.float32)
     page = """<script type="module">
         import { load, loadInWorker } from "./index.js";
@@ -295,7 +334,7 @@ def test_a_browser_computes_the_same_in_a_page_and_in_a_worker(package: Path, ad
     </script>"""
     (package / "test.html").write_text(page.replace("FEEDS", feeds({"x": x})))
     try:
-        result = _visit(f"{address}/test.html")
+        result = _visit(browser, f"{address}/test.html")
     finally:
         (package / "test.html").unlink()
     wanted = expected(onnx.load(package.parent / "model.onnx"), {"x": x})[0].reshape(-1)
@@ -304,8 +343,8 @@ def test_a_browser_computes_the_same_in_a_page_and_in_a_worker(package: Path, ad
     assert result["here"] == result["there"] and result["steps"] > 1 and result["wrong"] == "input 'x' is missing"
 
 
-@pytest.mark.skipif(BROWSER is None, reason="install chromium")
-def test_the_demo_page_runs(package: Path, address: str) -> None:
+@pytest.mark.parametrize("browser", BROWSERS)
+def test_the_demo_page_runs(package: Path, address: str, browser: str) -> None:
     page = (package / "demo.html").read_text()
     click = """<script type="module">
         while (!document.body.dataset.ready) await new Promise((resolve) => setTimeout(resolve, 50));
@@ -316,20 +355,14 @@ def test_the_demo_page_runs(package: Path, address: str) -> None:
     </script>"""
     (package / "clicked.html").write_text(page + click)
     try:
-        text = _visit(f"{address}/clicked.html")
+        text = _visit(browser, f"{address}/clicked.html")
     finally:
         (package / "clicked.html").unlink()
     assert "x\tf32\t1 x 3 x 12 x 12" in text and "best\ti64\t1" in text
 
 
-def _visit(address: str) -> Any:
+def _visit(browser: str, address: str) -> Any:
     """Open a page in a browser until it hands in a result."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        words = [str(BROWSER), *BROWSER_FLAGS, f"--user-data-dir={profile}", "--remote-debugging-port=0", address]
-        browser = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        try:
-            assert Handler.finished.wait(60), "the page did not answer within a minute"
-        finally:
-            browser.kill()
-            browser.wait()
+    with visit(browser, address):
+        assert Handler.finished.wait(60), "the page did not answer within a minute"
     return json.loads(Handler.results[0])

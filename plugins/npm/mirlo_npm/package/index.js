@@ -153,12 +153,13 @@ class Model {
   }
 
   #set(spec, number, value) {
-    if (value === undefined) throw new ModelError(`input '${spec.name}' is missing`);
+    if (value === undefined || value === null) throw new ModelError(`input '${spec.name}' is missing`);
     const data = ArrayBuffer.isView(value) ? value : value.data;
     const kind = ARRAYS[spec.type];
     if (!(data instanceof kind)) throw new ModelError(`'${spec.name}' is ${data?.constructor?.name}, expected ${kind.name}`);
     const dims = dimsOf(spec, value, data);
     if (dims.length !== spec.dims.length) throw new ModelError(`'${spec.name}' has ${dims.length} dims, expected ${spec.dims.length}`);
+    if (!dims.every((dim) => Number.isSafeInteger(dim) && dim >= 0)) throw new ModelError(`'${spec.name}' has the dims ${dims.join(" x ")}`);
     if (dims.reduce((product, dim) => product * dim, 1) !== data.length)
       throw new ModelError(`'${spec.name}' has ${data.length} elements, and dims ${dims.join(" x ")}`);
     const place = this.#exports.input(number, dims.length, data.byteLength);

@@ -16,7 +16,7 @@ static int64_t (*dims)[MAX_RANK];
 static void **made; /* the data of outputs, and of inputs, by their numbers */
 static char problem[512];
 
-EXPORT(allocate) void *allocate(size_t bytes) { return aligned_alloc(64, (bytes + 127) / 64 * 64); }
+EXPORT(allocate) void *allocate(size_t bytes) { return bytes < SIZE_MAX - 127 ? aligned_alloc(64, (bytes + 127) / 64 * 64) : NULL; }
 EXPORT(release) void release(void *memory) { free(memory); }
 
 EXPORT(message) const char *message(void) { return problem; }
@@ -47,6 +47,7 @@ EXPORT(dims_of) int64_t *dims_of(int number) { return dims[number]; }
 EXPORT(rank_of) int rank_of(int number) { return tensors[number].ndim; }
 EXPORT(data_of) void *data_of(int number) { return tensors[number].data; }
 
+/* `mirlo_shapes` has checked that they can be counted. */
 static size_t bytes_of(const DLTensor *tensor) {
   size_t bytes = ((size_t)tensor->dtype.bits + 7) / 8;
   for (int i = 0; i < tensor->ndim; ++i) bytes *= (size_t)tensor->shape[i];

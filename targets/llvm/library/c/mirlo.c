@@ -53,6 +53,7 @@
 
 #define ALIGNMENT 64
 #define READABLE 64 /* bytes that can be read of a tensor without elements */
+#define MOST_BYTES ((uint64_t)SIZE_MAX - 4096) /* that are taken at once: callers may pad and align them */
 #define FIRST_WORD 2 /* of the sizes in a call record */
 #define OWN_WORDS 2  /* before a call record: the address of the regions, and that of the context */
 #define WEIGHTS_HEADER 64
@@ -102,10 +103,10 @@ static int describe(char *out, size_t bytes, int status, const char *format, ...
 
 /* Memory */
 
-static void *take(const mirlo_options *options, size_t bytes) {
-  size_t room = bytes + ALIGNMENT + sizeof(void *);
+static void *take(const mirlo_options *options, uint64_t bytes) {
+  size_t room = (size_t)bytes + ALIGNMENT + sizeof(void *);
   char *raw, *memory;
-  if (room < bytes) return NULL;
+  if (bytes > MOST_BYTES) return NULL;
   raw = (char *)(options->allocate ? options->allocate(options->user, room) : malloc(room));
   if (!raw) return NULL;
   memory = raw + sizeof(void *);
@@ -661,6 +662,21 @@ const char *mirlo_message(const mirlo_context *c) { return c ? c->message : "the
 
 static int64_t size_of_dim(const mirlo_context *c, int64_t dim) { return dim >= 0 ? dim : c->record[-dim]; }
 
+/* Return whether the bytes of a tensor fit in a size_t, which has 32 bits on some machines. */
+static int has_room(const mirlo_context *c, const mirlo_value *value) {
+  uint64_t bytes = (value->dtype.bits + 7u) / 8u;
+  int32_t i;
+  for (i = 0; i < value->ndim; ++i) {
+    if (!size_of_dim(c, value->dims[i])) return 1;
+  }
+  for (i = 0; i < value->ndim; ++i) {
+    uint64_t dim = (uint64_t)size_of_dim(c, value->dims[i]);
+    if (dim > MOST_BYTES / bytes) return 0;
+    bytes *= dim;
+  }
+  return 1;
+}
+
 /* Check a tensor but for its sizes. */
 static int check_tensor(mirlo_context *c, const mirlo_value *value, const DLTensor *tensor) {
   uint64_t stride = 1; /* wraps around for dims that no memory has */
@@ -748,9 +764,17 @@ static int measure(mirlo_context *c, const DLTensor *inputs, const DLTensor *out
       }
     }
   }
-  if (!code->dynamic) return MIRLO_OK;
-  code->entry(NULL, NULL, c->record, NULL);
-  return check_record(c);
+  if (code->dynamic) {
+    int status;
+    code->entry(NULL, NULL, c->record, NULL);
+    status = check_record(c);
+    if (status) return status;
+  }
+  for (i = 0; i < code->inputs + code->outputs; ++i) {
+    const mirlo_value *value = &code->values[i];
+    if (!value->late && !has_room(c, value)) FAIL(c, MIRLO_SIZES, "'%s': no memory has room for its dims", value->name);
+  }
+  return MIRLO_OK;
 }
 
 int mirlo_shapes(mirlo_context *c, const DLTensor *inputs, DLTensor *outputs) {
@@ -783,12 +807,12 @@ static void *allocate_block(int64_t *record, int64_t number, int64_t bytes) {
   options = &c->model->options;
   if (bytes < READABLE) bytes = bytes < 0 ? -1 : READABLE;
   for (found = c->blocks; found; found = found->next) {
-    if (!found->used && bytes > 0 && found->bytes >= (size_t)bytes && (!best || found->bytes < best->bytes)) best = found;
+    if (!found->used && bytes > 0 && found->bytes >= (uint64_t)bytes && (!best || found->bytes < best->bytes)) best = found;
   }
   if (!best && bytes > 0) {
     best = (block *)take(options, sizeof *best);
     if (best) {
-      best->memory = (char *)take(options, (size_t)bytes);
+      best->memory = (char *)take(options, (uint64_t)bytes);
       best->bytes = (size_t)bytes;
       best->next = c->blocks;
       if (best->memory) {
@@ -842,7 +866,7 @@ static int prepare_memory(mirlo_context *c) {
   if ((uint64_t)wanted > c->arena_bytes) {
     give(&c->model->options, c->arena);
     c->arena_bytes = 0;
-    c->arena = (char *)take(&c->model->options, (size_t)wanted);
+    c->arena = (char *)take(&c->model->options, (uint64_t)wanted);
     if (!c->arena) FAIL(c, MIRLO_MEMORY, "there are no %lld bytes for the call", (long long)wanted);
     c->arena_bytes = (size_t)wanted;
   }

@@ -39,7 +39,7 @@ typedef struct {
 typedef enum {
   MIRLO_OK = 0,
   MIRLO_INPUT = 1,   /* a tensor is not what the model takes, or an argument is NULL */
-  MIRLO_SIZES = 2,   /* the sizes of the inputs do not fit each other */
+  MIRLO_SIZES = 2,   /* the sizes of the inputs do not fit each other, or any memory */
   MIRLO_MEMORY = 3,  /* the allocator gave none */
   MIRLO_FILE = 4,    /* a library or a file of weights cannot be read, or is of another model */
   MIRLO_MACHINE = 5, /* the processor lacks what the code uses */
