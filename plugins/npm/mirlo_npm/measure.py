@@ -131,7 +131,9 @@ def main() -> None:
     for model in arguments.models:
         with tempfile.TemporaryDirectory() as folder:
             words = ["compile", str(model), "--emit", "npm", "-o", folder]
-            subprocess.run([sys.executable, "-m", "mirlo.tools.cli", *words], check=True, stdout=subprocess.DEVNULL)
+            command = [sys.executable, "-m", "mirlo.tools.cli", *words]
+            if subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode:
+                sys.exit(1)  # the command has said why
             peer = arguments.peer.resolve()
             found = measure(Path(folder), model.resolve(), peer, arguments.calls, arguments.browser)
         ratio = found["mine"] / found["other"]
