@@ -123,6 +123,7 @@ def main() -> None:
     parser.add_argument("models", nargs="+", type=Path, metavar="MODEL.onnx")
     parser.add_argument("--peer", type=Path, required=True, metavar="NODE_MODULES")
     parser.add_argument("--browser", choices=tuple(PROGRAMS), default="", help="in this browser, not in Node.js")
+    parser.add_argument("--target", help="of `mirlo compile`")
     parser.add_argument("--calls", type=int, default=15)
     arguments = parser.parse_args()
     if (find_browser(arguments.browser) if arguments.browser else shutil.which("node")) is None:
@@ -131,6 +132,7 @@ def main() -> None:
     for model in arguments.models:
         with tempfile.TemporaryDirectory() as folder:
             words = ["compile", str(model), "--emit", "npm", "-o", folder]
+            words += ["--target", arguments.target] if arguments.target else []
             command = [sys.executable, "-m", "mirlo.tools.cli", *words]
             if subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode:
                 sys.exit(1)  # the command has said why

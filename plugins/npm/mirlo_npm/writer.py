@@ -55,7 +55,7 @@ def write_package(artifact: Artifact, store: Any, folder: Path, name: str, weigh
     facts = {
         "name": name, "inputs": _specs(artifact.inputs), "outputs": _specs(artifact.outputs),
         "weights": "model.weights", "weightsBytes": (folder / "model.weights").stat().st_size if len(files) > 1 else 0,
-        "moduleBytes": files[0].stat().st_size,
+        "moduleBytes": files[0].stat().st_size, "needs": artifact.metadata["features"],
     }  # fmt: skip
     texts = {
         "index.js": _source("index.js").replace("/* SIGNATURE */ null", json.dumps(facts)),
@@ -150,7 +150,7 @@ export interface Model {{
   run(inputs: Inputs): Promise<Outputs>;
 }}
 
-export const signature: {{ name: string; inputs: Spec[]; outputs: Spec[] }};
+export const signature: {{ name: string; inputs: Spec[]; outputs: Spec[]; needs: string[] }};
 export class ModelError extends Error {{}}
 export function load(options?: LoadOptions): Promise<Model>;
 export function loadInWorker(options?: Omit<LoadOptions, "signal">): Promise<Model & {{ close(): void }}>;

@@ -80,14 +80,14 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compiled(classifier(), tmp_path_factory.mktemp("classifier"))
 
 
-def in_node(package: Path, code: str, check: bool = True) -> Any:
+def in_node(package: Path, code: str, check: bool = True, flags: Sequence[str] = ()) -> Any:
     """Run a module that imports the package, and return what it prints, as JSON."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "program.mjs"
         path.write_text(
             f"import {{ load, signature, ModelError }} from {json.dumps((package / 'index.js').as_uri())};\n{code}"
         )
-        done = subprocess.run([str(NODE), str(path)], capture_output=True, text=True, check=False)
+        done = subprocess.run([str(NODE), *flags, str(path)], capture_output=True, text=True, check=False)
     assert (done.returncode == 0) == check, done.stderr
     return json.loads(done.stdout) if check else done.stderr
 
@@ -226,6 +226,24 @@ LARGE = {
         ],
     ),
 }  # fmt: skip
+
+
+RELAXED = "--experimental-wasm-relaxed-simd"
+"""The flag of versions of Node.js before 22."""
+
+
+def test_an_engine_that_lacks_relaxed_simd_says_so(tmp_path: Path) -> None:
+    made = classifier()
+    target = "llvm{cpu=generic triple=wasm32-unknown-unknown features=+simd128,+relaxed-simd}"
+    package, x = compiled(made, tmp_path, "--target", target), RNG.standard_normal((1, 3, 12, 12), np.float32)
+    version = subprocess.run([str(NODE), "--version"], capture_output=True, text=True, check=True).stdout
+    has_flag = int(version.removeprefix("v").partition(".")[0]) < 22
+    found = in_node(package, CALL.replace("FEEDS", feeds({"x": x})), flags=[RELAXED] if has_flag else [])
+    np.testing.assert_allclose(found["y"]["data"], expected(made, {"x": x})[0].reshape(-1), rtol=1e-4, atol=1e-5)
+    if not has_flag:
+        return
+    error = in_node(package, "await load();", check=False)
+    assert "this engine does not compile the module, which needs relaxed-simd, simd128" in error
 
 
 @pytest.mark.parametrize("where", LARGE)

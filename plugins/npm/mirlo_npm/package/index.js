@@ -82,7 +82,9 @@ export async function load(options = {}) {
   const total = signature.moduleBytes + signature.weightsBytes;
   let loaded = 0;
   const code = await content(module, signal, (bytes) => onProgress?.(loaded = bytes, total));
-  const compiled = await WebAssembly.compile(code);
+  const compiled = await WebAssembly.compile(code).catch((error) => {
+    throw new ModelError(`this engine does not compile the module, which needs ${signature.needs.join(", ") || "WebAssembly"}: ${error.message}`);
+  });
   const { exports } = await WebAssembly.instantiate(compiled, system(compiled));
   exports._initialize?.();
   const model = new Model(exports);
