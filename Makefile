@@ -9,7 +9,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 MODELS := .cache/models
 CHIP ?= sm_90a
 
-.PHONY: run test checks test-doors test-clients test-serve test-ethos-u lint typecheck lit pytest coverage docs package release canary bench test-gpu test-emulated test-arm test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards combinations broken-accelerators nightly stages samples bench-gpu kit format clean
+.PHONY: run test checks test-doors test-clients test-serve ethos-u-tools test-ethos-u lint typecheck lit pytest coverage docs package release canary bench test-gpu test-emulated test-arm test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards combinations broken-accelerators nightly stages samples bench-gpu kit format clean
 
 run: $(VENV)/ready
 	@$(BIN)/mirlo run --sample $(MODEL) --profile
@@ -56,9 +56,12 @@ test-serve: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable '.[test,serve,serve-clients]'
 	$(BIN)/pytest -q -rs --whole test/serve test/readme/test_serve_page.py
 
-# Models on Arm's Ethos-U, by tools that are not in `[test]`: tosa-tools requires an older NumPy, which its programs do not use.
-test-ethos-u: $(VENV)/ready
+# Arm's compiler and reference model, which are not in `[test]`: tosa-tools requires an older NumPy, which its programs do not use.
+ethos-u-tools: $(VENV)/ready
 	$(BIN)/pip install --quiet --no-deps tosa-tools==2026.8.0 ethos-u-vela==5.2.0 flatbuffers
+
+# All models on Arm's Ethos-U; `make test` runs a part where the tools are.
+test-ethos-u: ethos-u-tools
 	$(BIN)/pytest -q -rs --whole test/plugin/test_plugins.py -k ethos
 
 # Which lines the tests execute: .cache/coverage/index.html.
