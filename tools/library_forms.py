@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -14,16 +14,12 @@ from mirlo.runtime.params import ParameterStore
 GROUP = "mirlo.library_forms"
 
 
-def _library(artifact: Artifact, store: ParameterStore, folder: Path, name: str, weights: str) -> Sequence[Path]:
+def _linked(
+    artifact: Artifact, store: ParameterStore, folder: Path, name: str, weights: str, shared: bool
+) -> Sequence[Path]:
     from mirlo.targets.llvm.library.build import write_library
 
-    return write_library(artifact, store, folder, name, shared=True, weights=weights)
-
-
-def _objects(artifact: Artifact, store: ParameterStore, folder: Path, name: str, weights: str) -> Sequence[Path]:
-    from mirlo.targets.llvm.library.build import write_library
-
-    return write_library(artifact, store, folder, name, shared=False, weights=weights)
+    return write_library(artifact, store, folder, name, shared=shared, weights=weights)
 
 
 def _source(artifact: Artifact, store: ParameterStore, folder: Path, name: str, weights: str) -> Sequence[Path]:
@@ -33,8 +29,8 @@ def _source(artifact: Artifact, store: ParameterStore, folder: Path, name: str, 
 
 
 BUILT_IN = (
-    LibraryForm("library", "a shared library, with headers for C, C++ and Rust", _library),
-    LibraryForm("object", "object files, with headers", _objects),
+    LibraryForm("library", "a shared library, with headers for C, C++ and Rust", partial(_linked, shared=True)),
+    LibraryForm("object", "object files, with headers", partial(_linked, shared=False)),
     LibraryForm("source", "the whole model as C", _source, source=True),
 )
 

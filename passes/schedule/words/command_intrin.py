@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import BlockView, PrimView, is_tensor_form
-from mirlo.passes.schedule.words.tensorize import PrimScript, listed_parameters, register_intrinsic
+from mirlo.passes.schedule.words.tensorize import (
+    PrimScript,
+    find_blocks,
+    listed_parameters,
+    register_intrinsic,
+    require_same_reduction,
+)
 from mirlo.passes.schedule.words.tree import (
     ACCELERATOR_SCOPES,
     LOCAL,
@@ -19,7 +25,6 @@ from mirlo.passes.schedule.words.tree import (
     ScheduleError,
     around,
     build,
-    leaves_of,
     loops_of,
 )
 
@@ -58,14 +63,7 @@ class CommandIntrin:
         return self._match(build(PrimView(means)), loop, {value: name for name, value in sentinels.items()})
 
     def _match(self, tree: Root, loop: Loop, sentinels: Mapping[object, str]) -> Match:
-        wanted, leaves = tree.leaves(), leaves_of(loop)
-        if len(wanted) != 1:
-            raise ScheduleError(
-                f"tensorize: '{self.means.name}', which describes '{self.name}', has {len(wanted)} blocks, expected one"
-            )
-        if len(leaves) != 1:
-            raise ScheduleError(f"tensorize: '{self.name}' is for one block; '{loop.name}' has {len(leaves)}")
-        pattern, leaf = wanted[0], leaves[0]
+        pattern, leaf = find_blocks(self, tree, loop)
         inner, loops = (loop, *loops_of(loop)), around(pattern)
         shown, expected = [each.extent for each in inner], [_shown_extent(each) for each in loops]
         if len(inner) != len(loops) or not all(map(_fits, inner, loops)):
@@ -78,9 +76,7 @@ class CommandIntrin:
         if numbers is None:
             raise ScheduleError(f"tensorize: '{leaf.name}' does not compute what '{self.name}' means")
         names = dict(zip((each.name for each in inner), (each.name for each in loops), strict=True))
-        for ours, theirs in names.items():
-            if (ours in leaf.reduce_loops()) != (theirs in pattern.reduce_loops()):
-                raise ScheduleError(f"tensorize: only one of '{ours}' and '{theirs}' is a loop of the reduction")
+        require_same_reduction(pattern, leaf, names)
         for meant, access in zip([*pattern.reads, *pattern.writes], [*leaf.reads, *leaf.writes], strict=True):
             self._require_alike(pattern, leaf, meant, access, names)
         return Match(self, leaf, inner, numbers)

@@ -19,6 +19,7 @@ from mirlo.passes.schedule.words.tree import (
     BlockLeaf,
     BufferAccess,
     Loop,
+    Root,
     ScheduleError,
     around,
     build,
@@ -79,14 +80,7 @@ class TensorIntrin:
     def _match(self, means: ir.OpView, loop: Loop) -> dict[int, BufferTile]:
         """Match each parameter of `means` to a tile of a buffer."""
         tree = build(PrimView(means))
-        wanted, leaves = tree.leaves(), leaves_of(loop)
-        if len(wanted) != 1:
-            raise ScheduleError(
-                f"tensorize: '{self.means.name}', which describes '{self.name}', has {len(wanted)} blocks, expected one"
-            )
-        if len(leaves) != 1:
-            raise ScheduleError(f"tensorize: '{self.name}' is for one block; '{loop.name}' has {len(leaves)}")
-        pattern, leaf = wanted[0], leaves[0]
+        pattern, leaf = find_blocks(self, tree, loop)
         inner = [loop, *loops_of(loop)]
         shape, block = [other.extent for other in inner], [other.extent for other in around(pattern)]
         if shape != block:
@@ -97,9 +91,7 @@ class TensorIntrin:
             raise ScheduleError(f"tensorize: decompose the reduction '{leaf.name}' first, outside of '{loop.name}'")
         _require_same_body(self.name, pattern, leaf)
         names = {ours.name: theirs.name for ours, theirs in zip(inner, around(pattern), strict=True)}
-        for ours, theirs in names.items():
-            if (ours in leaf.reduce_loops()) != (theirs in pattern.reduce_loops()):
-                raise ScheduleError(f"tensorize: only one of '{ours}' and '{theirs}' is a loop of the reduction")
+        require_same_reduction(pattern, leaf, names)
         for axis, _ in leaf.body.indices:
             if leaf.at[axis].replace(_indices(names)) != pattern.at[axis]:
                 raise ScheduleError(
@@ -276,6 +268,25 @@ def _renamed(parts: tuple[IndexExpr, IndexExpr] | None, names: dict[str, str]) -
 
 def _indices(names: dict[str, str]) -> dict[str, IndexExpr]:
     return {ours: loop_index(theirs) for ours, theirs in names.items()}
+
+
+def find_blocks(intrin: Instruction, tree: Root, loop: Loop) -> tuple[BlockLeaf, BlockLeaf]:
+    """Return the one block of an instruction's description, and that of a loop."""
+    wanted, leaves = tree.leaves(), leaves_of(loop)
+    if len(wanted) != 1:
+        raise ScheduleError(
+            f"tensorize: '{intrin.means.name}', which describes '{intrin.name}', has {len(wanted)} blocks, expected one"
+        )
+    if len(leaves) != 1:
+        raise ScheduleError(f"tensorize: '{intrin.name}' is for one block; '{loop.name}' has {len(leaves)}")
+    return wanted[0], leaves[0]
+
+
+def require_same_reduction(pattern: BlockLeaf, leaf: BlockLeaf, names: Mapping[str, str]) -> None:
+    """Require that loops of a block reduce where those of the description do; `names` says which are which."""
+    for ours, theirs in names.items():
+        if (ours in leaf.reduce_loops()) != (theirs in pattern.reduce_loops()):
+            raise ScheduleError(f"tensorize: only one of '{ours}' and '{theirs}' is a loop of the reduction")
 
 
 def _require_plain(name: str, leaf: BlockLeaf, meant: BufferAccess, access: BufferAccess) -> None:

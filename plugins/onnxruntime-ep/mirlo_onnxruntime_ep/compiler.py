@@ -68,10 +68,10 @@ def main() -> None:
     for line in requests:
         request = _parse(line)
         try:
-            with warnings.catch_warnings(record=True) as told:
+            with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 lines = list(answer(request))
-            for text in [*lines, *(f"note {each.message}" for each in told)]:
+            for text in [*lines, *(f"note {each.message}" for each in caught)]:
                 print(text.replace("\n", " "), file=answers)
         except Exception as error:  # the provider hands it to its user
             print(f"error {_describe(error)}".replace("\n", " ")[:8000], file=answers)
