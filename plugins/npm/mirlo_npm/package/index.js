@@ -5,7 +5,8 @@ export const signature = /* SIGNATURE */ null;
 
 export class ModelError extends Error {}
 
-const ARRAYS = {
+/** The arrays of each element type. */
+export const ARRAYS = {
   f32: Float32Array, f64: Float64Array, f16: globalThis.Float16Array ?? Uint16Array, bf16: Uint16Array, i8: Int8Array,
   u8: Uint8Array, i16: Int16Array, u16: Uint16Array, i32: Int32Array, u32: Uint32Array, i64: BigInt64Array,
   u64: BigUint64Array, bool: Uint8Array,
