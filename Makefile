@@ -114,11 +114,12 @@ test-emulated: $(VENV)/ready
 	$(BIN)/python test/targets/nvvm/emulated_matrix.py --chip sm_90a
 
 # 10,000 random graphs for each target in memory between pages that cannot be touched: an hour of one core for each. The
-# last one needs a Vulkan device; a software one will do (mesa-vulkan-drivers).
+# last target needs a Vulkan device; a software one will do (mesa-vulkan-drivers). Programs of 32 bits need gcc-multilib.
 guards: $(VENV)/ready
 	for target in llvm c spirv; do \
 		$(BIN)/mirlo fuzz guards --target $$target --count 10000 --processes $(JOBS) -o found || exit 1; \
 	done
+	$(BIN)/mirlo fuzz programs --count 5000 --processes $(JOBS) -o found
 
 # What takes longer than a change may wait for.
 nightly: combinations stages samples test-times test-avx2 test-sse42 test-qemu test-cross test-arm

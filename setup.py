@@ -27,6 +27,7 @@ setup(
         "mirlo.serve": ["*.html"],
         "mirlo.tools.samples": ["*.onnx"],
         "mirlo.tools": ["*.c"],
+        "mirlo.tools.fuzz": ["*.c"],
         "mirlo.tools.place": ["*.html", "*.css", "*.js"],
         "mirlo.tools.explorer": ["*.html", "*.css", "*.js"],
     },

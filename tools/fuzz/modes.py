@@ -23,6 +23,7 @@ class Mode(NamedTuple):
 
     The module has `judge(seed)`, which returns a `SeedVerdict`, and `STATES`, the meaning of each state. With
     `write(seed, folder)`, it writes the input of a seed.
+    `require_host()`, where there is one, raises an error if this machine cannot run seeds.
     A named tuple, since `mirlo --help` reads the table: a dataclass would import `inspect`.
     """
 
@@ -41,7 +42,10 @@ class Mode(NamedTuple):
 
     def job(self, target: str | None, threads: int | None) -> Callable[[int], SeedVerdict]:
         """Return the function of a seed."""
-        judge: Callable[..., SeedVerdict] = self.load().judge
+        module = self.load()
+        judge: Callable[..., SeedVerdict] = module.judge
+        if hasattr(module, "require_host"):
+            module.require_host()
         if not self.takes_target:
             return judge
         threads = threads or 1
@@ -63,6 +67,9 @@ MODES: dict[str, Mode] = {
     "graphs": Mode("mirlo.tools.fuzz.differential", "random graphs to compute", "operators", None, True),
     "guards": Mode(
         "mirlo.tools.fuzz.guards", "random graphs between pages that cannot be touched", "operators", MEMORY, True
+    ),
+    "programs": Mode(
+        "mirlo.tools.fuzz.programs", "random graphs in C programs of 64 and 32 bits, between such pages", "operators"
     ),
     "files": Mode("mirlo.tools.fuzz.mutate", "broken model files to refuse"),
     "empty": Mode("mirlo.tools.fuzz.empty", "operators over empty axes to compute", "operators", None),
