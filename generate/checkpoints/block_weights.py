@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from mirlo.runtime.bit_fields import pack_fields
 from mirlo.runtime.dtypes import ELEMENT_TYPES
 
 
@@ -27,6 +28,10 @@ class BlockWeights:
     """What the codes stand for; empty if they are numbers themselves."""
     offsets: np.ndarray | None = None
     """[rows, blocks] of f32; scales are f32 and not 0 then, `zero` is 0."""
+    zeros: np.ndarray | None = None
+    """[rows, blocks] of u8: the codes of 0, where they differ; `zero` is 0 then."""
+    order: np.ndarray | None = None
+    """i64[elements of a row]: the columns of the matrix in the order in which rows hold them; None for the same."""
 
     @property
     def bits(self) -> int:
@@ -45,9 +50,4 @@ class BlockWeights:
 
 def pack_codes(codes: np.ndarray, dtype: str) -> np.ndarray:
     """Return codes of a type [rows, elements], one a byte, several in a byte."""
-    bits = ELEMENT_TYPES[dtype].bits
-    count = 8 // bits
-    packed: np.ndarray = codes[:, ::count].copy()
-    for i in range(1, count):
-        packed |= codes[:, i::count] << (i * bits)
-    return packed
+    return pack_fields(codes, ELEMENT_TYPES[dtype].bits)

@@ -27,7 +27,7 @@ from mirlo.generate.checkpoints.graph import (
     import_graph,
     present,
 )
-from mirlo.generate.checkpoints.safetensors import read_checkpoint
+from mirlo.generate.checkpoints.packed import read_weights
 from mirlo.generate.json_file import read_json
 
 PAST, TOTAL = map(D.symbol, ("past", "total"))
@@ -56,7 +56,8 @@ def import_hidden_states(weights: Path, config: Path) -> ImportedModule:
 
 
 def _of_files(weights: Path, config: Path) -> tuple[DecoderOptions, CheckpointWeights]:
-    options, tensors = read_options(read_json(config)), read_checkpoint(weights)
+    keys = read_json(config)
+    options, tensors = read_options(keys), read_weights(weights, keys)
 
     def name_of(name: str) -> str:
         name = renamed(name, options.renamed)
@@ -130,7 +131,7 @@ class DecoderGraph(CheckpointGraph):
         x, kept = self.hidden_states(tokens, mask, *caches, table=table)
         if options.tied:
             self._weights.discard("lm_head.weight")
-            logits = x.matmul(self.matrix(table), transpose_rhs=True)
+            logits = self.multiply(x, table)
         else:
             logits = self.product("lm_head", x, options.vocabulary, is_transposed=False)
         self._weights.finish()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +70,10 @@ class CheckpointWeights:
     def __contains__(self, name: str) -> bool:
         return self._name_of(name) in self._tensors
 
+    def is_in_blocks(self, name: str) -> bool:
+        """Return whether a matrix is in blocks: its rows are the columns of a product then."""
+        return isinstance(self._tensors.get(self._name_of(name)), BlockWeights)
+
     def discard(self, name: str) -> None:
         """Take a tensor that is not used, if there is one."""
         self._tensors.pop(self._name_of(name), None)
@@ -107,16 +112,25 @@ class CheckpointGraph:
     def __init__(self, builder: GraphBuilder, weights: CheckpointWeights, is_transposed: bool = False) -> None:
         """`is_transposed` says whether matrices of the file have the columns of a product as columns."""
         self.builder, self._weights, self._is_transposed = builder, weights, is_transposed
+        self._orders: dict[bytes, Tensor] = {}
 
     def product(self, name: str, x: Tensor, width: int, is_transposed: bool | None = None) -> Tensor:
         """Multiply rows by weights, and add the bias if the file has one."""
         rows = x.shape[-1]
         assert isinstance(rows, int)
-        if self._is_transposed if is_transposed is None else is_transposed:
+        is_transposed = self._is_transposed if is_transposed is None else is_transposed
+        if is_transposed and not self._weights.is_in_blocks(f"{name}.weight"):
             result = x.matmul(self.weight(name, rows, width))
         else:
-            result = x.matmul(self.weight(name, width, rows), transpose_rhs=True)
+            result = self.multiply(x, self._weights.take(f"{name}.weight", width, rows))
         return result + self.weight(name, width, part="bias") if f"{name}.bias" in self._weights else result
+
+    def multiply(self, x: Tensor, weights: np.ndarray | BlockWeights) -> Tensor:
+        """Multiply rows by the rows of a matrix."""
+        if isinstance(weights, BlockWeights) and weights.order is not None:  # the rows are moved, not the weights
+            order = self._orders.setdefault(weights.order.tobytes(), self.builder.constant(weights.order))
+            x, weights = x.gather(order, x.rank - 1), replace(weights, order=None)
+        return x.matmul(self.matrix(weights), transpose_rhs=True)
 
     def activated(self, x: Tensor, activation: str) -> Tensor:
         """Return a function of each element: an operator, and after "_" its approximation."""

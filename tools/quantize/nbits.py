@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mirlo.runtime.bit_fields import pack_fields
 from mirlo.runtime.files import require_regular
 from mirlo.runtime.names import terminal
 from mirlo.tools.quantize.errors import QuantizationError
@@ -50,18 +51,9 @@ def quantize_weights(weights: np.ndarray, how: Quantization) -> NbitsWeights:
         x[:, :rows] = part
         at = slice(first, first + step)
         codes[at], scales[at], zeros[at] = _quantized(x.reshape(len(part), blocks, how.block), how)
-    packed = _packed(codes.reshape(columns, -1), how.bits).reshape(columns, blocks, -1)
+    packed = pack_fields(codes.reshape(columns, -1), how.bits).reshape(columns, blocks, -1)
     scales = scales.astype(weights.dtype)
-    return NbitsWeights(packed, scales, None if how.symmetric else _packed(zeros, how.bits))
-
-
-def _packed(values: np.ndarray, bits: int) -> np.ndarray:
-    """Pack values in bytes, the lowest bits first; each row begins at a byte."""
-    count = 8 // bits
-    padded = np.zeros((len(values), -(-values.shape[1] // count) * count), np.uint8)
-    padded[:, : values.shape[1]] = values
-    fields = padded.reshape(len(values), -1, count) << np.arange(0, 8, bits, dtype=np.uint8)
-    return np.asarray(np.bitwise_or.reduce(fields, axis=-1).astype(np.uint8))
+    return NbitsWeights(packed, scales, None if how.symmetric else pack_fields(zeros, how.bits))
 
 
 def _quantized(x: np.ndarray, how: Quantization) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -14,6 +14,7 @@ from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.passes.graph.constants import constant_reader, is_available
 from mirlo.passes.graph.rewrite import defining, kind_of
 from mirlo.passes.rules import Decline, decline
+from mirlo.runtime.bit_fields import unpack_fields
 from mirlo.targets.llvm.nbits.layout import FLOATS
 
 if TYPE_CHECKING:
@@ -196,9 +197,7 @@ def reader_of(value: ir.Value, session: Session) -> Reader:
 
 def unpacked(packed: np.ndarray, bits: int, is_signed: bool) -> np.ndarray:
     """Return values of a few bits, one a byte."""
-    result = np.empty((*packed.shape, 8 // bits), np.uint8)
-    for field in range(8 // bits):
-        result[..., field] = packed >> (field * bits) & ((1 << bits) - 1)
+    result = unpack_fields(packed, bits)
     if not is_signed:
         return result
     sign = 1 << (bits - 1)

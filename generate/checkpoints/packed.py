@@ -1,0 +1,258 @@
+"""Matrices of a few bits in folders of safetensors, as GPTQ, AWQ and compressed-tensors store them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mirlo.generate.checkpoints.block_weights import BlockWeights, pack_codes
+from mirlo.generate.checkpoints.safetensors import read_checkpoint
+from mirlo.generate.errors import ModelFolderError
+from mirlo.generate.json_file import JsonObject
+from mirlo.runtime.bit_fields import unpack_fields
+
+CONFIG = "quantization_config"
+"""The key of `config.json` that says how matrices are stored."""
+WORD = 32
+"""Bits of the integers that hold codes."""
+AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
+"""The columns, of each eight, whose codes are in a word, the lowest bits first."""
+MIN_BLOCK = 16
+"""Least elements with one scale in kernels; groups are divided into blocks of a power of two."""
+_GROUPS_MOST = 1 << 20
+_SCALES = ("float16", "bfloat16", "float32")
+Tensors = dict[str, np.ndarray | BlockWeights]
+
+
+def read_weights(path: Path, config: JsonObject) -> Tensors:
+    """Return the tensors of a file, or of those of an index; those that `config` says are packed are in blocks."""
+    tensors = read_checkpoint(path)
+    if not config.has(CONFIG):
+        return dict(tensors)
+    stored = config.object(CONFIG)
+    method = stored.text("quant_method")
+    if method not in FORMS:
+        raise stored.refuse("quant_method", f"expected {', '.join(FORMS)}, found {method!a:.40}")
+    suffix, read = FORMS[method](stored)
+    result: Tensors = {name: each for name, each in tensors.items()}
+    for name in tensors:
+        if name.endswith(suffix):
+            matrix = _StoredMatrix(path, name.removesuffix(suffix), result)
+            result[f"{matrix.name}.weight"] = read(matrix)
+    return result
+
+
+class _StoredMatrix:
+    """The tensors of one matrix, which are taken from those of the file."""
+
+    def __init__(self, path: Path, name: str, tensors: Tensors) -> None:
+        self.path, self.name, self._tensors = path, name, tensors
+
+    def has(self, part: str) -> bool:
+        return f"{self.name}.{part}" in self._tensors
+
+    def take(self, part: str, kinds: tuple[str, ...], *shape: int | None) -> np.ndarray:
+        """Return a tensor of one of some types, of numpy, whose dims are these; None stands for any."""
+        name = f"{self.name}.{part}"
+        tensor = self._tensors.pop(name, None)
+        expected = f"{' or '.join(kinds)}[{', '.join('any' if dim is None else str(dim) for dim in shape)}]"
+        if not isinstance(tensor, np.ndarray):
+            raise ModelFolderError(f"{self.path}: there is no tensor '{name}' ({expected}), which '{CONFIG}' requires")
+        fits = len(shape) == tensor.ndim and all(
+            each in (None, dim) for each, dim in zip(shape, tensor.shape, strict=True)
+        )
+        if not fits or tensor.dtype.name not in kinds:
+            found = f"{tensor.dtype.name}{list(tensor.shape)}"
+            raise ModelFolderError(f"{self.path}: tensor '{name}': expected {expected}, found {found}")
+        return tensor
+
+    def scales(self, part: str, *shape: int) -> np.ndarray:
+        """Return scales, of f16 or f32; they must be finite."""
+        scales = self.take(part, _SCALES, *shape)
+        if not np.isfinite(scales.astype(np.float32)).all():
+            raise ModelFolderError(f"{self.path}: tensor '{self.name}.{part}': a scale is not a finite number")
+        return scales.astype(np.float32) if scales.dtype.name == "bfloat16" else scales
+
+    def groups(self, depth: int, group: int) -> int:
+        """Return into how many groups the elements of a row divide."""
+        if depth == 0 or depth % group:
+            what = f"rows of {depth} elements do not divide into groups of {group}, as '{CONFIG}' says"
+            raise ModelFolderError(f"{self.path}: tensor '{self.name}': {what}")
+        return depth // group
+
+
+Reader = Callable[[_StoredMatrix], BlockWeights]
+
+
+@dataclass(frozen=True)
+class _GroupedCodes:
+    """The codes of a matrix, and a scale and a code of 0 for each group of a row."""
+
+    codes: np.ndarray
+    """u8[rows, bytes], packed."""
+    scales: np.ndarray
+    """[rows, groups]."""
+    zeros: np.ndarray
+    """u8[rows, groups]."""
+    bits: int
+    depth: int
+    order: np.ndarray | None = None
+
+    def blocks(self) -> BlockWeights:
+        """Return the matrix in blocks of a power of two; a group of another size is several of them."""
+        rows, groups = self.scales.shape
+        group = self.depth // groups
+        power = group & -group
+        block = power if power >= MIN_BLOCK else group
+        scales, zeros = (np.ascontiguousarray(np.repeat(x, group // block, 1)) for x in (self.scales, self.zeros))
+        first = int(zeros.flat[0]) if zeros.size else 0
+        same = bool((zeros == first).all())
+        return BlockWeights(
+            (rows, self.depth), f"u{self.bits}", self.codes, scales, block, first if same else 0,
+            zeros=None if same else zeros, order=self.order,
+        )  # fmt: skip
+
+
+def _bits(stored: JsonObject, key: str, known: tuple[int, ...]) -> int:
+    bits = stored.count(key, least=1, most=WORD)
+    if bits not in known:
+        raise stored.refuse(key, f"expected {' or '.join(map(str, known))}, found {bits}")
+    return bits
+
+
+def _group_size(stored: JsonObject, key: str) -> int:
+    """Return how many elements share a scale; 0 if all elements of a row do."""
+    if stored.value(key) in (None, -1):
+        return 0
+    return stored.count(key, least=1, most=_GROUPS_MOST)
+
+
+def _gptq(stored: JsonObject) -> tuple[str, Reader]:
+    """Return what reads words that hold codes of consecutive rows of K: qweight i32[K * bits / 32, columns]."""
+    bits, group = _bits(stored, "bits", (2, 3, 4, 8)), _group_size(stored, "group_size")
+    form = stored.text("checkpoint_format", "gptq")
+    if form not in ("gptq", "gptq_v2"):
+        raise stored.refuse("checkpoint_format", f"expected gptq or gptq_v2, found {form!a:.40}")
+    offset, kept = (1 if form == "gptq" else 0), 4 if bits == 3 else bits
+
+    def read(matrix: _StoredMatrix) -> BlockWeights:
+        words = matrix.take("qweight", ("int32",), None, None)
+        depth, columns = len(words) * WORD // bits, words.shape[1]
+        groups = matrix.groups(depth, group or depth)
+        scales = matrix.scales("scales", groups, columns).T
+        zeros = _fields(matrix.take("qzeros", ("int32",), groups, -(-columns * bits // WORD)), bits)[:, :columns].T
+        order = _order(matrix, "g_idx", depth, groups)
+        codes = _bytes_of(words.T)
+        if bits == 3 or order is not None:
+            fields = _fields(codes, bits)
+            codes = pack_codes(np.ascontiguousarray(fields if order is None else fields[:, order]), f"u{kept}")
+        # Before version 2 files hold what is one below the code of 0.
+        zeros = zeros + np.uint8(offset) & np.uint8((1 << bits) - 1)
+        return _GroupedCodes(codes, scales, zeros, kept, depth, order).blocks()
+
+    return ".qweight", read
+
+
+def _order(matrix: _StoredMatrix, part: str, depth: int, groups: int) -> np.ndarray | None:
+    """Return the rows of K sorted by their groups; None if they are sorted."""
+    if not matrix.has(part):
+        return None
+    index = matrix.take(part, ("int32", "int64"), depth)
+    order = np.argsort(index, kind="stable")
+    if not np.array_equal(index[order], np.arange(depth) // (depth // groups)):
+        what = f"expected each of {groups} groups {depth // groups} times"
+        raise ModelFolderError(f"{matrix.path}: tensor '{matrix.name}.{part}': {what}")
+    return None if np.array_equal(order, np.arange(depth)) else order.astype(np.int64)
+
+
+def _awq(stored: JsonObject) -> tuple[str, Reader]:
+    """Return what reads words that hold codes of eight columns: qweight i32[K, columns / 8]."""
+    bits = _bits(stored, "bits" if stored.has("bits") else "w_bit", (4,))
+    group = _group_size(stored, "group_size" if stored.has("group_size") else "q_group_size")
+    version = stored.text("version", "gemm").lower()
+    if version != "gemm":
+        raise stored.refuse("version", f"expected gemm, found {version!a:.40}")
+
+    def read(matrix: _StoredMatrix) -> BlockWeights:
+        words = matrix.take("qweight", ("int32",), None, None)
+        depth, columns = len(words), words.shape[1] * WORD // bits
+        groups = matrix.groups(depth, group or depth)
+        scales = matrix.scales("scales", groups, columns).T
+        if stored.flag("zero_point", True):
+            zeros = _in_columns(matrix.take("qzeros", ("int32",), groups, words.shape[1]), bits).T
+        else:
+            zeros = np.full((columns, groups), 1 << (bits - 1), np.uint8)
+        codes = pack_codes(np.ascontiguousarray(_in_columns(words, bits).T), f"u{bits}")
+        return _GroupedCodes(codes, scales, zeros, bits, depth).blocks()
+
+    return ".qweight", read
+
+
+def _in_columns(words: np.ndarray, bits: int) -> np.ndarray:
+    """Return the codes of words of AWQ in the order of their columns, one a byte."""
+    fields = _fields(words, bits).reshape(*words.shape, len(AWQ_ORDER))
+    result = np.empty_like(fields)
+    result[..., list(AWQ_ORDER)] = fields
+    return result.reshape(len(words), -1)
+
+
+def _compressed(stored: JsonObject) -> tuple[str, Reader]:
+    """Return what reads words that hold codes of a row: weight_packed i32[columns, K * bits / 32]."""
+    form = stored.text("format")
+    if form != "pack-quantized":
+        raise stored.refuse("format", f"expected pack-quantized, found {form!a:.40}")
+    groups_of = stored.object("config_groups")
+    schemes = [groups_of.object(name).object("weights") for name in groups_of]
+    if len(schemes) != 1:
+        raise groups_of.refuse("", f"expected one group of layers, found {len(schemes)}")
+    (scheme,) = schemes
+    kind, strategy = scheme.text("type", "int"), scheme.text("strategy", "group")
+    if kind != "int" or strategy not in ("group", "channel"):
+        raise scheme.refuse("strategy", f"expected integers by group or channel, found {kind!a:.20}, {strategy!a:.20}")
+    bits = _bits(scheme, "num_bits", (4, 8))
+    group = _group_size(scheme, "group_size") if strategy == "group" else 0
+
+    def read(matrix: _StoredMatrix) -> BlockWeights:
+        columns, depth = map(int, matrix.take("weight_shape", ("int64", "int32"), 2))
+        words = matrix.take("weight_packed", ("int32",), columns, -(-depth * bits // WORD))
+        groups = matrix.groups(depth, group or depth)
+        scales = matrix.scales("weight_scale", columns, groups)
+        zeros = np.full((columns, groups), 1 << (bits - 1), np.uint8)
+        if not scheme.flag("symmetric", True):
+            packed = matrix.take("weight_zero_point", ("int32",), -(-columns * bits // WORD), groups)
+            zeros = np.ascontiguousarray(_fields(packed.T, bits)[:, :columns].T)
+        order = _order(matrix, "weight_g_idx", depth, groups)
+        codes = _bytes_of(words)[:, : depth * bits // 8]
+        if order is not None:
+            codes = pack_codes(np.ascontiguousarray(unpack_fields(codes, bits)[:, order]), f"u{bits}")
+        return _GroupedCodes(np.ascontiguousarray(codes), scales, zeros, bits, depth, order).blocks()
+
+    return ".weight_packed", read
+
+
+def _bytes_of(words: np.ndarray) -> np.ndarray:
+    """Return the bytes of words, the lowest first."""
+    return np.ascontiguousarray(words).astype("<i4", copy=False).view(np.uint8)
+
+
+def _fields(packed: np.ndarray, bits: int) -> np.ndarray:
+    """Return the codes of rows of words or bytes, one a byte; 3 bits may be in two of them."""
+    packed = packed if packed.dtype == np.uint8 else _bytes_of(packed)
+    if bits != 3:
+        return unpack_fields(packed, bits)
+    result = np.empty((len(packed), packed.shape[1] * 8 // bits), np.uint8)
+    for i, row in enumerate(packed):  # row by row: each bit becomes a byte
+        fields = np.unpackbits(row, bitorder="little")[: result.shape[1] * bits].reshape(-1, bits)
+        result[i] = fields @ np.array([1, 2, 4], np.uint8)
+    return result
+
+
+FORMS: Mapping[str, Callable[[JsonObject], tuple[str, Reader]]] = {
+    "gptq": _gptq,
+    "awq": _awq,
+    "compressed-tensors": _compressed,
+}
+"""By `quant_method`: the end of the name of the tensor with the codes, and what reads a matrix."""
