@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mirlo.generate.errors import GenerationError, ModelFolderError
     from mirlo.generate.generator import Generator, Timing
     from mirlo.generate.model import LanguageModel, load
+    from mirlo.generate.perplexity import Perplexity
     from mirlo.generate.request import Request
     from mirlo.generate.search import SearchOptions
     from mirlo.generate.seq2seq.model import Seq2SeqModel
@@ -39,6 +40,7 @@ _LAZY = {
     "Timing": "mirlo.generate.generator",
     "LanguageModel": "mirlo.generate.model",
     "load": "mirlo.generate.model",
+    "Perplexity": "mirlo.generate.perplexity",
     "Request": "mirlo.generate.request",
     "SearchOptions": "mirlo.generate.search",
     "Seq2SeqModel": "mirlo.generate.seq2seq.model",
@@ -59,6 +61,7 @@ __all__ = [
     "LanguageModel",
     "ModelConfig",
     "ModelFolderError",
+    "Perplexity",
     "Request",
     "SearchOptions",
     "Seq2SeqModel",

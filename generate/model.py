@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from mirlo.driver.compile import compile as compile_model
 from mirlo.driver.optional_inputs import default_inputs, page_dims
@@ -23,8 +25,9 @@ from mirlo.generate.generator import Generator
 from mirlo.generate.guidance import FORMS, Grammar
 from mirlo.generate.json_file import is_count
 from mirlo.generate.paged import DEFAULT_ROWS, PagedDecoder
+from mirlo.generate.perplexity import Perplexity, measure_perplexity, split_windows, window_logits
 from mirlo.generate.prefixes import DEFAULT_BYTES, PrefixCache
-from mirlo.generate.prompt import stop_texts
+from mirlo.generate.prompt import Prompt, encode_prompt, stop_texts
 from mirlo.generate.search import with_options
 from mirlo.generate.tokenizer import FILE, ModelTokenizer, read_tokenizer
 from mirlo.runtime.executable import Executable
@@ -115,6 +118,22 @@ class LanguageModel:
             raise GenerationError(f"{self._place}: there is no {self._missing}, which forms of answers need")
         ((form, text),) = forms.items()
         return Grammar(*tokenizer, self._decoder.vocabulary, self.config.ends, form, text)
+
+    def perplexity(self, text: Prompt, window: int | None = None) -> Perplexity:
+        """Return how well the model predicts a text, or tokens.
+
+        The text is read in windows of so many tokens, one behind the other; the first token of each is not predicted.
+        """
+        return measure_perplexity(self._decoder, self.text_windows(text, window), self.config.search.chunk_size)
+
+    def text_windows(self, text: Prompt, window: int | None = None) -> list[np.ndarray]:
+        """Return the tokens of a text in windows."""
+        tokens = encode_prompt(self.tokenizer, self._decoder.vocabulary, text, True)
+        return split_windows(tokens, window, self.config.context)
+
+    def text_logits(self, tokens: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield the logits behind each token of a window, in parts."""
+        return window_logits(self._decoder, tokens, self.config.search.chunk_size)
 
     def chat_tokens(self, messages: Sequence[Message], **given: object) -> list[int]:
         """Return the tokens of a conversation, up to where the model's answer begins."""

@@ -29,6 +29,7 @@ COMMANDS = {
     "quantize": "mirlo.tools.cli.quantizing",
     "generate": "mirlo.tools.cli.generating",
     "chat": "mirlo.tools.cli.generating",
+    "perplexity": "mirlo.tools.cli.perplexity",
     "embed": "mirlo.tools.cli.embedding",
     "transcribe": "mirlo.tools.cli.transcribing",
     "serve": "mirlo.tools.cli.serving",

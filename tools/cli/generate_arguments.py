@@ -17,7 +17,7 @@ def search_options() -> type:
 
 
 def add_generate(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> None:
-    """Add the commands `generate` and `chat`."""
+    """Add the commands `generate`, `chat` and `perplexity`."""
     generate = add(commands, "generate", "let a language model continue a text")
     _add_folder(generate)
     generate.add_argument(
@@ -39,6 +39,13 @@ def add_generate(commands: _SubParsersAction[argparse.ArgumentParser], add: AddC
     _add_folder(chat)
     chat.add_argument("--system", metavar="TEXT", help="what the model is told first")
     _add_generation(chat)
+    perplexity = add(commands, "perplexity", "measure how well a language model predicts a text")
+    _add_folder(perplexity)
+    perplexity.add_argument("text", metavar="TEXT.txt", help="a text in UTF-8; '-' reads it from standard input")
+    perplexity.add_argument(
+        "--window", metavar="N", type=positive, help="tokens that are read at a time (default: 512, or what it takes)"
+    )
+    add_options(perplexity, "target", "threads", "activations", "cache", "jobs")
 
 
 def _add_folder(parser: argparse.ArgumentParser) -> None:

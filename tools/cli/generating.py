@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.generate_arguments import search_options
 from mirlo.tools.cli.options import given_options
+from mirlo.tools.cli.perplexity import read_text
 from mirlo.tools.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -102,16 +103,10 @@ def _generator(model: LanguageModel, arguments: Arguments) -> Generator:
 
 def _form(arguments: Arguments) -> dict[str, Any]:
     """Return the form that answers have, if a flag gives one."""
-    from mirlo.generate import GenerationError
-    from mirlo.generate.json_file import MAX_BYTES, read_bytes
-
     forms: dict[str, Any] = {} if arguments.regex is None else {"regex": arguments.regex}
     for form, file in (("json_schema", arguments.json_schema), ("lark", arguments.lark)):
         if file is not None:
-            try:
-                forms[form] = read_bytes(Path(file), MAX_BYTES).decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise GenerationError(f"{file}: not a text in UTF-8: {error}") from None
+            forms[form] = read_text(file)
     return forms
 
 
