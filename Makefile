@@ -9,7 +9,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 MODELS := .cache/models
 CHIP ?= sm_90a
 
-.PHONY: run test checks test-doors test-clients test-serve ethos-u-tools test-ethos-u lint typecheck lit pytest coverage docs package release canary bench test-gpu test-emulated test-arm test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards combinations broken-accelerators nightly stages samples bench-gpu kit format clean
+.PHONY: run test checks test-doors test-clients test-serve test-ranks ethos-u-tools test-ethos-u lint typecheck lit pytest coverage docs package release canary bench test-gpu test-emulated test-arm test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards combinations broken-accelerators nightly stages samples bench-gpu kit format clean
 
 run: $(VENV)/ready
 	@$(BIN)/mirlo run --sample $(MODEL) --profile
@@ -55,6 +55,11 @@ samples-doors: $(VENV)/ready
 test-serve: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable '.[test,serve,serve-clients]'
 	$(BIN)/pytest -q -rs --whole test/serve test/readme/test_serve_page.py
+
+# Models on several ranks: in shared memory, and by MPI where there is one (Debian's openmpi-bin).
+test-ranks: $(VENV)/ready
+	$(BIN)/pip install --quiet --editable '.[test,mpi]'
+	$(BIN)/pytest -q -rs --whole test/targets/collectives test/readme/test_ranks_page.py
 
 # Arm's compiler and reference model, which are not in `[test]`: tosa-tools requires an older NumPy, which its programs do not use.
 ethos-u-tools: $(VENV)/ready

@@ -1,4 +1,4 @@
-"""What differs between operating systems: forks, signals, limits, cores, memory maps, libraries, folders of users.
+"""What differs between operating systems: forks, signals, limits, cores, memory, sockets, libraries, folders of users.
 
 The rest of Mirlo asks this module; `test/architecture` finds code that asks the system by itself. Where a system lacks
 something, the function says what happens instead.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import socket
+import struct
 import sys
 import time
 import warnings
@@ -273,6 +275,110 @@ class GuardedPages:
         if ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(address), ctypes.c_size_t(nbytes), rights):
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
+
+
+def has_local_groups() -> bool:
+    """Return whether processes can share memory and sockets that no other user reaches."""
+    return sys.platform != "win32"
+
+
+def create_shared_memory(nbytes: int) -> int:
+    """Return the descriptor of new memory without a name, which cannot shrink where the system can promise that."""
+    if sys.platform == "linux":
+        import fcntl
+
+        descriptor = os.memfd_create("mirlo", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(descriptor, nbytes)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        return descriptor
+    import tempfile
+
+    with tempfile.TemporaryFile() as file:
+        descriptor = os.dup(file.fileno())
+    os.ftruncate(descriptor, nbytes)
+    return descriptor
+
+
+def map_shared_memory(descriptor: int, nbytes: int, is_writable: bool = False) -> memoryview:
+    """Map the memory of a descriptor, and close that; raise OSError if it has another size, or may shrink."""
+    try:
+        size = os.fstat(descriptor).st_size
+        if size != nbytes:
+            raise OSError(f"shared memory has {size} bytes, expected {nbytes}")
+        if sys.platform == "linux":
+            import fcntl
+
+            if not fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK:
+                raise OSError("shared memory may shrink while it is read")
+        mapped = mmap.mmap(descriptor, nbytes, access=mmap.ACCESS_WRITE if is_writable else mmap.ACCESS_READ)
+        return memoryview(mapped)
+    finally:
+        os.close(descriptor)
+
+
+def listen_locally(path: Path, backlog: int) -> socket.socket:
+    """Return a socket at a path that processes of this machine connect to; raise OSError if there is a file."""
+    if sys.platform == "win32":
+        raise OSError("this system has no local sockets that pass descriptors")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(os.fspath(path))
+        path.chmod(0o600)
+        listener.listen(backlog)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def connect_locally(path: Path) -> socket.socket:
+    """Return a socket that is connected to the listener at a path; raise OSError if there is none."""
+    if sys.platform == "win32":
+        raise OSError("this system has no local sockets that pass descriptors")
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.connect(os.fspath(path))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def peer_of(connection: socket.socket) -> tuple[int, int] | None:
+    """Return the process and the user at the other end of a local socket; None where the system does not tell."""
+    if sys.platform != "linux":
+        return None
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    process, user, _ = struct.unpack("3i", credentials)
+    return process, user
+
+
+def watch_process(process: int) -> int | None:
+    """Return a descriptor that can be read once a process has ended; None where there is none."""
+    if sys.platform != "linux":
+        return None
+    try:
+        return os.pidfd_open(process)
+    except OSError:  # of another name space, or an old kernel: sockets tell of its end
+        return None
+
+
+def send_message(connection: socket.socket, message: bytes, descriptor: int | None = None) -> None:
+    """Send a message, and a descriptor beside it."""
+    if sys.platform == "win32" or descriptor is None:
+        connection.sendall(message)
+        return
+    sent = socket.send_fds(connection, [message], [descriptor])
+    if sent < len(message):
+        connection.sendall(message[sent:])
+
+
+def receive_some(connection: socket.socket, most: int) -> tuple[bytes, list[int]]:
+    """Return up to so many bytes that were received, empty at the end, and the descriptors beside them."""
+    if sys.platform == "win32":
+        return connection.recv(most), []
+    received, descriptors, _, _ = socket.recv_fds(connection, most, 4)
+    return received, list(descriptors)
 
 
 def positional_read() -> Callable[[int, int, int], bytes] | None:

@@ -37,6 +37,8 @@ class Trait(str, Enum):
     """Computes along the attribute `axis`, whose usual value is the last one; all other dims are independent."""
     INTERFACE = "interface"
     """A constant, a call or a binding of dims: part of the level below, computes nothing itself."""
+    COLLECTIVE = "collective"
+    """All ranks of a model call it at once; what it computes takes the operands of all of them."""
     REDUCTION = "reduction"
     """Combines the elements along the attribute `axes`, as its `COMBINE` says; with the attribute `keepdims`."""
     NEUTRAL = "neutral"

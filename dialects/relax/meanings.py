@@ -308,3 +308,31 @@ def one_hot(indices: Array, values: Array, *, depth: int, axis: int) -> Array:
         [-1 if i == axis % (indices.ndim + 1) else 1 for i in range(indices.ndim + 1)]
     )
     return choose(hot, values[1], values[0])
+
+
+def all_reduce(xs: Sequence[Array], *, ranks: int) -> list[Array]:
+    """Return the sum of the arrays of all ranks, for each rank."""
+    return [_sum_of_ranks(xs)] * ranks
+
+
+def all_gather(xs: Sequence[Array], *, ranks: int, axis: int) -> list[Array]:
+    """Return the arrays of all ranks joined along an axis, for each rank."""
+    return [np.concatenate(xs, axis)] * ranks
+
+
+def reduce_scatter(xs: Sequence[Array], *, ranks: int, axis: int) -> list[Array]:
+    """Return the parts of the sum of the arrays of all ranks."""
+    return list(np.split(_sum_of_ranks(xs), ranks, axis))
+
+
+def all_to_all(xs: Sequence[Array], *, ranks: int, split_axis: int, concat_axis: int) -> list[Array]:
+    """Return, for each rank, its part of the array of every rank, joined."""
+    parts = [np.split(x, ranks, split_axis) for x in xs]
+    return [np.concatenate([each[rank] for each in parts], concat_axis) for rank in range(ranks)]
+
+
+def _sum_of_ranks(xs: Sequence[Array]) -> Array:
+    """Return a sum in the order of the ranks, in f32 for floats of 16 bits and fewer."""
+    is_narrow = xs[0].dtype.kind not in "biu" and xs[0].dtype.itemsize < 4
+    wide = [x.astype(np.float32) if is_narrow else x for x in xs]
+    return sum(wide[1:], wide[0]).astype(xs[0].dtype)

@@ -34,8 +34,10 @@ from mirlo.tools.conformance.search import FoundCase, search, search_loops, usua
 
 OK, DECLINED, WRONG, FAILED = "ok", "declined", "wrong", "failed"
 
-NOT_COMPUTED = frozenset(f"relax.{name}" for name, op in OPS.items() if Trait.INTERFACE in op.TRAITS)
-"""Operators that have no numbers of their own."""
+NOT_COMPUTED = frozenset(
+    f"relax.{name}" for name, op in OPS.items() if Trait.INTERFACE in op.TRAITS or Trait.COLLECTIVE in op.TRAITS
+)
+"""Operators that have no numbers of their own, or those of several ranks."""
 
 PRODUCTS = ("fma", "fmuladd")
 TWO_ROUNDINGS_ULP = 1.01

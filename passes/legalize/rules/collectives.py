@@ -1,0 +1,17 @@
+"""The default rule of collectives, which says what computes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirlo.dialects.bindings import ir
+from mirlo.passes.rules import Decline, decline, legalize
+
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
+
+
+@legalize("relax.all_reduce", "relax.all_gather", "relax.reduce_scatter", "relax.all_to_all")
+def refer_to_transports(op: ir.OpView, b: LegalizeBuilder) -> Decline:
+    """Decline: prim functions of one rank do not reach the others."""
+    return decline("a code generator exchanges tensors between ranks: compile for 'collectives,llvm'")

@@ -1,0 +1,12 @@
+"""Target `collectives`: the operators that exchange tensors between the ranks of a model."""
+
+from __future__ import annotations
+
+from mirlo.passes.targets import Target
+
+TARGET = Target(
+    name="collectives",
+    help="exchanges between the ranks of a model, in shared memory or by MPI: collectives,llvm",
+    codegen="mirlo.targets.collectives.generator:Collectives",
+    aliases=("ranks", "mpi", "distributed"),
+)

@@ -1,0 +1,83 @@
+"""Regions of collectives as functions on numpy arrays, over a group of ranks."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+from mirlo.runtime.external import ExternalArtifact, ExternalFunctions
+from mirlo.runtime.locks import make_lock
+from mirlo.runtime.ranks import RankError, RankPlace, require_place
+from mirlo.targets.collectives.program import RankExchange, RankProgram, read_programs
+
+
+class RankGroup(Protocol):
+    """What moves tensors between ranks."""
+
+    def exchange(self, number: int, exchange: RankExchange, x: np.ndarray, out: np.ndarray) -> None:
+        """Write the result of this rank; all ranks call this in the same order with the same `number`."""
+
+    def close(self) -> None:
+        """Leave the group: the others get an error when they wait for this rank."""
+
+
+JoinGroup = Callable[[RankPlace, str], RankGroup]
+"""Joins the group of a place; ranks of the same model have the same text, the digest of its exchanges."""
+
+
+class RankFunctions:
+    """The functions of a model's regions; the group is joined in the first call, so that a model loads alone."""
+
+    def __init__(self, programs: dict[str, RankProgram], digest: str, join: JoinGroup) -> None:
+        self._programs, self._digest, self._join = programs, digest, join
+        self._group: RankGroup | None = None
+        self._is_closed = False
+        self._lock = make_lock()
+        self._numbers: dict[str, int] = {}
+        for name in programs:
+            self._numbers[name] = sum(len(programs[other].exchanges) for other in self._numbers)
+
+    def function(self, name: str) -> Callable[..., None]:
+        """Return what a model calls: the inputs, then the outputs, which are written."""
+        program, first = self._programs[name], self._numbers[name]
+
+        def call(*tensors: np.ndarray) -> None:
+            outputs = dict(zip(program.outputs, tensors[len(program.inputs) :], strict=True))
+            values = dict(zip(program.inputs, tensors, strict=False))
+            with self._lock:
+                group = self._joined(program.exchanges[0].ranks)
+                for number, step in enumerate(program.exchanges, first):
+                    x = values[step.x]
+                    out = outputs.get(step.y)
+                    if out is None:
+                        out = np.empty(step.result_shape(x.shape), x.dtype)
+                    group.exchange(number, step, x, out)
+                    values[step.y] = out
+
+        return call
+
+    def close(self) -> None:
+        """Leave the group."""
+        self._is_closed = True
+        if self._group is not None:
+            self._group.close()
+
+    def _joined(self, ranks: int) -> RankGroup:
+        if self._is_closed:
+            raise RankError("the model was released")
+        if self._group is None:
+            self._group = self._join(require_place(ranks), self._digest)
+        return self._group
+
+
+def rank_functions(artifact: ExternalArtifact, join: JoinGroup) -> ExternalFunctions:
+    """Return the functions of an artifact over a transport."""
+    programs = read_programs(artifact.metadata, artifact.functions)
+    text = json.dumps({name: program.to_json() for name, program in programs.items()}, sort_keys=True)
+    functions = RankFunctions(programs, hashlib.sha256(text.encode()).hexdigest(), join)
+    by_name = {name: functions.function(name) for name in programs}
+    return ExternalFunctions(by_name, keep=functions, release=functions.close)

@@ -1,0 +1,59 @@
+"""The code generator `collectives`: regions as lists of exchanges, which a loader runs over a transport."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mirlo.dialects.relax.collectives import COLLECTIVES
+from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalFunction, ExternalModule, ExternalNode, option
+from mirlo.passes.byoc.operators import is_op
+from mirlo.passes.byoc.pattern import PatternTuple
+from mirlo.passes.figures import Figures
+from mirlo.targets.collectives.program import RankExchange, RankProgram
+
+
+@dataclass(frozen=True)
+class Collectives(CodeGenerator):
+    """Exchanges between ranks, over a transport: the loader that the option names."""
+
+    name = "collectives"
+    guarded = False
+    figures = Figures(gflops=1.0, gbytes=2.0, call_us=60.0)
+    """Figures of shared memory between two processes; each call goes through Python."""
+    transport: str = option("shared-memory", "what moves the tensors: 'shared-memory', 'mpi', or another loader")
+
+    @property
+    def format(self) -> str:  # type: ignore[override]
+        """Return the loader of the artifacts: the transport."""
+        return self.transport
+
+    def patterns(self) -> Sequence[PatternTuple]:
+        """Make each exchange a composite of its own."""
+        return [(op.OPERATION_NAME.partition(".")[2], is_op(op.OPERATION_NAME)) for op in COLLECTIVES]
+
+    def codegen(self, module: ExternalModule) -> Artifact:
+        """Describe the exchanges of each region."""
+        programs = {function.name: _program(function).to_json() for function in module.functions}
+        return Artifact(self.transport, module.names, metadata={"programs": programs})
+
+    def requirements(self) -> Sequence[str]:
+        """Return what the ranks need."""
+        if self.transport == "shared-memory":
+            return ["processes of one user on one machine, RANK and WORLD_SIZE in their environment"]
+        return ["MPI and mpi4py"] if self.transport == "mpi" else [f"the loader '{self.transport}'"]
+
+
+def _program(function: ExternalFunction) -> RankProgram:
+    return RankProgram(
+        tuple(value.name for value in function.inputs),
+        tuple(value.name for value in function.outputs),
+        tuple(map(_exchange, function.nodes)),
+    )
+
+
+def _exchange(node: ExternalNode) -> RankExchange:
+    rank = len(node["x"].shape)
+    axes = [node.attributes[name] % rank for name in ("axis", "split_axis", "concat_axis") if name in node.attributes]
+    kind = node.op.partition(".")[2]
+    return RankExchange(kind, node["x"].name, node.output.name, node["ranks"], tuple(axes), node["x"].dtype.name)
