@@ -339,6 +339,12 @@ class CompileArguments:
         "The name of an output [batch, rows, columns] of which calls need the last rows only, such as the logits of a "
         "language model: as many as a new input, `last_rows`, has elements. Products before it compute no others. A "
         "model without this output, or with a fixed number of rows in it, gets no such input.",
+        OptionFlag(
+            "--last-rows",
+            "OUTPUT",
+            help="compute only the last rows of this output, such as logits: as many as a new input, last_rows, has "
+            "elements",
+        ),
         own_pass="keep-last-rows",
         of_model=True,
         kind=optional(TEXT),

@@ -15,6 +15,10 @@ from typing import Any
 
 from mirlo.extend import Artifact, write_library
 
+CACHE_RANK = 4
+"""Of key/value caches: [batch, heads, rows, size]."""
+SCRIPTS = ("index.js", "state.js", "generate.js", "generate.d.ts", "sample.js", "worker.js")
+"""Files of each package that are the same in all."""
 SOURCES = Path(__file__).parent / "package"
 TYPES = {
     "f32": "Float32Array", "f64": "Float64Array", "f16": "Uint16Array", "bf16": "Uint16Array", "i8": "Int8Array",
@@ -56,13 +60,15 @@ def write_package(artifact: Artifact, store: Any, folder: Path, name: str, weigh
         "name": name, "inputs": _specs(artifact.inputs), "outputs": _specs(artifact.outputs),
         "weights": "model.weights", "weightsBytes": (folder / "model.weights").stat().st_size if len(files) > 1 else 0,
         "moduleBytes": files[0].stat().st_size, "needs": artifact.metadata["features"],
+        "caches": _caches(artifact), "windows": list(artifact.windows),
     }  # fmt: skip
     texts = {
-        "index.js": _source("index.js").replace("/* SIGNATURE */ null", json.dumps(facts)),
-        "index.d.ts": declarations(facts), "worker.js": _source("worker.js"),
+        **{each: _source(each) for each in SCRIPTS},
+        "call.js": _source("call.js").replace("/* SIGNATURE */ null", json.dumps(facts)),
+        "index.d.ts": declarations(facts),
         "demo.html": _source("demo.html").replace("NAME", name.replace("&", "&amp;").replace("<", "&lt;")),
-        "package.json": json.dumps(_manifest(name, [*(file.name for file in files)]), indent=2) + "\n",
     }  # fmt: skip
+    texts["package.json"] = json.dumps(_manifest(name, [*(file.name for file in files), *texts]), indent=2) + "\n"
     for each, text in texts.items():
         (folder / each).write_text(text, encoding="utf-8")
         files.append(folder / each)
@@ -93,12 +99,18 @@ def _specs(specs: Sequence[Any]) -> list[dict[str, object]]:
     ]  # fmt: skip
 
 
+def _caches(artifact: Artifact) -> list[tuple[str, str]]:
+    """Return the caches that calls update in place: inputs, and the outputs that are their next values."""
+    ranks = {spec.name: len(spec.shape) for spec in artifact.inputs}
+    return [(source, output) for output, source in artifact.aliases.items() if ranks[source] == CACHE_RANK]
+
+
 def _manifest(name: str, files: Sequence[str]) -> dict[str, object]:
     return {
         "name": re.sub(r"[^a-z0-9._-]+", "-", name.lower()).strip("-._") or "model", "version": "1.0.0",
         "description": f"The model {name}, compiled by Mirlo.", "type": "module", "main": "index.js",
         "types": "index.d.ts", "exports": {".": {"types": "./index.d.ts", "default": "./index.js"}, "./*": "./*"},
-        "files": [*files, "index.js", "index.d.ts", "worker.js", "demo.html"], "sideEffects": False,
+        "files": list(files), "sideEffects": False,
     }  # fmt: skip
 
 
@@ -115,43 +127,9 @@ def declarations(facts: dict[str, Any]) -> str:
             )
         return "\n".join(rows)
 
-    return f"""export interface Tensor<A> {{
-  data: A;
-  dims: number[];
-}}
-
-export interface Inputs {{
-{lines(facts["inputs"], True)}
-}}
-
-export interface Outputs {{
-{lines(facts["outputs"], False)}
-}}
-
-export interface Spec {{
-  name: string;
-  type: string;
-  dims: (number | string)[];
-}}
-
-export interface LoadOptions {{
-  /** Where the weights are: a URL, or their content. */
-  weights?: string | URL | ArrayBuffer | ArrayBufferView;
-  /** Where the module is, likewise. */
-  module?: string | URL | ArrayBuffer | ArrayBufferView;
-  /** Called with the bytes that are loaded, and how many there are. */
-  onProgress?: (loaded: number, total: number) => void;
-  signal?: AbortSignal;
-}}
-
-export interface Model {{
-  readonly inputs: Spec[];
-  readonly outputs: Spec[];
-  run(inputs: Inputs): Promise<Outputs>;
-}}
-
-export const signature: {{ name: string; inputs: Spec[]; outputs: Spec[]; needs: string[] }};
-export class ModelError extends Error {{}}
-export function load(options?: LoadOptions): Promise<Model>;
-export function loadInWorker(options?: Omit<LoadOptions, "signal">): Promise<Model & {{ close(): void }}>;
-"""
+    cached, updated = (" | ".join(json.dumps(pair[i]) for pair in facts["caches"]) or "never" for i in range(2))
+    types = {
+        "INPUTS": lines(facts["inputs"], True), "OUTPUTS": lines(facts["outputs"], False), "CACHED": cached,
+        "UPDATED": updated,
+    }  # fmt: skip
+    return re.sub(r"\b(INPUTS|OUTPUTS|CACHED|UPDATED)\b", lambda match: types[match[1]], _source("index.d.ts"))

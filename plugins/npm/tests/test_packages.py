@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
-import importlib.util
 import json
-import shutil
 import subprocess
 import sys
-import tempfile
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,17 +12,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from mirlo_npm.browsers import PROGRAMS, find_browser, visit
 from onnx import TensorProto, helper, numpy_helper
+from packages import BROWSERS, NODE, REQUIRES_TOOLS, Handler, compiled, in_browser, in_node, served
 
-NODE = shutil.which("node")
-TOOLS = {"node": NODE, "ziglang": importlib.util.find_spec("ziglang")}
-LACKED = [name for name, found in TOOLS.items() if found is None]
-pytestmark = pytest.mark.skipif(bool(LACKED), reason=f"install {', '.join(LACKED)}")
-BROWSERS = [
-    pytest.param(name, marks=pytest.mark.skipif(find_browser(name) is None, reason=f"install {name}"))
-    for name in PROGRAMS
-]
+pytestmark = REQUIRES_TOOLS
 RNG = np.random.default_rng(0)
 
 
@@ -55,41 +42,9 @@ def classifier() -> onnx.ModelProto:
     return model(nodes, {"x": ["batch", 3, 12, 12]}, ["y", "best"], weights, {"best": TensorProto.INT64})
 
 
-def compiled(made: onnx.ModelProto, folder: Path, *flags: str) -> Path:
-    """Return the folder of the package of a model."""
-    onnx.save(made, folder / "model.onnx")
-    words = [
-        "compile",
-        folder / "model.onnx",
-        "--emit",
-        "npm",
-        "--name",
-        "Some Model",
-        "-o",
-        folder / "package",
-        *flags,
-    ]
-    command = [sys.executable, "-m", "mirlo.tools.cli", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return folder / "package"
-
-
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compiled(classifier(), tmp_path_factory.mktemp("classifier"))
-
-
-def in_node(package: Path, code: str, check: bool = True, flags: Sequence[str] = ()) -> Any:
-    """Run a module that imports the package, and return what it prints, as JSON."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "program.mjs"
-        path.write_text(
-            f"import {{ load, signature, ModelError }} from {json.dumps((package / 'index.js').as_uri())};\n{code}"
-        )
-        done = subprocess.run([str(NODE), *flags, str(path)], capture_output=True, text=True, check=False)
-    assert (done.returncode == 0) == check, done.stderr
-    return json.loads(done.stdout) if check else done.stderr
 
 
 def expected(made: onnx.ModelProto, feed: dict[str, np.ndarray]) -> list[np.ndarray]:
@@ -141,11 +96,21 @@ def test_results_are_those_of_onnx_runtime(package: Path, batch: int) -> None:
 
 def test_the_files_of_a_package(package: Path) -> None:
     names = {path.name for path in package.iterdir()}
-    assert names == {"model.wasm", "model.weights", "index.js", "index.d.ts", "worker.js", "demo.html", "package.json"}
+    scripts = {
+        "index.js",
+        "index.d.ts",
+        "call.js",
+        "state.js",
+        "generate.js",
+        "generate.d.ts",
+        "sample.js",
+        "worker.js",
+    }
+    assert names == {"model.wasm", "model.weights", "demo.html", "package.json", *scripts}
     manifest = json.loads((package / "package.json").read_text())
     assert manifest["name"] == "some-model" and set(manifest["files"]) | {"package.json"} == names
-    types = (package / "index.d.ts").read_text()
-    assert '"x": Float32Array | Tensor<Float32Array>;' in types and '"best": Tensor<BigInt64Array>;' in types
+    text = (package / "index.d.ts").read_text()
+    assert '"x": Float32Array | Tensor<Float32Array>;' in text and '"best": Tensor<BigInt64Array>;' in text
 
 
 def test_arrays_alone_where_one_size_is_open(package: Path) -> None:
@@ -286,45 +251,10 @@ def test_flags_that_do_not_fit(tmp_path: Path, flags: list[str], reason: str) ->
     assert done.returncode == 1 and reason in done.stderr
 
 
-class Handler(http.server.SimpleHTTPRequestHandler):
-    """Serves a package; the first answer for weights breaks off, and a page hands in its result."""
-
-    results: list[str] = []
-    finished = threading.Event()
-    broken = False
-
-    def do_POST(self) -> None:
-        self.results.append(self.rfile.read(int(self.headers["Content-Length"])).decode())
-        self.send_response(204)
-        self.end_headers()
-        self.finished.set()
-
-    def do_GET(self) -> None:
-        if not self.path.endswith(".weights"):
-            super().do_GET()
-            return
-        content = (Path(self.directory) / "model.weights").read_bytes()
-        begin = int(self.headers["Range"].removeprefix("bytes=").removesuffix("-")) if "Range" in self.headers else 0
-        self.send_response(206 if begin else 200)
-        self.send_header("Content-Length", str(len(content) - begin))
-        self.end_headers()
-        part = content[begin:]
-        if not Handler.broken:
-            Handler.broken, part = True, part[: len(part) // 2]
-        self.wfile.write(part)
-
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-
 @pytest.fixture
 def address(package: Path) -> Iterator[str]:
-    Handler.results, Handler.broken = [], False
-    Handler.finished.clear()
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(package)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
+    with served(package) as address:
+        yield address
 
 
 def test_weights_that_break_off_go_on_where_they_ended(package: Path, address: str) -> None:
@@ -350,11 +280,7 @@ def test_a_browser_computes_the_same_in_a_page_and_in_a_worker(package: Path, ad
             await send({ here: Array.from(here.y.data), there: Array.from(there.y.data), steps, wrong });
         } catch (error) { await send({ error: error.stack }); }
     </script>"""
-    (package / "test.html").write_text(page.replace("FEEDS", feeds({"x": x})))
-    try:
-        result = _visit(browser, f"{address}/test.html")
-    finally:
-        (package / "test.html").unlink()
+    result = in_browser(browser, package, address, page.replace("FEEDS", feeds({"x": x})))
     wanted = expected(onnx.load(package.parent / "model.onnx"), {"x": x})[0].reshape(-1)
     assert "error" not in result, result
     np.testing.assert_allclose(result["here"], wanted, rtol=1e-4, atol=1e-5)
@@ -371,16 +297,5 @@ def test_the_demo_page_runs(package: Path, address: str, browser: str) -> None:
         while (table.rows.length < 4) await new Promise((resolve) => setTimeout(resolve, 50));
         await fetch("/result", { method: "POST", body: JSON.stringify(table.innerText) });
     </script>"""
-    (package / "clicked.html").write_text(page + click)
-    try:
-        text = _visit(browser, f"{address}/clicked.html")
-    finally:
-        (package / "clicked.html").unlink()
+    text = in_browser(browser, package, address, page + click)
     assert "x\tf32\t1 x 3 x 12 x 12" in text and "best\ti64\t1" in text
-
-
-def _visit(browser: str, address: str) -> Any:
-    """Open a page in a browser until it hands in a result."""
-    with visit(browser, address):
-        assert Handler.finished.wait(60), "the page did not answer within a minute"
-    return json.loads(Handler.results[0])

@@ -1,16 +1,9 @@
 // A model that Mirlo compiled. `await load()` opens it, `await model.run({name: array})` runs it.
 
-/** The inputs and outputs: names, element types, dims; a dim that is no number may have any size. */
-export const signature = /* SIGNATURE */ null;
+import { ARRAYS, ModelError, call, message, signature } from "./call.js";
+import { State, planState } from "./state.js";
 
-export class ModelError extends Error {}
-
-/** The arrays of each element type. */
-export const ARRAYS = {
-  f32: Float32Array, f64: Float64Array, f16: globalThis.Float16Array ?? Uint16Array, bf16: Uint16Array, i8: Int8Array,
-  u8: Uint8Array, i16: Int16Array, u16: Uint16Array, i32: Int32Array, u32: Uint32Array, i64: BigInt64Array,
-  u64: BigUint64Array, bool: Uint8Array,
-};
+export { ARRAYS, ModelError, signature };
 const ATTEMPTS = 3; // to go on with a file that breaks off
 
 /** Read a file in parts; `take(bytes, offset, total)` gets each. What breaks off goes on where it ended. */
@@ -88,7 +81,6 @@ export async function load(options = {}) {
   });
   const { exports } = await WebAssembly.instantiate(compiled, system(compiled));
   exports._initialize?.();
-  const model = new Model(exports);
   const before = loaded;
   let place = 0;
   if (signature.weightsBytes) {
@@ -105,21 +97,8 @@ export async function load(options = {}) {
     if (end !== signature.weightsBytes)
       throw new ModelError(`the weights have ${end} bytes, expected ${signature.weightsBytes}`);
   }
-  if (exports.open_model(place)) throw new ModelError(model.message());
-  return model;
-}
-
-/** Return the dims of an array for an input: those that it has, or those of the signature with one size left open. */
-function dimsOf(spec, value, data) {
-  if (value.dims) return value.dims.map(Number);
-  const open = spec.dims.filter((dim) => typeof dim !== "number");
-  const known = spec.dims.reduce((product, dim) => (typeof dim === "number" ? product * dim : product), 1);
-  if (open.length > 1)
-    throw new ModelError(`'${spec.name}' has the open dims ${open.join(", ")}: give {data, dims}`);
-  const rest = known ? data.length / known : 0;
-  if (open.length ? !Number.isInteger(rest) : data.length !== known)
-    throw new ModelError(`'${spec.name}' has ${data.length} elements, expected ${spec.dims.join(" x ")}`);
-  return spec.dims.map((dim) => (typeof dim === "number" ? dim : rest));
+  if (exports.open_model(place)) throw new ModelError(message(exports));
+  return new Model(exports);
 }
 
 class Model {
@@ -138,44 +117,62 @@ class Model {
     return signature.outputs;
   }
 
-  message() {
-    const bytes = new Uint8Array(this.#exports.memory.buffer, this.#exports.message(), 512);
-    return new TextDecoder().decode(bytes.slice(0, bytes.indexOf(0)));
-  }
-
   /** Run the model on an array for each input, or `{data, dims}`; return `{data, dims}` for each output. */
   async run(feeds) {
-    for (const name of Object.keys(feeds))
-      if (!signature.inputs.some((spec) => spec.name === name))
-        throw new ModelError(`there is no input '${name}'; there are ${signature.inputs.map((spec) => spec.name).join(", ")}`);
-    signature.inputs.forEach((spec, number) => this.#set(spec, number, feeds[spec.name]));
-    if (this.#exports.run_model()) throw new ModelError(this.message());
-    const results = {};
-    signature.outputs.forEach((spec, index) => (results[spec.name] = this.#get(spec, signature.inputs.length + index)));
-    return results;
+    return call(this.#exports, feeds);
   }
 
-  #set(spec, number, value) {
-    if (value === undefined || value === null) throw new ModelError(`input '${spec.name}' is missing`);
-    const data = ArrayBuffer.isView(value) ? value : value.data;
-    const kind = ARRAYS[spec.type];
-    if (!(data instanceof kind)) throw new ModelError(`'${spec.name}' is ${data?.constructor?.name}, expected ${kind.name}`);
-    const dims = dimsOf(spec, value, data);
-    if (dims.length !== spec.dims.length) throw new ModelError(`'${spec.name}' has ${dims.length} dims, expected ${spec.dims.length}`);
-    if (!dims.every((dim) => Number.isSafeInteger(dim) && dim >= 0)) throw new ModelError(`'${spec.name}' has the dims ${dims.join(" x ")}`);
-    if (dims.reduce((product, dim) => product * dim, 1) !== data.length)
-      throw new ModelError(`'${spec.name}' has ${data.length} elements, and dims ${dims.join(" x ")}`);
-    const place = this.#exports.input(number, dims.length, data.byteLength);
-    if (!place) throw new ModelError(`there is no memory for '${spec.name}'`);
-    new Uint8Array(this.#exports.memory.buffer, place, data.byteLength).set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
-    new BigInt64Array(this.#exports.memory.buffer, this.#exports.dims_of(number), dims.length).set(dims.map(BigInt));
+  /**
+   * Return the caches of a sequence, which stay in the module's memory from call to call. Options: `capacity`, tokens
+   * that there is room for at first; `batch`; `limit`, most tokens; `pairs` and `states`, outputs by inputs.
+   */
+  state(options = {}) {
+    return new State(this.#exports, options);
+  }
+}
+
+const dropped = new FinalizationRegistry(({ request, id }) => request("closeState", { id }).catch(() => {}));
+
+/** A state of a model in a worker: the same methods. */
+class WorkerState {
+  static #count = 0;
+  #request;
+  #id = ++WorkerState.#count;
+  length = 0;
+  capacity = 0;
+
+  constructor(request, options, source) {
+    this.#request = request;
+    this.length = source?.length ?? 0;
+    this.capacity = source?.capacity ?? planState(options).capacity;
+    dropped.register(this, { request, id: this.#id }, this);
+    // What is wrong with it, the next call reports.
+    if (!source) request("openState", { id: this.#id, options }).catch(() => {});
   }
 
-  #get(spec, number) {
-    const { memory, dims_of, rank_of, data_of } = this.#exports;
-    const dims = Array.from(new BigInt64Array(memory.buffer, dims_of(number), rank_of(number)), Number);
-    const length = dims.reduce((product, dim) => product * dim, 1);
-    return { data: new ARRAYS[spec.type](memory.buffer, data_of(number), length).slice(), dims };
+  async #call(method, values) {
+    const { result, length, capacity } = await this.#request(method, { id: this.#id, ...values });
+    Object.assign(this, { length, capacity });
+    return result;
+  }
+
+  run(feeds, tokens) {
+    return this.#call("runState", { feeds, tokens });
+  }
+
+  rewind(length) {
+    return this.#call("rewindState", { length });
+  }
+
+  async fork() {
+    const clone = new WorkerState(this.#request, {}, this);
+    await this.#call("forkState", { clone: clone.#id });
+    return clone;
+  }
+
+  async close() {
+    dropped.unregister(this);
+    await this.#request("closeState", { id: this.#id });
   }
 }
 
@@ -196,13 +193,14 @@ export async function loadInWorker(options = {}) {
     for (const { reject } of waiting.values()) reject(new ModelError(event.message));
     waiting.clear();
   };
-  const call = (method, argument) =>
+  const request = (method, argument) =>
     new Promise((resolve, reject) => {
       waiting.set(++calls, { resolve, reject });
       worker.postMessage({ call: calls, method, argument });
     });
-  await call("load", rest);
+  await request("load", rest);
   return {
-    inputs: signature.inputs, outputs: signature.outputs, run: (feeds) => call("run", feeds), close: () => worker.terminate(),
+    inputs: signature.inputs, outputs: signature.outputs, run: (feeds) => request("run", feeds),
+    state: (options) => new WorkerState(request, options), close: () => worker.terminate(),
   };
 }

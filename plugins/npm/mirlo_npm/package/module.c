@@ -1,6 +1,7 @@
 /* What JavaScript calls: one model, one call at a time. Addresses are of the module's memory. */
 #include "mirlo.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@ static mirlo_context *context;
 static DLTensor *tensors; /* inputs, then outputs */
 static int64_t (*dims)[MAX_RANK];
 static void **made; /* the data of outputs, and of inputs, by their numbers */
+static int *bound; /* by input: whether a state has its memory, in which an output may be, too */
 static char problem[512];
 
 EXPORT(allocate) void *allocate(size_t bytes) { return bytes < SIZE_MAX - 127 ? aligned_alloc(64, (bytes + 127) / 64 * 64) : NULL; }
@@ -30,6 +32,7 @@ EXPORT(open_model) int open_model(const void *weights) {
   tensors = calloc((size_t)count, sizeof *tensors);
   dims = calloc((size_t)count, sizeof *dims);
   made = calloc((size_t)count, sizeof *made);
+  bound = calloc((size_t)count, sizeof *bound);
   for (int i = 0; i < count; ++i) tensors[i] = (DLTensor){NULL, {kDLCPU, 0}, 0, MODEL.values[i].dtype, dims[i], NULL, 0};
   return mirlo_context_create(model, &context);
 }
@@ -39,8 +42,25 @@ EXPORT(input) void *input(int number, int rank, size_t bytes) {
   tensors[number].ndim = rank;
   free(made[number]);
   made[number] = allocate(bytes);
+  bound[number] = 0;
   tensors[number].data = made[number];
   return made[number];
+}
+
+/* Let an input have memory of a state; with `in_place`, the output that updates it has it too. */
+EXPORT(bind) void bind(int number, int rank, void *data, int in_place) {
+  tensors[number].ndim = rank;
+  free(made[number]);
+  made[number] = NULL;
+  bound[number] = in_place;
+  tensors[number].data = data;
+}
+
+/* Return the memory of an output, which is the caller's from now on. */
+EXPORT(take) void *take(int number) {
+  void *memory = made[number];
+  made[number] = NULL;
+  return memory;
 }
 
 EXPORT(dims_of) int64_t *dims_of(int number) { return dims[number]; }
@@ -61,13 +81,29 @@ static int is_late(const DLTensor *tensor) {
   return 0;
 }
 
+/* Let an output have the memory of the input that it updates; return whether it has the sizes of it. */
+static int place_output(int number) {
+  DLTensor *output = tensors + MODEL.inputs + number, *input = tensors + MODEL.values[MODEL.inputs + number].in_place - 1;
+  free(made[MODEL.inputs + number]);
+  made[MODEL.inputs + number] = NULL;
+  output->data = input->data;
+  return output->ndim == input->ndim && !memcmp(output->shape, input->shape, (size_t)input->ndim * sizeof *input->shape);
+}
+
 EXPORT(run_model) int run_model(void) {
   DLTensor *outputs = tensors + MODEL.inputs;
   int result;
   for (int i = 0; i < MODEL.outputs; ++i) outputs[i].shape = dims[MODEL.inputs + i], outputs[i].data = NULL;
   result = mirlo_shapes(context, tensors, outputs);
   for (int i = 0; result == MIRLO_OK && i < MODEL.outputs; ++i) {
+    const mirlo_value *value = &MODEL.values[MODEL.inputs + i];
     if (is_late(outputs + i)) continue;
+    if (value->in_place && bound[value->in_place - 1]) {
+      if (place_output(i)) continue;
+      snprintf(problem, sizeof problem, "'%s' has other sizes than '%s': the inputs are for other tokens than those of the state", value->name,
+               MODEL.values[value->in_place - 1].name);
+      return MIRLO_SIZES;
+    }
     free(made[MODEL.inputs + i]);
     outputs[i].data = made[MODEL.inputs + i] = allocate(bytes_of(outputs + i));
     if (!outputs[i].data) result = MIRLO_MEMORY;
