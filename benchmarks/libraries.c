@@ -45,19 +45,16 @@ int main(int count, char **arguments) {
   for (i = 0; i < code.inputs + code.outputs; ++i) {
     const mirlo_value *value = &code.values[i];
     DLTensor *tensor = i < code.inputs ? &inputs[i] : &outputs[i - code.inputs];
-    size_t bytes = value->dtype.bits / 8u;
     tensor->device.device_type = kDLCPU;
     tensor->dtype = value->dtype;
     tensor->ndim = value->ndim;
     tensor->shape = (int64_t *)calloc((size_t)value->ndim + 1, sizeof(int64_t));
-    for (d = 0; d < value->ndim; ++d) bytes *= (size_t)(tensor->shape[d] = value->dims[d] < 0 ? 1 : value->dims[d]);
-    if (i < code.inputs) tensor->data = calloc(bytes + 64, 1);
+    for (d = 0; d < value->ndim; ++d) tensor->shape[d] = value->dims[d] < 0 ? 1 : value->dims[d];
+    if (i < code.inputs) tensor->data = calloc(mirlo_bytes(tensor) + 64, 1);
   }
   if (mirlo_shapes(context, inputs, outputs)) return fprintf(stderr, "%s\n", mirlo_message(context)), 1;
   for (i = 0; i < code.outputs; ++i) {
-    size_t bytes = outputs[i].dtype.bits / 8u;
-    for (d = 0; d < outputs[i].ndim; ++d) bytes *= (size_t)outputs[i].shape[d];
-    outputs[i].data = malloc(bytes + 64);
+    outputs[i].data = malloc(mirlo_bytes(&outputs[i]) + 64);
   }
   start = now();
   if (mirlo_run(context, inputs, outputs)) return fprintf(stderr, "%s\n", mirlo_message(context)), 1;

@@ -14,21 +14,14 @@ static int fail(const char *what) {
   return 1;
 }
 
-static size_t bytes_of(const DLTensor *tensor) {
-  size_t bytes = (tensor->dtype.bits + 7u) / 8u;
-  int32_t i;
-  for (i = 0; i < tensor->ndim; ++i) bytes *= (size_t)tensor->shape[i];
-  return bytes;
-}
-
 static int read_input(FILE *file, const mirlo_value *value, DLTensor *tensor) {
   tensor->device.device_type = kDLCPU;
   tensor->dtype = value->dtype;
   tensor->ndim = value->ndim;
   tensor->shape = (int64_t *)calloc((size_t)value->ndim + 1, sizeof(int64_t));
   if (fread(tensor->shape, sizeof(int64_t), (size_t)value->ndim, file) != (size_t)value->ndim) return 1;
-  tensor->data = malloc(bytes_of(tensor) + 1);
-  return fread(tensor->data, 1, bytes_of(tensor), file) != bytes_of(tensor);
+  tensor->data = malloc(mirlo_bytes(tensor) + 1);
+  return fread(tensor->data, 1, mirlo_bytes(tensor), file) != mirlo_bytes(tensor);
 }
 
 int main(int count, char **arguments) {
@@ -61,14 +54,14 @@ int main(int count, char **arguments) {
   }
   if (mirlo_shapes(context, inputs, outputs) != MIRLO_OK) return fail(mirlo_message(context));
   for (i = 0; i < code->outputs; ++i) {
-    if (!code->values[code->inputs + i].late) outputs[i].data = malloc(bytes_of(&outputs[i]) + 1);
+    if (!code->values[code->inputs + i].late) outputs[i].data = malloc(mirlo_bytes(&outputs[i]) + 1);
   }
   if (mirlo_run(context, inputs, outputs) != MIRLO_OK) return fail(mirlo_message(context));
   file = fopen(arguments[2], "wb");
   if (!file) return fail("the outputs cannot be written");
   for (i = 0; i < code->outputs; ++i) {
     fwrite(outputs[i].shape, sizeof(int64_t), (size_t)outputs[i].ndim, file);
-    fwrite(outputs[i].data, 1, bytes_of(&outputs[i]), file);
+    fwrite(outputs[i].data, 1, mirlo_bytes(&outputs[i]), file);
   }
   return fclose(file) != 0;
 }

@@ -55,6 +55,15 @@ int main(void) {
   EXPECT(MIRLO_INPUT, mirlo_run(context, NULL, outputs));
   EXPECT(MIRLO_INPUT, mirlo_run(context, &input, NULL));
   expect(1, says(context, "the outputs are NULL"), mirlo_message(context), __LINE__);
+  expect(1, mirlo_bytes(&input) == sizeof data, "the bytes of a tensor", __LINE__);
+  broken.shape = copy_shape;
+  copy_shape[0] = copy_shape[1] = (int64_t)1 << 31;
+  expect(1, mirlo_bytes(&broken) == SIZE_MAX, "the bytes of 2^62 floats", __LINE__);
+  copy_shape[0] = 0;
+  expect(1, mirlo_bytes(&broken) == 0, "the bytes of an empty tensor", __LINE__);
+  copy_shape[1] = -1;
+  expect(1, mirlo_bytes(&broken) == SIZE_MAX, "the bytes of a tensor with a negative dim", __LINE__);
+  copy_shape[0] = 3, copy_shape[1] = 40;
   broken.shape = NULL;
   EXPECT(MIRLO_INPUT, mirlo_shapes(context, &broken, outputs));
   EXPECT(MIRLO_INPUT, mirlo_run(context, &broken, outputs));

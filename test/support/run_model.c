@@ -60,12 +60,6 @@ static void release(void *user, void *memory) {
 }
 #endif
 
-static size_t bytes_of(const DLTensor *tensor) {
-  size_t count = tensor->dtype.bits / 8;
-  for (int i = 0; i < tensor->ndim; ++i) count *= (size_t)tensor->shape[i];
-  return count;
-}
-
 /* A packed function of the caller: the sums of rows; -1 in the first element makes it fail. */
 static int row_sums(DLTensor **tensors, int64_t count) {
   const float *x = (const float *)((char *)tensors[0]->data + tensors[0]->byte_offset);
@@ -124,7 +118,7 @@ static DLTensor *make_outputs(mirlo_context *context) {
   for (int i = 0; i < code->outputs; ++i) made[i].shape = calloc((size_t)code->values[code->inputs + i].ndim + 1, sizeof(int64_t));
   require_ok(mirlo_shapes(context, inputs, made), context);
   for (int i = 0; i < code->outputs; ++i) {
-    if (!code->values[code->inputs + i].late) made[i].data = aligned_alloc(64, (bytes_of(&made[i]) / 64 + 1) * 64);
+    if (!code->values[code->inputs + i].late) made[i].data = aligned_alloc(64, (mirlo_bytes(&made[i]) / 64 + 1) * 64);
   }
   return made;
 }
@@ -140,8 +134,8 @@ static void *work(void *result) {
   memcpy(own, inputs, (size_t)code->inputs * sizeof *own);
   for (int i = 0; i < code->outputs; ++i) {
     int source = code->values[code->inputs + i].in_place - 1;
-    if (source < 0 || bytes_of(&first[i]) != bytes_of(&own[source])) continue;
-    memcpy(first[i].data, own[source].data, bytes_of(&own[source]));
+    if (source < 0 || mirlo_bytes(&first[i]) != mirlo_bytes(&own[source])) continue;
+    memcpy(first[i].data, own[source].data, mirlo_bytes(&own[source]));
     own[source].data = first[i].data;
     ++updated;
   }
@@ -155,8 +149,8 @@ static void *work(void *result) {
 #endif
   for (int i = 0; i < code->outputs; ++i) { /* results of late sizes last until the next call */
     if (!code->values[code->inputs + i].late) continue;
-    void *copy = malloc(bytes_of(&first[i]) + 1);
-    memcpy(copy, first[i].data, bytes_of(&first[i]));
+    void *copy = malloc(mirlo_bytes(&first[i]) + 1);
+    memcpy(copy, first[i].data, mirlo_bytes(&first[i]));
     first[i].data = copy;
   }
   int before = __atomic_load_n(&allocations, __ATOMIC_RELAXED);
@@ -166,7 +160,7 @@ static void *work(void *result) {
     }
     require(mirlo_run(context, inputs, again) == MIRLO_OK, mirlo_message(context));
     for (int i = 0; i < code->outputs; ++i) {
-      require(bytes_of(&first[i]) == bytes_of(&again[i]) && !memcmp(first[i].data, again[i].data, bytes_of(&first[i])), "another result");
+      require(mirlo_bytes(&first[i]) == mirlo_bytes(&again[i]) && !memcmp(first[i].data, again[i].data, mirlo_bytes(&first[i])), "another result");
     }
   }
   if (result) {
@@ -174,7 +168,7 @@ static void *work(void *result) {
     FILE *file = result;
     for (int i = 0; i < code->outputs; ++i) {
       fwrite(first[i].shape, sizeof(int64_t), (size_t)first[i].ndim, file);
-      fwrite(first[i].data, 1, bytes_of(&first[i]), file);
+      fwrite(first[i].data, 1, mirlo_bytes(&first[i]), file);
     }
   }
   for (int i = 0; i < code->outputs; ++i) {
@@ -228,8 +222,8 @@ int main(int count, char **arguments) {
     input->ndim = code->values[i].ndim;
     input->shape = calloc((size_t)input->ndim + 1, sizeof(int64_t));
     require(fread(input->shape, sizeof(int64_t), (size_t)input->ndim, file) == (size_t)input->ndim, "no dims");
-    input->data = aligned_alloc(64, (bytes_of(input) / 64 + 1) * 64);
-    require(fread(input->data, 1, bytes_of(input), file) == bytes_of(input), "no data");
+    input->data = aligned_alloc(64, (mirlo_bytes(input) / 64 + 1) * 64);
+    require(fread(input->data, 1, mirlo_bytes(input), file) == mirlo_bytes(input), "no data");
   }
   fclose(file);
   calls = atoi(arguments[4]);

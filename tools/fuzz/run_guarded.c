@@ -89,29 +89,19 @@ static int are_bounds_kept(void) {
   return 1;
 }
 
-/* Returns 0 where no memory holds so much. */
-static int find_bytes(const DLTensor *tensor, uint64_t *bytes) {
-  int32_t i;
-  *bytes = (tensor->dtype.bits + 7u) / 8u;
-  for (i = 0; i < tensor->ndim; ++i) {
-    if (tensor->shape[i] < 0 || __builtin_mul_overflow(*bytes, (uint64_t)tensor->shape[i], bytes)) return 0;
-  }
-  return *bytes <= MAX_BYTES;
-}
-
 static size_t alignment_of(const DLTensor *tensor) { return tensor->dtype.bits < 16 ? 1 : tensor->dtype.bits / 8u; }
 
 static int read_input(FILE *file, const mirlo_value *value, DLTensor *tensor) {
-  uint64_t bytes;
+  size_t bytes;
   memset(tensor, 0, sizeof *tensor);
   tensor->device.device_type = kDLCPU;
   tensor->dtype = value->dtype;
   tensor->ndim = value->ndim;
   tensor->shape = (int64_t *)guarded((uint64_t)value->ndim * sizeof(int64_t), sizeof(int64_t));
   if (!tensor->shape || fread(tensor->shape, sizeof(int64_t), (size_t)value->ndim, file) != (size_t)value->ndim) return 1;
-  if (!find_bytes(tensor, &bytes)) return 1;
+  bytes = mirlo_bytes(tensor);
   tensor->data = guarded(bytes, alignment_of(tensor));
-  if (!tensor->data || fread(tensor->data, 1, (size_t)bytes, file) != (size_t)bytes) return 1;
+  if (!tensor->data || fread(tensor->data, 1, bytes, file) != bytes) return 1;
   return mprotect(pieces[count - 1].pages, pieces[count - 1].bytes, PROT_READ) != 0;
 }
 
@@ -137,10 +127,8 @@ static int compute(mirlo_context *context, const mirlo_code *code, DLTensor *inp
   }
   status = mirlo_shapes(context, inputs, outputs);
   for (i = 0; status == MIRLO_OK && i < code->outputs; ++i) {
-    uint64_t bytes;
     if (code->values[code->inputs + i].late) continue;
-    if (!find_bytes(&outputs[i], &bytes)) return MIRLO_MEMORY;
-    outputs[i].data = guarded(bytes, alignment_of(&outputs[i]));
+    outputs[i].data = guarded(mirlo_bytes(&outputs[i]), alignment_of(&outputs[i]));
     if (!outputs[i].data) return MIRLO_MEMORY;
   }
   return status == MIRLO_OK ? mirlo_run(context, inputs, outputs) : status;
@@ -164,10 +152,10 @@ static int run(FILE *file, DLTensor *inputs, DLTensor *outputs, text *results) {
   status = compute(context, &MODEL, inputs, outputs);
   append(results, &status, sizeof status);
   for (i = 0; status == MIRLO_OK && i < MODEL.outputs; ++i) {
-    uint64_t bytes;
-    if (!find_bytes(&outputs[i], &bytes)) return fail("an output is larger than memory");
+    const size_t bytes = mirlo_bytes(&outputs[i]);
+    if (bytes > MAX_BYTES) return fail("an output is larger than memory");
     append(results, outputs[i].shape, (size_t)outputs[i].ndim * sizeof(int64_t));
-    append(results, outputs[i].data, (size_t)bytes);
+    append(results, outputs[i].data, bytes);
   }
   if (!are_bounds_kept()) return fail("bytes beside memory of the call were overwritten");
   mirlo_context_destroy(context);

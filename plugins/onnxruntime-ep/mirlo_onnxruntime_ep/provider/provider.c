@@ -156,12 +156,6 @@ end:
   return status;
 }
 
-static size_t bytes_of(const DLTensor *tensor) {
-  size_t bytes = ((size_t)tensor->dtype.bits + 7) / 8;
-  for (int32_t i = 0; i < tensor->ndim; ++i) bytes *= (size_t)tensor->shape[i];
-  return bytes;
-}
-
 static OrtStatus *compute(OrtNodeComputeInfo *base, void *state, OrtKernelContext *context) {
   static char none[64]; /* the data of tensors without elements */
   Part *part = (Part *)base;
@@ -200,7 +194,7 @@ static OrtStatus *compute(OrtNodeComputeInfo *base, void *state, OrtKernelContex
     void *data;
     if (!late[i]) continue;
     TRY(output_data(context, part->output_of[i], outputs + i, &data));
-    memcpy(data, outputs[i].data, bytes_of(outputs + i));
+    memcpy(data, outputs[i].data, mirlo_bytes(outputs + i));
   }
 end:
   current = outer;

@@ -662,6 +662,22 @@ const char *mirlo_message(const mirlo_context *c) { return c ? c->message : "the
 
 static int64_t size_of_dim(const mirlo_context *c, int64_t dim) { return dim >= 0 ? dim : c->record[-dim]; }
 
+size_t mirlo_bytes(const DLTensor *tensor) {
+  size_t bytes = ((size_t)tensor->dtype.bits + 7u) / 8u;
+  int is_empty = !bytes;
+  int32_t i;
+  for (i = 0; i < tensor->ndim; ++i) {
+    if (tensor->shape[i] < 0) return SIZE_MAX;
+    is_empty |= !tensor->shape[i];
+  }
+  if (is_empty) return 0;
+  for (i = 0; i < tensor->ndim; ++i) {
+    if ((uint64_t)tensor->shape[i] > (SIZE_MAX - 1) / bytes) return SIZE_MAX;
+    bytes *= (size_t)tensor->shape[i];
+  }
+  return bytes;
+}
+
 /* Return whether the bytes of a tensor fit in a size_t, which has 32 bits on some machines. */
 static int has_room(const mirlo_context *c, const mirlo_value *value) {
   uint64_t bytes = (value->dtype.bits + 7u) / 8u;

@@ -139,6 +139,7 @@ int mirlo_shapes(mirlo_context *context, const DLTensor *inputs, DLTensor *outpu
 /* Run the model. Outputs are written to their `data`, which overlaps no other tensor, but for `in_place`. Where sizes depend on data it is NULL before and set by the call, to
  * memory of the context, until its next call. After the first call of each size no memory is allocated. */
 int mirlo_run(mirlo_context *context, const DLTensor *inputs, DLTensor *outputs);
+size_t mirlo_bytes(const DLTensor *tensor); /* of a contiguous tensor; SIZE_MAX where no memory has so many, or a dim is below 0 */
 /* What was wrong with the last call. */
 const char *mirlo_message(const mirlo_context *context);
 

@@ -122,7 +122,7 @@ class Context {
     check(mirlo_shapes(context_.get(), given.data(), made.data()));
     for (int32_t i = 0; i < code.outputs; ++i) {
       if (code.values[code.inputs + i].late) continue;
-      size_t bytes = outputs[i].size() * ((made[i].dtype.bits + 7u) / 8u) + 64;
+      size_t bytes = mirlo_bytes(&made[i]) + 64;
       outputs[i].memory_ = std::make_shared<std::vector<unsigned char>>(bytes);
       unsigned char *start = outputs[i].memory_->data();
       made[i].data = start + (64 - reinterpret_cast<uintptr_t>(start) % 64) % 64;
