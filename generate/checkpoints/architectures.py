@@ -42,6 +42,39 @@ class ExpertOptions:
     """Width of an expert that computes all tokens; 0 for none."""
     is_normalized: bool = True
     """Whether the weights of the chosen experts add up to 1."""
+    is_shared_gated: bool = True
+    """Whether the expert of all tokens has a weight for each of them."""
+    scores: str = "softmax"
+    """The function of the router's products: "softmax", or "sigmoid"."""
+    is_corrected: bool = False
+    """Whether experts are chosen by scores to which a bias of the file is added."""
+    groups: int = 1
+    chosen_groups: int = 1
+    """How many groups the experts of a token are in."""
+    group_members: int = 1
+    """How many of the largest scores of a group are added up to compare it with others."""
+    weight_scale: float = 1.0
+    """What the weights of the chosen experts are multiplied by."""
+
+
+@dataclass(frozen=True)
+class LatentOptions:
+    """Keys and values of all heads as products of one row a token, its latent, which is what caches hold.
+
+    DeepSeek calls this multi-head latent attention (MLA). A part of each key is rotated: heads share it.
+    """
+
+    rank: int
+    """Elements of a latent."""
+    query_rank: int
+    """Elements of what queries are products of; 0 if they are products of the tokens."""
+    plain: int
+    """Elements of a head of queries and keys that are not rotated."""
+    rotated: int
+    values: int
+    """Elements of a head of values."""
+    is_interleaved: bool = True
+    """Whether an element is rotated with its neighbour."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +143,15 @@ class DecoderOptions:
     """Whether tokens see those before them only."""
     renamed: Names = ()
     """Parts of the names of tensors that a file has in place of others."""
+    latent: LatentOptions | None = None
+    """Keys and values as latents: one head of `size` elements then, in one cache a layer."""
+    unused: tuple[str, ...] = ()
+    """Beginnings of the names of tensors that generation does not need."""
+
+    @property
+    def cache_kinds(self) -> tuple[str, ...]:
+        """Return the names of the caches of a layer."""
+        return ("key", "value") if self.latent is None else ("key",)
 
 
 def renamed(name: str, names: Names) -> str:
@@ -132,6 +174,8 @@ def read_options(config: JsonObject) -> DecoderOptions:
 
 
 _NAMES = {
+    "deepseek_v2": {"head_dim": "qk_rope_head_dim"},
+    "deepseek_v3": {"head_dim": "qk_rope_head_dim"},
     "distilbert": {
         "hidden_size": "dim", "num_attention_heads": "n_heads", "num_hidden_layers": "n_layers",
         "intermediate_size": "hidden_dim", "hidden_act": "activation",
@@ -232,8 +276,8 @@ def _frequencies(config: JsonObject, size: int, in_window: bool) -> tuple[np.nda
     if kind == "default":
         return plain, 1.0
     factor = rotation.number("factor", 1.0)
-    if factor <= 0:
-        raise rotation.refuse("factor", f"must be above 0, found {factor}")
+    if not 0 < factor < 1e30:
+        raise rotation.refuse("factor", f"must be above 0 and below 1e30, found {factor}")
     if kind == "linear":
         slower: np.ndarray = plain / np.float32(factor)
         return slower, 1.0
@@ -442,6 +486,53 @@ def _qwen3_moe(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
     return _qwen_mixture(config, _qwen3(config, options))
 
 
+def _deepseek(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
+    options = replace(_llama(config, options), renamed=((".shared_expert.", ".shared_experts."),))
+    query_rank = read_size(config, "q_lora_rank") if config.has("q_lora_rank") else 0
+    plain, values = read_size(config, "qk_nope_head_dim"), read_size(config, "v_head_dim")
+    is_interleaved = config.flag("rope_interleave", True)
+    latent = LatentOptions(read_size(config, "kv_lora_rank"), query_rank, plain, options.size, values, is_interleaved)
+    rotation = config.object("rope_parameters" if config.has("rope_parameters") else "rope_scaling")
+    grown = _grown(rotation.number("factor", 1.0), rotation.number("mscale_all_dim", 0.0))
+    dense, count = config.count("first_k_dense_replace", 0), len(options.layers)
+    if config.count("moe_layer_freq", 1) != 1:
+        raise config.refuse("moe_layer_freq", "only 1 is supported: export to ONNX")
+    experts = _deepseek_experts(config) if dense < count else None
+    # Layers behind the last one predict further tokens.
+    predicting = range(count, count + config.count("num_nextn_predict_layers", 0, most=MAX_LAYERS))
+    return replace(
+        options, kv_heads=1, size=latent.rank + latent.rotated, latent=latent,
+        scale=(plain + latent.rotated) ** -0.5 * grown**2, unused=tuple(f"model.layers.{i}." for i in predicting),
+        layers=tuple(replace(each, experts=experts if i >= dense else None) for i, each in enumerate(options.layers)),
+    )  # fmt: skip
+
+
+def _deepseek_experts(config: JsonObject) -> ExpertOptions:
+    is_third = config.text("model_type") == "deepseek_v3"
+    kinds, scores = (("noaux_tc",), "sigmoid") if is_third else (("greedy", "group_limited_greedy"), "softmax")
+    kind = config.text("topk_method", kinds[0])
+    function = config.text("scoring_func", scores)
+    for key, value, known in (("topk_method", kind, kinds), ("scoring_func", function, (scores,))):
+        if value not in known:
+            raise config.refuse(key, f"expected {' or '.join(known)}, found {value!a:.40}")
+    count = config.count("n_routed_experts", least=1, most=MAX_EXPERTS)
+    inner = read_size(config, "moe_intermediate_size")
+    chosen = config.count("num_experts_per_tok", least=1, most=count)
+    groups = 1 if kind == "greedy" else config.count("n_group", least=1, most=count)
+    chosen_groups = 1 if kind == "greedy" else config.count("topk_group", least=1, most=groups)
+    members = 2 if is_third else 1
+    if count % groups or count // groups < members or chosen > chosen_groups * (count // groups):
+        what = f"{chosen} of {count} experts are not in {chosen_groups} of {groups} groups"
+        raise config.refuse("n_group", what)
+    if not is_third and config.flag("norm_topk_prob", False):
+        raise config.refuse("norm_topk_prob", "only false is supported: export to ONNX")
+    return ExpertOptions(
+        count, chosen, inner, inner * config.count("n_shared_experts", 0, most=MAX_EXPERTS),
+        is_third and config.flag("norm_topk_prob", True), False, scores, is_third, groups, chosen_groups, members,
+        config.number("routed_scaling_factor", 2.5 if is_third else 1.0),
+    )  # fmt: skip
+
+
 def _stablelm(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
     if config.flag("qk_layernorm", False):
         raise config.refuse("qk_layernorm", "norms of queries and keys are not supported: export to ONNX")
@@ -478,5 +569,6 @@ ARCHITECTURES: dict[str, Reader] = {
     "llama": _llama, "mistral": _mistral, "qwen2": _qwen2, "qwen3": _qwen3, "phi3": _phi3, "gemma": _gemma,
     "gemma2": _gemma2, "gemma3_text": _gemma3, "granite": _granite, "olmo": _olmo, "olmo2": _olmo2, "smollm3": _smollm3,
     "gpt2": _gpt2, "stablelm": _stablelm, "mixtral": _mixtral, "qwen2_moe": _qwen2_moe, "qwen3_moe": _qwen3_moe,
+    "deepseek_v2": _deepseek, "deepseek_v3": _deepseek,
 }  # fmt: skip
 """What reads the configuration of an architecture, by `model_type`."""

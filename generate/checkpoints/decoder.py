@@ -27,7 +27,9 @@ from mirlo.generate.checkpoints.graph import (
     import_graph,
     present,
 )
+from mirlo.generate.checkpoints.latent import Angles, LatentProjections
 from mirlo.generate.checkpoints.packed import read_weights
+from mirlo.generate.checkpoints.router import route
 from mirlo.generate.json_file import read_json
 
 PAST, TOTAL = map(D.symbol, ("past", "total"))
@@ -63,7 +65,7 @@ def _of_files(weights: Path, config: Path) -> tuple[DecoderOptions, CheckpointWe
         name = renamed(name, options.renamed)
         return present((name, *map(name.removeprefix, PREFIXES)), tensors)
 
-    return options, CheckpointWeights(weights, tensors, name_of)
+    return options, CheckpointWeights(weights, tensors, name_of, options.unused)
 
 
 MakeGraph = Callable[[GraphBuilder, DecoderOptions, CheckpointWeights, Sequence[Tensor]], "DecoderGraph"]
@@ -76,7 +78,7 @@ def import_decoder(
     make_graph: MakeGraph | None = None,
 ) -> ImportedModule:
     """Return the graph of a decoder; `states` are further inputs, which `make_graph` takes."""
-    caches = [f"{i}.{kind}" for i in range(len(options.layers)) for kind in ("key", "value")]
+    caches = [f"{i}.{kind}" for i in range(len(options.layers)) for kind in options.cache_kinds]
     rows = TensorType.of((BATCH, options.kv_heads, PAST, options.size), "f32")
     inputs = {
         "input_ids": TensorType.of((BATCH, LENGTH), "i64"),
@@ -121,7 +123,7 @@ class DecoderGraph(CheckpointGraph):
         """`states` are keys and values of one text for each layer; decoders that stand alone have none."""
         super().__init__(builder, weights, options.is_transposed)
         self.options = options
-        self._angles: dict[tuple[bytes, float], tuple[Tensor, Tensor]] = {}
+        self._angles: dict[tuple[bytes, float], Angles] = {}
         self._masks: dict[int, Tensor] = {}
 
     def results(self, tokens: Tensor, mask: Tensor, *caches: Tensor) -> list[Tensor]:
@@ -153,23 +155,23 @@ class DecoderGraph(CheckpointGraph):
             count = options.positions + options.first_position
             positions = self._weights.take("model.embed_positions.weight", count, options.hidden)
             x = x + self.rows(positions, places.tokens + options.first_position)
-        x = self.norm(options.embedding_norm, x)
+        x, kinds = self.norm(options.embedding_norm, x), len(options.cache_kinds)
         for i, layer in enumerate(options.layers):
-            x, *written = self.layer(f"model.layers.{i}", x, layer, places, caches[2 * i : 2 * i + 2])
+            x, *written = self.layer(f"model.layers.{i}", x, layer, places, caches[kinds * i : kinds * (i + 1)])
             kept += written if caches else []
         return self.norm(options.final_norm, x), kept
 
     def layer(
         self, name: str, x: Tensor, layer: LayerOptions, places: TokenPlaces, cache: tuple[Tensor, ...]
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the result of a layer, and its keys and values afterwards."""
+    ) -> tuple[Tensor, ...]:
+        """Return the result of a layer, and its caches afterwards."""
         before, behind, before_products, behind_products = (part and f"{name}.{part}" for part in self.options.norms)
         if self.options.norms_sums:
-            attended, key, value = self.attention(f"{name}.self_attn", x, layer, places, cache)
+            attended, *kept = self.attention(f"{name}.self_attn", x, layer, places, cache)
             x = self.between(name, self.norm(before, x + attended), places)
-            return self.norm(before_products, x + self.gated(f"{name}.mlp", x, self.options.inner)), key, value
+            return self.norm(before_products, x + self.gated(f"{name}.mlp", x, self.options.inner)), *kept
         normed, start = self.norm(before, x), x
-        attended, key, value = self.attention(f"{name}.self_attn", normed, layer, places, cache)
+        attended, *kept = self.attention(f"{name}.self_attn", normed, layer, places, cache)
         x = self.between(name, x + self.norm(behind, attended) * self.options.residual_scale, places)
         if not self.options.is_parallel:
             normed = self.norm(before_products, x)
@@ -179,7 +181,7 @@ class DecoderGraph(CheckpointGraph):
             inner = self.gated(f"{name}.mlp", normed, self.options.inner)
         else:
             inner = self.mixture(f"{name}.mlp", normed, layer.experts)
-        return x + self.norm(behind_products, inner) * self.options.residual_scale, key, value
+        return x + self.norm(behind_products, inner) * self.options.residual_scale, *kept
 
     def between(self, name: str, x: Tensor, places: TokenPlaces) -> Tensor:
         """Return what the products of a layer read, of what attention has made."""
@@ -187,8 +189,27 @@ class DecoderGraph(CheckpointGraph):
 
     def attention(
         self, name: str, x: Tensor, layer: LayerOptions, places: TokenPlaces, cache: tuple[Tensor, ...]
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Attend the new tokens to the cache and to each other."""
+    ) -> tuple[Tensor, ...]:
+        """Attend the new tokens to the cache and to each other; return the caches afterwards too."""
+        options = self.options
+        turns = None if layer.frequencies is None else self._turns(layer.frequencies, layer.rotation_scale, places)
+        latent = None if options.latent is None else LatentProjections(self, name, options.heads, options.latent)
+        query, *rows = self._projected(name, x, turns) if latent is None else latent.project(x, turns)
+        read = rows
+        if cache:
+            rows = [self._written(old, new, places) for old, new in zip(cache, rows, strict=True)]
+            shape = (BATCH, options.kv_heads, TOTAL, options.size)
+            read = [each.part((0, 0, 0, 0), shape) for each in rows]
+        # No sequence is longer than the keys, so `at_end` hides nothing that is seen; kernels skip what it hides.
+        attended = self.builder.emit(
+            "attention", query, read[0], read[-1], self.mask(layer.window, places), scale=options.scale,
+            softcap=options.score_cap, causal=options.is_causal, at_end=options.is_causal,
+        )  # fmt: skip
+        values = join_heads(attended if latent is None else latent.values(attended))
+        return self.product(f"{name}.o_proj", values, options.hidden), *rows
+
+    def _projected(self, name: str, x: Tensor, turns: Angles | None) -> list[Tensor]:
+        """Return queries, keys and values of heads, [batch, heads, length, size]."""
         options = self.options
         widths = [count * options.size for count in (options.heads, options.kv_heads, options.kv_heads)]
         if options.fused:
@@ -204,21 +225,9 @@ class DecoderGraph(CheckpointGraph):
         query, key, value = map(self._heads, (query, key, value))
         if options.head_norms == "each":
             query, key = self.norm(f"{name}.q_norm", query), self.norm(f"{name}.k_norm", key)
-        if layer.frequencies is not None:
-            turns = self._turns(layer.frequencies, layer.rotation_scale, places)
+        if turns is not None:
             query, key = (self.builder.emit("rotary_embedding", each, *turns) for each in (query, key))
-        read = (key, value)
-        if cache:
-            key, value = (self._written(old, new, places) for old, new in zip(cache, (key, value), strict=True))
-            shape = (BATCH, options.kv_heads, TOTAL, options.size)
-            read = (key.part((0, 0, 0, 0), shape), value.part((0, 0, 0, 0), shape))
-        # No sequence is longer than the keys, so `at_end` hides nothing that is seen; kernels skip what it hides.
-        attended = self.builder.emit(
-            "attention", query, *read, self.mask(layer.window, places), scale=options.scale, softcap=options.score_cap,
-            causal=options.is_causal, at_end=options.is_causal,
-        )  # fmt: skip
-        rows = join_heads(attended)
-        return self.product(f"{name}.o_proj", rows, options.hidden), key, value
+        return [query, key, value]
 
     def mask(self, window: int, places: TokenPlaces) -> Tensor:
         """Return what is added to the scores of attention, which layers with the same window share."""
@@ -230,11 +239,7 @@ class DecoderGraph(CheckpointGraph):
         """Return the sum of what the experts that a router chooses for a token compute, by the router's weights."""
         b, hidden = self.builder, self.options.hidden
         rows = x.reshape((BATCH * LENGTH, hidden))
-        scores = self.product(f"{name}.gate", rows, experts.count).softmax(-1)
-        chosen = b.emit("argsort", scores, axis=1, descending=True).slice(1, 0, experts.chosen)
-        factors = scores.gather_elements(chosen, 1)
-        if experts.is_normalized:
-            factors = factors / factors.sum(1, keepdims=True)
+        chosen, factors = route(self, name, rows, experts)
         numbers = b.constant(np.arange(experts.count)[None], chosen.dtype, (1, experts.count))
 
         def bound(sizes: Tensor, bounds: list[D.Dim]) -> tuple[D.Dim, ...]:
@@ -245,8 +250,10 @@ class DecoderGraph(CheckpointGraph):
 
         mixed = mix_experts(rows, chosen, factors, numbers, bound, compute)
         if experts.shared:
-            weight = self.product(f"{name}.shared_expert_gate", rows, 1).sigmoid()
-            mixed = mixed + self.gated(f"{name}.shared_expert", rows, experts.shared) * weight
+            shared = self.gated(f"{name}.shared_expert", rows, experts.shared)
+            if experts.is_shared_gated:
+                shared = shared * self.product(f"{name}.shared_expert_gate", rows, 1).sigmoid()
+            mixed = mixed + shared
         return mixed.reshape((BATCH, LENGTH, hidden))
 
     def gated(self, name: str, x: Tensor, inner: int) -> Tensor:
@@ -288,7 +295,7 @@ class DecoderGraph(CheckpointGraph):
         shape = (BATCH, self.options.kv_heads, D.maximum(PAST, TOTAL), self.options.size)
         return self.builder.emit("cache_write", cache, new, places.tokens, shape=shape)
 
-    def _turns(self, frequencies: np.ndarray, scale: float, places: TokenPlaces) -> tuple[Tensor, Tensor]:
+    def _turns(self, frequencies: np.ndarray, scale: float, places: TokenPlaces) -> Angles:
         """Return cos and sin of the angles, [batch, 1, length, pairs], once for all layers that share them."""
         key = frequencies.tobytes(), scale
         if key not in self._angles:

@@ -63,9 +63,13 @@ class CheckpointWeights:
         path: Path,
         tensors: Mapping[str, np.ndarray | BlockWeights],
         name_of: Callable[[str], str] = lambda name: name,
+        unused: tuple[str, ...] = (),
     ) -> None:
-        """`name_of` returns the name in the file of a tensor that checkpoints call so."""
-        self.path, self._tensors, self._name_of = path, dict(tensors), name_of
+        """`name_of` returns the name in the file of a tensor that checkpoints call so.
+
+        Tensors whose names in the file begin with one of `unused` are not needed.
+        """
+        self.path, self._tensors, self._name_of, self._unused = path, dict(tensors), name_of, unused
 
     def __contains__(self, name: str) -> bool:
         return self._name_of(name) in self._tensors
@@ -94,7 +98,7 @@ class CheckpointWeights:
 
     def finish(self) -> None:
         """Raise an error for tensors that were not used."""
-        left = [name for name in self._tensors if not name.endswith(IGNORED)]
+        left = [name for name in self._tensors if not name.endswith(IGNORED) and not name.startswith(self._unused)]
         if left:
             what = f"{len(left)} tensors are not those of the architecture, such as {left[0]!a:.80}"
             raise ModelFolderError(f"{self.path}: {what}: export the model to ONNX")

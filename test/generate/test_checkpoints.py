@@ -37,7 +37,14 @@ LONG = {
 }  # fmt: skip
 HALF = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}
 YARN = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "original_max_position_embeddings": 64}
+SCORES = {"mscale_all_dim": 0.9}
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+LATENT = {
+    "kv_lora_rank": 24, "q_lora_rank": 20, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 10,
+    "n_routed_experts": 8, "n_group": 4, "topk_group": 2, "num_experts_per_tok": 3, "moe_intermediate_size": 16,
+    "first_k_dense_replace": 1, "routed_scaling_factor": 1.5, "topk_method": "noaux_tc",
+    "num_key_value_heads": 4, "num_hidden_layers": 2,
+}  # fmt: skip
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", {}),
     "llama with slower rotations": ("llama", {"rope_parameters": LLAMA3, "attention_bias": True}),
@@ -71,6 +78,15 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
         {**EXPERTS, "shared_expert_intermediate_size": 32, "mlp_only_layers": [0], "norm_topk_prob": False},
     ),
     "qwen3_moe": ("qwen3_moe", {**EXPERTS, "norm_topk_prob": True}),
+    "deepseek_v2": ("deepseek_v2", {**LATENT, "topk_method": "greedy", "q_lora_rank": None, "mlp_bias": True}),
+    "deepseek_v2 with groups": (
+        "deepseek_v2",
+        {**LATENT, "topk_method": "group_limited_greedy", "rope_parameters": {**YARN, "mscale": 0.7, **SCORES}},
+    ),
+    "deepseek_v3": ("deepseek_v3", {**LATENT, "rope_interleave": False, "attention_bias": True}),
+    "deepseek_v3 with yarn": (
+        "deepseek_v3", {**LATENT, "norm_topk_prob": False, "rope_parameters": {**YARN, **SCORES}}
+    ),
 }  # fmt: skip
 
 
@@ -86,6 +102,9 @@ def test_architectures(name: str, tmp_path: Path) -> None:
     with torch.no_grad():
         for parameter in reference.parameters():  # norms that are not 1, biases that are not 0
             parameter.add_(torch.randn_like(parameter) * 0.1)
+        for name, buffer in reference.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                buffer.add_(torch.randn_like(buffer) * 0.3)
     reference.save_pretrained(tmp_path)
     prompt = np.random.default_rng(0).integers(3, SMALL["vocab_size"], 11)
     with torch.no_grad():
@@ -221,7 +240,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
             generate.load(tmp_path, cache=False)
         return str(caught.value)
 
-    assert "'model_type': 'bert' is not an architecture that is read from weights: gemma" in refusal(
+    assert "'model_type': 'bert' is not an architecture that is read from weights: deepseek_v2" in refusal(
         {"model_type": "bert"}
     )
     assert "'num_key_value_heads': 4 heads do not divide into 3 groups" in refusal({"num_key_value_heads": 3})
@@ -271,29 +290,69 @@ def test_damaged_configurations(tmp_path: Path) -> None:
     config = json.loads(path.read_text(encoding="utf-8"))
     config |= {"rope_parameters": {"rope_type": "llama3", "factor": 8.0}, "layer_types": ["full_attention"] * 2}
     config |= {"sliding_window": 4, "hidden_act": "silu", "tie_word_embeddings": False, "partial_rotary_factor": 1.0}
-    values: list[Any] = [
-        None,
-        -1,
-        0,
-        1,
-        3,
-        2**40,
-        1e300,
-        -0.5,
-        True,
-        "",
-        "gelu",
-        [],
-        [[]],
-        ["full_attention", {}],
-        {},
-        {"factor": 0},
-    ]
     import_checkpoint(tmp_path / "model.safetensors", path)
-    for key in config:
-        for value in values:
-            path.write_text(json.dumps({**config, key: value}), encoding="utf-8")
-            try:
-                read_options(read_json(path))
-            except ModelFolderError as error:
-                assert str(path) in str(error)
+    latent = {**SMALL, **LATENT, "model_type": "deepseek_v3", "rope_parameters": {**YARN, "mscale_all_dim": 1.0}}
+    latent |= {"norm_topk_prob": True, "n_shared_experts": 1, "num_nextn_predict_layers": 1, "moe_layer_freq": 1}
+    for whole in (config, latent):
+        path.write_text(json.dumps(whole), encoding="utf-8")
+        read_options(read_json(path))
+        for key in whole:
+            for value in HOSTILE:
+                path.write_text(json.dumps({**whole, key: value}), encoding="utf-8")
+                try:
+                    read_options(read_json(path))
+                except ModelFolderError as error:
+                    assert str(path) in str(error)
+
+
+HOSTILE: list[Any] = [
+    None, -1, 0, 1, 3, 2**40, 1e300, -0.5, True, "", "gelu", [], [[]], ["full_attention", {}], {}, {"factor": 0},
+    {"rope_type": "yarn", "factor": 1e300, "mscale_all_dim": 1e300},
+]  # fmt: skip
+
+
+def test_mixtures_that_are_refused(tmp_path: Path) -> None:
+    """What the router of DeepSeek would not do as the file says is an error."""
+    latent = {**SMALL, **LATENT, "model_type": "deepseek_v3"}
+    for changes, expected in (
+        ({"topk_method": "greedy"}, "'topk_method': expected noaux_tc, found 'greedy'"),
+        ({"scoring_func": "softmax"}, "'scoring_func': expected sigmoid, found 'softmax'"),
+        ({"n_group": 3}, "'n_group': 3 of 8 experts are not in 2 of 3 groups"),
+        ({"num_experts_per_tok": 5}, "'n_group': 5 of 8 experts are not in 2 of 4 groups"),
+        ({"moe_layer_freq": 2}, "'moe_layer_freq': only 1 is supported"),
+        ({"qk_rope_head_dim": 7}, "no rotation of 7 of 7 elements"),
+        ({"model_type": "deepseek_v2"}, "'topk_method': expected greedy or group_limited_greedy"),
+        (
+            {"model_type": "deepseek_v2", "topk_method": "greedy", "norm_topk_prob": True},
+            "'norm_topk_prob': only false is supported",
+        ),
+    ):  # fmt: skip
+        (tmp_path / "config.json").write_text(json.dumps({**latent, **changes}), encoding="utf-8")
+        with pytest.raises(ModelFolderError) as caught:
+            read_options(read_json(tmp_path / "config.json"))
+        assert expected in str(caught.value)
+
+
+def test_caches_hold_latents(tmp_path: Path) -> None:
+    """A layer has one cache with one row a token; sequences in batches and engines get the tokens they get alone."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    options = {**SMALL, **LATENT, "first_k_dense_replace": 1, "num_nextn_predict_layers": 1}
+    config = transformers.AutoConfig.for_model("deepseek_v3", **options)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    model.save_pretrained(tmp_path)
+    tensors = read_checkpoint(tmp_path / "model.safetensors")
+    write_safetensors(
+        tmp_path / "model.safetensors", {**tensors, "model.layers.2.enorm.weight": np.ones(32, np.float32)}
+    )
+    prompts = [[5, 9, 33, 7, 2, 80, 41], [3, 4], [30, 17, 6, 6, 9]]
+    for kind in (None, "i8"):
+        model = generate.load(tmp_path, cache=False, kv_cache_dtype=kind)
+        caches = [spec for spec in model.executable.inputs if spec.name.endswith(".key")]
+        assert [spec.shape[1::2] for spec in caches] == [(1, 32)] * 2
+        alone = [model.generator(max_new_tokens=6).generate(prompt) for prompt in prompts]
+        assert model.generator(batch=3, max_new_tokens=6).generate(*prompts) == alone
+        engine = model.engine(slots=2)
+        requests = [engine.add(prompt, max_new_tokens=6) for prompt in prompts]
+        assert len(list(engine.run())) == 3
+        assert [request.sequence[len(request.prompt) :] for request in requests] == alone
