@@ -11,7 +11,7 @@ class BuildPackage(build_py):
     """Leaves this file out, which lies in the folder of the package."""
 
     def find_package_modules(self, package: str, package_dir: str) -> list[tuple[str, str, str]]:
-        return [found for found in super().find_package_modules(package, package_dir) if found[1] != "setup"]
+        return [module for module in super().find_package_modules(package, package_dir) if module[1] != "setup"]
 
 
 setup(

@@ -68,8 +68,8 @@ def runs_as_numpy(
     to `mirlo.compile`.
     """
     executable = _compile(model, target, options)
-    given = arrays or tuple(executable.random_inputs().values())
-    _compare(executable(*given), function(*given), rtol, atol)
+    operands = arrays or tuple(executable.random_inputs().values())
+    _compare(executable(*operands), function(*operands), rtol, atol)
     return executable
 
 
@@ -88,10 +88,10 @@ def runs_as_onnxruntime(
     executable = _compile(model, target, options)
     proto = model if isinstance(model, onnx.ModelProto) else onnx.load(os.fspath(model))
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
-    given = dict(feeds) if feeds is not None else executable.random_inputs()
+    inputs = dict(feeds) if feeds is not None else executable.random_inputs()
     names = [value.name for value in session.get_outputs()]
-    outputs = executable.run(given)
-    _compare(tuple(outputs[name] for name in names), tuple(session.run(names, given)), rtol, atol)
+    outputs = executable.run(inputs)
+    _compare(tuple(outputs[name] for name in names), tuple(session.run(names, inputs)), rtol, atol)
     return executable
 
 
@@ -117,8 +117,8 @@ def runs_as_library(
     with _as_file(model) as opened:
         artifact, store = compile_code(CompileRequest(opened, target, form="llvm-ir", cache=False))
     names = [spec.name for spec in artifact.inputs]
-    found = run_library(artifact, store, dict(zip(names, arrays, strict=True)), sources, shared)
-    _compare(tuple(found.values()), function(*arrays), rtol, atol)
+    results = run_library(artifact, store, dict(zip(names, arrays, strict=True)), sources, shared)
+    _compare(tuple(results.values()), function(*arrays), rtol, atol)
 
 
 def after_passes(model: object, passes: str) -> str:
@@ -279,8 +279,8 @@ def _is_text(model: object) -> TypeGuard[str]:
     return isinstance(model, str) and "\n" in model
 
 
-def _compare(found: npt.ArrayLike, expected: npt.ArrayLike, rtol: float, atol: float) -> None:
-    left = found if isinstance(found, tuple) else (found,)
+def _compare(actual: npt.ArrayLike, expected: npt.ArrayLike, rtol: float, atol: float) -> None:
+    left = actual if isinstance(actual, tuple) else (actual,)
     right = expected if isinstance(expected, tuple) else (expected,)
     assert len(left) == len(right), f"{len(left)} results instead of {len(right)}"
     for a, b in zip(left, right, strict=True):

@@ -116,16 +116,16 @@ def _is_imported(sample: Sample, outcome: Outcome) -> bool:
     return True
 
 
-def _compare(found: Sequence[tuple[Sample, list[Any]]], outcome: Outcome, program: Any = None) -> None:
+def _compare(samples: Sequence[tuple[Sample, list[Any]]], outcome: Outcome, program: Any = None) -> None:
     import torch
 
     import mirlo
     from mirlo.frontends.torch.tensors import to_complex, to_input, to_tensor
 
-    executable = mirlo.compile(program or _import(program_of([sample for sample, _ in found])), cache=False, jobs=1)
-    outputs = executable(*[to_input(tensor.contiguous()) for sample, _ in found for tensor in sample.tensors])
+    executable = mirlo.compile(program or _import(program_of([sample for sample, _ in samples])), cache=False, jobs=1)
+    outputs = executable(*[to_input(tensor.contiguous()) for sample, _ in samples for tensor in sample.tensors])
     results = iter(outputs if isinstance(outputs, tuple) else (outputs,))
-    for sample, expected in found:
+    for sample, expected in samples:
         tensors = [to_tensor(next(results)) for _ in expected]
         tensors = [
             to_complex(one) if each.dtype.is_complex else one for one, each in zip(tensors, expected, strict=True)
@@ -143,48 +143,48 @@ def _compare(found: Sequence[tuple[Sample, list[Any]]], outcome: Outcome, progra
             outcome.wrong.append(f"{problem}; arguments {described(sample)}")
 
 
-def _settled(sample: Sample, found: Any, expected: Any) -> Any:
+def _settled(sample: Sample, actual: Any, expected: Any) -> Any:
     """Return the expected positions if the found ones are those of elements with the same values."""
     import torch
 
-    given, axes = sample.tensors[0], [leaf for leaf in sample.leaves[1:] if type(leaf) is int]
-    if found.shape != expected.shape or not given.dim() or len(sample.tensors) > 1:
-        return found
+    operand, axes = sample.tensors[0], [leaf for leaf in sample.leaves[1:] if type(leaf) is int]
+    if actual.shape != expected.shape or not operand.dim() or len(sample.tensors) > 1:
+        return actual
     axis = next(iter(axes[1 if sample.name in ("topk", "kthvalue") else 0 :]), -1)
-    wide = [each if each.dim() == given.dim() else each.unsqueeze(axis) for each in (found, expected)]
-    one, other = (given.gather(axis, each).nan_to_num(7e3) for each in wide)
-    return expected if torch.equal(one, other) else found
+    wide = [each if each.dim() == operand.dim() else each.unsqueeze(axis) for each in (actual, expected)]
+    one, other = (operand.gather(axis, each).nan_to_num(7e3) for each in wide)
+    return expected if torch.equal(one, other) else actual
 
 
-def _differences_in_f32(sample: Sample, found: Sequence[Any]) -> list[str | None]:
+def _differences_in_f32(sample: Sample, actual: Sequence[Any]) -> list[str | None]:
     """Return how results of 16 bits differ from those computed in f32: PyTorch's own steps may overflow."""
     import torch
 
     low = (torch.float16, torch.bfloat16)
-    if not any(each.dtype in low for each in found):
+    if not any(each.dtype in low for each in actual):
         return []
     try:
         wide = sample.call([tensor.float() if tensor.dtype in low else tensor for tensor in sample.tensors])
         return [
             _difference(one, each.to(one.dtype)) if each.is_floating_point() else _difference(one, each)
-            for one, each in zip(found, wide, strict=True)
+            for one, each in zip(actual, wide, strict=True)
         ]
     except Exception:
         return []
 
 
-def _difference(found: Any, expected: Any) -> str | None:
+def _difference(actual: Any, expected: Any) -> str | None:
     """Return how a result differs, or None."""
     import torch
 
-    if found.shape != expected.shape or found.dtype != expected.dtype:
-        return f"{found.dtype}{list(found.shape)} for {expected.dtype}{list(expected.shape)}"
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
+        return f"{actual.dtype}{list(actual.shape)} for {expected.dtype}{list(expected.shape)}"
     if expected.dtype.is_complex:
-        return _difference(torch.view_as_real(found.resolve_conj()), torch.view_as_real(expected.resolve_conj()))
+        return _difference(torch.view_as_real(actual.resolve_conj()), torch.view_as_real(expected.resolve_conj()))
     if not expected.dtype.is_floating_point:
-        count = int((found != expected).sum())
+        count = int((actual != expected).sum())
         return f"{count} of {expected.numel()} elements differ" if count else None
-    one, other = found.double(), expected.double()
+    one, other = actual.double(), expected.double()
     tolerance = TOLERANCES[str(expected.dtype).removeprefix("torch.")]
     finite = other[torch.isfinite(other)]
     size = float(finite.abs().max()) if finite.numel() else 0.0
@@ -202,7 +202,7 @@ def check_gradients(entry: Any, dtype: Any, most: int) -> Outcome:
         return outcome
     compiled: list[object] = []
     compile_graph = stages.compile_graph
-    stages.compile_graph = lambda *given: compiled.append(None) or compile_graph(*given)  # type: ignore[func-returns-value, assignment]
+    stages.compile_graph = lambda *arguments: compiled.append(None) or compile_graph(*arguments)  # type: ignore[func-returns-value, assignment]
     for sample, _ in samples_of(entry, dtype, most):
         try:
             expected = _gradients(sample, "aot_eager", None)
@@ -211,21 +211,21 @@ def check_gradients(entry: Any, dtype: Any, most: int) -> Outcome:
         if expected is None:
             continue
         compiled.clear()
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             try:
-                found = _gradients(sample, "mirlo", {"cache": False, "threads": 1})
+                actual = _gradients(sample, "mirlo", {"cache": False, "threads": 1})
             except Exception as error:
                 outcome.failed[f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"] += 1
                 continue
-        assert found is not None
+        assert actual is not None
         differences = [
             _difference(one, each) if one is not None and each is not None else str(one is not each)
-            for one, each in zip(found, expected, strict=True)
+            for one, each in zip(actual, expected, strict=True)
             if one is not None or each is not None
         ]
         problem = next((each for each in differences if each), None)
-        reasons = [str(warning.message) for warning in said if str(warning.message).startswith("mirlo: ")]
+        reasons = [str(warning.message) for warning in caught if str(warning.message).startswith("mirlo: ")]
         if problem is not None:
             outcome.wrong.append(f"{problem}; arguments {described(sample)}")
         elif reasons:
@@ -244,15 +244,15 @@ def _gradients(sample: Sample, backend: str, options: dict[str, Any] | None) -> 
 
     torch._dynamo.reset()
     torch.manual_seed(0)
-    given = [tensor.clone().requires_grad_(is_differentiable(tensor)) for tensor in sample.tensors]
-    results = torch.compile(lambda *tensors: sample.call(tensors), backend=backend, options=options)(*given)
+    arguments = [tensor.clone().requires_grad_(is_differentiable(tensor)) for tensor in sample.tensors]
+    results = torch.compile(lambda *tensors: sample.call(tensors), backend=backend, options=options)(*arguments)
     sums = []
     for result in results:
         if result.requires_grad:
             factors = torch.linspace(0.5, 1.5, result.numel(), dtype=torch.float64).reshape(result.shape)
             product = (result * factors.to(result.dtype)).sum()
             sums.append(product.abs() if product.is_complex() else product)
-    inputs = [tensor for tensor in given if tensor.requires_grad]
+    inputs = [tensor for tensor in arguments if tensor.requires_grad]
     if not sums or not inputs:
         return None
     gradients = torch.autograd.grad(sum(sums), inputs, allow_unused=True)
@@ -349,13 +349,13 @@ def page(rows: Rows) -> str:
     ]  # fmt: skip
     kinds = [kind for kind in TYPES if any(kind in outcomes for outcomes in rows.values())]
     for kind in kinds:
-        given = [outcomes[kind] for outcomes in rows.values() if kind in outcomes]
-        kept = [each for each in given if each.right or each.wrong]
+        of_kind = [outcomes[kind] for outcomes in rows.values() if kind in outcomes]
+        kept = [each for each in of_kind if each.right or each.wrong]
         total, right = sum(each.total for each in kept), sum(each.right for each in kept)
         counts = [sum(len(each.wrong) for each in kept), *(sum(sum(c.values()) for c in column) for column in (
             [each.refused for each in kept], [each.failed for each in kept]))]  # fmt: skip
         share = f"{right} ({100 * right / max(total, 1):.1f} %)"
-        lines.append(f"| {kind} | {len(given)} | {len(kept)} | {total} | {share} | {' | '.join(map(str, counts))} |")
+        lines.append(f"| {kind} | {len(of_kind)} | {len(kept)} | {total} | {share} | {' | '.join(map(str, counts))} |")
     lines += ["", "## Supported", "", "Right of all samples, by element type.", ""]
     lines += [f"| operator | {' | '.join(kinds)} |", f"| --- |{' ---: |' * len(kinds)}"]
     reasons: dict[str, set[str]] = {}
@@ -379,12 +379,12 @@ def summary(rows: Rows) -> str:
     """Return the numbers of samples by element type, and what is wrong, refused or failed."""
     lines = []
     for kind in TYPES:
-        found = {name: outcomes[kind] for name, outcomes in rows.items() if kind in outcomes}
-        if not found:
+        of_kind = {name: outcomes[kind] for name, outcomes in rows.items() if kind in outcomes}
+        if not of_kind:
             continue
-        total, right = sum(each.total for each in found.values()), sum(each.right for each in found.values())
-        lines.append(f"{kind}: {right} of {total} samples of {len(found)} operators are right ({right / total:.1%})")
-        for name, each in sorted(found.items()):
+        total, right = sum(each.total for each in of_kind.values()), sum(each.right for each in of_kind.values())
+        lines.append(f"{kind}: {right} of {total} samples of {len(of_kind)} operators are right ({right / total:.1%})")
+        for name, each in sorted(of_kind.items()):
             lines += [f"  {name}: wrong: {text}" for text in each.wrong]
             lines += [f"  {name}: {count} {text}" for text, count in (each.refused + each.failed).items()]
     return "\n".join(lines)
@@ -400,21 +400,23 @@ def main() -> None:
     parser.add_argument("--gradients", action="store_true", help="compare gradients too")
     parser.add_argument("--sum", nargs="+", metavar="LOG", help="print what these runs have found, by element type")
     parser.add_argument("--page", nargs="+", metavar="LOG", help="print the page of what these runs have printed")
-    given = parser.parse_args()
-    if given.page:
-        print(page(read_logs(given.page)))
+    arguments = parser.parse_args()
+    if arguments.page:
+        print(page(read_logs(arguments.page)))
         return
-    if given.sum:
-        print(summary(read_logs(given.sum)))
+    if arguments.sum:
+        print(summary(read_logs(arguments.sum)))
         return
     import torch
 
-    types, (part, parts) = given.types.split(","), map(int, given.part.split("/"))
+    types, (part, parts) = arguments.types.split(","), map(int, arguments.part.split("/"))
     print(f"torch {torch.__version__}", flush=True)
     start = time.perf_counter()
     _load()
-    for entry in entries(given.operators)[part::parts]:
-        for kind, outcome in run(entry, types, given.most, check_gradients if given.gradients else check).items():
+    for entry in entries(arguments.operators)[part::parts]:
+        for kind, outcome in run(
+            entry, types, arguments.most, check_gradients if arguments.gradients else check
+        ).items():
             row = [name_of(entry), kind, outcome.right, outcome.wrong, outcome.refused, outcome.failed]
             print(json.dumps(row), flush=True)
     print(f"{time.perf_counter() - start:.0f} s", file=sys.stderr)

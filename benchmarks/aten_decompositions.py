@@ -58,17 +58,17 @@ def compare(names: Sequence[str], types: Sequence[str], most: int) -> dict[str, 
             for name in targets.keys() & (set(names) or targets.keys()):
                 if not _is_decomposed(targets[name]):
                     continue
-                found = result[name]
+                comparison = result[name]
                 with without_converter(name):
                     try:
                         other, others = _operations(program)
                     except Exception as problem:
-                        found.outcomes["refused"] += 1
-                        found.example = found.example or " ".join(str(problem).split())[:100]
+                        comparison.outcomes["refused"] += 1
+                        comparison.example = comparison.example or " ".join(str(problem).split())[:100]
                         continue
-                found.outcomes["same" if kept == other else "others"] += 1
+                comparison.outcomes["same" if kept == other else "others"] += 1
                 if kept != other:
-                    found.example = found.example or f"{count} operations, {others} without the converter"
+                    comparison.example = comparison.example or f"{count} operations, {others} without the converter"
             torch._dynamo.reset()
     return result
 
@@ -121,7 +121,7 @@ def _operations(program: Any) -> tuple[str, int]:
     Pipeline(PASSES).run(module, Session(params=params))
     text = re.sub(r'(param|relax\.name) = "[^"]*"', r"\1", str(module))
     numbers: dict[str, str] = {}
-    text = re.sub(r"%[\w#]+", lambda found: numbers.setdefault(found[0], f"%{len(numbers)}"), text)
+    text = re.sub(r"%[\w#]+", lambda match: numbers.setdefault(match[0], f"%{len(numbers)}"), text)
     return text, sum("relax." in line and "relax.constant" not in line for line in text.splitlines()[2:])
 
 
@@ -237,7 +237,7 @@ def main() -> None:
     parser.add_argument("--types", default="float32,int64", help="element types (%(default)s)")
     parser.add_argument("--most", type=int, default=2, help="samples of an operator and a type (%(default)s)")
     parser.add_argument("--times", action="store_true", help="compare compiled calls")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     import torch
 
     from mirlo.frontends.torch.declared_names import load_converters
@@ -245,12 +245,12 @@ def main() -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     load_converters()
-    if given.times:
-        times(given.operators)
+    if arguments.times:
+        times(arguments.operators)
         return
-    for name, found in sorted(compare(given.operators, given.types.split(","), given.most).items()):
-        counts = ", ".join(f"{number} {kind}" for kind, number in sorted(found.outcomes.items()))
-        print(f"{name:45} {counts:32} {found.example}")
+    for name, comparison in sorted(compare(arguments.operators, arguments.types.split(","), arguments.most).items()):
+        counts = ", ".join(f"{number} {kind}" for kind, number in sorted(comparison.outcomes.items()))
+        print(f"{name:45} {counts:32} {comparison.example}")
 
 
 if __name__ == "__main__":

@@ -32,12 +32,12 @@ class Sample:
     """The operator's."""
 
     @staticmethod
-    def of(entry: Any, given: Any) -> Sample:
+    def of(entry: Any, sample_input: Any) -> Sample:
         """Return a sample of the database."""
         import torch
         from torch.utils import _pytree as pytree
 
-        leaves, spec = pytree.tree_flatten(((given.input, *given.args), dict(given.kwargs)))
+        leaves, spec = pytree.tree_flatten(((sample_input.input, *sample_input.args), dict(sample_input.kwargs)))
         indices = [index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
         leaves = [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         return Sample(entry.op, leaves, spec, indices, entry.name)
@@ -63,8 +63,8 @@ class Sample:
         for position, tensor in zip(self.places, tensors, strict=True):
             leaves[position] = tensor
         args, kwargs = pytree.tree_unflatten(leaves, self.spec)
-        made = pytree.tree_leaves(self.function(*args, **kwargs))
-        return [each for each in made if isinstance(each, torch.Tensor)]
+        results = pytree.tree_leaves(self.function(*args, **kwargs))
+        return [each for each in results if isinstance(each, torch.Tensor)]
 
 
 def program_of(samples: Sequence[Sample]) -> Any:
@@ -72,8 +72,8 @@ def program_of(samples: Sequence[Sample]) -> Any:
     import torch
 
     class Calls(torch.nn.Module):  # type: ignore[misc]
-        def forward(self, *given: Any) -> Any:
-            rest, outputs = iter(given), []
+        def forward(self, *arguments: Any) -> Any:
+            rest, outputs = iter(arguments), []
             for sample in samples:
                 outputs.extend(sample.call([next(rest) for _ in sample.places]))
             return tuple(outputs)
@@ -86,8 +86,8 @@ def samples_of(entry: Any, dtype: Any, most: int) -> Iterator[tuple[Sample, list
     """Return samples that PyTorch computes, with their results."""
     import torch
 
-    for given in list(entry.sample_inputs("cpu", dtype, requires_grad=False))[:most]:
-        sample = Sample.of(entry, given)
+    for sample_input in list(entry.sample_inputs("cpu", dtype, requires_grad=False))[:most]:
+        sample = Sample.of(entry, sample_input)
         if any(each.layout is not torch.strided for each in sample.tensors):
             continue
         try:

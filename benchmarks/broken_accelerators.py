@@ -86,13 +86,13 @@ class Subject:
 def subjects() -> Iterator[Subject]:
     """Yield the accelerators of the page."""
     for fault in (*units.FAULTS, units.LYING_FIGURES):
-        made, shown = partial(units.accelerator, fault), partial(units.network_of, fault)
-        yield Subject(fault, fault, made, shown, True)
+        targets, shown = partial(units.accelerator, fault), partial(units.network_of, fault)
+        yield Subject(fault, fault, targets, shown, True)
     for fault in chips.RULE_FAULTS:
         yield Subject(fault, fault, lambda fault=fault: chips.chip(fault), chips.chip_network, False)  # type: ignore[misc]
     for title, variant in units.VARIANTS.items():
-        made = partial(units.accelerator, "", variant, f"right_{title}")
-        yield Subject("", title, made, units.quantized_network, True)
+        targets = partial(units.accelerator, "", variant, f"right_{title}")
+        yield Subject("", title, targets, units.quantized_network, True)
     for kind in chips.KINDS:
         yield Subject("", kind, lambda kind=kind: chips.chip("", kind), chips.chip_network, False)  # type: ignore[misc]
 
@@ -137,15 +137,17 @@ def inputs(model: onnx.ModelProto) -> dict[str, np.ndarray]:
 def is_shown(subject: Subject, name: str) -> bool:
     """Return whether the network's result is wrong."""
     model = subject.network()
-    given = inputs(model)
-    right, made = (
+    feeds = inputs(model)
+    right, accelerated = (
         mirlo.compile(model, target, cache=False, jobs=1, threads=subject.threads)
         for target in ("llvm", subject.targets(name))
     )
-    wanted = right.run(given)
-    results = [made.run(given) for _ in range(2)]
+    wanted = right.run(feeds)
+    results = [accelerated.run(feeds) for _ in range(2)]
     return any(
-        not np.allclose(found[key], wanted[key], atol=TOLERANCE, rtol=TOLERANCE) for found in results for key in wanted
+        not np.allclose(outputs[key], wanted[key], atol=TOLERANCE, rtol=TOLERANCE)
+        for outputs in results
+        for key in wanted
     )
 
 
@@ -155,17 +157,17 @@ def bisected(subject: Subject, name: str) -> str:
         return HIDDEN
     model = subject.network()
     with tempfile.TemporaryDirectory() as folder:
-        found = bisect(
+        outcome = bisect(
             model, inputs(model), against="reference", settings=TrialOptions(subject.targets(name), subject.threads),
             bundle=Path(folder) / "bundle", tell=lambda text: None,
         )  # fmt: skip
     if not subject.fault:
-        return ACCUSED if isinstance(found, Departure) else ACCEPTED
-    if not isinstance(found, Departure):
+        return ACCUSED if isinstance(outcome, Departure) else ACCEPTED
+    if not isinstance(outcome, Departure):
         return MISSED
     own = [rule.name for rule in own_rules(name, names(), True) if rule.target == name]
-    blamed = found.culprit.pattern.startswith(f"{name}.") or any(
-        f" {rule} (" in text for rule in own for text in found.culprit.rules
+    blamed = outcome.culprit.pattern.startswith(f"{name}.") or any(
+        f" {rule} (" in text for rule in own for text in outcome.culprit.rules
     )
     return FOUND if blamed else MISSED
 
@@ -225,16 +227,16 @@ def main() -> None:
     parser.add_argument("titles", nargs="*")
     parser.add_argument("--keep", type=Path, help="a file of results, which are not computed again")
     parser.add_argument("--kept-only", action="store_true", help="show the results of that file, compute nothing")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     kept: dict[str, str] = {}
-    if given.keep is not None and given.keep.exists():
-        kept = json.loads(given.keep.read_text(encoding="utf-8"))
+    if arguments.keep is not None and arguments.keep.exists():
+        kept = json.loads(arguments.keep.read_text(encoding="utf-8"))
     names()
-    chosen = [subject for subject in subjects() if not given.titles or subject.title in given.titles]
-    if given.kept_only:
+    chosen = [subject for subject in subjects() if not arguments.titles or subject.title in arguments.titles]
+    if arguments.kept_only:
         chosen = [subject for subject in chosen if all(f"{subject.title} {tool}" in kept for tool in BY_TOOL)]
-    rows = [(subject, row(subject, kept, given.keep)) for subject in chosen]
-    if given.titles:
+    rows = [(subject, row(subject, kept, arguments.keep)) for subject in chosen]
+    if arguments.titles:
         print("\n".join(f"{subject.title}: {', '.join(filter(None, marks))}" for subject, marks in rows))
     else:
         print(page(rows), end="")

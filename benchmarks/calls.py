@@ -31,9 +31,9 @@ def nonzero() -> onnx.ModelProto:
 
 
 def _model(nodes: list[onnx.NodeProto], inputs: list[str], outputs: list[str]) -> onnx.ModelProto:
-    given = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", "seq"]) for name in inputs]
+    input_infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", "seq"]) for name in inputs]
     values = [helper.make_value_info(name, onnx.TypeProto()) for name in outputs]
-    graph = helper.make_graph(nodes, "call", given, values)
+    graph = helper.make_graph(nodes, "call", input_infos, values)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
@@ -56,17 +56,17 @@ def main() -> None:
     models = {"1 input": sum_of(1), "4 inputs": sum_of(4), "13 inputs": sum_of(13), "NonZero": nonzero()}
     print("model          by position  by name    run  fixed sizes  ONNX Runtime   (microseconds)")
     for name, model in models.items():
-        given = {value.name: np.ones((2, 5), np.float32) for value in model.graph.input}
-        arrays = list(given.values())
+        feeds = {value.name: np.ones((2, 5), np.float32) for value in model.graph.input}
+        arrays = list(feeds.values())
         executable = mirlo.compile(model)
-        fixed = mirlo.compile(model, shapes={key: [2, 5] for key in given})
+        fixed = mirlo.compile(model, shapes={key: [2, 5] for key in feeds})
         session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
         calls = (
             lambda: executable(*arrays),  # noqa: B023
-            lambda: executable(**given),  # noqa: B023
-            lambda: executable.run(given),  # noqa: B023
+            lambda: executable(**feeds),  # noqa: B023
+            lambda: executable.run(feeds),  # noqa: B023
             lambda: fixed(*arrays),  # noqa: B023
-            lambda: session.run(None, given),  # noqa: B023
+            lambda: session.run(None, feeds),  # noqa: B023
         )
         times = [microseconds(call) for call in calls]
         print(f"{name:14s} {times[0]:11.1f} {times[1]:8.1f} {times[2]:6.1f} {times[3]:12.1f} {times[4]:13.1f}")

@@ -163,8 +163,8 @@ def _array(argument: Any, sizes: Mapping[str, Any], rng: np.random.Generator) ->
     kind = argument.type[len("tensor(") : -1]
     if not argument.shape:
         return np.array(SCALARS.get(argument.name, 1), {"float": "f4", "int64": "i8"}[kind])
-    given = sizes.get(argument.name)
-    shape = given if isinstance(given, tuple) else [sizes[d] if isinstance(d, str) else d for d in argument.shape]
+    declared = sizes.get(argument.name)
+    shape = declared if isinstance(declared, tuple) else [sizes[d] if isinstance(d, str) else d for d in argument.shape]
     if kind == "bool":
         return np.ones(shape, bool)
     if kind == "string":
@@ -176,10 +176,10 @@ def _array(argument: Any, sizes: Mapping[str, Any], rng: np.random.Generator) ->
     return (rng.random(shape, np.float32) if len(shape) == 4 else rng.normal(size=shape) * 0.1).astype(np.float32)
 
 
-def difference(found: Sequence[Any], expected: Sequence[Any]) -> float:
+def difference(actual: Sequence[Any], expected: Sequence[Any]) -> float:
     """Return the largest difference, as a fraction of the largest result; infinity for other shapes and types."""
     worst = 0.0
-    for mine, other in zip(found, expected, strict=True):
+    for mine, other in zip(actual, expected, strict=True):
         if mine.shape != other.shape or mine.dtype != other.dtype:
             return math.inf
         if not other.size:

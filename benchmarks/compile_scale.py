@@ -54,13 +54,13 @@ def inputs(count: int) -> ModelProto:
 def variadic(operator: str) -> Callable[[int], ModelProto]:
     """Return a model of one node with this many operands, as a function of their number."""
 
-    def made(count: int) -> ModelProto:
+    def build(count: int) -> ModelProto:
         names = [f"x{i}" for i in range(count)]
         attributes = {"axis": 0} if operator == "Concat" else {}
         node = _node(operator, names, ["y"], **attributes)
         return _model([node], [_value(name, FLOAT, [4]) for name in names], [_value("y", FLOAT, None)])
 
-    return made
+    return build
 
 
 def loops(depth: int) -> ModelProto:
@@ -71,9 +71,11 @@ def loops(depth: int) -> ModelProto:
             step = _node("Neg", [f"a{level}"], [f"b{level}"])
         else:
             step = _node("Loop", ["trips", "", f"a{level}"], [f"b{level}"], body=body(level + 1))
-        given = [_value(f"i{level}", INT64, []), _value(f"c{level}", BOOL, []), _value(f"a{level}", FLOAT, [4])]
+        graph_inputs = [_value(f"i{level}", INT64, []), _value(f"c{level}", BOOL, []), _value(f"a{level}", FLOAT, [4])]
         values = [_value(f"d{level}", BOOL, []), _value(f"b{level}", FLOAT, [4])]
-        return helper.make_graph([_node("Identity", [f"c{level}"], [f"d{level}"]), step], f"g{level}", given, values)
+        return helper.make_graph(
+            [_node("Identity", [f"c{level}"], [f"d{level}"]), step], f"g{level}", graph_inputs, values
+        )
 
     node = _node("Loop", ["trips", "", "x"], ["y"], body=body(0))
     return _model([node], [_value("x", FLOAT, [4]), _value("trips", INT64, [])], [_value("y", FLOAT, [4])])
@@ -82,13 +84,13 @@ def loops(depth: int) -> ModelProto:
 def functions(depth: int) -> ModelProto:
     """Return functions that call the next one twice: 2^depth nodes, of which more than 50,000 are refused."""
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("local", 1)]
-    made = []
+    definitions = []
     for level in range(depth):
         operator, domain = ("Relu", "") if level + 1 == depth else (f"D{level + 1}", "local")
         nodes = [_node(operator, [a], [b], domain=domain) for a, b in (("p", "m"), ("m", "q"))]
-        made.append(helper.make_function("local", f"D{level}", ["p"], ["q"], nodes, opsets))
+        definitions.append(helper.make_function("local", f"D{level}", ["p"], ["q"], nodes, opsets))
     call = _node("D0", ["x"], ["y"], domain="local")
-    return _model([call], [_value("x", FLOAT, [4])], [_value("y", FLOAT, [4])], made)
+    return _model([call], [_value("x", FLOAT, [4])], [_value("y", FLOAT, [4])], definitions)
 
 
 def experts(count: int) -> ModelProto:

@@ -57,7 +57,7 @@ def by_grandalf(boxes: list[Box], reads: Reads) -> Drawing:
     from grandalf.routing import EdgeViewer, route_with_lines
 
     vertices = [Vertex(i) for i in range(len(boxes))]
-    edges = {(a, b): Edge(vertices[a], vertices[b]) for b, found in enumerate(reads) for a in found}
+    edges = {(a, b): Edge(vertices[a], vertices[b]) for b, sources in enumerate(reads) for a in sources}
     for vertex, box in zip(vertices, boxes, strict=True):
         vertex.view = VertexViewer(box.width, box.height)
     for edge in edges.values():
@@ -83,7 +83,7 @@ def by_fast_sugiyama(boxes: list[Box], reads: Reads) -> Drawing:
     from fast_sugiyama import from_edges
 
     spacing = max(box.width for box in boxes) + GAP
-    layouts = from_edges([(a, b) for b, found in enumerate(reads) for a in found], vertex_spacing=spacing)
+    layouts = from_edges([(a, b) for b, sources in enumerate(reads) for a in sources], vertex_spacing=spacing)
     placed = layouts.dot_layout().to_dict()
     alone = max(x for x, _ in placed.values())
     for i, box in enumerate(boxes):
@@ -93,12 +93,15 @@ def by_fast_sugiyama(boxes: list[Box], reads: Reads) -> Drawing:
         else:
             alone += box.width + GAP
             box.x, box.y = alone, 0.0
-    return Drawing(boxes, [(a, b, []) for b, found in enumerate(reads) for a in found])
+    return Drawing(boxes, [(a, b, []) for b, sources in enumerate(reads) for a in sources])
 
 
 def by_dagre(boxes: list[Box], reads: Reads) -> Drawing:
     """Draw with dagre in Node.js, as a page could in a browser; the seconds include the start of Node.js."""
-    graph = {"boxes": [box.width for box in boxes], "edges": [(a, b) for b, found in enumerate(reads) for a in found]}
+    graph = {
+        "boxes": [box.width for box in boxes],
+        "edges": [(a, b) for b, sources in enumerate(reads) for a in sources],
+    }
     done = subprocess.run(["node", "-e", DAGRE], input=json.dumps(graph), capture_output=True, text=True)
     if done.returncode:
         raise ImportError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "node failed")
@@ -133,12 +136,12 @@ WAYS: dict[str, Callable[[list[Box], Reads], Drawing]] = {
 
 def segments(drawing: Drawing) -> np.ndarray:
     """Return the lines of all edges as rows of x, y, x, y; what edges of one box share counts once."""
-    found: set[tuple[float, ...]] = set()
+    unique: set[tuple[float, ...]] = set()
     for first, last, points in drawing.edges:
         a, b = drawing.boxes[first], drawing.boxes[last]
         way = [(a.x, a.y + a.height), *points, (b.x, b.y)]
-        found.update((*start, *end) for start, end in pairwise(way))
-    lines: np.ndarray = np.array(sorted(found)).reshape(-1, 4)
+        unique.update((*start, *end) for start, end in pairwise(way))
+    lines: np.ndarray = np.array(sorted(unique)).reshape(-1, 4)
     return lines
 
 

@@ -54,14 +54,14 @@ def measure(name: str) -> None:
     is_text = model.graph.input[0].name == "input_ids"
     worst = 0.0
     for batch, length in TOKENS if is_text else IMAGES:
-        given = arrays_for(model, batch, length, rng)
-        actual, expected = next(iter(every.run(given).values())), reference.run(None, given)[0]
+        feeds = arrays_for(model, batch, length, rng)
+        actual, expected = next(iter(every.run(feeds).values())), reference.run(None, feeds)[0]
         if actual.shape != expected.shape:
             raise SystemExit(f"{name}: of {batch} x {length} the shape is {actual.shape}, not {expected.shape}")
         worst = max(worst, float(np.abs(actual - expected).max() / np.abs(expected).max()))
     length = fixed.graph.input[0].type.tensor_type.shape.dim[1].dim_value if is_text else 0
-    given = arrays_for(model, 1, length, rng)
-    pairs = [(_seconds(every, given), _seconds(one, given)) for _ in range(PAIRS)][1:]
+    feeds = arrays_for(model, 1, length, rng)
+    pairs = [(_seconds(every, feeds), _seconds(one, feeds)) for _ in range(PAIRS)][1:]
     ratio = statistics.median(a / b for a, b in pairs)
     times = " and ".join(f"{1000 * statistics.median(each):.1f} ms" for each in zip(*pairs, strict=True))
     print(f"{name}: ten shapes right to {worst:.1e}; any size and one size: {times}, ratio {ratio:.2f}")
@@ -77,13 +77,13 @@ def measure_detector() -> None:
     every, theirs = mirlo.compile(model, threads=1), onnxruntime_session(model.SerializeToString(), threads=1)
     rng = np.random.default_rng(0)
     for height, width in SIDES:
-        given = {"x": rng.random((1, 3, height, width), np.float32)}
+        feeds = {"x": rng.random((1, 3, height, width), np.float32)}
         one = mirlo.compile(model, shapes={"x": [1, 3, height, width]}, threads=1)
-        actual, expected = next(iter(every.run(given).values())), theirs.run(None, given)[0]
+        actual, expected = next(iter(every.run(feeds).values())), theirs.run(None, feeds)[0]
         if actual.shape != expected.shape:
             raise SystemExit(f"detector: of {height} x {width} the shape is {actual.shape}, not {expected.shape}")
         error = float(np.abs(actual - expected).max() / np.abs(expected).max())
-        calls = [partial(every.run, given), partial(theirs.run, None, given), partial(one.run, given)]
+        calls = [partial(every.run, feeds), partial(theirs.run, None, feeds), partial(one.run, feeds)]
         turns = [[_thread_seconds(call) for call in calls] for _ in range(PAIRS)][1:]
         to_theirs, to_one = (statistics.median(turn[0] / turn[other] for turn in turns) for other in (1, 2))
         times = 1000 * statistics.median(turn[0] for turn in turns)
@@ -99,9 +99,9 @@ def _thread_seconds(call: Callable[[], object]) -> float:
     return time.thread_time() - start
 
 
-def _seconds(executable: Any, given: dict[str, np.ndarray]) -> float:
+def _seconds(executable: Any, feeds: dict[str, np.ndarray]) -> float:
     start = time.perf_counter()
-    executable.run(given)
+    executable.run(feeds)
     return time.perf_counter() - start
 
 

@@ -120,7 +120,7 @@ class House:
             for node in ast.walk(tree):
                 if isinstance(node, ast.ClassDef) and node.name[0] != "_":
                     files.setdefault(node.name, []).append(path.relative_to(self.root).as_posix())
-        return {name: found for name, found in files.items() if len(found) > 1}
+        return {name: paths for name, paths in files.items() if len(paths) > 1}
 
     @cached_property
     def _functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:

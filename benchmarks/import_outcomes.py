@@ -44,8 +44,8 @@ def with_constants(case: Any) -> Any:
 
     model = onnx.ModelProto.FromString(case.model.SerializeToString())
     kept = []
-    for declared, given in zip(model.graph.input, case.data_sets[0][0], strict=False):
-        array = numpy_helper.to_array(given) if isinstance(given, onnx.TensorProto) else given
+    for declared, input_value in zip(model.graph.input, case.data_sets[0][0], strict=False):
+        array = numpy_helper.to_array(input_value) if isinstance(input_value, onnx.TensorProto) else input_value
         is_array = hasattr(array, "dtype") and array.dtype.kind in "iubf"
         if is_array and (array.size == 1 or (array.size <= MOST_ELEMENTS and array.dtype.kind in "iu")):
             model.graph.initializer.append(numpy_helper.from_array(array, declared.name))
@@ -105,15 +105,15 @@ def main(arguments: list[str]) -> None:
         before = dict(line.split("\t", 1) for line in lines)
     counts: Counter[str] = Counter()
     for name, model in mutated_cases(options.mutated) if options.mutated else models():
-        found = outcome(model)
+        current = outcome(model)
         if options.other is None:
-            print(f"{name}\t{found}", flush=True)
+            print(f"{name}\t{current}", flush=True)
             continue
         other = before.get(name, "no line")
-        alike = found.split("\t")[0] == other.split("\t")[0]
-        counts["same" if found == other else "same types, other operations" if alike else "different"] += 1
+        alike = current.split("\t")[0] == other.split("\t")[0]
+        counts["same" if current == other else "same types, other operations" if alike else "different"] += 1
         if not alike:
-            print(f"{name}\n  before {other}\n  now    {found}", flush=True)
+            print(f"{name}\n  before {other}\n  now    {current}", flush=True)
     if options.other is not None:
         print(", ".join(f"{number} {what}" for what, number in sorted(counts.items())))
 

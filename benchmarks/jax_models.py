@@ -250,15 +250,15 @@ def compare(model: Any, array: np.ndarray) -> tuple[float, float, float, float, 
 
     params = model.init(jax.random.PRNGKey(0), array)
     jitted = jax.jit(lambda x: model.apply(params, x))
-    given = jax.device_put(array)
+    device_array = jax.device_put(array)
     start = time.process_time()
-    wanted = np.asarray(jitted(given))
+    wanted = np.asarray(jitted(device_array))
     theirs_first = time.process_time() - start
     start = time.process_time()
     compiled = mirlo.compile(jax.jit(lambda x: model.apply(params, x)), args=(array,), cache=False, threads=1)
     result = np.asarray(compiled(array))
     ours_first = time.process_time() - start
-    ours, theirs = _least(lambda: compiled(array), lambda: jitted(given).block_until_ready())
+    ours, theirs = _least(lambda: compiled(array), lambda: jitted(device_array).block_until_ready())
     return float(np.abs(result - wanted).max() / np.abs(wanted).max()), ours, theirs, ours_first, theirs_first
 
 

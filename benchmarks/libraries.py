@@ -139,13 +139,13 @@ def iree_cells(python: str, name: str, folder: Path) -> list[str]:
         return ["-", "-", "-"]
     graph = onnx.load(str(path(name)), load_external_data=False).graph
     known = {tensor.name for tensor in graph.initializer}
-    given = []
+    specs = []
     for value in graph.input:
         if value.name not in known:
             tensor = value.type.tensor_type
             dims = [str(dim.dim_value or 1) for dim in tensor.shape.dim]
-            given.append("x".join([str(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)), *dims]))
-    opened, first = measure([python, "-c", _IREE, str(module), *given])
+            specs.append("x".join([str(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)), *dims]))
+    opened, first = measure([python, "-c", _IREE, str(module), *specs])
     return [f"{module.stat().st_size / 1e6:.1f} MB", f"{opened / 1e3:.2f} ms", f"{first / 1e3:.2f} ms"]
 
 

@@ -146,10 +146,10 @@ def report(title: str, model: Any, threads: int, seconds: float) -> None:
     """Measure a model and print its part of the table."""
     calls = engines(model, threads)
     results = {name: call() for name, call in calls.items()}
-    found, exact = medians(calls, seconds), results["mirlo f32"]
-    for name, took in found.items():
+    times, exact = medians(calls, seconds), results["mirlo f32"]
+    for name, took in times.items():
         error = np.abs(results[name] - exact).max() / np.abs(exact).max()
-        ratios = (found["mirlo f32"] / took, found["onnxruntime f32"] / took)
+        ratios = (times["mirlo f32"] / took, times["onnxruntime f32"] / took)
         print(f"{title:16} {name:18} {took * 1e3:9.3f} {ratios[0]:9.2f} {ratios[1]:14.2f} {error:9.1e}", flush=True)
 
 

@@ -89,12 +89,12 @@ KINDS: dict[str, Callable[[ast.AST], ast.AST | None]] = {
 
 def find_mutants(root: Path) -> list[Mutant]:
     """Return all changes of the shipped code."""
-    found: list[Mutant] = []
+    mutants: list[Mutant] = []
     for folder in FOLDERS:
         for path in sorted((root / folder).rglob("*.py")):
             if "stubs" not in path.parts:
-                found += _of_file(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8"))
-    return found
+                mutants += _of_file(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8"))
+    return mutants
 
 
 def _of_file(path: str, text: str) -> Iterator[Mutant]:

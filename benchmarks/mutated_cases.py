@@ -144,13 +144,13 @@ def in_branch(model: Any, rng: np.random.Generator) -> None:
     nodes, outputs = list(model.graph.node), list(model.graph.output)
     graphs = []
     for suffix in ("then", "else"):
-        made = {name for node in nodes for name in node.output if name}
+        node_outputs = {name for node in nodes for name in node.output if name}
         graph = helper.make_graph(nodes, suffix, [], outputs)
         for node in graph.node:
-            node.input[:] = [f"{name}_{suffix}" if name in made else name for name in node.input]
+            node.input[:] = [f"{name}_{suffix}" if name in node_outputs else name for name in node.input]
             node.output[:] = [f"{name}_{suffix}" if name else "" for name in node.output]
         for output in graph.output:
-            output.name = f"{output.name}_{suffix}" if output.name in made else output.name
+            output.name = f"{output.name}_{suffix}" if output.name in node_outputs else output.name
         graphs.append(graph)
     names = [each.name for each in outputs]
     del model.graph.node[:]
@@ -176,11 +176,11 @@ def in_loop(model: Any, rng: np.random.Generator) -> None:
     )
     for node in body.node:
         node.output[:] = [f"{name}_step" if name and name != "goes_on" else name for name in node.output]
-    made = {name.removesuffix("_step") for node in body.node for name in node.output}
+    node_outputs = {name.removesuffix("_step") for node in body.node for name in node.output}
     for node in body.node:
-        node.input[:] = [f"{name}_step" if name in made else name for name in node.input]
+        node.input[:] = [f"{name}_step" if name in node_outputs else name for name in node.input]
     for output in body.output:
-        output.name = f"{output.name}_step" if output.name in made and output.name != "goes_on" else output.name
+        output.name = f"{output.name}_step" if output.name in node_outputs and output.name != "goes_on" else output.name
     names = [each.name for each in outputs]
     del model.graph.node[:]
     model.graph.input.append(helper.make_tensor_value_info("loop_steps", TensorProto.INT64, []))

@@ -97,15 +97,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--again", action="store_true", help="try what survived with more tests")
     parser.add_argument("--report", action="store_true", help="print the table")
     parser.add_argument("--jobs", type=int, default=2, help="processes of the tests, or changes at a time")
-    given = parser.parse_args(arguments)
-    if given.map:
+    options = parser.parse_args(arguments)
+    if options.map:
         copy_source()
-    mutants = choose(find_mutants(SOURCE), MUTANTS, given.seed) if given.map or given.run else []
-    if given.map:
-        make_map(mutants, given.jobs)
-    if given.run:
-        try_all(mutants[: given.run], read_map(), given.jobs, Effort(given.nightly, given.again))
-    if given.report:
+    mutants = choose(find_mutants(SOURCE), MUTANTS, options.seed) if options.map or options.run else []
+    if options.map:
+        make_map(mutants, options.jobs)
+    if options.run:
+        try_all(mutants[: options.run], read_map(), options.jobs, Effort(options.nightly, options.again))
+    if options.report:
         print("\n".join(report(read_verdicts())))
     return 0
 
@@ -120,11 +120,11 @@ class Effort:
     """More tests that reach it, and all of lit."""
 
 
-def choose(found: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
+def choose(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
     """Return changes in a random order in which folders take turns, and kinds of changes within each."""
     source = random.Random(seed)
     groups: dict[tuple[str, str], list[Mutant]] = defaultdict(list)
-    for mutant in found:
+    for mutant in mutants:
         groups[mutant.folder, mutant.kind].append(mutant)
     for group in groups.values():
         source.shuffle(group)
@@ -170,8 +170,8 @@ def make_map(mutants: Sequence[Mutant], jobs: int) -> None:
             reached[int(number)].add(test)
     seconds = seconds_alone([json.loads(line) for line in times.read_text(encoding="utf-8").splitlines()])
     # Tests that tests run are left out: they have no costs.
-    found = {number: sorted(tests & seconds.keys()) for number, tests in sorted(reached.items())}
-    (WORK / "map.json").write_text(json.dumps({"reached": found, "seconds": seconds}), encoding="utf-8")
+    reaching = {number: sorted(tests & seconds.keys()) for number, tests in sorted(reached.items())}
+    (WORK / "map.json").write_text(json.dumps({"reached": reaching, "seconds": seconds}), encoding="utf-8")
 
 
 def seconds_alone(measured: Sequence[tuple[str, str, float]]) -> dict[str, float]:
@@ -247,15 +247,15 @@ class Tree:
         ignored: list[str] = []
         for _ in range(MOST_TESTS if tests else 0):
             self.change(mutant)
-            found = self.run_tests(["-x", *options, *tests, *(f"--deselect={test}" for test in ignored)], SECONDS)
-            if found in ("", "timeout"):
-                return found
+            failure = self.run_tests(["-x", *options, *tests, *(f"--deselect={test}" for test in ignored)], SECONDS)
+            if failure in ("", "timeout"):
+                return failure
             self.restore()
-            if found == "import":
-                return "" if self.run_tests(["--collect-only", *tests], SECONDS) else found
-            if not self.run_tests([*options, found], SECONDS):
-                return found
-            ignored.append(found)
+            if failure == "import":
+                return "" if self.run_tests(["--collect-only", *tests], SECONDS) else failure
+            if not self.run_tests([*options, failure], SECONDS):
+                return failure
+            ignored.append(failure)
         return ""
 
     def failing_lit(self, mutant: Mutant, everywhere: bool) -> str:
@@ -264,11 +264,11 @@ class Tree:
         if not files:
             return ""
         self.change(mutant)
-        found = self.run_lit(files)
-        if not found:
+        failure = self.run_lit(files)
+        if not failure:
             return ""
         self.restore()
-        return found if found == "import" or not self.run_lit([found]) else ""
+        return failure if failure == "import" or not self.run_lit([failure]) else ""
 
     def failing_types(self, mutant: Mutant) -> str:
         """Return the type checker, if it finds a change."""
@@ -354,8 +354,8 @@ def lit_files(mutant: Mutant, everywhere: bool) -> list[str]:
         folder = folder.parent
     words = set(Path(mutant.path).stem.split("_"))
     kinds = ("*.mlir", "*.test") if everywhere else ("*.mlir",)
-    found = [path for kind in kinds for path in (SOURCE / ("test" if everywhere else folder)).rglob(kind)]
-    files = [path.relative_to(SOURCE) for path in found if "Inputs" not in path.parts]
+    paths = [path for kind in kinds for path in (SOURCE / ("test" if everywhere else folder)).rglob(kind)]
+    files = [path.relative_to(SOURCE) for path in paths if "Inputs" not in path.parts]
     ranked = sorted(files, key=lambda path: (-len(words & set(path.stem.split("-"))), str(path)))
     return [str(path) for path in (ranked if everywhere else ranked[:MOST_TESTS])]
 
@@ -372,8 +372,8 @@ def read_verdicts() -> list[Verdict]:
     """Return what `--run` has found, of each change the last verdict."""
     path = WORK / "verdicts.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    found = [Verdict(**{**fields, "mutant": Mutant(**fields["mutant"])}) for fields in map(json.loads, lines)]
-    return list({verdict.mutant: verdict for verdict in found}.values())
+    verdicts = [Verdict(**{**fields, "mutant": Mutant(**fields["mutant"])}) for fields in map(json.loads, lines)]
+    return list({verdict.mutant: verdict for verdict in verdicts}.values())
 
 
 def describe(verdict: Verdict) -> str:

@@ -83,9 +83,9 @@ def call(name: str, *arguments: Any) -> None:
 
 def created(name: str, *arguments: Any) -> ctypes.c_void_p:
     """Return the object that a function of the library makes."""
-    made = ctypes.c_void_p()
-    call(name, ctypes.byref(made), *arguments)
-    return made
+    handle = ctypes.c_void_p()
+    call(name, ctypes.byref(handle), *arguments)
+    return handle
 
 
 @dataclass
@@ -375,13 +375,13 @@ class CompiledGraph:
             self.copies.append((into, origin))
             self.steps.append((into, origin))
             moved = target
-        made = LogicalTensor()
+        logical = LogicalTensor()
         dims, steps = (ctypes.c_int64 * 12)(*shape), (ctypes.c_int64 * 12)(*(step // 4 for step in moved.strides))
         call(
-            "dnnl_graph_logical_tensor_init_with_strides", ctypes.byref(made), ctypes.c_size_t(result.id), F32,
+            "dnnl_graph_logical_tensor_init_with_strides", ctypes.byref(logical), ctypes.c_size_t(result.id), F32,
             result.ndims, dims, steps, VARIABLE,
         )  # fmt: skip
-        self.tensors[result.id], self.buffers[result.id] = made, moved
+        self.tensors[result.id], self.buffers[result.id] = logical, moved
 
     def _compile(self, partition: ctypes.c_void_p, boundary: Mapping[int, np.ndarray]) -> Partition:
         compiled = created("dnnl_graph_compiled_partition_create", partition)
@@ -466,7 +466,7 @@ def measure(model: str, threads: int, repeat: int) -> list[Any]:
 
     exe = mirlo.compile(model, "onednn,llvm", threads=threads)
     plans = [(read(a.data), {n: exe._store.get(n) for n in a.params}) for a in exe.artifact.externals]
-    plan, params = max(plans, key=lambda found: sum(len(f.nodes) for f in found[0].functions))
+    plan, params = max(plans, key=lambda pair: sum(len(f.nodes) for f in pair[0].functions))
     region = max(plan.functions, key=lambda function: len(function.nodes))
     rng = np.random.default_rng(0)
     arrays = {name: rng.standard_normal(region.tensors[name].shape, dtype=np.float32) for name in region.boundary}

@@ -32,10 +32,10 @@ PLOTTED = ("resnet50", "bert_base")
 
 def results_of(*paths: Path) -> Results:
     """Return what runs of `mirlo bench --report FILE.json` wrote, as one table."""
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
-    models = (row for data in found for row in data["models"])
+    reports = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    models = (row for data in reports for row in data["models"])
     rows = [ModelRow(**{**row, "engines": [EngineRow(**e) for e in row["engines"]]}) for row in models]
-    return Results(rows, found[0]["date"], found[0]["machine"])
+    return Results(rows, reports[0]["date"], reports[0]["machine"])
 
 
 def models_part(results: Results, pictures: Path) -> str:

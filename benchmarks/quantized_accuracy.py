@@ -187,11 +187,11 @@ def report_nodes(model: Any, feeds: Arrays) -> None:
     values, counts = evaluate(model, feeds), dict[str, list[int]]()
     for node in [node for node in model.graph.node if node.op_type == "QuantizeLinear"]:
         part, arrays = cut(model, node, values)
-        found = np.asarray(mirlo.compile(part, threads=1, cache=False)(**arrays))
+        actual = np.asarray(mirlo.compile(part, threads=1, cache=False)(**arrays))
         kinds = [each.op_type for each in part.graph.node if not each.op_type.endswith("quantizeLinear")]
         row = counts.setdefault("+".join(k for k in kinds if k != "QuantizeLinear") or "QuantizeLinear", [0, 0])
-        row[0] += found.size
-        row[1] += int((found != values[node.output[0]]).sum())
+        row[0] += actual.size
+        row[1] += int((actual != values[node.output[0]]).sum())
     for kind, (size, wrong) in counts.items():
         print(f"{kind:24} {size:10} values, {wrong:5} differ")
 
@@ -204,8 +204,8 @@ def report(model: Any, count: int) -> None:
         options = onnxruntime.SessionOptions()
         options.graph_optimization_level, options.log_severity_level = level, 3
         options.add_session_config_entry("session.x64quantprecision", "1")
-        made = onnxruntime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
-        return lambda feeds: np.asarray(made.run(None, feeds)[0])
+        runtime_session = onnxruntime.InferenceSession(model.SerializeToString(), options, ["CPUExecutionProvider"])
+        return lambda feeds: np.asarray(runtime_session.run(None, feeds)[0])
 
     name, out = model.graph.input[0].name, model.graph.output[0].name
     executable, levels = mirlo.compile(model, threads=1), onnxruntime.GraphOptimizationLevel
@@ -219,8 +219,8 @@ def report(model: Any, count: int) -> None:
         feeds = {name: image}
         exact, f32 = evaluate(model, feeds)[out], plain(feeds)
         for engine, run in engines.items():
-            found = run(feeds)
-            errors = [np.abs(found - other).max() for other in (exact, f32)]
+            actual = run(feeds)
+            errors = [np.abs(actual - other).max() for other in (exact, f32)]
             print(f"{number:5} {engine:12} {errors[0]:10.4f} {errors[1]:17.4f} {np.abs(exact).max():10.3f}", flush=True)
 
 

@@ -51,9 +51,9 @@ def serving(folder: Path) -> Iterator[tuple[int, int]]:
     assert process.stderr is not None
     try:
         for line in process.stderr:
-            found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
-            if found:
-                yield int(found[1]), process.pid
+            match = re.search(r"http://127\.0\.0\.1:(\d+)", line)
+            if match:
+                yield int(match[1]), process.pid
                 return
         raise SystemExit("the server does not start")
     finally:
@@ -117,7 +117,7 @@ def report_overhead(rounds: int, folder: Path) -> None:
     with serving(folder) as (port, process):
         client, prepared = RawClient(port), request(PROMPT, 1)
         median(lambda: client.call(prepared)), median(alone)
-        found, used = [], []
+        pairs, used = [], []
         for _ in range(rounds):
             before, own = processor_seconds(process), time.process_time()
             theirs = median(lambda: client.call(prepared))
@@ -125,9 +125,9 @@ def report_overhead(rounds: int, folder: Path) -> None:
             own = time.process_time()
             ours = median(alone)
             used.append((middle - (time.process_time() - own)) / CALLS * 1e6)
-            found.append((theirs, ours))
+            pairs.append((theirs, ours))
             print(f"  a call {theirs:7.0f} us, the engine alone {ours:7.0f} us, difference {theirs - ours:6.0f} us")
-    difference = statistics.median(theirs - ours for theirs, ours in found)
+    difference = statistics.median(theirs - ours for theirs, ours in pairs)
     print(
         f"overhead of a call: {difference:.0f} us (median), processor time {statistics.median(used):.0f} us", flush=True
     )

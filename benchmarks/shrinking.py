@@ -183,11 +183,12 @@ def _rows(fault: str) -> Iterator[str]:
     active = fault
     for number in range(ROUNDS):
         for reduce in (by_bisection, by_hypothesis):
-            found = reduce(1000 + 1000 * number)
-            nodes = found.model.graph.node
+            reduction = reduce(1000 + 1000 * number)
+            nodes = reduction.model.graph.node
             yield (
-                f"{fault:15} {reduce.__name__:14} {found.graphs:6} {found.nodes:5} {len(nodes):6} {found.elements:9} "
-                f"{found.trials:6} {found.seconds:8.1f}  {' '.join(node.op_type for node in nodes)}"
+                f"{fault:15} {reduce.__name__:14} {reduction.graphs:6} {reduction.nodes:5} {len(nodes):6} "
+                f"{reduction.elements:9} {reduction.trials:6} {reduction.seconds:8.1f}  "
+                f"{' '.join(node.op_type for node in nodes)}"
             )
 
 

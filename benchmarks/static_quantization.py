@@ -215,10 +215,10 @@ def run_onnxruntime(model: bytes, x: np.ndarray) -> np.ndarray:
     return np.asarray(session.run(None, {"x": x})[0])
 
 
-def _row(name: str, found: np.ndarray, expected: np.ndarray, model: TrainedModel) -> str:
-    rms = float(np.sqrt(np.square(found - expected).mean() / np.square(expected).mean()))
-    top = "" if model.labels is None else f"{(found.argmax(1) == model.labels).mean():.2%}"
-    same = "" if model.labels is None else f"{(found.argmax(1) == expected.argmax(1)).mean():.2%}"
+def _row(name: str, actual: np.ndarray, expected: np.ndarray, model: TrainedModel) -> str:
+    rms = float(np.sqrt(np.square(actual - expected).mean() / np.square(expected).mean()))
+    top = "" if model.labels is None else f"{(actual.argmax(1) == model.labels).mean():.2%}"
+    same = "" if model.labels is None else f"{(actual.argmax(1) == expected.argmax(1)).mean():.2%}"
     return f"| {model.name} | {name} | {rms:.4f} | {top} | {same} |"
 
 
@@ -236,14 +236,14 @@ def main() -> None:
         expected = run_onnxruntime(model.onnx, model.test)
         print(_row("f32", expected, expected, model), flush=True)
         for method in ("MinMax", "Percentile", "Entropy"):
-            made = of_onnxruntime(model, method)
-            print(_row(f"onnxruntime, {method}", run_onnxruntime(made, model.test), expected, model), flush=True)
+            model_bytes = of_onnxruntime(model, method)
+            print(_row(f"onnxruntime, {method}", run_onnxruntime(model_bytes, model.test), expected, model), flush=True)
         for title, how in RUNS.items():
-            found = mirlo.quantize(model.onnx, model.calibration, how=how)
-            raw = found.model.SerializeToString()
+            quantized = mirlo.quantize(model.onnx, model.calibration, how=how)
+            raw = quantized.model.SerializeToString()
             print(_row(f"Mirlo, {title}", run_onnxruntime(raw, model.test), expected, model), flush=True)
             if title == "mse":
-                computed = np.asarray(mirlo.compile(found.model, cache=False)(model.test))
+                computed = np.asarray(mirlo.compile(quantized.model, cache=False)(model.test))
                 print(_row(f"Mirlo, {title}, run by Mirlo", computed, expected, model), flush=True)
 
 

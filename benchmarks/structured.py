@@ -259,10 +259,10 @@ def measure(kernel: Kernel, builds: int, rounds: int) -> Row:
     np.testing.assert_allclose(result, out, rtol=1e-3, atol=2e-3)  # Winograd rounds otherwise
     times: list[list[float]] = [[], []]
     for _ in range(rounds):
-        for function, found in zip((call, lambda: model.run(feed, out=into)), times, strict=True):
+        for function, samples in zip((call, lambda: model.run(feed, out=into)), times, strict=True):
             start = time.perf_counter()
             function()
-            found.append(time.perf_counter() - start)
+            samples.append(time.perf_counter() - start)
     middle = [statistics.median(each[i] for each in built) for i in (1, 2)]
     return Row(kernel.name, middle[0], middle[1], statistics.median(seconds), min(times[0]), min(times[1]))
 

@@ -35,10 +35,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("file", type=Path, help="what --cpu-times wrote")
     parser.add_argument("--write", action="store_true", help=f"write the costs of files to {COSTS.name}, for the order")
-    given = parser.parse_args(arguments)
-    tests, files = read(given.file)
-    if given.write:
-        COSTS.write_text("\n".join(costs(files, read_cases(given.file))) + "\n", encoding="utf-8")
+    options = parser.parse_args(arguments)
+    tests, files = read(options.file)
+    if options.write:
+        COSTS.write_text("\n".join(costs(files, read_cases(options.file))) + "\n", encoding="utf-8")
     print("\n".join(table(tests, files)))
     over = [f"{name}: {seconds:.0f} s" for name, seconds in files.most_common() if seconds > BUDGET and name != NO_TEST]
     if over:
@@ -66,13 +66,13 @@ def read(path: Path) -> tuple[Counter[str], Counter[str]]:
 
 def read_cases(path: Path) -> dict[str, list[float]]:
     """Return the seconds of each case of the functions that have several."""
-    found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    cases_by_function: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for line in path.read_text(encoding="utf-8").splitlines():
         name, phase, seconds = json.loads(line)
         function, _, case = name.partition("[")
         if case and phase == "call":
-            found[function][case] += seconds
-    return {function: [*cases.values()] for function, cases in found.items()}
+            cases_by_function[function][case] += seconds
+    return {function: [*cases.values()] for function, cases in cases_by_function.items()}
 
 
 def costs(files: Counter[str], cases: dict[str, list[float]]) -> Iterator[str]:

@@ -85,20 +85,20 @@ def speech(folder: Path, threads: int) -> None:
     runpy.run_path(str(EXAMPLES / "tiny_speech_model.py"))["write_tokenizer"](folder)
     model = generate.load_speech(folder, threads=threads)
     spectrum = np.random.default_rng(0).standard_normal((80, 3000)).astype(np.float32)
-    given = torch.from_numpy(spectrum)[None]
+    features = torch.from_numpy(spectrum)[None]
     with torch.inference_mode():
-        show(f"{SPEECH}, 30 s", lambda: model._states(spectrum), lambda: reference.model.encoder(given), 4)
-        states, decoder = reference.model.encoder(given), model._states(spectrum)
+        show(f"{SPEECH}, 30 s", lambda: model._states(spectrum), lambda: reference.model.encoder(features), 4)
+        states, decoder = reference.model.encoder(features), model._states(spectrum)
 
         def theirs() -> list[int]:
-            made, cache, new = list[int](), None, [50258]
+            tokens, cache, new = list[int](), None, [50258]
             for _ in range(TOKENS):
                 result = reference(
                     encoder_outputs=states, decoder_input_ids=torch.tensor([new]), past_key_values=cache, use_cache=True
                 )
                 cache, new = result.past_key_values, [int(result.logits[0, -1].argmax())]
-                made += new
-            return made
+                tokens += new
+            return tokens
 
         def ours() -> list[int]:
             sequence = Sequences(decoder, 1, 1)
@@ -119,19 +119,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.text_models", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", choices=[[], *names], help=f"of {', '.join(names)}")
     parser.add_argument("--threads", type=int, default=1, help="threads of both (%(default)s)")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     import torch
 
     warnings.simplefilter("ignore")
-    torch.set_num_threads(given.threads)
+    torch.set_num_threads(arguments.threads)
     torch.manual_seed(0)
     print(f"{'':34} {'Mirlo':>12} {'transformers':>12} {'ratio':>6}")
-    for name in given.names or names:
+    for name in arguments.names or names:
         with tempfile.TemporaryDirectory() as folder:
             if name == SPEECH:
-                speech(Path(folder), given.threads)
+                speech(Path(folder), arguments.threads)
             else:
-                encoder(name, Path(folder), given.threads)
+                encoder(name, Path(folder), arguments.threads)
 
 
 if __name__ == "__main__":

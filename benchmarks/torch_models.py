@@ -113,8 +113,8 @@ def make(name: str) -> tuple[Any, Any]:
     import transformers
 
     config, options = TRANSFORMERS[name]
-    made = getattr(transformers, config)(**options)
-    model = getattr(transformers, name)(made).eval()
+    configuration = getattr(transformers, config)(**options)
+    model = getattr(transformers, name)(configuration).eval()
     return _FirstResult(model), torch.randint(0, 1000, (1, TOKENS))
 
 
@@ -141,18 +141,23 @@ def measure(name: str, threads: int, repeat: int) -> Row:
     import torch
 
     torch.set_num_threads(threads)
-    model, given = make(name)
+    model, example_input = make(name)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        wanted = model(given)
+        wanted = model(example_input)
         inductor = torch.compile(model)
-        inductor_first = _processor_seconds(lambda: inductor(given))
+        inductor_first = _processor_seconds(lambda: inductor(example_input))
         mirlo = torch.compile(model, backend="mirlo", options={"cache": False, "strict": True, "threads": threads})
-        mirlo_first = _processor_seconds(lambda: mirlo(given))
+        mirlo_first = _processor_seconds(lambda: mirlo(example_input))
         # Some classifiers start from zero.
-        error = float((mirlo(given) - wanted).abs().max() / wanted.abs().max().clamp(min=1e-30))
-        theirs = _onnxruntime(model, given, threads)
-        engines = [lambda: model(given), lambda: inductor(given), lambda: mirlo(given), *([theirs] if theirs else [])]
+        error = float((mirlo(example_input) - wanted).abs().max() / wanted.abs().max().clamp(min=1e-30))
+        theirs = _onnxruntime(model, example_input, threads)
+        engines = [
+            lambda: model(example_input),
+            lambda: inductor(example_input),
+            lambda: mirlo(example_input),
+            *([theirs] if theirs else []),
+        ]
         turns = take_turns(engines, repeat)
     times = turns.milliseconds
     return Row(
@@ -161,19 +166,19 @@ def measure(name: str, threads: int, repeat: int) -> Row:
     )  # fmt: skip
 
 
-def _onnxruntime(model: Any, given: Any, threads: int) -> Callable[[], Any] | None:
+def _onnxruntime(model: Any, example_input: Any, threads: int) -> Callable[[], Any] | None:
     """Return a call of the exported model; None where the exporter or ONNX Runtime does not take it."""
     import torch
 
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.onnx"
         try:
-            torch.onnx.export(model, (given,), str(file), dynamo=True, external_data=True, verbose=False)
+            torch.onnx.export(model, (example_input,), str(file), dynamo=True, external_data=True, verbose=False)
             session = onnxruntime_session(str(file), threads)
         except Exception as error:
             print(f"no ONNX model: {str(error).splitlines()[0]}", file=sys.stderr)
             return None
-    feeds = {session.get_inputs()[0].name: given.numpy()}
+    feeds = {session.get_inputs()[0].name: example_input.numpy()}
     return lambda: session.run(None, feeds)
 
 
@@ -226,24 +231,24 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", metavar="FILE", help="append each row to this file, and skip those that it has")
     parser.add_argument("--page", nargs="+", metavar="FILE", help="print the table of rows in these files")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args(words)
-    if given.page:
-        print(table([row for file in given.page for row in _rows(Path(file))]))
+    options = parser.parse_args(words)
+    if options.page:
+        print(table([row for file in options.page for row in _rows(Path(file))]))
         return 0
-    unknown = [name for name in given.models if name not in model_names()]
+    unknown = [name for name in options.models if name not in model_names()]
     if unknown:
         parser.error(f"no model '{unknown[0]}': there are {', '.join(model_names())}")
-    if given.here:
-        print(json.dumps(list(asdict(measure(given.models[0], given.threads, given.repeat)).values())))
+    if options.here:
+        print(json.dumps(list(asdict(measure(options.models[0], options.threads, options.repeat)).values())))
         return 0
-    file = Path(given.json) if given.json else None
+    file = Path(options.json) if options.json else None
     rows = {row.name: row for row in (_rows(file) if file and file.exists() else ())}
-    for name in given.models or model_names():
+    for name in options.models or model_names():
         if name in rows:
             continue
         started = time.perf_counter()
         try:
-            arguments = [name, "--threads", given.threads, "--repeat", given.repeat]
+            arguments = [name, "--threads", options.threads, "--repeat", options.repeat]
             rows[name] = Row(*row_elsewhere("benchmarks.torch_models", arguments))
         except RuntimeError as error:
             print(f"{name}: {str(error).splitlines()[-1]}", file=sys.stderr, flush=True)

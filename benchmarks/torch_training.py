@@ -265,19 +265,19 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--repeat", type=int, default=15, help="steps of each (default: 15)")
     parser.add_argument("--memory", choices=ENGINES, help="print the memory of one engine, in MB")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args(words)
-    unknown = [name for name in given.models if name not in MODELS]
+    options = parser.parse_args(words)
+    unknown = [name for name in options.models if name not in MODELS]
     if unknown:
         parser.error(f"no model '{unknown[0]}': there are {', '.join(MODELS)}")
-    if given.memory:
-        print(memory(given.models[0], given.memory, given.threads))
+    if options.memory:
+        print(memory(options.models[0], options.memory, options.threads))
         return 0
-    if given.here:
-        print(json.dumps(list(asdict(measure(given.models[0], given.threads, given.repeat)).values())))
+    if options.here:
+        print(json.dumps(list(asdict(measure(options.models[0], options.threads, options.repeat)).values())))
         return 0
     rows = []
-    for name in given.models or MODELS:
-        arguments = [name, "--threads", given.threads, "--repeat", given.repeat]
+    for name in options.models or MODELS:
+        arguments = [name, "--threads", options.threads, "--repeat", options.repeat]
         rows.append(Row(*row_elsewhere("benchmarks.torch_training", arguments)))
         print(" | ".join(rows[-1].cells()), file=sys.stderr, flush=True)
     print(table(rows))

@@ -44,10 +44,10 @@ def run_test(folder: Path) -> tuple[Path, str, str]:
         executable = mirlo.compile(folder / test["tosa_file"], cache=False, threads=1)
         arrays = [np.load(folder / name) for name in test["ifm_file"]]
         inputs = [_as(array, spec.dtype) for array, spec in zip(arrays, executable.inputs, strict=True)]
-        found = executable(*inputs)
+        result = executable(*inputs)
     except mirlo.MirloError as error:
         return folder, "refused", str(error).partition(": operation ")[2][:120] or str(error)[:120]
-    outputs = list(found) if isinstance(found, (tuple, list)) else [found]
+    outputs = list(result) if isinstance(result, (tuple, list)) else [result]
     for spec, array, other in zip(executable.outputs, outputs, expected, strict=True):
         # Inexact rounding is left to implementations.
         problem = _difference(array, _as(other, spec.dtype), str(spec.dtype), is_inexact="_rmI_" in folder.name)
@@ -114,32 +114,32 @@ def _beside(file: Path, executable: mirlo.Executable, states: list[np.ndarray], 
     from ai_edge_litert.interpreter import Interpreter
 
     interpreter, rng = Interpreter(str(file), num_threads=1), np.random.default_rng(0)
-    inputs, given = interpreter.get_input_details(), []
+    inputs, feeds = interpreter.get_input_details(), []
     for each in inputs:
         shape = [max(1, int(dim)) for dim in each["shape"]]
         is_float = np.dtype(each["dtype"]).kind == "f"
         array = rng.standard_normal(shape) if is_float else rng.integers(-128, 127, shape)
-        given.append(array.astype(each["dtype"]))
+        feeds.append(array.astype(each["dtype"]))
         interpreter.resize_tensor_input(each["index"], shape)
     interpreter.allocate_tensors()
 
     def theirs() -> list[np.ndarray]:
-        for each, array in zip(inputs, given, strict=True):
+        for each, array in zip(inputs, feeds, strict=True):
             interpreter.set_tensor(each["index"], array)
         interpreter.invoke()
         return [interpreter.get_tensor(each["index"]) for each in interpreter.get_output_details()]
 
     worst, held = 0.0, states
     for _ in range(3 if states else 1):
-        found = executable(*given, *held)
-        outputs = list(found) if isinstance(found, (tuple, list)) else [found]
+        result = executable(*feeds, *held)
+        outputs = list(result) if isinstance(result, (tuple, list)) else [result]
         outputs, held = outputs[: len(outputs) - len(states)], outputs[len(outputs) - len(states) :]
         for expected in theirs():  # in another order, perhaps
             same = [each for each in outputs if each.shape == expected.shape]
             largest = float(np.abs(expected.astype(np.float64)).max()) or 1.0
             apart = (float(np.abs(each.astype(np.float64) - expected).max()) / largest for each in same)
             worst = max(worst, min(apart, default=float("inf")))
-    turns = take_turns([lambda: executable(*given, *held), theirs], repeat)
+    turns = take_turns([lambda: executable(*feeds, *held), theirs], repeat)
     return f"{worst:.0e} | {turns.milliseconds[0]:.2f} | {turns.ratio(0, 1):.2f}"
 
 

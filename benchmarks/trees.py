@@ -64,14 +64,16 @@ def classifier(trees: int, depth: int, labels: int, zipped: bool) -> onnx.ModelP
     """Return a classifier of random trees with strings as labels, whose scores are dictionaries if `zipped`."""
     model = forest(trees, depth, 0.0)
     (regressor,) = model.graph.node
-    given = {attribute.name: helper.get_attribute_value(attribute) for attribute in regressor.attribute}
-    votes = {name.replace("target_", "class_"): value for name, value in given.items() if name.startswith("target_")}
+    attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in regressor.attribute}
+    votes = {
+        name.replace("target_", "class_"): value for name, value in attributes.items() if name.startswith("target_")
+    }
     votes["class_ids"] = [i % labels for i in range(len(votes["class_ids"]))]
     names = [f"label {i}" for i in range(labels)]
     nodes = [
         helper.make_node(
             "TreeEnsembleClassifier", ["x"], ["label", "scores"], domain="ai.onnx.ml", classlabels_strings=names,
-            **votes, **{name: value for name, value in given.items() if name.startswith("nodes_")},
+            **votes, **{name: value for name, value in attributes.items() if name.startswith("nodes_")},
         )
     ]  # fmt: skip
     outputs = [helper.make_tensor_value_info("label", TensorProto.STRING, ["n"])]
@@ -119,8 +121,8 @@ def compare_labels() -> None:
             ]
             for rows in FEW_ROWS:
                 batches = np.random.default_rng(1).standard_normal((300, rows, FEATURES), dtype=np.float32)
-                found, expected = (session.run(None, {"x": batches[0]}) for session in sessions)
-                assert list(found[0]) == list(expected[0]), "the labels differ"
+                actual, expected = (session.run(None, {"x": batches[0]}) for session in sessions)
+                assert list(actual[0]) == list(expected[0]), "the labels differ"
                 calls = [partial(_run, session) for session in sessions]
                 mine, theirs = microseconds(calls, list(batches))
                 line = f"{trees:5d} {depth:6d} {labels:7d} {'yes' if zipped else 'no':>7s} {rows:5d}"

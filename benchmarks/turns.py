@@ -74,10 +74,10 @@ def bound_runner(model: bytes, arrays: dict[str, np.ndarray]) -> tuple[Callable[
     return run, out
 
 
-def largest_error(found: dict[str, np.ndarray], session: Any, inputs: dict[str, np.ndarray]) -> float:
+def largest_error(outputs: dict[str, np.ndarray], session: Any, inputs: dict[str, np.ndarray]) -> float:
     """How far results are from a session's, by the largest value of each."""
-    expected = dict(zip(found, session.run(list(found), inputs), strict=True))
-    return max(float(np.abs(found[name] - expected[name]).max() / np.abs(expected[name]).max()) for name in found)
+    expected = dict(zip(outputs, session.run(list(outputs), inputs), strict=True))
+    return max(float(np.abs(outputs[name] - expected[name]).max() / np.abs(expected[name]).max()) for name in outputs)
 
 
 def model_arguments(prog: str, about: str | None, models: Sequence[str], repeat: int) -> argparse.ArgumentParser:

@@ -46,10 +46,10 @@ def _find_package() -> str:
     problems = []
     for name in wheel.MODULES:
         try:
-            found = importlib.import_module(f"{name}.ir")
+            module = importlib.import_module(f"{name}.ir")
         except ImportError:
             continue
-        missing = wheel.lacks(found)
+        missing = wheel.lacks(module)
         if not missing:
             return name
         problems.append(f"'{name}' ({wheel.installed() or 'of no known package'}) lacks {', '.join(missing)}")

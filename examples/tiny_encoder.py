@@ -124,11 +124,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, nargs="?", default=Path("encoder"))
     parser.add_argument("--labels", type=int, default=0, help="scores of a pair of texts: 1 for a reranker")
-    given = parser.parse_args()
-    if given.labels:
-        write(given.folder, given.labels)
+    arguments = parser.parse_args()
+    if arguments.labels:
+        write(arguments.folder, arguments.labels)
     else:
-        write_with_steps(given.folder)
+        write_with_steps(arguments.folder)
 
 
 if __name__ == "__main__":

@@ -81,13 +81,13 @@ class TinyModel:
             kind, [*parts, *past, *lengths, "cos", "sin"], outputs, "com.microsoft",
             num_heads=CONFIG["heads"], kv_num_heads=CONFIG["kv_heads"], do_rotary=1,
         )  # fmt: skip
-        made = self.product(f"{name}.o", attended, CONFIG["heads"] * size, hidden)
-        x = self.node("Add", [x, made], [f"{name}.attended"])
+        product = self.product(f"{name}.o", attended, CONFIG["heads"] * size, hidden)
+        x = self.node("Add", [x, product], [f"{name}.attended"])
         normed = self.norm(f"{name}.norm2", x)
         gate, up = (self.product(f"{name}.{part}", normed, hidden, inner) for part in ("gate", "up"))
         silu = self.node("Mul", [gate, self.node("Sigmoid", [gate], [f"{name}.sigmoid"])], [f"{name}.silu"])
-        made = self.product(f"{name}.down", self.node("Mul", [silu, up], [f"{name}.gated"]), inner, hidden)
-        return self.node("Add", [x, made], [f"{name}.out"])
+        product = self.product(f"{name}.down", self.node("Mul", [silu, up], [f"{name}.gated"]), inner, hidden)
+        return self.node("Add", [x, product], [f"{name}.out"])
 
     def build(self) -> onnx.ModelProto:
         size, positions = CONFIG["size"], np.arange(CONFIG["context"])

@@ -216,8 +216,8 @@ class GraphBuilder:
         if any(side is UNKNOWN for side in sides) or all(isinstance(side, int) for side in sides):
             return None
         size = self._broadcast_of(error) if error.target is None else error.target
-        made = [_expanded(operand, error, size) for operand in operands]
-        return None if all(new is old for new, old in zip(made, operands, strict=True)) else made
+        expanded = [_expanded(operand, error, size) for operand in operands]
+        return None if all(new is old for new, old in zip(expanded, operands, strict=True)) else expanded
 
     def _broadcast_of(self, error: BroadcastDiffers) -> Dim:
         """Return what all operands broadcast to along the axis, of which the error names two; numbers come first."""
@@ -227,8 +227,8 @@ class GraphBuilder:
 
     def broadcast_dim(self, left: Dim, right: Dim) -> Dim:
         """Return the dim that two dims broadcast to, each of which may be 1, or equal to the other."""
-        found = broadcast_dim(left, right)
-        return self.broadcast_size((left, right)) if found is None else found
+        dim = broadcast_dim(left, right)
+        return self.broadcast_size((left, right)) if dim is None else dim
 
     def broadcast_size(self, dims: Collection[Dim]) -> Dim:
         """Return what dims broadcast to if only the call tells whether they are 1."""
@@ -379,10 +379,14 @@ class GraphBuilder:
 
         Dims of the declared types with symbols that are not bound yet may differ in the branches; they are bound here.
         """
-        axes = [[axis for axis, dim in enumerate(found.shape) if D.symbols_of(dim) - self.taken] for found in types]
+        axes = [
+            [axis for axis, dim in enumerate(declared.shape) if D.symbols_of(dim) - self.taken] for declared in types
+        ]
         expected = [
-            found.with_shape([UNKNOWN if axis in erased else dim for axis, dim in enumerate(found.shape)]).to_mlir()
-            for found, erased in zip(types, axes, strict=True)
+            declared.with_shape(
+                [UNKNOWN if axis in erased else dim for axis, dim in enumerate(declared.shape)]
+            ).to_mlir()
+            for declared, erased in zip(types, axes, strict=True)
         ]
 
         def yielded(results: Sequence[Tensor]) -> list[ir.Value]:
@@ -392,8 +396,11 @@ class GraphBuilder:
                     raise UnsupportedOperation(f"has a branch that gives {value.type}, where {wanted} is declared")
             return values
 
-        made = self.branches(self.full(flag), branches, lambda one, other: yielded)
-        return [self._with_dims(value, found, erased) for value, found, erased in zip(made, types, axes, strict=True)]
+        branch_results = self.branches(self.full(flag), branches, lambda one, other: yielded)
+        return [
+            self._with_dims(value, declared, erased)
+            for value, declared, erased in zip(branch_results, types, axes, strict=True)
+        ]
 
     def branches(
         self,

@@ -69,13 +69,13 @@ def tool_versions(path: str | Path) -> str | None:
     forms = [form for form in FORMS if suffix in form.suffixes]
     if not forms or not all(form.tools for form in forms):
         return None
-    found = []
+    versions = []
     for tool in sorted({tool for form in forms for tool in form.tools}):
         try:
-            found.append(f"{tool} {version(tool)}")
+            versions.append(f"{tool} {version(tool)}")
         except PackageNotFoundError:
-            found.append(tool)
-    return ", ".join(found)
+            versions.append(tool)
+    return ", ".join(versions)
 
 
 def forms_named(path: str | Path) -> str:

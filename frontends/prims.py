@@ -45,20 +45,20 @@ class SpecializedPrims:
         builder: object,
         types: Sequence[TensorType],
         outputs: Sequence[TensorType] | None,
-        given: Mapping[str, object],
+        attributes: Mapping[str, object],
     ) -> tuple[str, list[TensorType]]:
         """Return the symbol of the function for these types and attributes, inserted once, and its result types.
 
         `builder` is the import that uses it. Raises ValueError for types without sizes.
         """
         prim_func = self.prim_func
-        for i, found in enumerate(types):
-            if any(dim is UNKNOWN for dim in found.shape):
+        for i, type_ in enumerate(types):
+            if any(dim is UNKNOWN for dim in type_.shape):
                 raise ValueError(
-                    f"input #{i} is {found}: the prim function '{prim_func.name}' needs numbers or symbols for all "
+                    f"input #{i} is {type_}: the prim function '{prim_func.name}' needs numbers or symbols for all "
                     "dims; give the shapes of the model's inputs"
                 )
-        numbers = {name: given[name] for name in prim_func.numbers if name in given}
+        numbers = {name: attributes[name] for name in prim_func.numbers if name in attributes}
         functions = self.made.setdefault(builder, {})
         key = (tuple(types), tuple(outputs or ()), tuple(sorted(numbers.items())))
         if key not in functions:

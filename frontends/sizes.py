@@ -269,17 +269,17 @@ class Solutions:
         """Whether further equations may be solved."""
         return self.restarts < MAX_EQUATIONS
 
-    def add(self, found: Solved) -> None:
+    def add(self, solved: Solved) -> None:
         """Add what one symbol must be."""
-        self._substitute({found.name: found.dim})
-        if found.of_data:
-            self._of_data.add(found.name)
+        self._substitute({solved.name: solved.dim})
+        if solved.of_data:
+            self._of_data.add(solved.name)
 
-    def restart(self, found: Solved) -> None:
+    def restart(self, solved: Solved) -> None:
         """Add what one symbol must be before the import begins with the first node again."""
         self.restarts += 1
-        self.add(found)
-        if not found.of_data:  # symbols of data-dependent sizes may be named differently now, and are solved again
+        self.add(solved)
+        if not solved.of_data:  # symbols of data-dependent sizes may be named differently now, and are solved again
             self.dims = {name: dim for name, dim in self.dims.items() if name not in self._of_data}
             self._of_data.clear()
 
@@ -294,8 +294,8 @@ class Solutions:
         self._repeated += nodes
         return self._repeated <= MAX_EQUATIONS * imported
 
-    def _substitute(self, found: Mapping[str, Dim]) -> None:
-        self.dims = {name: D.substitute(dim, found) for name, dim in self.dims.items()} | dict(found)
+    def _substitute(self, solutions: Mapping[str, Dim]) -> None:
+        self.dims = {name: D.substitute(dim, solutions) for name, dim in self.dims.items()} | dict(solutions)
 
 
 def solve(left: Dim, right: Dim, symbols: Collection[str], of_data: Mapping[str, int] | None = None) -> Solved | None:
@@ -325,9 +325,9 @@ def solve(left: Dim, right: Dim, symbols: Collection[str], of_data: Mapping[str,
     return min(solutions, key=_preference) if solutions else None
 
 
-def _preference(found: Solved) -> tuple[bool, bool, int]:
+def _preference(solved: Solved) -> tuple[bool, bool, int]:
     """Rank solutions: a number says more than a symbol; a difference may be negative, which only the call can tell."""
-    dim = found.dim
+    dim = solved.dim
     return not isinstance(dim, int), not D.is_certain(lambda: dim >= 0), len(str(dim))
 
 

@@ -45,14 +45,14 @@ class ChatTemplate:
         """Return whether the template shows the model which tools there are."""
         return re.search(r"\btools\b", self._text) is not None
 
-    def render(self, messages: Sequence[Message], is_answered: bool = False, **given: object) -> str:
+    def render(self, messages: Sequence[Message], is_answered: bool = False, **variables: object) -> str:
         """Return the text of a conversation, up to where the model's answer begins unless it `is_answered`."""
         if not isinstance(messages, Sequence):
             raise GenerationError(f"expected a list of messages, found {messages!r:.80}")
         for message in messages:
             if not isinstance(message, Mapping) or not {"role", "content"} <= set(message):
                 raise GenerationError(f"a message is a dict with 'role' and 'content', found {message!r:.80}")
-        names = {"messages": list(messages), "add_generation_prompt": not is_answered, **self._special, **given}
+        names = {"messages": list(messages), "add_generation_prompt": not is_answered, **self._special, **variables}
         try:
             line = json.dumps(names, default=_plain)
         except (TypeError, ValueError, RecursionError) as error:

@@ -46,9 +46,9 @@ class JsonObject:
             raise self.fail("", "an object", value)
         self._value: dict[str, Json] = value
 
-    def fail(self, key: str, expected: str, found: object) -> ModelFolderError:
+    def fail(self, key: str, expected: str, actual: object) -> ModelFolderError:
         """Return the error for a value that is not what is expected."""
-        shown = ascii(found)
+        shown = ascii(actual)
         shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
         return ModelFolderError(f"{self.path}: '{self._name(key)}': expected {expected}, found {shown}")
 

@@ -135,13 +135,13 @@ class LanguageModel:
         """Yield the logits behind each token of a window, in parts."""
         return window_logits(self._decoder, tokens, self.config.search.chunk_size)
 
-    def chat_tokens(self, messages: Sequence[Message], **given: object) -> list[int]:
+    def chat_tokens(self, messages: Sequence[Message], **variables: object) -> list[int]:
         """Return the tokens of a conversation, up to where the model's answer begins."""
         if self.template is None:
             raise GenerationError(f"{self._place}: there is no chat template: generate from text")
         if self.tokenizer is None:
             raise GenerationError(f"{self._place}: there is no {self._missing}: pass tokens in place of text")
-        return self.tokenizer.encode(self.template.render(messages, False, **given), special=False)
+        return self.tokenizer.encode(self.template.render(messages, False, **variables), special=False)
 
     def __repr__(self) -> str:
         config, memory = self.config, self.executable.memory

@@ -53,19 +53,18 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, default=ROOT / ".cache" / "canary", help="the environment")
     arguments = parser.parse_args()
     python = make_environment(arguments.package, arguments.version, arguments.folder)
-    found = f"{arguments.package} {installed_version(python, arguments.package)}"
+    installed = f"{arguments.package} {installed_version(python, arguments.package)}"
     tested = {f"{each.package} {version}" for each in wheel.TESTED for version in each.versions}
-    if found in tested and arguments.version is None:
-        print(f"{found} is tested: there is no newer one")
+    if installed in tested and arguments.version is None:
+        print(f"{installed} is tested: there is no newer one")
         return 0
     if _run(python, "-c", PROBE, check=False):
-        print(f"{found}: the bindings do not load: see what they lack above, and dialects/wheel.py")
+        print(f"{installed}: the bindings do not load: see what they lack above, and dialects/wheel.py")
         return 1
     failed = _run(python, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", *arguments.tests, check=False)
     failed |= _run(python.with_name("lit"), "-s", "--no-progress-bar", *arguments.tests, check=False)
-    print(
-        f"{found}: {'the tests fail' if failed else 'the tests pass: add the version to TESTED in dialects/wheel.py'}"
-    )
+    outcome = "the tests fail" if failed else "the tests pass: add the version to TESTED in dialects/wheel.py"
+    print(f"{installed}: {outcome}")
     return 1 if failed else 0
 
 

@@ -37,5 +37,5 @@ def read_changelog() -> dict[str, str]:
 
 def recipe_value(text: str, name: str) -> str | None:
     """Return the value of a variable of the conda recipe."""
-    found = re.search(rf'^\s*{name}: "?([^"\n]+?)"?\s*$', text, re.MULTILINE)
-    return found[1] if found is not None else None
+    match = re.search(rf'^\s*{name}: "?([^"\n]+?)"?\s*$', text, re.MULTILINE)
+    return match[1] if match is not None else None

@@ -44,12 +44,12 @@ def bill_of_materials(wheel: Path) -> dict[str, Any]:
                 "hashes": [{"alg": "SHA-256", "content": digest}],
             }
         },
-        "components": [_component(name, found) for name, found in packages.items()],
+        "components": [_component(name, distribution) for name, distribution in packages.items()],
         "dependencies": [
             {"ref": root, "dependsOn": sorted(_purl(name) for name in _names(own.get_all("Requires-Dist") or []))},
             *(
-                {"ref": _purl(name), "dependsOn": sorted(_purl(each) for each in _names(found.requires or []))}
-                for name, found in packages.items()
+                {"ref": _purl(name), "dependsOn": sorted(_purl(each) for each in _names(distribution.requires or []))}
+                for name, distribution in packages.items()
             ),
         ],
     }
@@ -78,28 +78,28 @@ def _names(requirements: list[str]) -> Iterator[str]:
 
 
 def _closure(requirements: list[str]) -> set[str]:
-    found: set[str] = set()
+    names: set[str] = set()
     pending = list(_names(requirements))
     while pending:
         name = pending.pop()
-        if name not in found:
-            found.add(name)
+        if name not in names:
+            names.add(name)
             pending += _names(metadata.distribution(name).requires or [])
-    return found
+    return names
 
 
 def _purl(name: str) -> str:
     return f"pkg:pypi/{name}@{metadata.version(name)}"
 
 
-def _component(name: str, found: metadata.Distribution) -> dict[str, Any]:
+def _component(name: str, distribution: metadata.Distribution) -> dict[str, Any]:
     return {
         "type": "library",
         "bom-ref": _purl(name),
         "name": name,
-        "version": found.version,
+        "version": distribution.version,
         "purl": _purl(name),
-        "licenses": _licenses(found.metadata),
+        "licenses": _licenses(distribution.metadata),
     }
 
 

@@ -303,8 +303,8 @@ def _digest_of_blocks(block: Callable[[int], bytes | memoryview], size: int) -> 
 def _list_folder(folder: Path) -> list[os.DirEntry[str]]:
     """Return what is in a folder; nothing where there is none, or no longer."""
     try:
-        with os.scandir(folder) as found:
-            return list(found)
+        with os.scandir(folder) as entries:
+            return list(entries)
     except OSError:
         return []
 

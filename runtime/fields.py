@@ -30,8 +30,8 @@ class Fields:
             raise self.fail(place, "an object", value)
         self._value = value
 
-    def fail(self, place: str, expected: str, found: object) -> MirloError:
-        shown = ascii(found)
+    def fail(self, place: str, expected: str, actual: object) -> MirloError:
+        shown = ascii(actual)
         shown = shown if len(shown) <= 60 else shown[:57] + "..."
         return self._damaged(f"header field '{place}': expected {expected}, found {shown}")
 

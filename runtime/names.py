@@ -61,7 +61,7 @@ def terminal_lines(text: str) -> str:
     """Return text of several lines for a terminal: line breaks and tabs stay, the rest is as in `terminal`."""
     if text.isprintable():
         return text
-    return _NOT_PRINTABLE.sub(lambda found: found[0] if found[0] in _LINE_CHARACTERS else _escaped(found), text)
+    return _NOT_PRINTABLE.sub(lambda match: match[0] if match[0] in _LINE_CHARACTERS else _escaped(match), text)
 
 
 def c_comment(text: str) -> str:
@@ -87,8 +87,8 @@ def shell_word(text: str) -> str:
 
         return shlex.quote(text)
     # $'...' is of bash, zsh and POSIX 2024; nothing in it but the backslash and the quote means anything.
-    escaped = re.sub(r"[\\']", lambda found: f"\\{found[0]}", text)
-    return "$'" + _NOT_PRINTABLE.sub(lambda found: "".join(f"\\x{b:02x}" for b in _utf8(found[0])), escaped) + "'"
+    escaped = re.sub(r"[\\']", lambda match: f"\\{match[0]}", text)
+    return "$'" + _NOT_PRINTABLE.sub(lambda match: "".join(f"\\x{b:02x}" for b in _utf8(match[0])), escaped) + "'"
 
 
 def file_name(text: str) -> str:
@@ -108,7 +108,7 @@ def html_json(value: object) -> str:
     import json
 
     text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
-    return re.sub(r"[<>&]", lambda found: f"\\u{ord(found[0]):04x}", text)
+    return re.sub(r"[<>&]", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 class TerminalStream:

@@ -58,8 +58,8 @@ class TableInputs:
 def find_tables(roles: Mapping[str, str], *, ends: str, past: str, table: str) -> TableInputs:
     """Return the names of the inputs: those that are given, and those that attention reads, by their roles."""
 
-    def name(role: str, given: str) -> str:
-        names = [given] if given else [each for each, its in roles.items() if its == role]
+    def name(role: str, override: str) -> str:
+        names = [override] if override else [each for each, its in roles.items() if its == role]
         if len(names) != 1:
             known = ", ".join(names) or "none"
             raise InputError(f"pages: expected one input of PagedAttention as '{role}', found {known}: pass {role}=")

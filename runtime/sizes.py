@@ -78,12 +78,12 @@ class Allocations:
 
     def __init__(
         self,
-        given: Mapping[int, np.ndarray] | None = None,
+        buffers: Mapping[int, np.ndarray] | None = None,
         empty: Callable[[np.dtype, tuple[int, ...]], np.ndarray] = empty_aligned,
     ) -> None:
         self._empty = empty
         self.outputs: dict[int, np.ndarray] = {}
-        self._given = given or {}
+        self._given = buffers or {}
         self._kept: list[np.ndarray] = []
         self.failed = ""
         self._raised: BaseException | None = None

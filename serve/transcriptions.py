@@ -54,17 +54,17 @@ class TranscriptionRoutes:
             with backend.admitted(1):
                 try:
                     async with watching(receive, leaves.set):
-                        found = await backend.transcribe(sound, fields.get("language") or None, task, leaves)
+                        transcript = await backend.transcribe(sound, fields.get("language") or None, task, leaves)
                 except GenerationError as error:
                     raise RequestError(400, str(error)[:2000]) from None
             backend.took(time.perf_counter() - start)
         if form in ("text", "srt", "vtt"):
             kind = b"text/vtt; charset=utf-8" if form == "vtt" else b"text/plain; charset=utf-8"
-            await send_bytes(send, 200, WRITERS[form](found).encode("utf-8"), kind)
+            await send_bytes(send, 200, WRITERS[form](transcript).encode("utf-8"), kind)
         elif form == "verbose_json":
-            await send_json(send, 200, {"task": task, **as_object(found)})
+            await send_json(send, 200, {"task": task, **as_object(transcript)})
         else:
-            await send_json(send, 200, {"text": found.text})
+            await send_json(send, 200, {"text": transcript.text})
 
     async def _read_form(self, scope: Scope, receive: Receive) -> tuple[dict[str, str], bytes]:
         """Return the fields of a form, and the content of its file."""

@@ -48,7 +48,7 @@ class CompiledModel:
     """Why engines that were asked for are not there."""
 
     def of(self, engine: str) -> Compilation | None:
-        return next((found for found in self.compilations if found.engine == engine), None)
+        return next((compilation for compilation in self.compilations if compilation.engine == engine), None)
 
     def ratio(self, engine: str) -> float | None:
         """Mirlo's time by that of another engine."""
@@ -67,13 +67,13 @@ class CompileTimes:
     machine: str = field(default_factory=describe_machine)
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> CompileTimes:
+    def from_json(cls, fields: Mapping[str, Any]) -> CompileTimes:
         """Return what `asdict` made of one."""
         rows = [
             CompiledModel(row["model"], [Compilation(**one) for one in row["compilations"]], row["missing"])
-            for row in found["rows"]
+            for row in fields["rows"]
         ]
-        return cls(rows, found["threads"], found["rounds"], found["date"], found["machine"])
+        return cls(rows, fields["threads"], fields["rounds"], fields["date"], fields["machine"])
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -112,7 +112,7 @@ def measure(
                         again.append(kept[1])
                 except EngineError as error:
                     missing[name] = str(error)
-    summaries = [_summary(name, given) for name, given in answers.items() if given and name not in missing]
+    summaries = [_summary(name, replies) for name, replies in answers.items() if replies and name not in missing]
     if again and MIRLO not in missing:
         summaries[0] = Compilation(**{**asdict(summaries[0]), "again": statistics.median(again)})
     return CompiledModel(model_name(model), summaries, missing)

@@ -95,8 +95,8 @@ def _run(unit: Unit, arguments: Any) -> dict[str, Any]:
     data = np.load(arguments.folder / unit.data) if unit.data else {}
     inputs = [_input(source, spec, data) for source, spec in zip(unit.inputs, model.inputs, strict=True)]
     loaded = time.perf_counter()
-    made = model(*inputs)
-    outputs = list(made) if isinstance(made, (tuple, list)) else [made]
+    returned = model(*inputs)
+    outputs = list(returned) if isinstance(returned, (tuple, list)) else [returned]
     first = time.perf_counter()
     rows = [_checked(check, inputs, outputs, data) for check in unit.checks]
     wrong = [row for row in rows if not row["ok"]]
@@ -127,11 +127,11 @@ def _run(unit: Unit, arguments: Any) -> dict[str, Any]:
     return result
 
 
-def _stays_there(model: Any, inputs: list[np.ndarray], found: list[np.ndarray]) -> list[dict[str, Any]]:
+def _stays_there(model: Any, inputs: list[np.ndarray], outputs: list[np.ndarray]) -> list[dict[str, Any]]:
     """Run with results that stay on the device and are copied from there; return what differs."""
     result = model.on_device(*inputs)
     arrays = [array.numpy() for array in (result if isinstance(result, (tuple, list)) else [result])]
-    differ = [n for n, (one, other) in enumerate(zip(found, arrays, strict=True)) if one.tobytes() != other.tobytes()]
+    differ = [n for n, (one, other) in enumerate(zip(outputs, arrays, strict=True)) if one.tobytes() != other.tobytes()]
     why = {"ok": False, "error": float("inf"), "bound": 0.0, "why": "it differs on the device"}
     return [{"name": f"output {number}", **why} for number in differ]
 
@@ -163,9 +163,9 @@ def _input(source: Any, spec: Any, data: Any) -> np.ndarray:
     return seeded(source["seed"], spec.dtype, shape, **source.get("how", {}))
 
 
-def _checked(check: Check, inputs: list[np.ndarray], found: list[np.ndarray], data: Any) -> dict[str, Any]:
+def _checked(check: Check, inputs: list[np.ndarray], outputs: list[np.ndarray], data: Any) -> dict[str, Any]:
     stored = [data[key] for key in check.facts["keys"]] if check.kind == "stored" else []
-    error = judge(check.kind, check.facts, inputs, [found[i] for i in check.outputs], stored)
+    error = judge(check.kind, check.facts, inputs, [outputs[i] for i in check.outputs], stored)
     return {"name": check.name, "ok": bool(error <= check.bound), "error": error, "bound": check.bound}
 
 

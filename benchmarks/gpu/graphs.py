@@ -33,8 +33,8 @@ class Graph:
         """Return the outputs for inputs by name."""
         known = {**self.weights, **named}
         for node in self.nodes:
-            given = [known[name] if name else None for name in node["inputs"]]
-            result = OPERATORS[node["op"]](self.torch, node["attributes"], given)
+            operands = [known[name] if name else None for name in node["inputs"]]
+            result = OPERATORS[node["op"]](self.torch, node["attributes"], operands)
             names = node["outputs"]
             known.update(zip(names, result if isinstance(result, (tuple, list)) else [result], strict=False))
         return [known[name] for name in self.outputs]

@@ -58,8 +58,8 @@ class NullDriver:
 
     def __getattr__(self, name: str) -> Any:
         makes = ("Create", "Get", "Load", "Retain", "Instantiate", "EndCapture")
-        made = self._MADE if any(word in name for word in makes) and name != "cuFuncLoad" else self._DONE
-        setattr(self, name, lambda *given: made)
+        answer = self._MADE if any(word in name for word in makes) and name != "cuFuncLoad" else self._DONE
+        setattr(self, name, lambda *arguments: answer)
         return getattr(self, name)
 
     def cuDeviceGetAttribute(self, kind: int, device: int) -> tuple[Any, int]:
@@ -74,7 +74,7 @@ class NullDriver:
     def cuEventQuery(self, event: int) -> tuple[Any]:
         return self._DONE
 
-    def cuLaunchKernel(self, *given: Any) -> tuple[Any]:
+    def cuLaunchKernel(self, *arguments: Any) -> tuple[Any]:
         return self._DONE
 
 
@@ -85,7 +85,7 @@ def nothing_executed() -> Iterator[None]:
     from mirlo.targets.spirv.vulkan import VulkanDevice
 
     driver = NullDriver()
-    with patch.object(device, "driver", lambda: driver), patch.object(VulkanDevice, "run", lambda *given: None):
+    with patch.object(device, "driver", lambda: driver), patch.object(VulkanDevice, "run", lambda *arguments: None):
         for known in (device.gpu, device.capability):
             known.cache_clear()
         yield
@@ -115,11 +115,11 @@ def measure(name: str, target: str) -> None:
         mirlo.compile(model, target=target, cache=False).save(file)
         executable = mirlo.load(file)
         rng = np.random.default_rng(0)
-        given = [arrays_for(model, 1, length, rng) for length in reversed(LENGTHS)]
-        for arrays in given[:2]:
+        feeds = [arrays_for(model, 1, length, rng) for length in reversed(LENGTHS)]
+        for arrays in feeds[:2]:
             executable.run(arrays)
-        new = [_milliseconds(executable, arrays) for arrays in given[2:]]
-        same = [_milliseconds(executable, given[-1]) for _ in range(REPEATS)]
+        new = [_milliseconds(executable, arrays) for arrays in feeds[2:]]
+        same = [_milliseconds(executable, feeds[-1]) for _ in range(REPEATS)]
         del executable
     texts = (f"{min(times):.3f} ({statistics.median(times):.3f})" for times in (new, same))
     print(f"{name:10s} {target:18s} new sizes {next(texts)}, same sizes {next(texts)} ms")

@@ -18,30 +18,30 @@ Arrays = Sequence[np.ndarray]
 ROWS = 24
 
 
-def judge(kind: str, facts: Mapping[str, Any], inputs: Arrays, found: Arrays, stored: Arrays) -> float:
+def judge(kind: str, facts: Mapping[str, Any], inputs: Arrays, outputs: Arrays, stored: Arrays) -> float:
     """Return the error of some outputs; infinite where the shape is wrong, or NaN meets a number."""
     with np.errstate(all="ignore"):
         if kind == "stored":
-            return max(_stored(facts["how"], facts, _some(f, facts), s) for f, s in zip(found, stored, strict=True))
-        return MEANINGS[kind](facts, inputs, found)
+            return max(_stored(facts["how"], facts, _some(f, facts), s) for f, s in zip(outputs, stored, strict=True))
+        return MEANINGS[kind](facts, inputs, outputs)
 
 
-def _some(found: np.ndarray, facts: Mapping[str, Any]) -> np.ndarray:
+def _some(output: np.ndarray, facts: Mapping[str, Any]) -> np.ndarray:
     """Return what is stored of a result: all of it, or every n-th element of a large one."""
     step = facts.get("step", 1)
-    return found if step == 1 else found.reshape(-1)[::step]
+    return output if step == 1 else output.reshape(-1)[::step]
 
 
-def _stored(how: str, facts: Mapping[str, Any], found: np.ndarray, wanted: np.ndarray) -> float:
-    if found.shape != wanted.shape:
+def _stored(how: str, facts: Mapping[str, Any], output: np.ndarray, wanted: np.ndarray) -> float:
+    if output.shape != wanted.shape:
         return float("inf")
-    if how == "exact" or found.dtype.kind in "biu":
-        return float((found.astype(np.int64) != wanted.astype(np.int64)).sum())
+    if how == "exact" or output.dtype.kind in "biu":
+        return float((output.astype(np.int64) != wanted.astype(np.int64)).sum())
     if how == "ulp":
-        errors = ulp_errors(found, wanted, facts["format"])
+        errors = ulp_errors(output, wanted, facts["format"])
         # Below `from`, what is stored has too few digits itself.
         return float(np.where(np.abs(wanted) < facts.get("from", 0.0), 0, errors).max(initial=0))
-    return relative_error(found.astype(np.float64), wanted, facts.get("least", 1.0))
+    return relative_error(output.astype(np.float64), wanted, facts.get("least", 1.0))
 
 
 def _spread(count: int, wanted: int = ROWS) -> np.ndarray:
@@ -54,12 +54,12 @@ def _wide(x: np.ndarray) -> np.ndarray:
     return x.astype(np.int64 if x.dtype.kind in "iu" else np.float64)
 
 
-def _product(facts: Mapping[str, Any], inputs: Arrays, found: Arrays) -> float:
+def _product(facts: Mapping[str, Any], inputs: Arrays, outputs: Arrays) -> float:
     """Return the error of a product; `transposed` names the transposed operands: "a", "b", "ab" or none."""
     a, b = inputs[0], inputs[1]
     a = a.T if "a" in facts["transposed"] else a
     b = b.T if "b" in facts["transposed"] else b
-    (got,) = found
+    (got,) = outputs
     if got.shape != (a.shape[0], b.shape[1]):
         return float("inf")
     rows = _spread(len(a))
@@ -78,9 +78,9 @@ def _product(facts: Mapping[str, Any], inputs: Arrays, found: Arrays) -> float:
     return max(worst, walk)
 
 
-def _attention(facts: Mapping[str, Any], inputs: Arrays, found: Arrays) -> float:
+def _attention(facts: Mapping[str, Any], inputs: Arrays, outputs: Arrays) -> float:
     q, k, v = inputs[:3]
-    (got,) = found
+    (got,) = outputs
     if got.shape != (*q.shape[:3], v.shape[3]):
         return float("inf")
     if not np.isfinite(got.astype(np.float32)).all():
@@ -99,9 +99,9 @@ def _attention(facts: Mapping[str, Any], inputs: Arrays, found: Arrays) -> float
     return worst
 
 
-def _rows(facts: Mapping[str, Any], inputs: Arrays, found: Arrays) -> float:
+def _rows(facts: Mapping[str, Any], inputs: Arrays, outputs: Arrays) -> float:
     """Functions of whole rows, on some of them; all of them must be numbers."""
-    (got,) = found
+    (got,) = outputs
     if not np.isfinite(got.astype(np.float32)).all():
         return float("inf")
     rows = _spread(len(got), 4 * ROWS)
@@ -135,10 +135,10 @@ ROW_FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
 }
 
 
-def _convolution(facts: Mapping[str, Any], inputs: Arrays, found: Arrays) -> float:
+def _convolution(facts: Mapping[str, Any], inputs: Arrays, outputs: Arrays) -> float:
     """Channels last, kernels [height, width, in, out]; some of the images' lines."""
     x, w = inputs
-    (got,) = found
+    (got,) = outputs
     strides, pad = facts["strides"], facts["padding"]
     size, worst = w.shape[0], 0.0
     padded = np.pad(x.astype(np.float32), ((0, 0), (pad, pad), (pad, pad), (0, 0)))

@@ -44,12 +44,12 @@ def calls_of(
             calls["ONNX Runtime CUDA"] = session_timer(session, dict(zip(names, inputs, strict=True)))
     if torch is None:
         return calls, "" if calls else "no PyTorch with a GPU"
-    given = [_tensor(torch, x) for x in inputs]
+    tensors = [_tensor(torch, x) for x in inputs]
     if peer["name"] != "graph":
-        call = PEERS[peer["name"]](torch, peer, given)
+        call = PEERS[peer["name"]](torch, peer, tensors)
         return {"PyTorch": lambda: seconds(call, REPEAT)}, ""
     graph = open_graph(torch, folder, peer, "cuda")
-    named = dict(zip(names, (x.half() if peer["half"] and x.is_floating_point() else x for x in given), strict=True))
+    named = dict(zip(names, (x.half() if peer["half"] and x.is_floating_point() else x for x in tensors), strict=True))
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     calls["PyTorch"] = lambda: seconds(lambda: graph(named), 3)
     if inductor:
@@ -140,8 +140,8 @@ def _tensor(torch: Any, array: np.ndarray) -> Any:
     return torch.from_numpy(array).cuda()
 
 
-def _matmul(torch: Any, peer: Mapping[str, Any], given: Sequence[Any]) -> Call:
-    a, b = given[:2]
+def _matmul(torch: Any, peer: Mapping[str, Any], tensors: Sequence[Any]) -> Call:
+    a, b = tensors[:2]
     a = a.t() if "a" in peer["transposed"] else a
     b = b.t() if "b" in peer["transposed"] else b
     torch.backends.cuda.matmul.allow_tf32 = bool(peer.get("tf32"))
@@ -153,8 +153,8 @@ def _matmul(torch: Any, peer: Mapping[str, Any], given: Sequence[Any]) -> Call:
     return lambda: torch.matmul(a, b)
 
 
-def _attention(torch: Any, peer: Mapping[str, Any], given: Sequence[Any]) -> Call:
-    q, k, v = given[:3]
+def _attention(torch: Any, peer: Mapping[str, Any], tensors: Sequence[Any]) -> Call:
+    q, k, v = tensors[:3]
     attend = torch.nn.functional.scaled_dot_product_attention
     facts = {"is_causal": peer["causal"], "enable_gqa": q.shape[1] != k.shape[1]}
     return _fastest_attention(torch, lambda: attend(q, k, v, **facts))
@@ -178,8 +178,8 @@ def _fastest_attention(torch: Any, call: Call) -> Call:
         return call
 
 
-def _conv(torch: Any, peer: Mapping[str, Any], given: Sequence[Any]) -> Call:
-    x, w = given
+def _conv(torch: Any, peer: Mapping[str, Any], tensors: Sequence[Any]) -> Call:
+    x, w = tensors
     x = x.permute(0, 3, 1, 2)
     w = w.permute(3, 2, 0, 1).contiguous(memory_format=torch.channels_last)
     torch.backends.cudnn.allow_tf32 = False
@@ -187,14 +187,14 @@ def _conv(torch: Any, peer: Mapping[str, Any], given: Sequence[Any]) -> Call:
     return lambda: torch.nn.functional.conv2d(x, w, stride=peer["strides"], padding=peer["padding"])
 
 
-def _rows(torch: Any, peer: Mapping[str, Any], given: Sequence[Any]) -> Call:
+def _rows(torch: Any, peer: Mapping[str, Any], tensors: Sequence[Any]) -> Call:
     functions = torch.nn.functional
-    x = given[0]
+    x = tensors[0]
     return {
-        "add": lambda: x + given[1],
+        "add": lambda: x + tensors[1],
         "copy": lambda: x.clone(),
         "gelu": lambda: functions.gelu(x, approximate="tanh"),
-        "layer_norm": lambda: functions.layer_norm(x, x.shape[-1:], given[1], given[2]),
+        "layer_norm": lambda: functions.layer_norm(x, x.shape[-1:], tensors[1], tensors[2]),
         "softmax": lambda: functions.softmax(x, -1),
         "sum": lambda: x.sum(-1),
     }[peer["function"]]

@@ -36,12 +36,12 @@ def reason(row: Row) -> str:
     return " ".join([str(row.get("detail", "")), *output[-1:]])
 
 
-def markdown(kit: Kit, found: Mapping[str, Any]) -> str:
+def markdown(kit: Kit, results: Mapping[str, Any]) -> str:
     """Everything that was found."""
-    device, rows = found["device"], found["units"]
+    device, rows = results["device"], results["units"]
     pairs = [(unit, rows[unit.name]) for unit in kit.units if unit.name in rows]
     copied = next((row["gbytes"] for unit, row in pairs if unit.group == "copy" and "gbytes" in row), 0.0)
-    lines = [f"# {kit.target} on {device.get('name', 'a GPU')}, {found['date']}", ""]
+    lines = [f"# {kit.target} on {device.get('name', 'a GPU')}, {results['date']}", ""]
     versions = [f"{name} {version}" for name, version in device.get("versions", {}).items() if version]
     copies = f" Copies {copied:.0f} GB/s (read and written)." if copied else ""
     lines += [f"Compiled on {kit.made}; {', '.join(versions)}.{copies}", ""]

@@ -82,8 +82,8 @@ def _copy_inputs(s: Any) -> list[str]:
     for block in s.blocks():
         for buffer in s.reads(block):
             readers.setdefault(buffer, []).append(block)
-    made = set(s.blocks())
-    shared = {buffer: blocks for buffer, blocks in readers.items() if buffer not in made and len(blocks) > 1}
+    computed = set(s.blocks())
+    shared = {buffer: blocks for buffer, blocks in readers.items() if buffer not in computed and len(blocks) > 1}
     return [s.cache_read(blocks, buffer, "local") for buffer, blocks in shared.items()]
 
 
@@ -143,12 +143,12 @@ class Figures:
         )
 
 
-def figures(path: Path, elements: int, chip: str, given: dict[str, Words] | None = None) -> Figures:
+def figures(path: Path, elements: int, chip: str, schedule_words: dict[str, Words] | None = None) -> Figures:
     """Compile a case for a chip and count."""
     target, seconds = f"nvvm{{chip={chip}}}", []
     for _ in range(5):
         start = time.thread_time()
-        compiled = mirlo.compile(path, target, schedules=given, cache=False, tune=False)
+        compiled = mirlo.compile(path, target, schedules=schedule_words, cache=False, tune=False)
         seconds.append(time.thread_time() - start)
     artifact = compiled.artifact
     kernels = artifact.metadata["kernels"].values()

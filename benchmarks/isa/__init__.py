@@ -77,7 +77,7 @@ def replace_cpuid(path: Path) -> int:
     if CPUID not in content:
         return 0
     segments = _segments(content)
-    addresses = [int(found, 16) for found in _FOUND.findall(_disassembled(path))]
+    addresses = [int(digits, 16) for digits in _FOUND.findall(_disassembled(path))]
     for address in addresses:
         at = next((address - start + offset for start, offset, size in segments if 0 <= address - start < size), None)
         if at is None or content[at : at + 2] != CPUID:

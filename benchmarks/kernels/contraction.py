@@ -120,17 +120,17 @@ def mirlo_executable(case: Case, x: np.ndarray, w: np.ndarray, b: np.ndarray) ->
     store.add("b", b)
     with make_context(), ir.Location.unknown():
         executable = mirlo.compile(ir.Module.parse(mirlo_text(case)), params=store)
-    given = channels_last(x) if is_conv else x
-    result = executable(given)[0] if isinstance(executable(given), (list, tuple)) else executable(given)
-    return executable, given, np.moveaxis(result, -1, 1) if is_conv else result
+    operand = channels_last(x) if is_conv else x
+    result = executable(operand)[0] if isinstance(executable(operand), (list, tuple)) else executable(operand)
+    return executable, operand, np.moveaxis(result, -1, 1) if is_conv else result
 
 
 def mirlo_runner(case: Case, x: np.ndarray, w: np.ndarray, b: np.ndarray) -> tuple[Callable[[], float], np.ndarray]:
     """Return a call that returns the seconds of the kernels, and the result."""
-    executable, given, result = mirlo_executable(case, x, w, b)
+    executable, operand, result = mirlo_executable(case, x, w, b)
 
     def run() -> float:
-        return executable.profile(given, repeats=4).microseconds * 1e-6
+        return executable.profile(operand, repeats=4).microseconds * 1e-6
 
     return run, result
 

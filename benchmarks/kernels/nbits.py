@@ -96,9 +96,17 @@ def main() -> None:
     parser.add_argument("--activations", nargs="*", choices=LEVELS, default=list(LEVELS), help="default: both")
     parser.add_argument("--rows", type=int, nargs="*", default=list(ROWS), help="numbers of rows")
     parser.add_argument("--repeat", type=int, default=30, help="turns (default: 30)")
-    given = parser.parse_args()
-    for activations in given.activations:
-        report(given.columns, given.depth, given.bits, given.block, activations, given.rows, given.repeat)
+    arguments = parser.parse_args()
+    for activations in arguments.activations:
+        report(
+            arguments.columns,
+            arguments.depth,
+            arguments.bits,
+            arguments.block,
+            activations,
+            arguments.rows,
+            arguments.repeat,
+        )
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ class _Primitive:
         self.keep += [attributes, posts]
         if not case.is_conv:
             # Layers keep their rows as they are; the weights may lie in any way.
-            given = [
+            descriptors = [
                 desc.row_major(x, "f32"),
                 desc.any_layout(w, "f32"),
                 desc.row_major(b, "f32"),
@@ -76,10 +76,10 @@ class _Primitive:
                 "matmul_primitive_desc_create",
                 "primitive_desc_destroy",
                 api.engine(),
-                *(one.pointer for one in given),
+                *(one.pointer for one in descriptors),
                 attributes.pointer,
             )
-        given = [
+        descriptors = [
             desc.any_layout(x, "f32"),
             desc.any_layout(w, "f32"),
             desc.row_major(b, "f32"),
@@ -92,7 +92,7 @@ class _Primitive:
             api.engine(),
             api.FORWARD_INFERENCE,
             api.CONVOLUTION_DIRECT,
-            *(one.pointer for one in given),
+            *(one.pointer for one in descriptors),
             *geometry,
             attributes.pointer,
         )
@@ -139,9 +139,9 @@ class _Primitive:
             return max(least - nothing, 1e-8)
 
         def result() -> np.ndarray:
-            made = np.empty(self.case.out, np.float32)
-            self._reorder(self.out_desc, self.out, desc.row_major(self.case.out, "f32"), made)
-            return made
+            output = np.empty(self.case.out, np.float32)
+            self._reorder(self.out_desc, self.out, desc.row_major(self.case.out, "f32"), output)
+            return output
 
         run(1)
         return run, result

@@ -90,14 +90,14 @@ def measure(case: Case, rounds: int, seconds: float) -> Row:
     generator = np.random.default_rng(0)
     x, w = (generator.standard_normal(shape, dtype=np.float32) for shape in (case.x, case.weight))
     b = generator.standard_normal(case.weight[0] if case.is_conv else case.weight[1], dtype=np.float32)
-    executable, given, got = mirlo_executable(case, x, w, b)
+    executable, operand, got = mirlo_executable(case, x, w, b)
     theirs, result = onednn_runner(case, x, w, b)
     np.testing.assert_allclose(got, result(), rtol=1e-3, atol=1e-3 * math.sqrt(case.flops / 2 / got.size))
     again = max(3, min(1000, int(seconds / max(theirs(2), 1e-7))))
     # Where a run takes long, the system interrupts more of them.
     rounds = rounds if again > 3 else 2 * rounds
-    times = [(least_seconds(executable, [given], again), theirs(again)) for _ in range(rounds)]
-    own, other = (min(found) * 1e6 for found in zip(*times, strict=True))
+    times = [(least_seconds(executable, [operand], again), theirs(again)) for _ in range(rounds)]
+    own, other = (min(samples) * 1e6 for samples in zip(*times, strict=True))
     return Row(case.name, case.name.split()[0], case.flops, own, other, other / own)
 
 

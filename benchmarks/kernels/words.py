@@ -97,15 +97,15 @@ def schedules(rule: str) -> Iterator[Words]:
                 yield partial(WORDS[rule], fused=fused, lanes=lanes, unroll=unroll)
 
 
-def compiled(path: Path, given: dict[str, Words] | None = None) -> Any:
-    return mirlo.compile(path, schedules=given, cache=False, tune=False)
+def compiled(path: Path, schedule_words: dict[str, Words] | None = None) -> Any:
+    return mirlo.compile(path, schedules=schedule_words, cache=False, tune=False)
 
 
-def compile_seconds(path: Path, given: dict[str, Words] | None = None) -> float:
+def compile_seconds(path: Path, schedule_words: dict[str, Words] | None = None) -> float:
     seconds = []
     for _ in range(3):
         start = time.process_time()
-        compiled(path, given)
+        compiled(path, schedule_words)
         seconds.append(time.process_time() - start)
     return min(seconds)
 

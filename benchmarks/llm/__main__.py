@@ -72,22 +72,22 @@ def report(engines: dict[str, Engine], cases: Sequence[tuple[int, int, int]], th
         count = max(3, repeat // (1 + tokens * batch // 16))
         times = dict(zip(steps, measure(list(steps.values()), count), strict=True))
         ours = next(iter(times))
-        for name, found in times.items():
-            pairs = (times[ours].cpu, found.cpu) if threads == 1 else (times[ours].wall, found.wall)
+        for name, timing in times.items():
+            pairs = (times[ours].cpu, timing.cpu) if threads == 1 else (times[ours].wall, timing.wall)
             ratio = statistics.median(a / b for a, b in zip(*pairs, strict=True))
             line = (
-                f"{tokens:6} {past:6} {batch:6} {name:>14} {min(found.cpu):9.2f} {statistics.median(found.wall):9.2f}"
+                f"{tokens:6} {past:6} {batch:6} {name:>14} {min(timing.cpu):9.2f} {statistics.median(timing.wall):9.2f}"
             )
             print(f"{line} {ratio:7.2f} {_error(results[name], results[ours])}", flush=True)
 
 
-def _error(found: object, ours: np.ndarray) -> str:
+def _error(theirs: object, ours: np.ndarray) -> str:
     """Return the largest difference of logits, by the largest one; nothing for other results."""
-    if not isinstance(found, np.ndarray) or found is ours:
+    if not isinstance(theirs, np.ndarray) or theirs is ours:
         return ""
-    if found.shape != ours.shape:
-        return f"{found.shape} in place of {ours.shape}"
-    wanted, mine = found.astype(np.float32), ours.astype(np.float32)
+    if theirs.shape != ours.shape:
+        return f"{theirs.shape} in place of {ours.shape}"
+    wanted, mine = theirs.astype(np.float32), ours.astype(np.float32)
     return f"{np.abs(mine - wanted).max() / np.abs(wanted).max():9.1e}"
 
 

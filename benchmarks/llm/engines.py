@@ -39,10 +39,10 @@ def with_room(arrays: dict[str, np.ndarray], tokens: int) -> dict[str, np.ndarra
 
 def in_huge_pages(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return copies in memory as `Executable.state` allocates it: in huge pages, aligned to cache lines."""
-    made = dict(zip(arrays, empty_together([(a.dtype, a.shape) for a in arrays.values()]), strict=True))
+    copies = dict(zip(arrays, empty_together([(a.dtype, a.shape) for a in arrays.values()]), strict=True))
     for name, array in arrays.items():
-        made[name][...] = array
-    return made
+        copies[name][...] = array
+    return copies
 
 
 class Mirlo:
@@ -59,8 +59,8 @@ class Mirlo:
         others = {name: array for name, array in arrays.items() if name not in outputs}
         call = self.executable.updating(caches, outputs)
         if call is None:  # sizes depend on data, as with experts
-            given, out = {**others, **caches}, {output: caches[name] for name, output in outputs.items()}
-            return lambda: self.executable.run(given, out=out)["logits"]
+            feeds, out = {**others, **caches}, {output: caches[name] for name, output in outputs.items()}
+            return lambda: self.executable.run(feeds, out=out)["logits"]
         return lambda: call.run(others)["logits"]
 
 
@@ -176,16 +176,16 @@ class LlamaCpp:
         return self.contexts[batch]
 
     def _decode(self, context: Any, tokens: int, first: int, batch: int) -> None:
-        made = self.library.llama_batch_init(tokens * batch, 0, 1)
-        made.n_tokens = tokens * batch
+        llama_batch = self.library.llama_batch_init(tokens * batch, 0, 1)
+        llama_batch.n_tokens = tokens * batch
         for i in range(tokens * batch):
-            made.token[i] = 3 + i * 7 % 3000
-            made.pos[i], made.n_seq_id[i], made.seq_id[i][0] = first + i % tokens, 1, i // tokens
-            made.logits[i] = True  # as all engines here
-        if self.library.llama_decode(context, made):
+            llama_batch.token[i] = 3 + i * 7 % 3000
+            llama_batch.pos[i], llama_batch.n_seq_id[i], llama_batch.seq_id[i][0] = first + i % tokens, 1, i // tokens
+            llama_batch.logits[i] = True  # as all engines here
+        if self.library.llama_decode(context, llama_batch):
             raise RuntimeError("llama.cpp has no room for these tokens")
         self.library.llama_synchronize(context)
-        self.library.llama_batch_free(made)
+        self.library.llama_batch_free(llama_batch)
 
     def call(self, tokens: int, past: int, batch: int) -> Step:
         context = self._context(batch, self.config.positions // 2 if batch == 1 else past)

@@ -96,11 +96,11 @@ def of_llama_cpp(path: Path, tokens: list[int]) -> np.ndarray:
     return np.array(model.scores[: len(tokens)])
 
 
-def show(name: str, found: np.ndarray, wanted: np.ndarray) -> None:
+def show(name: str, actual: np.ndarray, wanted: np.ndarray) -> None:
     """Print a line."""
     size = wanted.std()
-    error = found - wanted
-    same = (found.argmax(1) == wanted.argmax(1)).mean()
+    error = actual - wanted
+    same = (actual.argmax(1) == wanted.argmax(1)).mean()
     print(
         f"{name:12} {np.sqrt((error**2).mean()) / size:10.2e} {abs(error).max() / size:10.2e} {same:8.1%}", flush=True
     )
@@ -112,13 +112,13 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=96, help="tokens (%(default)s)")
     parser.add_argument("--layers", type=int, default=8, help="layers (%(default)s)")
     parser.add_argument("--hidden", type=int, default=1024, help="width (%(default)s)")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     base = next(iter(MODELS.values()))
     config = replace(
-        base, layers=given.layers, hidden=given.hidden, inner=given.hidden * 11 // 4 // 32 * 32, vocabulary=8192,
-        heads=given.hidden // 64, kv_heads=given.hidden // 256, size=64, positions=4096,
+        base, layers=arguments.layers, hidden=arguments.hidden, inner=arguments.hidden * 11 // 4 // 32 * 32,
+        vocabulary=8192, heads=arguments.hidden // 64, kv_heads=arguments.hidden // 256, size=64, positions=4096,
     )  # fmt: skip
-    tokens = np.random.default_rng(1).integers(0, config.vocabulary, given.tokens).tolist()
+    tokens = np.random.default_rng(1).integers(0, config.vocabulary, arguments.tokens).tolist()
     print(f"{'':12} {'RMS error':>10} {'largest':>10} {'same':>8}")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.gguf"

@@ -122,8 +122,8 @@ class DecoderBuilder:
 
     def scales(self, name: str, shape: tuple[int, ...], rows: int, bits: int) -> str:
         """Add scales of blocks of weights with which products of so many rows keep their size."""
-        found = self.random.uniform(0.5, 1.5, shape).astype(np.float32) * (1.7 / (rows**0.5 * 2 ** (bits - 1)))
-        return self.constant(f"{name}.scale", found.astype(np.float32))
+        values = self.random.uniform(0.5, 1.5, shape).astype(np.float32) * (1.7 / (rows**0.5 * 2 ** (bits - 1)))
+        return self.constant(f"{name}.scale", values.astype(np.float32))
 
     def dequantized(self, name: str, rows: int, columns: int) -> str:
         """Dequantize int4 weights [rows, columns] in blocks along the rows."""
@@ -222,8 +222,8 @@ class DecoderBuilder:
         for i in range(c.layers):
             attended = self.layer(i, normed)
             normed, x = self.skip_norm(f"layer{i}.norm1", x, attended)
-            made = self.mlp(i, normed)
-            normed, x = self.skip_norm(f"layer{i}.norm2", x, made)
+            projected = self.mlp(i, normed)
+            normed, x = self.skip_norm(f"layer{i}.norm2", x, projected)
         self.node("Identity", [self.product("head", normed, c.hidden, c.vocabulary, c.head_bits)], ["logits"])
         return self._finish()
 

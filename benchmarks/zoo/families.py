@@ -43,6 +43,6 @@ def mixed(chosen: Iterable[Variant], count: int | None = None) -> list[Variant]:
     for family, of_entry in families.items():
         names = sorted(of_entry, key=lambda name: hashlib.sha256(name.encode()).digest())
         ranked += [(at / len(names) ** 0.5, family, of_entry[name]) for at, name in enumerate(names)]
-    taken = [found for *_, found in sorted(ranked, key=lambda each: each[:2])[:count]]
-    rotated = [found[at % len(found) :] + found[: at % len(found)] for at, found in enumerate(taken)]
+    taken = [group for *_, group in sorted(ranked, key=lambda each: each[:2])[:count]]
+    rotated = [group[at % len(group) :] + group[: at % len(group)] for at, group in enumerate(taken)]
     return [each for round_ in itertools.zip_longest(*rotated) for each in round_ if each is not None]

@@ -57,46 +57,46 @@ def session(path: Path, optimize: bool = True) -> Any:
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
-def difference(found: Any, expected: Any) -> float:
+def difference(actual: Any, expected: Any) -> float:
     """Return the largest difference by the largest expected value; infinity if shapes or types differ."""
-    if isinstance(expected, list) or isinstance(found, list):
-        return _list_difference(found, expected)
+    if isinstance(expected, list) or isinstance(actual, list):
+        return _list_difference(actual, expected)
     if isinstance(expected, dict):
         keys, values = list(expected), np.array(list(expected.values()))
-        return difference(np.array([found[k] for k in keys]), values) if set(found) == set(keys) else float("inf")
-    found, expected = np.asarray(found), np.asarray(expected)
-    if found.shape != expected.shape or (found.dtype != expected.dtype and expected.dtype.kind != "O"):
+        return difference(np.array([actual[k] for k in keys]), values) if set(actual) == set(keys) else float("inf")
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    if actual.shape != expected.shape or (actual.dtype != expected.dtype and expected.dtype.kind != "O"):
         return float("inf")
     if expected.size == 0:
         return 0.0
     if expected.dtype.kind not in "fc":
-        return 0.0 if np.array_equal(found, expected) else float(np.mean(found != expected))
-    found, expected = found.astype(np.float64), expected.astype(np.float64)
-    same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+        return 0.0 if np.array_equal(actual, expected) else float(np.mean(actual != expected))
+    actual, expected = actual.astype(np.float64), expected.astype(np.float64)
+    same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
     if same.all():
         return 0.0
     finite = np.isfinite(expected)
-    if not finite[~same].all() or not np.isfinite(found[~same]).all():
+    if not finite[~same].all() or not np.isfinite(actual[~same]).all():
         return float("inf")
     scale = max(float(np.abs(expected[finite]).max()), 1e-6)
-    return float(np.abs(found - expected)[~same].max()) / scale
+    return float(np.abs(actual - expected)[~same].max()) / scale
 
 
-def _list_difference(found: Any, expected: Any) -> float:
-    if not isinstance(expected, list) or not isinstance(found, list | tuple) or len(found) != len(expected):
+def _list_difference(actual: Any, expected: Any) -> float:
+    if not isinstance(expected, list) or not isinstance(actual, list | tuple) or len(actual) != len(expected):
         return float("inf")
-    return max((difference(f, e) for f, e in zip(found, expected, strict=True)), default=0.0)
+    return max((difference(f, e) for f, e in zip(actual, expected, strict=True)), default=0.0)
 
 
 def judge(path: Path) -> Judgement:
     """Compile the model, run it at its three shapes, compare and time it."""
     import mirlo
 
-    given = [_load(path.with_suffix(f".{index}.npz")) for index in range(3)]
+    feeds = [_load(path.with_suffix(f".{index}.npz")) for index in range(3)]
     try:
         reference = session(path)
-        given = [_taken(each, [value.name for value in reference.get_inputs()]) for each in given]
-        expected = [reference.run(None, each) for each in given]
+        feeds = [_taken(each, [value.name for value in reference.get_inputs()]) for each in feeds]
+        expected = [reference.run(None, each) for each in feeds]
     except Exception as error:  # ONNX Runtime's errors share no class below Exception
         return Judgement(NOT_RUN, _line(error).replace(f"{path.parent}/", ""))
     print(REFERENCE_DONE, flush=True)
@@ -108,7 +108,7 @@ def judge(path: Path) -> Judgement:
     verdict = Judgement(RIGHT, compile_seconds=time.process_time() - start)
     names = [value.name for value in reference.get_outputs()]
     tolerance = tolerance_of(path)
-    for arrays, wanted in zip(given, expected, strict=True):
+    for arrays, wanted in zip(feeds, expected, strict=True):
         verdict.shapes.append([list(np.shape(each)) for each in arrays.values()])
         try:
             results = compiled.run(arrays)
@@ -120,7 +120,7 @@ def judge(path: Path) -> Judgement:
             verdict.error = max(verdict.error, error)
             if error > tolerance and verdict.status != WRONG:
                 _contradict(path, verdict, name, arrays, (results[name], value), error)
-    for arrays in given:
+    for arrays in feeds:
         fast, slow = _times(lambda a=arrays: compiled.run(a), lambda a=arrays: reference.run(None, a))
         verdict.mirlo_ms.append(fast)
         verdict.onnxruntime_ms.append(slow)

@@ -38,8 +38,8 @@ def build(architecture: str, config: str, options: dict[str, Any]) -> Any:
     load()
     import transformers
 
-    made = getattr(transformers, config)(**options)
-    return getattr(transformers, architecture)(made)
+    configuration = getattr(transformers, config)(**options)
+    return getattr(transformers, architecture)(configuration)
 
 
 def entry(architecture: str, config: str, options: dict[str, Any], inputs: tuple[Input, ...], family: str,

@@ -12,12 +12,12 @@ Tensors = Mapping[str, TensorType]
 
 
 def sized_shapes(
-    model: str, declared: Tensors, given: Tensors, dims: Mapping[str, int], aliases: Mapping[str, str]
+    model: str, declared: Tensors, requested: Tensors, dims: Mapping[str, int], aliases: Mapping[str, str]
 ) -> dict[str, Sequence[int | str]]:
     """Return the shapes of inputs in which dims have these sizes; raise ValueError for those that do not fit.
 
-    `declared` are the types that the model declares, `given` those with the shapes that a user gives; they may name a
-    dim anew. `aliases` are other spellings of dims.
+    `declared` are the types that the model declares, `requested` those with the shapes that a user gives; they may name
+    a dim anew. `aliases` are other spellings of dims.
     """
     known = sorted({name for kind in declared.values() for dim in kind.shape for name in D.symbols_of(dim)})
     sizes: dict[str, D.Dim] = {}
@@ -31,12 +31,12 @@ def sized_shapes(
         if not isinstance(size, int) or isinstance(size, bool) or size < 0:
             raise ValueError(f"{model}: the size of the dim '{text}' must be a number from 0, found {size!r}")
         sizes[name] = size
-    for name, kind in given.items():  # a shape may have renamed a dim
+    for name, kind in requested.items():  # a shape may have renamed a dim
         for dim, actual in zip(declared[name].shape, kind.shape, strict=True):
             if str(dim) in sizes and D.is_symbol_name(str(actual)):
                 sizes[str(actual)] = sizes[str(dim)]
     result: dict[str, Sequence[int | str]] = {}
-    for name, kind in given.items():
+    for name, kind in requested.items():
         row = [D.substitute(dim, sizes) for dim in kind.shape]
         for axis, (dim, actual) in enumerate(zip(declared[name].shape, row, strict=True)):
             wanted = D.substitute(dim, sizes)

@@ -346,10 +346,10 @@ def _infer(
     except Exception as error:
         raise OpMistake(f"'{cls.OPERATION_NAME}': its infer raised {describe_raised(error)}") from error
     listed = inferred if isinstance(inferred, (tuple, list)) else (inferred,)
-    for found in listed:
-        if not isinstance(found, TensorType):
+    for result_type in listed:
+        if not isinstance(result_type, TensorType):
             raise OpMistake(
-                f"'{cls.OPERATION_NAME}': its infer must return TensorType, or a tuple of them; got {found!r}"
+                f"'{cls.OPERATION_NAME}': its infer must return TensorType, or a tuple of them; got {result_type!r}"
             )
     fields = cls._result_layout.fields
     if len(listed) != len(fields) and all(field.kind == "single" for field in fields):

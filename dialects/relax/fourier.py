@@ -18,16 +18,16 @@ LONGEST = 8192
 
 
 def dft_element(
-    turns: np.ndarray, n: np.ndarray, part: np.ndarray, made: np.ndarray, length: float,
+    turns: np.ndarray, n: np.ndarray, part: np.ndarray, result_part: np.ndarray, length: float,
     *, inverse: bool, mirrored: bool,
 ) -> np.ndarray:  # fmt: skip
-    """Return the factor of element n's real (0) or imaginary (1) part in a result's part `made`.
+    """Return the factor of element n's real (0) or imaginary (1) part in a result's part `result_part`.
 
     `turns` is n times the result's index, modulo `length`, so that angles of long transforms keep their precision.
     """
     angle = turns * (2 * np.pi) / length
     sine = np.sin(angle) if inverse else -np.sin(angle)
-    factor = np.where(part == made, np.cos(angle), np.where(part < made, sine, -sine))
+    factor = np.where(part == result_part, np.cos(angle), np.where(part < result_part, sine, -sine))
     if mirrored:  # each element stands for its mirror image too, but for the first and the middle one
         once = np.where((n == 0.0) | (2.0 * n == length), 1.0, 2.0)
         factor = np.where(2.0 * n > length, 0.0, once) * factor
@@ -40,9 +40,9 @@ def dft_matrix(
     *, shape: tuple[int, ...], length: tuple[int, ...], inverse: bool, mirrored: bool, dtype: DType
 ) -> np.ndarray:
     """Return the matrix as an array."""
-    n, part, k, made = np.ogrid[tuple(slice(size) for size in shape)]
+    n, part, k, result_part = np.ogrid[tuple(slice(size) for size in shape)]
     turns = (n * k % length[0]).astype(np.float64)
-    factors = dft_element(turns, n, part, made, float(length[0]), inverse=inverse, mirrored=mirrored)
+    factors = dft_element(turns, n, part, result_part, float(length[0]), inverse=inverse, mirrored=mirrored)
     return np.broadcast_to(factors, shape).astype(dtype.to_numpy())
 
 

@@ -63,12 +63,12 @@ def region_tasks(
     generators = {target.name: target.generator for target in targets.generators}
     with module.context, ir.Location.unknown():
         Pipeline(targets.placing() if targets.of_operators else targets.placing_loops()).run(module, session)
-        found: dict[str, tuple[Tunable, CodeGenerator]] = {}
+        parts: dict[str, tuple[Tunable, CodeGenerator]] = {}
         calls: dict[str, int] = {}
         for nested in external_modules(module):
             generator = generators[ir.StringAttr(nested.attributes[EXTERNAL]).value]
             for part in generator.tunables(read_external(nested, session)):
                 key = region_prefix(generator) + key_hash(part.key)
-                found.setdefault(key, (part, generator))
+                parts.setdefault(key, (part, generator))
                 calls[key] = calls.get(key, 0) + 1
-    return [RegionTask(key, part, calls[key], generator) for key, (part, generator) in found.items()]
+    return [RegionTask(key, part, calls[key], generator) for key, (part, generator) in parts.items()]

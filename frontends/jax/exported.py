@@ -81,8 +81,8 @@ def _spec(value: object) -> jax.ShapeDtypeStruct:
 
     if isinstance(value, jax.ShapeDtypeStruct):
         return value
-    given = value if hasattr(value, "dtype") and hasattr(value, "shape") else np.asarray(jax.numpy.asarray(value))
-    return jax.ShapeDtypeStruct(given.shape, given.dtype)
+    array = value if hasattr(value, "dtype") and hasattr(value, "shape") else np.asarray(jax.numpy.asarray(value))
+    return jax.ShapeDtypeStruct(array.shape, array.dtype)
 
 
 def _require_plain(model: export.Exported) -> None:

@@ -136,12 +136,12 @@ class Complex:
 
     def power(self, other: Complex) -> Complex:
         """Return the value to a complex power; 0 to the power of 0 is 1."""
-        made = (other * self.log()).exp()
+        result = (other * self.log()).exp()
         zero = self.re.equals(0.0) & self.im.equals(0.0)
         none = other.re.equals(0.0) & other.im.equals(0.0)
         known = zero & (none | (other.re > 0.0))
-        re = where(known, where(none, 1.0, other.re.filled(0.0)), made.re)
-        return Complex(re, where(known, 0.0, made.im))
+        re = where(known, where(none, 1.0, other.re.filled(0.0)), result.re)
+        return Complex(re, where(known, 0.0, result.im))
 
     def sin(self) -> Complex:
         """Return the sine."""

@@ -30,7 +30,7 @@ def _transformed(parts: list[Tensor], length: int, inverse: bool) -> list[Tensor
     """Transform the last dim. Of n = a * b elements, first those that are b apart, and then b neighbours."""
     first = _factor(length)
     if first == 1:
-        return _product(parts, (length, length), length, inverse, made=2)
+        return _product(parts, (length, length), length, inverse, result_parts=2)
     second = length // first
     outer = parts[0].shape[:-1]
     rank = len(outer) + 2
@@ -68,7 +68,7 @@ def spectrum_of_real(x: Tensor, length: int) -> list[Tensor]:
     """Return the first half of the spectrum of real rows."""
     bins = length // 2 + 1
     if _factor(length) == 1:
-        return _product([x], (length, bins), length, False, made=2)
+        return _product([x], (length, bins), length, False, result_parts=2)
     return [part[..., :bins] for part in _transformed([x, x.filled(0)], length, False)]
 
 
@@ -76,7 +76,7 @@ def real_of_spectrum(parts: list[Tensor], length: int) -> Tensor:
     """Return the real rows whose spectrum's first half is given."""
     bins = length // 2 + 1
     if _factor(length) == 1:
-        return _product(parts, (bins, length), length, True, made=1, mirrored=True)[0]
+        return _product(parts, (bins, length), length, True, result_parts=1, mirrored=True)[0]
     real, imaginary = parts
     mirrored = []
     # The spectrum of real numbers has real elements at 0 and in the middle.
@@ -101,9 +101,9 @@ def transform_rows(x: Tensor, length: Dim, *, inverse: bool, onesided: bool) -> 
     mirrored = inverse and onesided
     if isinstance(length, int) and length > LONGEST and size == (length // 2 + 1 if mirrored else length):
         return _transform_long_rows(x, length, inverse=inverse, onesided=onesided)
-    bins, made = length // 2 + 1 if onesided and not inverse else length, 1 if mirrored else 2
-    matrix = _matrix(x, (size, parts, bins, made), length, inverse=inverse, mirrored=mirrored)
-    return (x.reshape((*outer, size * parts)) @ matrix).reshape((*outer, bins, made))
+    bins, result_parts = length // 2 + 1 if onesided and not inverse else length, 1 if mirrored else 2
+    matrix = _matrix(x, (size, parts, bins, result_parts), length, inverse=inverse, mirrored=mirrored)
+    return (x.reshape((*outer, size * parts)) @ matrix).reshape((*outer, bins, result_parts))
 
 
 def _transform_long_rows(x: Tensor, length: int, *, inverse: bool, onesided: bool) -> Tensor:
@@ -120,18 +120,18 @@ def _transform_long_rows(x: Tensor, length: int, *, inverse: bool, onesided: boo
 
 
 def _product(
-    parts: list[Tensor], sizes: tuple[int, int], length: int, inverse: bool, *, made: int,
+    parts: list[Tensor], sizes: tuple[int, int], length: int, inverse: bool, *, result_parts: int,
     mirrored: bool = False,
 ) -> list[Tensor]:  # fmt: skip
     """Multiply rows with a matrix of a transform."""
-    given, bins = sizes
-    if parts[0].shape[-1] != given:
-        raise OpError(f"transforms {parts[0].shape[-1]} elements, where {given} are expected")
-    shape = (given, len(parts), bins, made)
+    elements, bins = sizes
+    if parts[0].shape[-1] != elements:
+        raise OpError(f"transforms {parts[0].shape[-1]} elements, where {elements} are expected")
+    shape = (elements, len(parts), bins, result_parts)
     matrix = _matrix(parts[0], shape, length, inverse=inverse, mirrored=mirrored, is_planar=True)
     last = parts[0].rank - 1
     result = concat(parts, last) @ matrix
-    return [result] if made == 1 else result.split((bins, bins), last)
+    return [result] if result_parts == 1 else result.split((bins, bins), last)
 
 
 def _matrix(

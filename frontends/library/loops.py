@@ -28,8 +28,8 @@ def scan(
     carried, collected = list(init), []
     for at in range(length)[:: -1 if backwards else 1]:
         result = step(at, carried)
-        carried, made = result[:count], result[count:]
-        collected.append(made)
+        carried, outputs = result[:count], result[count:]
+        collected.append(outputs)
     if backwards:
         collected.reverse()
     return [*carried, *(stack(column, 0) for column in zip(*collected, strict=True))]

@@ -47,20 +47,20 @@ def batch_norm(
 ) -> Tensor:
     """Normalize by statistics of each channel; operands of several types are computed in f32 at least."""
     scale, bias = _affine(x, scale, bias, axis)
-    given = [scale, bias, mean, variance]
-    if all(each.dtype is x.dtype for each in given):
-        return x.builder.emit("batch_norm", x, *given, axis=axis, epsilon=epsilon)
+    operands = [scale, bias, mean, variance]
+    if all(each.dtype is x.dtype for each in operands):
+        return x.builder.emit("batch_norm", x, *operands, axis=axis, epsilon=epsilon)
     wide = x.cast("f32") if x.dtype.bits < 32 else x
-    given = [each.cast(wide.dtype) for each in given]
-    return wide.builder.emit("batch_norm", wide, *given, axis=axis, epsilon=epsilon).cast(x.dtype)
+    operands = [each.cast(wide.dtype) for each in operands]
+    return wide.builder.emit("batch_norm", wide, *operands, axis=axis, epsilon=epsilon).cast(x.dtype)
 
 
 def batch_norm_of_batch(
     x: Tensor, scale: Tensor, bias: Tensor, epsilon: float, axis: int = 1
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Normalize by the statistics of x itself; return the result, and mean and variance of each channel."""
-    found = moments(x, channel_axes(x, axis))
-    mean, variance = (each.reshape((x.shape[axis],)) for each in (found.mean, found.variance))
+    statistics = moments(x, channel_axes(x, axis))
+    mean, variance = (each.reshape((x.shape[axis],)) for each in (statistics.mean, statistics.variance))
     return batch_norm(x, scale, bias, mean, variance, epsilon, axis), mean, variance
 
 

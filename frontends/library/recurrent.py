@@ -90,18 +90,18 @@ def rnn_step(d: Direction, x: Tensor, states: Sequence[Tensor]) -> list[Tensor]:
 def gru_step(d: Direction, x: Tensor, states: Sequence[Tensor]) -> list[Tensor]:
     """Return the next hidden state, whose reset gate is applied before the product."""
     (hidden,) = states
-    given, weights = d.split(x), d.split(d.recurrent, 0)
-    update, reset = (d.gate(given[gate] + d.product(hidden, weights[gate])) for gate in "ur")
-    new = d.new(given["n"] + d.product(reset * hidden, weights["n"]))
+    projected, weights = d.split(x), d.split(d.recurrent, 0)
+    update, reset = (d.gate(projected[gate] + d.product(hidden, weights[gate])) for gate in "ur")
+    new = d.new(projected["n"] + d.product(reset * hidden, weights["n"]))
     return [new + update * (hidden - new)]
 
 
 def linear_gru_step(d: Direction, x: Tensor, states: Sequence[Tensor]) -> list[Tensor]:
     """Return the next hidden state, whose reset gate is applied after the product."""
     (hidden,) = states
-    given, recurrent = d.split(x), d.split(d.recur(hidden))
-    update, reset = (d.gate(given[gate] + recurrent[gate]) for gate in "ur")
-    new = d.new(given["n"] + reset * recurrent["n"])
+    projected, recurrent = d.split(x), d.split(d.recur(hidden))
+    update, reset = (d.gate(projected[gate] + recurrent[gate]) for gate in "ur")
+    new = d.new(projected["n"] + reset * recurrent["n"])
     return [new + update * (hidden - new)]
 
 
@@ -139,14 +139,14 @@ def recurrent_layer(
         step = _step(direction, direction.projected(x), lengths)
         *last, output = scan(builder, step, begin, rows, x.shape[0], backwards=direction.is_backwards)
         sequences.append(output)
-        for found, state in zip(finals, last, strict=True):
-            found.append(state)
+        for collected, state in zip(finals, last, strict=True):
+            collected.append(state)
     return sequences, [stack(each, 0) for each in finals]
 
 
-def _step(direction: Direction, given: Tensor, lengths: Tensor | None) -> Step:
+def _step(direction: Direction, projected: Tensor, lengths: Tensor | None) -> Step:
     def step(at: Tensor | int, states: Sequence[Tensor]) -> list[Tensor]:
-        hidden, *others = direction.cell.step(direction, row_at(given, at), states)
+        hidden, *others = direction.cell.step(direction, row_at(projected, at), states)
         if direction.projection is not None:
             hidden = times_transposed(hidden, direction.projection)
         if lengths is None:

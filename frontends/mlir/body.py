@@ -114,13 +114,13 @@ class ProgramImport(BodyImporter):
         name = op.name.removeprefix(f"{self.NAMESPACE}.").removeprefix("func.")
         try:
             with op.location:
-                found = self.convert(op, name, scope)
-            results = [found] if isinstance(found, Tensor) else list(found)
+                converted = self.convert(op, name, scope)
+            results = [converted] if isinstance(converted, Tensor) else list(converted)
             types = [value.type for value in op.results]
             parts = self.grouped(types, results, "its conversion makes a value for each of")
             declared = chain.from_iterable(map(self.part_types, types))
-            for said, tensor in zip(declared, results, strict=True) if not self.lifted else ():
-                _require_declared(said, tensor)
+            for declared_type, tensor in zip(declared, results, strict=True) if not self.lifted else ():
+                _require_declared(declared_type, tensor)
             return parts
         except (UnsupportedOperation, OpError) as problem:
             raise self._problem(op, str(problem)) from None

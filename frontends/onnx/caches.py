@@ -61,7 +61,7 @@ def find_windows(graph: GraphDef) -> list[WindowedCaches]:
 
 
 def with_rings(
-    types: Mapping[str, TensorType | Kind], found: Iterable[WindowedCaches]
+    types: Mapping[str, TensorType | Kind], windowed: Iterable[WindowedCaches]
 ) -> tuple[dict[str, TensorType | Kind], dict[str, int]]:
     """Return the types of inputs, in which rings have a number of rows of their own, and the windows of the rings.
 
@@ -70,10 +70,10 @@ def with_rings(
     changed, windows = dict(types), {}
     tensors = [each for each in types.values() if isinstance(each, TensorType)]
     taken = {name for each in tensors for dim in each.shape for name in D.symbols_of(dim)}
-    for caches in found:
-        given = [changed.get(name) for name in caches.inputs]
-        kinds = [each for each in given if isinstance(each, TensorType) and each.rank == RANK]
-        if len(kinds) < len(given):
+    for caches in windowed:
+        declared = [changed.get(name) for name in caches.inputs]
+        kinds = [each for each in declared if isinstance(each, TensorType) and each.rank == RANK]
+        if len(kinds) < len(declared):
             continue
         rows = [each.shape[AXIS] for each in kinds]
         fixed = [count for count in rows if isinstance(count, int)]

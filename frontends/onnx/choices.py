@@ -73,20 +73,20 @@ class BranchSearch:
         try:
             return attempt(choices), choices
         except RanksDiffer as error:
-            found, text = error, str(error)
+            difference, text = error, str(error)
         if self._imports > MAX_IMPORTS:
             raise OnnxImportError(f"{text}; there are too many such nodes to try each branch of each")
-        made: list[tuple[T, Choices]] = []
+        imported: list[tuple[T, Choices]] = []
         problems = []
         for flag in (True, False):
             try:
-                made.append(self.run(attempt, {**choices, found.place: flag}))
+                imported.append(self.run(attempt, {**choices, difference.place: flag}))
             except OnnxImportError as problem:
                 problems.append(problem)
-        if len(made) == 2:
-            return self.run(attempt, {**choices, found.place: None})
-        if made:
-            return made[0]
+        if len(imported) == 2:
+            return self.run(attempt, {**choices, difference.place: None})
+        if imported:
+            return imported[0]
         raise OnnxImportError(
             f"{text}. With the results of 'then_branch': {problems[0]}. With those of 'else_branch': {problems[1]}"
         )

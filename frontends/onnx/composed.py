@@ -111,15 +111,15 @@ def gated_delta_net(node: NodeDef, inputs: Sequence[AnyValue | None]) -> Functio
     columns = [shaped(part, keys, 1, size) for part in parts[:2]]
     repeated = [output.add("Expand", column, output.constant([1, 1, 1, heads // keys, 1])) for column in columns]
     spread = [shaped(each, heads * size) for each in repeated]
-    given = {name: _gate(output, name) if name in NEEDS[rule] else "" for name in ("decay", "beta")}
-    for name, value in given.items():
+    gates = {name: _gate(output, name) if name in NEEDS[rule] else "" for name in ("decay", "beta")}
+    for name, value in gates.items():
         if value:
             is_each = name == "decay" and output.type_of(name).rank == rank + (not output.has("key"))
-            given[name] = shaped(value, heads * size if is_each else heads)
+            gates[name] = shaped(value, heads * size if is_each else heads)
     state = output.add("Transpose", "initial_state", perm=[0, 1, 3, 2]) if output.has("initial_state") else ""
     scale = output.number("scale", 0.0) or size**-0.5
     result = output.add(
-        "LinearAttention", *spread, shaped(parts[2], heads * width), state, *given.values(), domain=MICROSOFT,
+        "LinearAttention", *spread, shaped(parts[2], heads * width), state, *gates.values(), domain=MICROSOFT,
         outputs=2, update_rule=rule, q_num_heads=heads, kv_num_heads=heads, scale=scale,
     )  # fmt: skip
     rows = shaped(result, heads, width)
@@ -130,71 +130,71 @@ def gated_delta_net(node: NodeDef, inputs: Sequence[AnyValue | None]) -> Functio
     return output.finish(GATED_DELTA_NET, ("output", "final_state"))
 
 
-def _batch_and_length(made: _Function, is_split: bool) -> str:
+def _batch_and_length(body: _Function, is_split: bool) -> str:
     """Return the first dims of the query; those of packed tokens if the number of sequences is that of the states."""
     if is_split:
-        return made.add("Slice", made.add("Shape", "query"), *map(made.constant, ([0], [2], [0])))
-    batch = made.add("Slice", made.add("Shape", "initial_state"), *map(made.constant, ([0], [1], [0])))
-    tokens = made.add("Slice", made.add("Shape", "query"), *map(made.constant, ([0], [1], [0])))
-    return made.add("Concat", batch, made.add("Div", tokens, batch), axis=0)
+        return body.add("Slice", body.add("Shape", "query"), *map(body.constant, ([0], [2], [0])))
+    batch = body.add("Slice", body.add("Shape", "initial_state"), *map(body.constant, ([0], [1], [0])))
+    tokens = body.add("Slice", body.add("Shape", "query"), *map(body.constant, ([0], [1], [0])))
+    return body.add("Concat", batch, body.add("Div", tokens, batch), axis=0)
 
 
-def _parts(made: _Function) -> tuple[list[str], tuple[int, int, int, int]]:
+def _parts(body: _Function) -> tuple[list[str], tuple[int, int, int, int]]:
     """Return queries, keys and values in f32, and the heads of keys, the heads of values, and their sizes."""
-    if made.has("key") != made.has("value"):
+    if body.has("key") != body.has("value"):
         raise NodeError("inputs 'key' and 'value' must both be given, or none")
-    if made.has("key"):
-        (queries, size), (keys, other), (heads, width) = (made.sizes(name, 2) for name in ("query", "key", "value"))
-        ranks = {made.type_of(name).rank for name in ("query", "key", "value")}
+    if body.has("key"):
+        (queries, size), (keys, other), (heads, width) = (body.sizes(name, 2) for name in ("query", "key", "value"))
+        ranks = {body.type_of(name).rank for name in ("query", "key", "value")}
         if queries != keys or size != other or ranks not in ({3}, {4}):
-            types = ", ".join(str(made.type_of(name)) for name in ("query", "key", "value"))
+            types = ", ".join(str(body.type_of(name)) for name in ("query", "key", "value"))
             raise NodeError(f"queries and keys of as many heads and sizes are expected, of rank 3 or 4, got {types}")
-        parts = [made.add("Cast", name, to=1) for name in ("query", "key", "value")]
+        parts = [body.add("Cast", name, to=1) for name in ("query", "key", "value")]
     else:
-        (total,), (heads, width, size) = made.sizes("query", 1), made.sizes("initial_state", 3)
+        (total,), (heads, width, size) = body.sizes("query", 1), body.sizes("initial_state", 3)
         keys, rest = divmod(total - heads * width, 2 * size)
         if rest or keys < 1:
             raise NodeError(
-                f"input 'query' must hold queries, keys and values for states {made.type_of('initial_state')}"
+                f"input 'query' must hold queries, keys and values for states {body.type_of('initial_state')}"
             )
-        sizes = made.constant([keys * size, keys * size, heads * width])
-        first = made.add("Split", made.add("Cast", "query", to=1), sizes, axis=-1, outputs=3)
+        sizes = body.constant([keys * size, keys * size, heads * width])
+        first = body.add("Split", body.add("Cast", "query", to=1), sizes, axis=-1, outputs=3)
         parts = [first, f"{first}.1", f"{first}.2"]
         for i in (0, 1):
-            parts[i] = made.add(
-                "Reshape", parts[i], made.constant([*[0] * (made.type_of("query").rank - 1), keys, size])
+            parts[i] = body.add(
+                "Reshape", parts[i], body.constant([*[0] * (body.type_of("query").rank - 1), keys, size])
             )
     if heads % keys:
         raise NodeError(f"the {heads} heads of values must be a multiple of the {keys} heads of keys")
-    if made.has("initial_state") and tuple(made.type_of("initial_state").shape[1:]) != (heads, width, size):
+    if body.has("initial_state") and tuple(body.type_of("initial_state").shape[1:]) != (heads, width, size):
         expected: tuple[Dim, ...] = (heads, width, size)
-        raise NodeError(f"input 'initial_state' must be states {expected}, got {made.type_of('initial_state')}")
+        raise NodeError(f"input 'initial_state' must be states {expected}, got {body.type_of('initial_state')}")
     return parts, (keys, heads, size, width)
 
 
-def _normalized(made: _Function, part: str) -> str:
+def _normalized(body: _Function, part: str) -> str:
     """Divide each head by its norm."""
-    squares = made.add("ReduceSumSquare", part, made.constant([-1]), keepdims=1)
-    return made.add("Div", part, made.add("Sqrt", made.add("Add", squares, made.constant(NORM_EPSILON, np.float32))))
+    squares = body.add("ReduceSumSquare", part, body.constant([-1]), keepdims=1)
+    return body.add("Div", part, body.add("Sqrt", body.add("Add", squares, body.constant(NORM_EPSILON, np.float32))))
 
 
-def _gate(made: _Function, name: str) -> str:
+def _gate(body: _Function, name: str) -> str:
     """Return the decay or the rate of updates, after its activation."""
-    made.type_of(name)  # raises an error if it is missing
+    body.type_of(name)  # raises an error if it is missing
     if name == "beta":
-        kind = made.text("beta_activation", "none")
+        kind = body.text("beta_activation", "none")
         if kind not in ("none", "sigmoid"):
             raise NodeError(f"attribute 'beta_activation' must be none or sigmoid, got '{kind}'")
-        return made.add("Sigmoid", name) if kind == "sigmoid" else name
-    kind = made.text("gate_activation", "none")
+        return body.add("Sigmoid", name) if kind == "sigmoid" else name
+    kind = body.text("gate_activation", "none")
     if kind not in ("none", "qwen"):
         raise NodeError(f"attribute 'gate_activation' must be none or qwen, got '{kind}'")
     if kind == "none":
         return name
     for each in ("a_log", "dt_bias"):
-        made.type_of(each)
-    soft = made.add("Softplus", made.add("Add", name, "dt_bias"))
-    return made.add("Neg", made.add("Mul", made.add("Exp", "a_log"), soft))
+        body.type_of(each)
+    soft = body.add("Softplus", body.add("Add", name, "dt_bias"))
+    return body.add("Neg", body.add("Mul", body.add("Exp", "a_log"), soft))
 
 
 COMPOSED: dict[tuple[str, str], Callable[[NodeDef, Sequence[AnyValue | None]], FunctionDef]] = {

@@ -44,12 +44,12 @@ def onnx_operator(
 
     def convert(node: Node) -> Converted:
         types = [node.type(i) for i in range(len(node))]
-        given = _attributes(node, defaults)
-        outputs = None if infer is None else _outputs(infer, types, given)
+        attribute_values = _attributes(node, defaults)
+        outputs = None if infer is None else _outputs(infer, types, attribute_values)
         if prims is None:
             assert packed is not None
             return node.emit_all(CallDpsPacked, node.all(), result_types=outputs, function=packed)
-        symbol, results = _specialized(prims, node, types, outputs, given)
+        symbol, results = _specialized(prims, node, types, outputs, attribute_values)
         return node.emit_all(CallTir, node.all(), result_types=outputs or results, callee=symbol)
 
     CONVERTERS.users.add(domain, operator, since, convert)
@@ -60,22 +60,22 @@ def _specialized(
     node: Node,
     types: list[TensorType],
     outputs: list[TensorType] | None,
-    given: Mapping[str, object],
+    attributes: Mapping[str, object],
 ) -> tuple[str, list[TensorType]]:
     """Return the symbol of the function for a node, and its result types."""
     try:
-        return prims.specialize(node.builder, types, outputs, given)
+        return prims.specialize(node.builder, types, outputs, attributes)
     except (MirloError, ValueError) as error:
         raise NodeError(str(error)) from error
 
 
 def _attributes(node: Node, defaults: Mapping[str, object]) -> dict[str, object]:
     """Return the attributes of the node, with defaults for missing ones."""
-    given = dict(defaults)
+    attributes = dict(defaults)
     for name in node.attr.names():
         if name in defaults:
-            given[name] = node.attr.plain(name)
-    return given
+            attributes[name] = node.attr.plain(name)
+    return attributes
 
 
 def _outputs(infer: Infer, types: Sequence[TensorType], attributes: Mapping[str, object]) -> list[TensorType]:
@@ -86,8 +86,8 @@ def _outputs(infer: Infer, types: Sequence[TensorType], attributes: Mapping[str,
     except Exception as error:
         raise OpMistake(f"its shape function raised {describe_raised(error)}") from error
     listed: list[TensorType] = []
-    for found in inferred if isinstance(inferred, (tuple, list)) else (inferred,):
-        if not isinstance(found, TensorType):
-            raise NodeError(f"its shape function must return TensorType, or a tuple of them; found {found!r}")
-        listed.append(found)
+    for result in inferred if isinstance(inferred, (tuple, list)) else (inferred,):
+        if not isinstance(result, TensorType):
+            raise NodeError(f"its shape function must return TensorType, or a tuple of them; found {result!r}")
+        listed.append(result)
     return listed

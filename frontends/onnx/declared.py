@@ -91,10 +91,10 @@ def candidate_axes(x: TensorType, count: int, shape: Sequence[int], keepdims: bo
     return result
 
 
-def is_candidate(node: Node, found: Tensor, candidates: Sequence[tuple[int, ...]]) -> Tensor:
+def is_candidate(node: Node, axes_bits: Tensor, candidates: Sequence[tuple[int, ...]]) -> Tensor:
     """Return whether an axis set is one of the candidates."""
     numbers = node.constant(np.array([axes_as_bits(axes) for axes in candidates]), "i64")
-    return found.equals(numbers).any()
+    return axes_bits.equals(numbers).any()
 
 
 def axes_as_bits(axes: Sequence[int]) -> int:

@@ -48,13 +48,13 @@ SHOWN_NODES = 5
 """Node names per group that are listed before the rest is counted."""
 
 
-def unsupported_report(model: str, found: Sequence[Unsupported], known: Iterable[tuple[str, str]]) -> str:
+def unsupported_report(model: str, unsupported: Sequence[Unsupported], known: Iterable[tuple[str, str]]) -> str:
     """Return one message for all nodes without a converter, grouped by operator; `known` are the supported ones."""
     groups: dict[tuple[str, str, int], list[Unsupported]] = {}
-    for item in found:
+    for item in unsupported:
         groups.setdefault((item.domain, item.operator, item.opset), []).append(item)
     names = by_domain(known)
-    lines = [f"{model}: {plural(len(found), 'node')} of {plural(len(groups), 'operator')} cannot be imported:"]
+    lines = [f"{model}: {plural(len(unsupported), 'node')} of {plural(len(groups), 'operator')} cannot be imported:"]
     for (domain, operator, opset), nodes in sorted(groups.items()):
         version = f"opset {opset}" if opset else "which the model does not import"
         listed = list_names([item.node for item in nodes])

@@ -41,18 +41,20 @@ def of_schema(node: NodeDef, version: int, inputs: Sequence[AnyValue | None]) ->
     since, lacking = ADOPTED.get((domain, node.operator), (0, ()))
     if since:
         domain, version = "", since
-    found = schema.schema_of(domain, node.operator, version)
-    if found is None:
+    operator_schema = schema.schema_of(domain, node.operator, version)
+    if operator_schema is None:
         return None
     body = (
-        _body_for(found, node, version, inputs) if found.has_context_dependent_function else static_body(found, version)
+        _body_for(operator_schema, node, version, inputs)
+        if operator_schema.has_context_dependent_function
+        else static_body(operator_schema, version)
     )
     if body is None:
         return None
-    given = {each.name: each for each in body.defaults}
-    given.update({each.name: each for each in _defaults(found)})
-    attributes = body.attributes.union(given, lacking)
-    return replace(body, defaults=tuple(given.values()), attributes=attributes)
+    defaults = {each.name: each for each in body.defaults}
+    defaults.update({each.name: each for each in _defaults(operator_schema)})
+    attributes = body.attributes.union(defaults, lacking)
+    return replace(body, defaults=tuple(defaults.values()), attributes=attributes)
 
 
 def newer_package(node: NodeDef, version: int) -> str:
@@ -74,39 +76,39 @@ def newer_package(node: NodeDef, version: int) -> str:
     )
 
 
-def _defaults(found: onnx.defs.OpSchema) -> tuple[AttributeDef, ...]:
+def _defaults(operator_schema: onnx.defs.OpSchema) -> tuple[AttributeDef, ...]:
     """Return the attributes of an operator that have a default value."""
-    declared = (attribute.default_value for attribute in found.attributes.values())
+    declared = (attribute.default_value for attribute in operator_schema.attributes.values())
     return read_attributes(default for default in declared if default.name)
 
 
 def _body_for(
-    found: onnx.defs.OpSchema, node: NodeDef, version: int, inputs: Sequence[AnyValue | None]
+    operator_schema: onnx.defs.OpSchema, node: NodeDef, version: int, inputs: Sequence[AnyValue | None]
 ) -> FunctionDef | None:
     """Return the function body that ONNX makes for a node with inputs of these types, or None."""
     kinds = [b"" if value is None else type_message(value.kind).SerializeToString() for value in inputs]
     message = node_message(node).SerializeToString()
-    for older in _versions(version, found.context_dependent_function_opset_versions):
+    for older in _versions(version, operator_schema.context_dependent_function_opset_versions):
         try:
-            data = found.get_context_dependent_function_with_opset_version(older, message, kinds)
+            data = operator_schema.get_context_dependent_function_with_opset_version(older, message, kinds)
         except (ValueError, RuntimeError) as error:
             raise NodeError(f"ONNX gives no function body for these inputs: {error}") from None
         if data:
-            return _of_version(read_function(data), found.domain, older)
+            return _of_version(read_function(data), operator_schema.domain, older)
     return None
 
 
-def static_body(found: onnx.defs.OpSchema, version: int) -> FunctionDef | None:
+def static_body(operator_schema: onnx.defs.OpSchema, version: int) -> FunctionDef | None:
     """Return the function body of a schema that has one for all types, or None."""
-    return _static_body(found.domain, found.name, version) if found.has_function else None
+    return _static_body(operator_schema.domain, operator_schema.name, version) if operator_schema.has_function else None
 
 
 @cache
 def _static_body(domain: str, operator: str, version: int) -> FunctionDef | None:
-    found = schema.schema_of(domain, operator, version)
-    assert found is not None
-    for older in _versions(version, found.function_opset_versions):
-        body = found.get_function_with_opset_version(older)
+    operator_schema = schema.schema_of(domain, operator, version)
+    assert operator_schema is not None
+    for older in _versions(version, operator_schema.function_opset_versions):
+        body = operator_schema.get_function_with_opset_version(older)
         if body:
             return _of_version(read_function(body), domain, older)
     return None

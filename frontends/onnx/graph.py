@@ -227,8 +227,8 @@ def node_of(
     **attributes: object,
 ) -> NodeDef:
     """Return a node with these attributes."""
-    made = tuple(attribute_of(name, value) for name, value in attributes.items())
-    return NodeDef(f"{operator}_{index}", operator, domain, "", tuple(inputs), tuple(outputs), made, index)
+    attribute_defs = tuple(attribute_of(name, value) for name, value in attributes.items())
+    return NodeDef(f"{operator}_{index}", operator, domain, "", tuple(inputs), tuple(outputs), attribute_defs, index)
 
 
 KIND_NAMES = {

@@ -100,8 +100,8 @@ def _nested(buffer: memoryview, what: str, *path: int) -> Iterator[memoryview]:
 
 def _texts(buffer: memoryview, what: str, *numbers: int) -> list[str]:
     """Return the texts of these fields of a message, empty where it has none."""
-    found = {entry.number: entry.payload for entry in wire_fields(buffer, what) if entry.number in numbers}
-    return [_text(found[number]) if number in found else "" for number in numbers]
+    payloads = {entry.number: entry.payload for entry in wire_fields(buffer, what) if entry.number in numbers}
+    return [_text(payloads[number]) if number in payloads else "" for number in numbers]
 
 
 def _text(payload: memoryview) -> str:

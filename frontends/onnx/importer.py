@@ -93,8 +93,8 @@ def _solved(
             if not undecided:
                 return module, store
             solutions.restart_with(undecided)
-        except Solved as found:
-            solutions.restart(found)
+        except Solved as solved:
+            solutions.restart(solved)
 
 
 def _supported(model: models.Source) -> LoadedModel:
@@ -135,7 +135,7 @@ def build_main(
     windows: dict[str, int] = {}
     if rings:
         types, windows = with_rings(types, find_windows(model.content.graph))
-    arguments = [_argument_type(name, found, model.name) for name, found in types.items()]
+    arguments = [_argument_type(name, input_type, model.name) for name, input_type in types.items()]
     function = func.FuncOp("main", (arguments, []))
     block = function.add_entry_block()
     with ir.InsertionPoint(block):
@@ -160,9 +160,9 @@ def build_main(
 def _scope_of(body: Body, model: LoadedModel, types: Mapping[str, TensorType | Kind], block: ir.Block) -> Scope:
     """Return the scope of the graph, in which the inputs are the arguments of `@main`."""
     scope = Scope(model.content.opsets)
-    for argument, (name, found) in zip(block.arguments, types.items(), strict=True):
-        if isinstance(found, Kind):
-            scope.define(ObjectValue(name, found, argument, region=0))
+    for argument, (name, input_type) in zip(block.arguments, types.items(), strict=True):
+        if isinstance(input_type, Kind):
+            scope.define(ObjectValue(name, input_type, argument, region=0))
         else:
             tensor = body.tensor(argument)
             tensor.name, tensor.region = name, 0
@@ -218,19 +218,19 @@ def _describe(
     )
     if types:
         facts = [
-            _named(name, found if isinstance(found, Kind) else None, windows.get(name), pages.get(name))
-            for name, found in types.items()
+            _named(name, input_type if isinstance(input_type, Kind) else None, windows.get(name), pages.get(name))
+            for name, input_type in types.items()
         ]
         function.attributes["arg_attrs"] = ir.ArrayAttr.get(facts)
     if results:
-        made = zip(names, outputs, results, strict=True)
-        facts = [_named(name, value.kind if is_object(ssa.type) else None) for name, value, ssa in made]
+        named_results = zip(names, outputs, results, strict=True)
+        facts = [_named(name, value.kind if is_object(ssa.type) else None) for name, value, ssa in named_results]
         function.attributes["res_attrs"] = ir.ArrayAttr.get(facts)
 
 
-def _argument_type(name: str, found: TensorType | Kind, model: str) -> ir.Type:
+def _argument_type(name: str, input_type: TensorType | Kind, model: str) -> ir.Type:
     try:
-        return object_type() if isinstance(found, Kind) else found.to_mlir()
+        return object_type() if isinstance(input_type, Kind) else input_type.to_mlir()
     except OpError as error:
         raise OnnxImportError(f"{model}: input '{name}': {error}") from None
 
@@ -253,9 +253,9 @@ def _check_output(value: AnyValue, declared: ValueDef, model: str) -> None:
         return
     what = f"{model}: output '{declared.name}'"
     if not isinstance(value, Tensor):
-        said = kind_of(tensor, what)
-        if join(said, value.kind) is None:
-            raise OnnxImportError(f"{what} is declared {said}, but the nodes that compute it make it {value}")
+        declared_kind = kind_of(tensor, what)
+        if join(declared_kind, value.kind) is None:
+            raise OnnxImportError(f"{what} is declared {declared_kind}, but the nodes that compute it make it {value}")
         return
     if tensor.case != "tensor" or tensor.code == STRING_CODE:
         raise OnnxImportError(f"{what} is declared {kind_of(tensor, what)}, but what computes it makes {value}")
@@ -270,11 +270,11 @@ def _check_output(value: AnyValue, declared: ValueDef, model: str) -> None:
     warnings.warn(f"mirlo: {text}, which is what it will be", stacklevel=2)
 
 
-def _agrees(shape: tuple[int | None, ...], found: TensorType) -> bool:
-    if len(shape) != found.rank:
+def _agrees(shape: tuple[int | None, ...], computed: TensorType) -> bool:
+    if len(shape) != computed.rank:
         return False
-    pairs = zip(shape, found.shape, strict=True)
-    return all(said is None or not isinstance(is_, int) or said == is_ for said, is_ in pairs)
+    pairs = zip(shape, computed.shape, strict=True)
+    return all(declared is None or not isinstance(is_, int) or declared == is_ for declared, is_ in pairs)
 
 
 def _problem_report(problems: list[str]) -> str:

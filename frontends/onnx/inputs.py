@@ -57,17 +57,17 @@ def model_inputs(model: models.LoadedModel, shapes: Shapes | None) -> InputTypes
     inputs = graph_inputs(graph, shapes)
     _refuse_duplicates([value.name for value in inputs], "input", model.name)
     _refuse_duplicates([tensor.name for tensor in graph.initializers], "initializer", model.name)
-    given = input_types(inputs, shapes, model.name)
-    return InputTypes(given, input_types(inputs, dict.fromkeys(shapes), model.name) if shapes else given)
+    types = input_types(inputs, shapes, model.name)
+    return InputTypes(types, input_types(inputs, dict.fromkeys(shapes), model.name) if shapes else types)
 
 
 def _substituted(types: Mapping[str, TensorType | Kind], solutions: Mapping[str, Dim]) -> dict[str, TensorType | Kind]:
     """Return the input types with solutions substituted for their symbols."""
     return {
-        name: found.with_shape([D.substitute(dim, solutions) for dim in found.shape])
-        if isinstance(found, TensorType)
-        else found
-        for name, found in types.items()
+        name: input_type.with_shape([D.substitute(dim, solutions) for dim in input_type.shape])
+        if isinstance(input_type, TensorType)
+        else input_type
+        for name, input_type in types.items()
     }
 
 
@@ -104,9 +104,9 @@ def input_types(inputs: Sequence[ValueDef], shapes: Shapes | None, model: str) -
         if name not in declared and name not in objects:
             what = f"a shape is given for '{name}', which is not an input"
             raise OnnxImportError(f"{model}: {what}: {nearest(name, declared)}")
-    given = {name: _with_shape(name, shape, declared, symbols, model) for name, shape in given_shapes.items()}
+    requested = {name: _with_shape(name, shape, declared, symbols, model) for name, shape in given_shapes.items()}
     bound: dict[str, Dim] = {}
-    for name, shape in given.items():
+    for name, shape in requested.items():
         for axis, (old, new) in enumerate(zip(declared[name].shape, shape, strict=True)):
             _bind(old, new, bound, f"{model}: the shape given for input '{name}': dim {axis}")
     types: dict[str, TensorType | Kind] = {}
@@ -114,9 +114,9 @@ def input_types(inputs: Sequence[ValueDef], shapes: Shapes | None, model: str) -
         if value.name in objects:
             types[value.name] = _bound_kind(objects[value.name], bound)
             continue
-        found = declared[value.name]
-        shape = given.get(value.name) or tuple(D.substitute(dim, bound) for dim in found.shape)
-        types[value.name] = found.with_shape(shape)
+        declared_type = declared[value.name]
+        shape = requested.get(value.name) or tuple(D.substitute(dim, bound) for dim in declared_type.shape)
+        types[value.name] = declared_type.with_shape(shape)
     return types
 
 
@@ -261,9 +261,9 @@ def shapes_with_dims(
     loaded = models.load(model)
     inputs = graph_inputs(loaded.content.graph, shapes)
     declared = _only_tensors(input_types(inputs, None, loaded.name))
-    given = _only_tensors(input_types(inputs, shapes, loaded.name))
+    requested = _only_tensors(input_types(inputs, shapes, loaded.name))
     try:
-        return sized_shapes(loaded.name, declared, given, dims, {text: identifier(text) for text in dims})
+        return sized_shapes(loaded.name, declared, requested, dims, {text: identifier(text) for text in dims})
     except ValueError as error:
         raise OnnxImportError(str(error)) from None
 

@@ -14,8 +14,8 @@ from mirlo.frontends.onnx.graph import STRING_CODE, TypeDef
 from mirlo.runtime.kinds import KEYS, MAP, OPTIONAL, SEQUENCE, STRING, Kind, map_of, optional_of, sequence_of
 
 
-def tensor_kind(found: TensorType) -> Kind:
-    return Kind(found.dtype.name, tuple(dim if isinstance(dim, int) else str(dim) for dim in found.shape))
+def tensor_kind(type_: TensorType) -> Kind:
+    return Kind(type_.dtype.name, tuple(dim if isinstance(dim, int) else str(dim) for dim in type_.shape))
 
 
 def tensor_type(kind: Kind) -> TensorType | None:

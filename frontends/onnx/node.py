@@ -264,8 +264,8 @@ class NodeImporter(ObjectBuilder, ABC):
             assert value.strings is not None
             words = {"strings": value.strings.reshape(-1).tolist(), "shape": list(value.strings.shape)}
             with self.region(value.region):
-                (made,) = call_host(self, "mirlo.string.constant", [], [value.kind], **words)
-                value.value = self.ssa(made)
+                (constant,) = call_host(self, "mirlo.string.constant", [], [value.kind], **words)
+                value.value = self.ssa(constant)
             self.texts.append(value)
         return value.value
 
@@ -290,7 +290,7 @@ class NodeImporter(ObjectBuilder, ABC):
 
     # Interface for nodes
 
-    def evaluated(self, name: str, given: Mapping[str, AnyValue]) -> AnyValue:
+    def evaluated(self, name: str, replacements: Mapping[str, AnyValue]) -> AnyValue:
         """Recompute a value of the node's graph from these values of others."""
         step, scope = self.steps[-1]
         inner = Scope(scope.opsets, None, f"{scope.prefix}{step.name}/", scope.depth + 1)
@@ -298,8 +298,8 @@ class NodeImporter(ObjectBuilder, ABC):
             raise NodeError(f"gradients are nested more than {functions.EXPANSION_DEPTH} deep")
         outputs = {output for node in scope.nodes for output in node.outputs}
         inner.values.update({key: value for key, value in scope.values.items() if key not in outputs})
-        inner.values.update(given)
-        nodes = [node for node in scope.nodes if not set(node.outputs) & set(given)]
+        inner.values.update(replacements)
+        nodes = [node for node in scope.nodes if not set(node.outputs) & set(replacements)]
         return self.nodes(nodes, [name], inner)[0]
 
     def declared(self, name: str) -> tuple[int, ...] | None:
@@ -342,11 +342,11 @@ class NodeImporter(ObjectBuilder, ABC):
             RequireDims.build(dims=required, bounds=required[::-1], what=what, result_types=[])
         return size
 
-    def branch(self, graph: GraphDef, given: Sequence[AnyValue] = (), label: str = "") -> list[AnyValue]:
+    def branch(self, graph: GraphDef, arguments: Sequence[AnyValue] = (), label: str = "") -> list[AnyValue]:
         """Import a subgraph here, for these inputs; return the values of its outputs."""
         step, outer = self.steps[-1]
         scope = outer.within(f"{outer.prefix}{step.name}/{label}")
-        scope.values.update(zip((value.name for value in graph.inputs), given, strict=False))
+        scope.values.update(zip((value.name for value in graph.inputs), arguments, strict=False))
         return self.graph(graph, scope)
 
     def replace(self, graph: GraphDef) -> list[AnyValue]:
@@ -495,25 +495,25 @@ class NodeImporter(ObjectBuilder, ABC):
                 i += 1
             except Solved as solved:
                 i = self._resumed(solved, checkpoints)
-        found = [scope.find(name) for name in wanted]
-        if any(value is None for value in found):
+        values = [scope.find(name) for name in wanted]
+        if any(value is None for value in values):
             raise Skipped
-        return [value for value in found if value is not None]
+        return [value for value in values if value is not None]
 
-    def _resumed(self, found: Solved, checkpoints: list[Checkpoint]) -> int:
+    def _resumed(self, solved: Solved, checkpoints: list[Checkpoint]) -> int:
         """Return to the last checkpoint before a symbol was made that is solved for, and the node that comes next.
 
         Raise what was found if the symbol is older, or if that would be done too often.
         """
         solutions = self.symbols.solutions
-        while checkpoints and not self.symbols.is_made_after(found.name, checkpoints[-1].symbols):
+        while checkpoints and not self.symbols.is_made_after(solved.name, checkpoints[-1].symbols):
             checkpoints.pop()
         if not checkpoints or solutions is None:
-            raise found
+            raise solved
         last = checkpoints[-1]
         if not solutions.add_repeated(self.imported - last.imported, self.imported):
-            raise found
-        solutions.add(found)
+            raise solved
+        solutions.add(solved)
         last.restore(self)
         self._checked_at = last.imported
         return last.step
@@ -634,16 +634,18 @@ class NodeImporter(ObjectBuilder, ABC):
             raise NodeError(f"functions are nested more than {deepest} deep: '{body.name}' calls itself?")
         if len(inputs) > len(body.inputs):
             raise NodeError(f"function '{body.name}' takes {len(body.inputs)} inputs, got {len(inputs)}")
-        given = list(inputs) + [None] * (len(body.inputs) - len(inputs))
-        nodes = self.expansion.instance(body, step, tuple(value is not None for value in given))
+        operands = list(inputs) + [None] * (len(body.inputs) - len(inputs))
+        nodes = self.expansion.instance(body, step, tuple(value is not None for value in operands))
         prefix = f"{scope.prefix}{step.name}/"
         inner = Scope(functions.opsets(body, scope.opsets), None, prefix, scope.depth + 1)
-        inner.values.update({name: value for name, value in zip(body.inputs, given, strict=True) if value is not None})
+        inner.values.update(
+            {name: value for name, value in zip(body.inputs, operands, strict=True) if value is not None}
+        )
         wanted = {formal: name for formal, name in zip(body.outputs, step.outputs, strict=False) if name}
 
         def outputs(values: Sequence[AnyValue]) -> list[AnyValue | None]:
-            found = dict(zip(wanted, values, strict=True))
-            return [found.get(formal) for formal in body.outputs]
+            by_formal = dict(zip(wanted, values, strict=True))
+            return [by_formal.get(formal) for formal in body.outputs]
 
         return outputs(self._in_place(outputs, lambda: self.nodes(nodes, list(wanted), inner)))
 
@@ -656,8 +658,8 @@ class NodeImporter(ObjectBuilder, ABC):
             return NodeError(f"the node is not valid: {text}")
         if isinstance(error, MirloError):
             raise error
-        said = str(error) if isinstance(error, OpMistake) else f"its converter raised {describe_raised(error)}"
-        raise ConverterError(self._problem(step, scope, inputs, NodeError(said))) from error
+        reason = str(error) if isinstance(error, OpMistake) else f"its converter raised {describe_raised(error)}"
+        raise ConverterError(self._problem(step, scope, inputs, NodeError(reason))) from error
 
     def _problem(self, step: NodeDef, scope: Scope, inputs: Sequence[AnyValue | None], error: Exception) -> str:
         listed = ", ".join(f"'{value.name}' {value}" if value else "none" for value in inputs)
@@ -726,10 +728,10 @@ class Node(NodeInputs):
             results = converter(node)
             if results is NotImplemented:
                 continue
-            made: Sequence[Output] = results if isinstance(results, (tuple, list)) else (results,)
-            unread = node.unread() or node.unmade(len(made))
+            outputs: Sequence[Output] = results if isinstance(results, (tuple, list)) else (results,)
+            unread = node.unread() or node.unmade(len(outputs))
             if unread is None:
-                return made
+                return outputs
             complaint = f"{unread} is not supported"
         raise NotSupported(complaint)
 

@@ -86,8 +86,8 @@ class NodeInputs(OperationView):
 
     def is_string(self, index: int) -> bool:
         """Return whether an input is a tensor of strings."""
-        found = self.inputs[index] if index < len(self.inputs) else None
-        return isinstance(found, ObjectValue) and found.kind.name == STRING
+        operand = self.inputs[index] if index < len(self.inputs) else None
+        return isinstance(operand, ObjectValue) and operand.kind.name == STRING
 
     def object(self, index: int) -> ir.Value | None:
         """Return an input of any kind as an SSA value; None if the node omits it."""
@@ -97,8 +97,8 @@ class NodeInputs(OperationView):
         self, function: str, *values: Tensor | ir.Value | None, results: Sequence[Kind], **options: Any
     ) -> list[AnyValue]:
         """Call a host function on SSA values; return its results, which have these kinds."""
-        given = [self.builder.full(value) if isinstance(value, Tensor) else value for value in values]
-        return call_host(self.builder, function, given, results, **options)
+        operands = [self.builder.full(value) if isinstance(value, Tensor) else value for value in values]
+        return call_host(self.builder, function, operands, results, **options)
 
     def ssa(self, value: AnyValue) -> Tensor:
         """Return a tensor that is no input, as an SSA value."""

@@ -34,14 +34,14 @@ def call_host(
 ) -> list[AnyValue]:
     """Call a host function on SSA values; return the results as values of these kinds, without names."""
     types = [tensor_type(kind) for kind in results]
-    mlir_types = [object_type() if found is None else found.to_mlir() for found in types]
-    given = [value for value in values if value is not None]
-    if len(given) < len(values):
-        raise ValueError(f"'{function}' needs each of its {len(values)} inputs, found {len(given)}")
-    op = CallPacked.build(given, result_types=mlir_types, function=function, options=json.dumps(options))
+    mlir_types = [object_type() if type_ is None else type_.to_mlir() for type_ in types]
+    operands = [value for value in values if value is not None]
+    if len(operands) < len(values):
+        raise ValueError(f"'{function}' needs each of its {len(values)} inputs, found {len(operands)}")
+    op = CallPacked.build(operands, result_types=mlir_types, function=function, options=json.dumps(options))
     return [
-        ObjectValue("", kind, value) if found is None else builder.tensor(value)
-        for kind, found, value in zip(results, types, op.operation.results, strict=True)
+        ObjectValue("", kind, value) if type_ is None else builder.tensor(value)
+        for kind, type_, value in zip(results, types, op.operation.results, strict=True)
     ]
 
 

@@ -49,12 +49,12 @@ def _converted(proto: onnx.ModelProto, opset: int) -> onnx.ModelProto:
         for i, dim in enumerate(_dynamic_dims(draft), start=first + len(symbols)):
             dim.dim_value = sizes.get(dim.dim_param, i)
         tried.append(version_converter.convert_version(draft, opset))
-    for made in tried:
+    for converted in tried:
         declared = {value.name: value for value in (*proto.graph.input, *proto.graph.output)}
-        for value in (*made.graph.input, *made.graph.output):
+        for value in (*converted.graph.input, *converted.graph.output):
             if value.name in declared:
                 value.CopyFrom(declared[value.name])
-        del made.graph.value_info[:]
+        del converted.graph.value_info[:]
     if tried[0].SerializeToString(deterministic=True) != tried[1].SerializeToString(deterministic=True):
         raise ValueError("what it makes depends on sizes of the inputs that are not numbers; fix their shapes")
     return tried[0]

@@ -333,6 +333,6 @@ def _problem_of_attributes(sig: Signature, node: NodeDef) -> str:
             return f"{sig.operator} has no attribute '{name}': {nearest(name, sig.attributes)}"
         if attribute.kind != kind and not (attribute.reference and attribute.kind == G.UNDEFINED):
             return wrong_kind(attribute, kind)
-    given = {attribute.name for attribute in node.attributes}
-    missing = sorted(sig.required_attributes - given)
+    present = {attribute.name for attribute in node.attributes}
+    missing = sorted(sig.required_attributes - present)
     return f"{sig.operator} needs the attribute '{missing[0]}'" if missing else ""

@@ -166,11 +166,17 @@ def _by_function() -> Iterator[str]:
     """Yield operators without a converter whose function body only uses operators that have one."""
     import onnx
 
-    for operator in {found.name for found in onnx.defs.get_all_schemas() if found.domain == ""}:
+    for operator in {
+        operator_schema.name for operator_schema in onnx.defs.get_all_schemas() if operator_schema.domain == ""
+    }:
         if CONVERTERS.find("", operator, NEWEST_OPSET):
             continue
-        found = schema.schema_of("", operator, NEWEST_OPSET)
-        body = functions.static_body(found, NEWEST_OPSET) if found is not None and not found.deprecated else None
+        operator_schema = schema.schema_of("", operator, NEWEST_OPSET)
+        body = (
+            functions.static_body(operator_schema, NEWEST_OPSET)
+            if operator_schema is not None and not operator_schema.deprecated
+            else None
+        )
         if body is not None and all(CONVERTERS.find("", node.operator, NEWEST_OPSET) for node in body.nodes):
             yield operator
 

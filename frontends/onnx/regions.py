@@ -61,8 +61,10 @@ def conditional(
         names.extend(value.name or "branch" for value in one)
         return lambda values: [of_kind(body, value, kind) for value, kind in zip(values, kinds, strict=True)]
 
-    made = body.branches(scalar_of(body, condition, "cond"), [partial(filled, each) for each in branches], joined)
-    return [value_of(body, *each) for each in zip(made, kinds, names, strict=True)]
+    branch_results = body.branches(
+        scalar_of(body, condition, "cond"), [partial(filled, each) for each in branches], joined
+    )
+    return [value_of(body, *each) for each in zip(branch_results, kinds, names, strict=True)]
 
 
 def _kinds_of_ends(body: NodeImporter, one: Sequence[AnyValue], other: Sequence[AnyValue]) -> list[Kind]:
@@ -169,10 +171,10 @@ def _repeat_after_first(
     left = None if limit is None else limit.reshape(()) - body.constant(1, "i64")
     left_room = room if room is None or room is UNKNOWN else room - 1
     rows_as = [row.type for row in first_rows if isinstance(row, Tensor)]
-    made = _repeat(body, behind, left, condition, results, left_room, rows_as)
+    repeated = _repeat(body, behind, left, condition, results, left_room, rows_as)
     if room is None:
-        return made
-    *values, used = made if room is not UNKNOWN else (*made, None)
+        return repeated
+    *values, used = repeated if room is not UNKNOWN else (*repeated, None)
     for i, row in enumerate(first_rows, len(results)):
         rows = values[i]
         values[i] = concat([_tensor(_conformed(body, row, _row_kind(rows))).expand_dims(0), rows], axis=0)
@@ -201,22 +203,22 @@ def _repeat(
     first = [body.full(body.constant(0, "i64")), scalar_of(body, going, "cond")]
     for _ in range(ATTEMPTS + sum(len(kind.shape or ()) for kind in kinds)):
         inits = [*first, *(of_kind(body, value, kind) for value, kind in zip(carried, kinds, strict=True))]
-        found: list[Kind] | None = None
+        next_kinds: list[Kind] | None = None
         if room is not None:
-            found, rows = _collected_types(body, round_, inits, kinds, rows_as)
+            next_kinds, rows = _collected_types(body, round_, inits, kinds, rows_as)
             inits += [_rows(room, row) for row in rows]
-            if found != kinds:
-                kinds = _checked(carried, kinds, found)
+            if next_kinds != kinds:
+                kinds = _checked(carried, kinds, next_kinds)
                 continue
         iteration = _Iteration(body, round_, kinds, room)
-        made = body.loop_while(inits, partial(_goes_on, most=most), iteration.build)
-        if made is None:
+        loop_results = body.loop_while(inits, partial(_goes_on, most=most), iteration.build)
+        if loop_results is None:
             # What is carried is less specific than assumed: import the body again.
             kinds = _checked(carried, kinds, iteration.kinds)
             continue
         if round_.graph is not None:
             body.expansion.carried[round_.graph] = kinds
-        count, _, *results = made
+        count, _, *results = loop_results
         values = [value_of(body, result, kind) for result, kind in zip(results, kinds, strict=False)]
         return values if room is None else [*values, *map(body.tensor, results[len(kinds) :]), body.tensor(count)]
     raise NodeError(CHANGES_TYPE)
@@ -258,10 +260,10 @@ def _types_of_rows(
     first = [body.full(body.constant(0, "i64")), scalar_of(body, going, "cond")]
     for _ in range(ATTEMPTS + sum(len(kind.shape or ()) for kind in kinds)):
         inits = [*first, *(of_kind(body, value, kind) for value, kind in zip(carried, kinds, strict=True))]
-        found, rows = _collected_types(body, round_, inits, kinds, rows_as)
-        if found == kinds:
+        next_kinds, rows = _collected_types(body, round_, inits, kinds, rows_as)
+        if next_kinds == kinds:
             return rows
-        kinds = _checked(carried, kinds, found)
+        kinds = _checked(carried, kinds, next_kinds)
     raise NodeError(CHANGES_TYPE)
 
 
@@ -305,22 +307,22 @@ def _collected_types(
     rows_as: Sequence[TensorType],
 ) -> tuple[list[Kind], list[TensorType]]:
     """Return the kinds to carry, and the types of the scan outputs: import the body once and discard it."""
-    known, found, carried = set(body.symbols.bound), list[TensorType](), list[Kind]()
+    known, row_types, carried = set(body.symbols.bound), list[TensorType](), list[Kind]()
 
     def probe(arguments: list[ir.Value]) -> None:
         _, results, collected = _imported(body, round_, arguments, kinds)
         values = [value for value in collected if isinstance(value, Tensor)]
         if len(values) < len(collected):
             raise NodeError("a loop can collect tensors only, but its body gives objects beside what it carries")
-        found.extend(_as_declared(value.type, _at(round_.collected, i)) for i, value in enumerate(values))
+        row_types.extend(_as_declared(value.type, _at(round_.collected, i)) for i, value in enumerate(values))
         for i, (new, kind) in enumerate(zip(results, kinds, strict=True)):
             carried.append(_carried(body, round_, i, new, kind)[1])
 
     body.loop_while(inits, partial(_goes_on, most=None), probe)
-    for i, row in enumerate(found):
+    for i, row in enumerate(row_types):
         if any(D.symbols_of(dim) & (body.symbols.bound.keys() - known) for dim in row.shape):
             if i < len(rows_as) and _may_be(row, rows_as[i]):
-                found[i] = rows_as[i]
+                row_types[i] = rows_as[i]
                 continue
             declared = _at(round_.collected, i)
             name = "" if declared is None else declared.name
@@ -328,16 +330,16 @@ def _collected_types(
                 f"output '{name}' of the body is {row}, of a size that each iteration determines: what is collected "
                 "must have the same shape in all iterations; declare its dims in the body"
             )
-    return carried, found
+    return carried, row_types
 
 
-def _as_declared(found: TensorType, declared: ValueDef | None) -> TensorType:
+def _as_declared(computed: TensorType, declared: ValueDef | None) -> TensorType:
     """Return the declared type, if its dims are known only within an iteration."""
     dims = None if declared is None else declared.type.static_dims
-    if found.is_static or dims is None:
-        return found
-    wanted = found.with_shape(dims)
-    return wanted if _may_be(found, wanted) else found
+    if computed.is_static or dims is None:
+        return computed
+    wanted = computed.with_shape(dims)
+    return wanted if _may_be(computed, wanted) else computed
 
 
 def _rows(room: Dim, row: TensorType) -> ir.Value:
@@ -350,17 +352,17 @@ def _imported(
 ) -> tuple[Tensor, list[AnyValue], list[AnyValue]]:
     """Import an iteration for the arguments of its block: whether to continue, carried values, scan outputs."""
     count, going = map(body.tensor, arguments[:2])
-    given = [value_of(body, x, kind) for x, kind in zip(arguments[2:], kinds, strict=False)]
-    for value in (count, going, *given):
+    values = [value_of(body, x, kind) for x, kind in zip(arguments[2:], kinds, strict=False)]
+    for value in (count, going, *values):
         value.region = body.depth
-    return _made(round_, count, going, given)
+    return _made(round_, count, going, values)
 
 
 def _made(
-    round_: LoopIteration, count: Tensor, going: Tensor, given: list[AnyValue]
+    round_: LoopIteration, count: Tensor, going: Tensor, values: list[AnyValue]
 ) -> tuple[Tensor, list[AnyValue], list[AnyValue]]:
     """Import an iteration; return whether to continue, which must be a tensor, carried values and scan outputs."""
-    condition, results, collected = round_.make(count, going, given)
+    condition, results, collected = round_.make(count, going, values)
     if not isinstance(condition, Tensor):
         raise NodeError(f"the body's condition is {condition}, expected a tensor")
     return condition, results, collected
@@ -417,9 +419,11 @@ def _carried(body: NodeImporter, round_: LoopIteration, index: int, new: AnyValu
         return new, new.kind
     declared = _declared_dims(_at(round_.carried, index), wanted.rank)
     shape, joined = list[Dim](), list[Dim]()
-    for dim, old, given in zip(new.type.shape, wanted.shape, declared, strict=True):
+    for dim, old, declared_dim in zip(new.type.shape, wanted.shape, declared, strict=True):
         both_known = isinstance(dim, int) and isinstance(old, int)
-        is_kept = dim == old or (not both_known and (given == old or (old is not UNKNOWN and round_.graph is None)))
+        is_kept = dim == old or (
+            not both_known and (declared_dim == old or (old is not UNKNOWN and round_.graph is None))
+        )
         shape.append(old if is_kept else dim)
         joined.append(old if is_kept else dim if round_.graph is None else UNKNOWN)
     conformed = _conformed(body, new, tensor_kind(new.type.with_shape(shape)))
@@ -452,18 +456,18 @@ def _conformed(body: NodeImporter, value: AnyValue, kind: Kind) -> AnyValue:
     return conformed
 
 
-def _may_be(found: TensorType, wanted: TensorType) -> bool:
-    pairs = zip(found.shape, wanted.shape, strict=False)
+def _may_be(computed: TensorType, wanted: TensorType) -> bool:
+    pairs = zip(computed.shape, wanted.shape, strict=False)
     return (
-        found.dtype is wanted.dtype
-        and found.rank == wanted.rank
+        computed.dtype is wanted.dtype
+        and computed.rank == wanted.rank
         and all(a == b or not (isinstance(a, int) and isinstance(b, int)) for a, b in pairs)
     )
 
 
-def _checked(carried: Sequence[AnyValue], kinds: list[Kind], found: list[Kind]) -> list[Kind]:
+def _checked(carried: Sequence[AnyValue], kinds: list[Kind], next_kinds: list[Kind]) -> list[Kind]:
     """Return the kinds that are carried instead; they must be less specific."""
-    for old, kind, new in zip(carried, kinds, found, strict=True):
+    for old, kind, new in zip(carried, kinds, next_kinds, strict=True):
         is_less_specific = without_dims(kind, new) == new if kind.is_tensor else join(kind, new) == new
         if new != kind and not is_less_specific:
             one, two = tensor_type(kind), tensor_type(new)
@@ -472,7 +476,7 @@ def _checked(carried: Sequence[AnyValue], kinds: list[Kind], found: list[Kind]) 
                 f"'{old.name}' is {kind} before the loop and {new} after an iteration: what a loop with a dynamic trip "
                 "count carries must keep its element type and its rank"
             )
-    return found
+    return next_kinds
 
 
 def _resized_as(kind: Kind, known: Kind) -> Kind:
@@ -507,15 +511,15 @@ def scalar_of(body: NodeImporter, value: Tensor, name: str) -> ir.Value:
     return body.full(value.reshape(()))
 
 
-def value_of(body: NodeImporter, made: ir.Value, kind: Kind, name: str = "carried") -> AnyValue:
+def value_of(body: NodeImporter, result: ir.Value, kind: Kind, name: str = "carried") -> AnyValue:
     """Wrap an SSA value of this kind; dims that the kind does not have get names."""
-    found = tensor_type(kind)
-    if found is None:
-        return ObjectValue("", kind, made)
-    if UNKNOWN in found.shape:
-        symbols = [body.bound_symbol(name) for dim in found.shape if dim is UNKNOWN]
-        made = OPS["match_dims"].make(made, symbols=symbols)
-    return body.tensor(made)
+    type_ = tensor_type(kind)
+    if type_ is None:
+        return ObjectValue("", kind, result)
+    if UNKNOWN in type_.shape:
+        symbols = [body.bound_symbol(name) for dim in type_.shape if dim is UNKNOWN]
+        result = OPS["match_dims"].make(result, symbols=symbols)
+    return body.tensor(result)
 
 
 def _carried_kind(value: AnyValue, graph_input: ValueDef | None) -> Kind:
@@ -523,7 +527,7 @@ def _carried_kind(value: AnyValue, graph_input: ValueDef | None) -> Kind:
     if isinstance(value, Tensor):
         return value.kind
     if graph_input is not None and graph_input.type.case in ("sequence", "optional"):
-        said = kind_of(graph_input.type, f"'{graph_input.name}'")
-        if join(said, value.kind) == said:
-            return said
+        declared_kind = kind_of(graph_input.type, f"'{graph_input.name}'")
+        if join(declared_kind, value.kind) == declared_kind:
+            return declared_kind
     return without_shapes(value.kind)

@@ -222,8 +222,8 @@ def _converted(node: Node, cls: type[DialectOp]) -> Converted:
             break
         operands.append(node[i] if operand.kind == "single" else node.optional(i))
     names = dict(_onnx_name(cls).attributes)
-    given = {name: _read(node, names.get(name, name), declared) for name, declared in cls._attributes.items()}
-    return node.emit_all(cls, *operands, **given)
+    attributes = {name: _read(node, names.get(name, name), declared) for name, declared in cls._attributes.items()}
+    return node.emit_all(cls, *operands, **attributes)
 
 
 def _read(node: Node, name: str, declared: A.Attribute) -> object:

@@ -83,12 +83,12 @@ class SchemaTable:
 
     def _signature(self, fields: list[str]) -> Signature:
         _, operator, since, least, most, outputs, attributes, *formals = fields
-        given, made = (tuple(map(self._formal, text.split())) for text in formals)
+        formal_inputs, formal_outputs = (tuple(map(self._formal, text.split())) for text in formals)
         pairs = [text.split(":") for text in attributes.split()]
         kinds = {name: int(kind.removesuffix(_REQUIRED)) for name, kind in pairs}
         required = frozenset(name for name, kind in pairs if kind.endswith(_REQUIRED))
         return Signature(
-            operator, int(since), given, made, int(least), int(most), int(outputs),
+            operator, int(since), formal_inputs, formal_outputs, int(least), int(most), int(outputs),
             kinds, required,
         )  # fmt: skip
 
@@ -104,8 +104,8 @@ def table() -> SchemaTable | None:
     """Return the table if it fits the installed `onnx` package."""
     from onnx import __version__ as version
 
-    found = SchemaTable(FILE.read_text(encoding="utf-8"))
-    return found if found.version == version else None
+    schema_table = SchemaTable(FILE.read_text(encoding="utf-8"))
+    return schema_table if schema_table.version == version else None
 
 
 def written(schemas: Iterable[onnx.defs.OpSchema], version: str) -> str:

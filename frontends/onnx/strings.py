@@ -36,8 +36,8 @@ def moved(node: Node, convert: Convert) -> list[AnyValue | None]:
         raise NodeError(f"attribute 'reduction' must be 'none' for strings, got '{terminal(reduction)}'")
     texts = [value for value in inputs if value is not None and value.kind.name == STRING]
     indices = _string_indices(texts, body)
-    given = iter(indices)
-    results = convert([next(given) if value in texts else value for value in inputs])
+    index_values = iter(indices)
+    results = convert([next(index_values) if value in texts else value for value in inputs])
     if NodeTrait.MEASURES in node.traits:
         return list(results)
     if len(texts) == len(results) == 1 and (selected := _selected(texts[0], indices[0], results[0], body)) is not None:
@@ -92,7 +92,7 @@ def _selected(text: AnyValue, places: AnyValue, result: AnyValue | None, body: N
     return text
 
 
-def _calls(found: TensorType, path: Sequence[ir.OpView]) -> list[tuple[str, dict[str, object], Shape]] | None:
+def _calls(type_: TensorType, path: Sequence[ir.OpView]) -> list[tuple[str, dict[str, object], Shape]] | None:
     """Return the host functions that move strings of this type as operators on their indices do, with their options."""
     calls: list[tuple[str, dict[str, object], Shape]] = []
     for op in path:
@@ -106,12 +106,12 @@ def _calls(found: TensorType, path: Sequence[ir.OpView]) -> list[tuple[str, dict
                 calls.pop()
             calls.append((RESHAPE, {"shape": template}, shape))
         else:
-            indices = _positions(op, found)
+            indices = _positions(op, type_)
             if indices is None:
                 return None
-            axis = op.axis % found.rank
+            axis = op.axis % type_.rank
             calls.append((GATHER, {"axis": axis, "indices": indices, "shape": template}, shape))
-        found = result
+        type_ = result
     return calls
 
 
@@ -122,17 +122,17 @@ def _type_of(value: ir.Value) -> TensorType:
     return result
 
 
-def _template(found: TensorType) -> list[int] | None:
+def _template(type_: TensorType) -> list[int] | None:
     """Return a shape in which the only dim that is not known is -1; None if more are not, or if that is ambiguous."""
-    template = [dim if isinstance(dim, int) else -1 for dim in found.shape]
+    template = [dim if isinstance(dim, int) else -1 for dim in type_.shape]
     return None if template.count(-1) > 1 or 0 in template else template
 
 
-def _positions(op: ir.OpView, found: TensorType) -> list[int] | None:
+def _positions(op: ir.OpView, type_: TensorType) -> list[int] | None:
     """Return the constant positions along an axis of known size that a Gather selects."""
     if op.operation.name != Gather.OPERATION_NAME:
         return None
-    size, value = found.shape[op.axis], op.operation.operands[1]
+    size, value = type_.shape[op.axis], op.operation.operands[1]
     while not isinstance(value.owner, ir.Block) and Trait.VIEW in traits_of(value.owner.opview):
         value = value.owner.operands[0]
     if isinstance(value.owner, ir.Block) or value.owner.name != Constant.OPERATION_NAME or not isinstance(size, int):

@@ -49,11 +49,11 @@ class _Search:
             version = opsets.get(domain, 0)
             if CONVERTERS.find(domain, operator, version):
                 return
-            found = schema.schema_of(domain, operator, version)
-            if found is not None and not found.deprecated:
-                if found.has_context_dependent_function:  # of input types, which are not known yet
+            operator_schema = schema.schema_of(domain, operator, version)
+            if operator_schema is not None and not operator_schema.deprecated:
+                if operator_schema.has_context_dependent_function:  # of input types, which are not known yet
                     return
-                body = functions.static_body(found, version)
+                body = functions.static_body(operator_schema, version)
         if body is None:
             yield Unsupported(domain, operator, version, name, CONVERTERS.since(domain, operator))
         elif key not in self.seen:

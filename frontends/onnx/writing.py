@@ -191,19 +191,19 @@ def inference_error(node: NodeDef, version: int, inputs: Sequence[AnyValue | Non
 
     if node.graphs:  # they may capture values of the enclosing graphs
         return None
-    given: dict[str, onnx.ValueInfoProto] = {}
+    value_infos: dict[str, onnx.ValueInfoProto] = {}
     constants: list[onnx.TensorProto] = []
     for name, value in zip(node.inputs, inputs, strict=True):
-        if value is None or name in given:
+        if value is None or name in value_infos:
             continue
         if not isinstance(value, Tensor):
             return None
         dims = [dim if isinstance(dim, int) else None for dim in value.type.shape]
-        given[name] = helper.make_tensor_value_info(name, onnx_code(value.type.dtype), dims)
+        value_infos[name] = helper.make_tensor_value_info(name, onnx_code(value.type.dtype), dims)
         if value.known is not None and value.array is not None and value.known.size <= MAX_SHAPE_ELEMENTS:
             constants.append(numpy_helper.from_array(value.known, name))
     shown = [helper.make_empty_tensor_value_info(name) for name in node.outputs if name]
-    graph = helper.make_graph([node_message(node)], "node", list(given.values()), shown, constants)
+    graph = helper.make_graph([node_message(node)], "node", list(value_infos.values()), shown, constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(node.domain, version)])
     try:
         onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)

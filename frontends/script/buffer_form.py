@@ -261,10 +261,12 @@ class BufferForm(Interpreter):
     def _alloc(self, name: str, call: ast.Call) -> MemoryBuffer:
         self.arguments(call, 2, 3, ("scope",))
         shape, element = self.shape(call.args[0]), self.element_type(call.args[1])
-        given = call.args[2] if len(call.args) == 3 else self.keyword(call, "scope")
-        scope = "global" if given is None else self.text(given, "the scope")
+        scope_node = call.args[2] if len(call.args) == 3 else self.keyword(call, "scope")
+        scope = "global" if scope_node is None else self.text(scope_node, "the scope")
         if scope not in SCOPES:
-            raise self.error(given or call, f"the scope of a buffer is one of {', '.join(SCOPES)}; found '{scope}'")
+            raise self.error(
+                scope_node or call, f"the scope of a buffer is one of {', '.join(SCOPES)}; found '{scope}'"
+            )
         if scope == "global":
             return MemoryBuffer(name, self.builder.scratch(shape, element))
         sizes = [dim for dim in shape if isinstance(dim, int)]
@@ -309,10 +311,10 @@ class BufferForm(Interpreter):
 
         A buffer is passed as a pointer, or as one to an element.
         """
-        name, *given = self.arguments(call, 1, keywords=("dtype", "pure"))
+        name, *arguments = self.arguments(call, 1, keywords=("dtype", "pure"))
         if not isinstance(name, str):
             raise self.error(call.args[0], f"the name of a C function must be text in quotes, found {kind_of(name)}")
-        operands = self._operands_of_call(given, call.args[1:], "T.call_extern")
+        operands = self._operands_of_call(arguments, call.args[1:], "T.call_extern")
         returned = self.keyword(call, "dtype")
         element = None if returned is None else self.element_type(returned)
         types = [] if element is None else [scalar_type(element)]
@@ -334,9 +336,9 @@ class BufferForm(Interpreter):
             raise self.error(call, f"the stride of dim {dim} of '{buffer.name}' is known at run time only: compute it")
         return constant(stride, INDEX)
 
-    def _operands_of_call(self, given: Sequence[object], nodes: Sequence[Located], word: str) -> list[ir.Value]:
+    def _operands_of_call(self, values: Sequence[object], nodes: Sequence[Located], word: str) -> list[ir.Value]:
         operands = []
-        for value, argument in zip(given, nodes, strict=True):
+        for value, argument in zip(values, nodes, strict=True):
             if isinstance(value, MemoryBuffer):
                 # The function may write to it.
                 self.written.add(value)

@@ -103,14 +103,14 @@ class _Checker:
         if not isinstance(node, ast.Assign) or not all(isinstance(n, _STATIC) for n in ast.walk(node.value)):
             return {}
         reader = Interpreter(self.source, {}, self.names)
-        found: dict[str, object] = {}
+        constants: dict[str, object] = {}
         try:
             value = reader.value(node.value)
             for target in node.targets:
-                found.update(reader.unpack(target, value))
+                constants.update(reader.unpack(target, value))
         except ScriptError:
             return {}
-        return found
+        return constants
 
     def _definition(self, node: ast.stmt) -> None:
         if isinstance(node, ast.ClassDef):
@@ -187,10 +187,10 @@ def _symbols(node: ast.stmt) -> dict[str, object]:
     if not isinstance(node, ast.Assign) or len(node.targets) != 1 or called(node.value) not in _SYMBOLS:
         return {}
     assert isinstance(node.value, ast.Call)
-    kind, given = _SYMBOLS[called(node.value)], node.value.args
-    names = [each.value for each in given if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    kind, arguments = _SYMBOLS[called(node.value)], node.value.args
+    names = [each.value for each in arguments if isinstance(each, ast.Constant) and isinstance(each.value, str)]
     targets = _bound(node)
-    return dict(zip(targets, map(kind, names), strict=True)) if len(names) == len(targets) == len(given) else {}
+    return dict(zip(targets, map(kind, names), strict=True)) if len(names) == len(targets) == len(arguments) else {}
 
 
 def _bound(node: ast.stmt) -> list[str]:
@@ -199,13 +199,13 @@ def _bound(node: ast.stmt) -> list[str]:
         return [node.name]
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         return [(alias.asname or alias.name).partition(".")[0] for alias in node.names]
-    found = []
+    names = []
     for inner in ast.walk(node):
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
-            found.append(inner.id)
+            names.append(inner.id)
         elif inner is not node and isinstance(inner, (ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)):
-            found += _bound(inner)
-    return found
+            names += _bound(inner)
+    return names
 
 
 def _around(body: Sequence[ast.stmt], error: ScriptError) -> ast.stmt | None:

@@ -54,8 +54,8 @@ def kind_of(value: object) -> str:
         return f"the inline function '{value.name}'"
     if isinstance(value, ScriptBuffer):
         return f"the buffer '{value.name}'"
-    found = getattr(value, "type", None)
-    if isinstance(found, TensorType):
-        return f"a tensor, {found}"
+    type_ = getattr(value, "type", None)
+    if isinstance(type_, TensorType):
+        return f"a tensor, {type_}"
     name = getattr(value, "__name__", None)
     return f"'{name}'" if name else f"a value of type {type(value).__name__}"

@@ -141,12 +141,12 @@ class Expressions:
         """Return the dims of a shape: integers, and symbols where the function is made for dynamic dims."""
         value = self.value(node)
         dims = self.flat(value) if isinstance(value, (tuple, list)) else [value]
-        found: list[Dim] = []
+        checked: list[Dim] = []
         for dim in dims:
             if not isinstance(dim, SymbolicDim) and (isinstance(dim, bool) or not isinstance(dim, int) or dim < 0):
                 raise self.error(node, f"a shape is a tuple of integers, found {kind_of(dim)} in it")
-            found.append(dim)
-        return tuple(found)
+            checked.append(dim)
+        return tuple(checked)
 
     def flat(self, value: object) -> list[object]:
         if isinstance(value, (tuple, list)):

@@ -111,8 +111,8 @@ class GraphInterpreter(GraphCalls):
             return tuple(self._declared(each, declared) for each, declared in zip(value, note.args, strict=True))
         declared = self.annotation(note)[0]
         if not isinstance(value, GraphTensor) or value.type != declared:
-            found = value.type if isinstance(value, GraphTensor) else kind_of(value)
-            raise self.error(note, f"declared {declared}, but the value is {found}")
+            actual = value.type if isinstance(value, GraphTensor) else kind_of(value)
+            raise self.error(note, f"declared {declared}, but the value is {actual}")
         return value
 
     def _for(self, node: ast.For) -> None:

@@ -106,7 +106,7 @@ class GraphCalls(Interpreter):
         if cls is None:
             raise self.error(node, f"R.{name} is not an operator")
         fields = {field.name: field for field in cls._operand_layout.fields}
-        given: dict[str, ast.expr] = {}
+        operand_nodes: dict[str, ast.expr] = {}
         attributes: dict[str, ast.expr] = {}
         names = list(fields)
         if len(node.args) > len(names):
@@ -116,15 +116,15 @@ class GraphCalls(Interpreter):
                 takes, hint = f"a list, {names[0]}", f"write R.{name}([...], ...)"
             raise self.error(node, f"R.{name} takes {takes}; found {len(node.args)}: {hint}")
         for field, argument in zip(names, node.args, strict=False):
-            given[field] = argument
+            operand_nodes[field] = argument
         for keyword in node.keywords:
             key = str(keyword.arg)
             if key in fields:
-                given[key] = keyword.value
+                operand_nodes[key] = keyword.value
             elif key == "out" or key in cls._attributes:
                 attributes[key] = keyword.value
             else:
-                known = [*(f for f in names if f not in given), *cls._attributes]
+                known = [*(f for f in names if f not in operand_nodes), *cls._attributes]
                 near = difflib.get_close_matches(str(keyword.arg), known, n=1)
                 hint = f"; did you mean '{near[0]}'?" if near else f"; it has: {', '.join(known) or 'none'}"
                 raise self.error(keyword, f"R.{name} has no argument '{keyword.arg}'{hint}")
@@ -135,7 +135,7 @@ class GraphCalls(Interpreter):
                 # Strings are sequences too, and would pass for a list.
                 wanted = cls._attributes[key].expected
                 raise self.error(attributes[key], f"R.{name}: attribute '{key}' must be {wanted}, found text '{value}'")
-        return self.make(node, name, self._operands(name, fields, given, node), self._types(out), **values)
+        return self.make(node, name, self._operands(name, fields, operand_nodes, node), self._types(out), **values)
 
     def _require_meaning(self, name: str, node: ast.Call) -> None:
         """Raise an error where attributes are left out that have another default in TVM."""
@@ -157,22 +157,22 @@ class GraphCalls(Interpreter):
             raise self.error(node, f"R.{name.replace('nn_', 'nn.')}: {error}") from None
 
     def _operands(
-        self, name: str, fields: dict[str, ValueDeclaration], given: dict[str, ast.expr], node: Located
+        self, name: str, fields: dict[str, ValueDeclaration], operand_nodes: dict[str, ast.expr], node: Located
     ) -> list[GraphTensor | list[GraphTensor] | None]:
-        read = {key: self.value(argument) for key, argument in given.items()}
+        read = {key: self.value(argument) for key, argument in operand_nodes.items()}
         flat = [t for value in read.values() for t in self.flat(value)]
         like = next((value.type for value in flat if isinstance(value, GraphTensor)), None)
         operands: list[GraphTensor | list[GraphTensor] | None] = []
         for key, field in fields.items():
             value = read.get(key)
             if field.kind == "variadic":
-                operands.append([self.as_tensor(v, given.get(key, node), like) for v in self.flat(value or ())])
+                operands.append([self.as_tensor(v, operand_nodes.get(key, node), like) for v in self.flat(value or ())])
             elif value is None:
                 if field.kind == "single":
                     raise self.error(node, f"R.{name} needs the tensor '{key}'")
                 operands.append(None)
             else:
-                operands.append(self.as_tensor(value, given[key], like))
+                operands.append(self.as_tensor(value, operand_nodes[key], like))
         return operands
 
     def make(
@@ -226,11 +226,11 @@ class GraphCalls(Interpreter):
 
         `out` is needed if the inputs do not determine it.
         """
-        given = list(self._value_Tuple(ast.Tuple(elts=node.args)))
-        template = given.pop(0) if given else None
+        arguments = list(self._value_Tuple(ast.Tuple(elts=node.args)))
+        template = arguments.pop(0) if arguments else None
         if not isinstance(template, (PrimFunc, MlirText)):
             raise self.error(node, f"R.call_tir takes a prim function first, found {kind_of(template)}")
-        tensors = [self.as_tensor(v, n) for v, n in zip(given, node.args[1:], strict=True)]
+        tensors = [self.as_tensor(v, n) for v, n in zip(arguments, node.args[1:], strict=True)]
         out = self._types(self.keyword(node, "out"))
         attributes = {str(k.arg): self.value(k.value) for k in node.keywords if k.arg != "out"}
         with self.source.location(node):
@@ -267,13 +267,13 @@ class GraphCalls(Interpreter):
         return self._packed(node, CallPacked)
 
     def _packed(self, node: ast.Call, cls: type[DialectOp]) -> GraphResult:
-        name, *given = self.arguments(node, 1, keywords=("out",))
+        name, *arguments = self.arguments(node, 1, keywords=("out",))
         if not isinstance(name, str):
             raise self.error(node.args[0], f"the name of a run-time function is text in quotes, found {kind_of(name)}")
         out = self._types(self.keyword(node, "out"))
         if not out:
             raise self.error(node, "the types of the results are not known: out=R.Tensor[...], or a tuple of them")
-        tensors = [self.as_tensor(v, n).value for v, n in zip(given, node.args[1:], strict=True)]
+        tensors = [self.as_tensor(v, n).value for v, n in zip(arguments, node.args[1:], strict=True)]
         with self.source.location(node):
             return returned(cls.build(tensors, result_types=out, function=name))
 

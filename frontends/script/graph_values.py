@@ -96,7 +96,7 @@ class ScriptFunctions:
         return ir.StringAttr(ir.SymbolTable(self.module.operation).insert(function.operation)).value
 
 
-def returned(made: ir.OpView) -> GraphResult:
+def returned(op: ir.OpView) -> GraphResult:
     """Return the tensors of an operation: one, or a tuple."""
-    tensors = tuple(GraphTensor.of(value) for value in made.operation.results)
+    tensors = tuple(GraphTensor.of(value) for value in op.operation.results)
     return tensors[0] if len(tensors) == 1 else tensors

@@ -55,8 +55,8 @@ class Interpreter(Expressions):
         self, node: ast.Call, least: int = 0, most: int | None = None, keywords: Sequence[str] = ()
     ) -> list[object]:
         """Evaluate the positional arguments of a call and check their number."""
-        given = self._value_Tuple(ast.Tuple(elts=node.args))
-        count = len(given)
+        values = self._value_Tuple(ast.Tuple(elts=node.args))
+        count = len(values)
         if count < least or (most is not None and count > most):
             wanted = str(least) if most == least else f"{least} or more" if most is None else f"{least} to {most}"
             noun = "argument" if wanted == "1" else "arguments"
@@ -65,7 +65,7 @@ class Interpreter(Expressions):
             if keyword.arg not in keywords:
                 known = f"; it has: {', '.join(keywords)}" if keywords else ""
                 raise self.error(keyword, f"{self.called(node)} has no argument '{keyword.arg}'{known}")
-        return list(given)
+        return list(values)
 
     def called(self, node: ast.Call) -> str:
         return ast.unparse(node.func)
@@ -282,8 +282,8 @@ class Interpreter(Expressions):
 
 
 def _math_function(name: str, interpreter: Interpreter, node: Located) -> Callable[..., object]:
-    found = getattr(math, name, None)
-    if not callable(found):
+    attribute = getattr(math, name, None)
+    if not callable(attribute):
         raise interpreter.error(node, f"module 'math' has no '{name}'")
-    function: Callable[..., object] = found
+    function: Callable[..., object] = attribute
     return function

@@ -47,8 +47,8 @@ def header(interpreter: Interpreter, node: ast.For) -> LoopHeader:
         return LoopHeader(kind, (0,) * len(extents), tuple(extents), 1, None, as_tuple)
     if kind == "thread_binding":
         return _thread_binding(interpreter, call)
-    given = interpreter.arguments(call, 1, 3 if kind in RANGES else 2)
-    bounds = [_bound(interpreter, call, bound) for bound in given]
+    arguments = interpreter.arguments(call, 1, 3 if kind in RANGES else 2)
+    bounds = [_bound(interpreter, call, bound) for bound in arguments]
     lower, upper = (0, bounds[0]) if len(bounds) == 1 else bounds[:2]
     step = bounds[2] if len(bounds) == 3 else 1
     if is_number(step) and step < 1:

@@ -106,7 +106,7 @@ class ModuleBuilder:
                     self.functions.declare(known)
             for node in body:
                 self._announce(node, symbol)
-            self._announce_texts({node: found for node in body if (found := self._text(node)) is not None})
+            self._announce_texts({node: mlir_text for node in body if (mlir_text := self._text(node)) is not None})
             for node in body:
                 self._define(node, symbol)
             try:
@@ -157,8 +157,8 @@ class ModuleBuilder:
         """Return the name of a graph in the module."""
         call = decorator(node)[1]
         reader = Interpreter(self.source, {}, {})
-        given = next((k.value for k in call.keywords if k.arg == "name"), None) if call else None
-        return str((reader.value(given) if given is not None else None) or symbol or node.name)
+        name_node = next((k.value for k in call.keywords if k.arg == "name"), None) if call else None
+        return str((reader.value(name_node) if name_node is not None else None) or symbol or node.name)
 
     def _constant(self, node: Located) -> object:
         reader = Interpreter(self.source, {}, self.names)
@@ -178,15 +178,18 @@ class ModuleBuilder:
 
     def attributes(self, call: ast.Call | None) -> list[tuple[str, str]]:
         """Return `attrs={"tir.kind": '"reduce"'}` of a decorator: attributes as MLIR text."""
-        given = next((k.value for k in call.keywords if k.arg == "attrs"), None) if call else None
-        if given is None:
+        attrs_node = next((k.value for k in call.keywords if k.arg == "attrs"), None) if call else None
+        if attrs_node is None:
             return []
-        if not isinstance(given, ast.Dict):
-            raise self.source.error(given, "attrs: expected a dict of names and attributes as text")
+        if not isinstance(attrs_node, ast.Dict):
+            raise self.source.error(attrs_node, "attrs: expected a dict of names and attributes as text")
         reader = Interpreter(self.source, {}, {})
         return [
-            (reader.text(given if key is None else key, "the name of an attribute"), reader.text(value, "an attribute"))
-            for key, value in zip(given.keys, given.values, strict=True)
+            (
+                reader.text(attrs_node if key is None else key, "the name of an attribute"),
+                reader.text(value, "an attribute"),
+            )
+            for key, value in zip(attrs_node.keys, attrs_node.values, strict=True)
         ]
 
     def _define(self, node: ast.stmt, symbol: str | None) -> None:
@@ -230,9 +233,9 @@ class ModuleBuilder:
         missing = {name for text in texts.values() for name in _NAMED.findall(text)} - defined.keys()
         declared = [function for name in sorted(missing) if (function := self._declaration(name)) is not None]
         try:
-            given = ", ".join(f"{named.name} = {named.attr}" for named in self._module_attributes())
+            module_attributes = ", ".join(f"{named.name} = {named.attr}" for named in self._module_attributes())
             body = "\n".join([*declared, *texts.values()])
-            whole = ir.Module.parse(f"module attributes {{{given}}} {{\n{body}\n}}")
+            whole = ir.Module.parse(f"module attributes {{{module_attributes}}} {{\n{body}\n}}")
         except ir.MLIRError:
             node, wrong = next(iter(errors.items()))
             first = wrong.error_diagnostics[0].message if wrong.error_diagnostics else str(wrong)

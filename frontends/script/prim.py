@@ -90,16 +90,16 @@ class PrimFunc:
         """Bind the symbols for these types; outputs may be omitted if the inputs determine everything."""
         bindings: Bindings = {}
         _count(self, "inputs", self.inputs, inputs)
-        given = list(zip(self.inputs, inputs, strict=True))
+        pairs = list(zip(self.inputs, inputs, strict=True))
         if outputs is not None:
             _count(self, "outputs", self.outputs, outputs)
-            given += zip(self.outputs, outputs, strict=True)
-        for parameter, found in given:
-            self._unify(parameter, found, bindings)
-        for parameter, found in given:
+            pairs += zip(self.outputs, outputs, strict=True)
+        for parameter, type_ in pairs:
+            self._unify(parameter, type_, bindings)
+        for parameter, type_ in pairs:
             wanted = self.type_of(parameter, bindings)
-            if wanted != found and not _is_stored_as(found, wanted):
-                raise self._misfit(parameter, found, f"it takes {wanted}")
+            if wanted != type_ and not _is_stored_as(type_, wanted):
+                raise self._misfit(parameter, type_, f"it takes {wanted}")
         return bindings
 
     def type_of(self, parameter: Parameter, bindings: Bindings) -> TensorType:
@@ -129,22 +129,24 @@ class PrimFunc:
         bindings = {**self.bind(inputs, outputs), **self.attribute_values(attributes or {})}
         return self.build(bindings, name), self.output_types(bindings)
 
-    def attribute_values(self, given: Mapping[str, object]) -> Bindings:
+    def attribute_values(self, values: Mapping[str, object]) -> Bindings:
         """Return the values of the attributes (`T.attrs`), checked for completeness."""
-        for name in given:
+        for name in values:
             if name not in self.numbers:
                 known = f"its attributes are {', '.join(self.numbers)}" if self.numbers else "it has none (T.attrs)"
                 raise self.source.error(self.tree, f"'{self.name}' has no attribute '{name}'; {known}")
         for name in self.numbers:
-            if name not in given:
+            if name not in values:
                 raise self.source.error(
                     self.tree,
                     f"'{self.name}' needs its attribute '{name}': give it where the function is attached, "
                     f"attributes={{'{name}': ...}}, or where a rule calls it, b.call_prim_func(..., {name}=...)",
                 )
-            if not isinstance(given[name], (bool, int, float)):
-                raise self.source.error(self.tree, f"attribute '{name}' must be a number, found {kind_of(given[name])}")
-        return dict(given)
+            if not isinstance(values[name], (bool, int, float)):
+                raise self.source.error(
+                    self.tree, f"attribute '{name}' must be a number, found {kind_of(values[name])}"
+                )
+        return dict(values)
 
     def build(
         self, bindings: Bindings, name: str | None = None, strides: Mapping[str, Sequence[int]] = MappingProxyType({})
@@ -157,8 +159,8 @@ class PrimFunc:
         if not self.buffers:
             try:
                 return self._finished(self._tensor_form(bindings, name or self.name))
-            except NotRegular as found:
-                reason = str(found)
+            except NotRegular as refusal:
+                reason = str(refusal)
         if KIND in self.attributes and self.attributes[KIND] != '"opaque"':
             raise self.source.error(
                 self.tree,
@@ -171,8 +173,8 @@ class PrimFunc:
         with _current_or_new_context(), ir.Location.unknown():
             try:
                 self._tensor_form(self.bind(inputs), self.name)
-            except NotRegular as found:
-                return str(found)
+            except NotRegular as refusal:
+                return str(refusal)
         return None
 
     def _finished(self, function: ir.OpView) -> ir.OpView:
@@ -189,8 +191,8 @@ class PrimFunc:
         count = len(self.inputs)
         builder = PrimBuilder(name, types[:count], self.source.location(self.tree))
         buffers = [TensorBuffer(p.name, t) for p, t in zip(self.parameters, types, strict=True)]
-        for buffer, given in zip(buffers, builder.inputs, strict=False):
-            buffer.tensor = given
+        for buffer, tensor in zip(buffers, builder.inputs, strict=False):
+            buffer.tensor = tensor
         form = TensorForm(self.source, {**bindings, **{b.name: b for b in buffers}}, self.captured)
         form.builder = builder
         form.body(self.tree.body)
@@ -231,32 +233,32 @@ class PrimFunc:
 
     # Symbols
 
-    def _unify(self, parameter: Parameter, found: TensorType, bindings: Bindings) -> None:
+    def _unify(self, parameter: Parameter, type_: TensorType, bindings: Bindings) -> None:
         if isinstance(parameter.dtype, TypeSymbol):
-            self._set(parameter, parameter.dtype.name, found.dtype, bindings, found)
+            self._set(parameter, parameter.dtype.name, type_.dtype, bindings, type_)
         shape = parameter.shape
         whole = [(i, dim) for i, dim in enumerate(shape) if isinstance(dim, ShapeSymbol)]
-        if not whole and len(shape) != found.rank:
-            raise self._misfit(parameter, found, f"it takes rank {len(shape)}")
+        if not whole and len(shape) != type_.rank:
+            raise self._misfit(parameter, type_, f"it takes rank {len(shape)}")
         if not whole:
-            pairs = list(zip(shape, found.shape, strict=True))
+            pairs = list(zip(shape, type_.shape, strict=True))
         else:
             at, symbol = whole[0]
             after = len(shape) - at - 1
-            if found.rank < len(shape) - 1:
-                raise self._misfit(parameter, found, f"it takes rank {len(shape) - 1} or more")
-            self._set(parameter, symbol.name, found.shape[at : found.rank - after], bindings, found)
-            pairs = list(zip(shape[:at], found.shape, strict=False))
-            pairs += zip(shape[at + 1 :], found.shape[found.rank - after :], strict=True)
+            if type_.rank < len(shape) - 1:
+                raise self._misfit(parameter, type_, f"it takes rank {len(shape) - 1} or more")
+            self._set(parameter, symbol.name, type_.shape[at : type_.rank - after], bindings, type_)
+            pairs = list(zip(shape[:at], type_.shape, strict=False))
+            pairs += zip(shape[at + 1 :], type_.shape[type_.rank - after :], strict=True)
         for dim, size in pairs:
             if isinstance(dim, DimSymbol):
-                self._set(parameter, dim.name, size, bindings, found)
+                self._set(parameter, dim.name, size, bindings, type_)
 
-    def _set(self, parameter: Parameter, name: str, value: object, bindings: Bindings, found: TensorType) -> None:
+    def _set(self, parameter: Parameter, name: str, value: object, bindings: Bindings, type_: TensorType) -> None:
         known = bindings.setdefault(name, value)
         if known != value:
             raise self._misfit(
-                parameter, found, f"{name} is {_shown(known)} in another parameter, and {_shown(value)} here"
+                parameter, type_, f"{name} is {_shown(known)} in another parameter, and {_shown(value)} here"
             )
 
     def _dims(self, parameter: Parameter, dim: ShapePart, bindings: Bindings) -> Sequence[Dim]:
@@ -282,28 +284,28 @@ class PrimFunc:
             )  # fmt: skip
         return bindings[name]
 
-    def _misfit(self, parameter: Parameter, found: TensorType, why: str) -> ScriptError:
-        return self.source.error(parameter.node, f"'{parameter.name}' of '{self.name}' cannot be {found}: {why}")
+    def _misfit(self, parameter: Parameter, type_: TensorType, why: str) -> ScriptError:
+        return self.source.error(parameter.node, f"'{parameter.name}' of '{self.name}' cannot be {type_}: {why}")
 
 
 def _without_symbols(captured: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in captured.items() if not isinstance(value, SYMBOLS)}
 
 
-def _is_stored_as(found: TensorType, wanted: TensorType) -> bool:
+def _is_stored_as(type_: TensorType, wanted: TensorType) -> bool:
     """Return whether a parameter has the storage type: i8 for bool, signless integers for unsigned."""
-    return found.shape == wanted.shape and found.dtype.storage == wanted.dtype.mlir
+    return type_.shape == wanted.shape and type_.dtype.storage == wanted.dtype.mlir
 
 
 def _shown(value: object) -> str:
     return str(tuple(value)) if isinstance(value, (tuple, list)) else str(value)
 
 
-def _count(prim: PrimFunc, what: str, parameters: Sequence[Parameter], given: Sequence[TensorType]) -> None:
-    if len(parameters) != len(given):
+def _count(prim: PrimFunc, what: str, parameters: Sequence[Parameter], types: Sequence[TensorType]) -> None:
+    if len(parameters) != len(types):
         names = ", ".join(p.name for p in parameters)
         raise prim.source.error(
-            prim.tree, f"'{prim.name}' has {len(parameters)} {what} ({names}), but is used with {len(given)}"
+            prim.tree, f"'{prim.name}' has {len(parameters)} {what} ({names}), but is used with {len(types)}"
         )
 
 

@@ -44,16 +44,16 @@ def print_graph(function: ir.Operation | ir.OpView, name: str, callees: dict[str
     printer = _GraphPrinter(callees)
     inputs = _names(op, "arg_attrs", len(entry.arguments))
     parameters = []
-    for i, (argument, given) in enumerate(zip(entry.arguments, inputs, strict=True)):
+    for i, (argument, public_name) in enumerate(zip(entry.arguments, inputs, strict=True)):
         printer.names[argument] = f"x{i}"
-        parameters.append(f"x{i}: {tensor_text(argument.type, given)}")
+        parameters.append(f"x{i}: {tensor_text(argument.type, public_name)}")
     operations = [o.operation for o in entry.operations]
     if operations[-1].name != "func.return" or not len(operations[-1].operands):
         raise NotPrintable("a graph without results")
     lines = [line for o in operations[:-1] for line in printer.line(o)]
     returned = list(operations[-1].operands)
     outputs = _names(op, "res_attrs", len(returned))
-    notes = [tensor_text(v.type, given) for v, given in zip(returned, outputs, strict=True)]
+    notes = [tensor_text(v.type, public_name) for v, public_name in zip(returned, outputs, strict=True)]
     result = notes[0] if len(notes) == 1 else f"({', '.join(notes)})"
     values = [printer.names[v] for v in returned]
     lines.append(f"return {values[0] if len(values) == 1 else ', '.join(values)}")
@@ -115,11 +115,11 @@ class _GraphPrinter:
         view = op.opview
         _only(op, tuple(cls._attributes))
         parts: list[str] = []
-        given: list[ir.Value | list[ir.Value] | None] = []
+        operands: list[ir.Value | list[ir.Value] | None] = []
         by_name = False
         for field in cls._operand_layout.fields:
             value = getattr(view, field.name)
-            given.append(value)
+            operands.append(value)
             if value is None:
                 by_name = True
                 continue
@@ -131,15 +131,15 @@ class _GraphPrinter:
             is_ambiguous = name in OTHER_MEANING.get(short, ())
             if value is not None and (is_ambiguous or default is REQUIRED or value != default):
                 parts.append(f"{name}={_python(value)}")
-        if not cls.infers or self._inferred(cls, given, attributes) != [v.type for v in op.results]:
+        if not cls.infers or self._inferred(cls, operands, attributes) != [v.type for v in op.results]:
             parts.append(out)
         return f"R.{short}({', '.join(parts)})"
 
     def _inferred(
-        self, cls: type[DialectOp], given: list[ir.Value | list[ir.Value] | None], attributes: dict[str, object]
+        self, cls: type[DialectOp], operands: list[ir.Value | list[ir.Value] | None], attributes: dict[str, object]
     ) -> list[ir.Type]:
         try:
-            return [t.to_mlir() for t in infer_results(cls, given, attributes)]
+            return [t.to_mlir() for t in infer_results(cls, operands, attributes)]
         except OpError:
             return []
 

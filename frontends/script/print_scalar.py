@@ -69,8 +69,8 @@ class ScalarPrinter:
 
     def text(self, value: ir.Value, tight: int = 0, typed: bool = True) -> str:
         """Return an expression, in parentheses if its precedence is below `tight`. Numbers are typed on request."""
-        made, strength = self._text(value, typed)
-        return f"({made})" if strength < tight else made
+        expression, strength = self._text(value, typed)
+        return f"({expression})" if strength < tight else expression
 
     def _text(self, value: ir.Value, typed: bool) -> tuple[str, int]:
         named = self.names.get(value)

@@ -58,10 +58,10 @@ def print_tensor_form(function: ir.Operation | ir.OpView, name: str) -> list[str
 
 def names_in_script(view: PrimView) -> dict[ir.Value, str]:
     """Return what the script of a function calls its buffers: their names where these are free, else others."""
-    given, default = view.names, view.default_names
+    own_names, default = view.names, view.default_names
     names: dict[ir.Value, str] = {}
     taken = {"T", "R", "mirlo", "range", "_", *STATIC_CALLS, *EXTREMES}
-    for value, name in given.items():
+    for value, name in own_names.items():
         if not (name in taken or keyword.iskeyword(name) or _LOCAL.fullmatch(name)):
             names[value] = name
             taken.add(name)

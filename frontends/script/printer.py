@@ -146,21 +146,21 @@ class _Printer:
 
 def _names_text(op: ir.Operation) -> tuple[str, ...]:
     """Return the attribute with the names of a prim function's buffers, where its script says others."""
-    given = op.attributes[NAMES] if NAMES in op.attributes else ir.ArrayAttr.get([])
+    attribute = op.attributes[NAMES] if NAMES in op.attributes else ir.ArrayAttr.get([])
     if is_tensor_form(op):
         view = PrimView(op)
         names = names_of_script(view, names_in_script(view))
         written = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in names] if any(names) else [])
     else:
         written = ir.ArrayAttr.get([])
-    return () if given == written else (f"{quoted(NAMES)}: {quoted(str(given))}",)
+    return () if attribute == written else (f"{quoted(NAMES)}: {quoted(str(attribute))}",)
 
 
-def _attribute_texts(op: ir.Operation, said: tuple[str, ...]) -> list[str]:
+def _attribute_texts(op: ir.Operation, printed: tuple[str, ...]) -> list[str]:
     texts = []
     for i in range(len(op.attributes)):
         named = op.attributes[i]
-        if named.name not in said:
+        if named.name not in printed:
             texts.append(f"{quoted(named.name)}: {quoted(str(named.attr))}")
     return texts
 

@@ -89,11 +89,11 @@ class TensorForm(Interpreter):
         elif not isinstance(node, ast.Pass) and not is_docstring(node):
             raise NotRegular(f"there is {describe(node)} outside of the loop nests")
 
-    def _declared(self, name: str, given: ast.expr) -> object:
+    def _declared(self, name: str, node: ast.expr) -> object:
         """Return a constant, or a buffer that a block will write."""
-        call = call_of(self, given, "alloc")
+        call = call_of(self, node, "alloc")
         if call is None:
-            value = self.value(given)
+            value = self.value(node)
             if isinstance(value, Expr):
                 raise NotRegular(f"the scalar '{name}' is computed outside of the loop nests")
             return value

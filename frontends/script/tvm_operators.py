@@ -197,10 +197,10 @@ def _clip(call: TvmCall, x: GraphTensor, min: float, max: float) -> GraphTensor:
 
 @tvm("tile")
 def _tile(call: TvmCall, x: GraphTensor, repeats: int | Sequence[int]) -> GraphTensor:
-    given = [repeats] if isinstance(repeats, int) else list(repeats)
-    if len(given) > x.type.rank:
-        x = _reshape(call, x, [*[1] * (len(given) - x.type.rank), *x.shape])
-    return call.tensor("tile", x, repeats=[*[1] * (x.type.rank - len(given)), *given])
+    counts = [repeats] if isinstance(repeats, int) else list(repeats)
+    if len(counts) > x.type.rank:
+        x = _reshape(call, x, [*[1] * (len(counts) - x.type.rank), *x.shape])
+    return call.tensor("tile", x, repeats=[*[1] * (x.type.rank - len(counts)), *counts])
 
 
 @tvm("repeat")
@@ -238,8 +238,8 @@ def _position(name: str) -> TvmOperator:
     def position(call: TvmCall, x: GraphTensor, axis: int | None = None, keepdims: bool = False) -> GraphTensor:
         if axis is not None:
             return call.tensor(name, x, axis=axis, keepdims=keepdims)
-        found = call.tensor(name, _flatten(call, x), axis=0, keepdims=keepdims)
-        return _reshape(call, found, [1] * x.type.rank) if keepdims else found
+        positions = call.tensor(name, _flatten(call, x), axis=0, keepdims=keepdims)
+        return _reshape(call, positions, [1] * x.type.rank) if keepdims else positions
 
     return position
 
@@ -430,12 +430,12 @@ def _match_cast(call: TvmCall, value: GraphTensor, struct_info: object) -> Graph
     declared = getattr(struct_info, "shape", None)
     if declared is None or len(declared) != value.type.rank or getattr(struct_info, "dtype", None) != value.dtype:
         raise TvmMistake(f"{value.type} is not of the type {struct_info}")
-    for name, dim, found in ((str(dim), dim, found) for dim, found in zip(declared, value.shape, strict=True)):
+    for name, dim, actual in ((str(dim), dim, actual) for dim, actual in zip(declared, value.shape, strict=True)):
         known = call.calls.names.get(name)
         if isinstance(dim, SymbolicDim) and known == dim and name not in _symbols_of_inputs(call):
-            call.calls.names[name] = found
-        elif dim != found:
-            raise TvmMistake(f"{value.type} is not of the type {struct_info}: {dim} is {found}")
+            call.calls.names[name] = actual
+        elif dim != actual:
+            raise TvmMistake(f"{value.type} is not of the type {struct_info}: {dim} is {actual}")
     return value
 
 
@@ -660,8 +660,8 @@ def _scatter(name: str) -> TvmOperator:
     ) -> GraphTensor:  # fmt: skip
         if reduction == "mean":
             raise TvmMistake("reduction='mean' has no counterpart: add, and divide by the number of updates")
-        given = {"axis": axis[0]} if axis else named
-        return call.tensor(name, data, indices, updates, reduction=_REDUCTIONS.get(reduction, reduction), **given)
+        options = {"axis": axis[0]} if axis else named
+        return call.tensor(name, data, indices, updates, reduction=_REDUCTIONS.get(reduction, reduction), **options)
 
     return scatter
 

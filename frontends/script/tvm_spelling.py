@@ -240,13 +240,13 @@ def _graph_cast(node: ast.Call) -> ast.expr:
 def _allocated(node: ast.Call) -> ast.expr:
     """Return `T.alloc(shape, dtype)` for TVM's `T.alloc_buffer`, whose type is float32 if there is none."""
     named = {keyword.arg: keyword.value for keyword in node.keywords}
-    given: dict[str | None, ast.expr] = dict(named)
-    given.update(zip(("shape", "dtype"), node.args, strict=False))
-    if "shape" not in given:
+    arguments: dict[str | None, ast.expr] = dict(named)
+    arguments.update(zip(("shape", "dtype"), node.args, strict=False))
+    if "shape" not in arguments:
         return node
-    dtype = given.get("dtype") or ast.copy_location(ast.Constant("float32"), node)
+    dtype = arguments.get("dtype") or ast.copy_location(ast.Constant("float32"), node)
     rest = [keyword for keyword in node.keywords if keyword.arg not in ("shape", "dtype")]
-    return make_call(node, "T.alloc", [given["shape"], dtype], rest)
+    return make_call(node, "T.alloc", [arguments["shape"], dtype], rest)
 
 
 def _bound_loop(node: ast.Call) -> ast.expr:
@@ -300,13 +300,13 @@ def _let(node: ast.With) -> list[ast.stmt]:
 
 def _predicated(body: list[ast.stmt]) -> list[ast.stmt]:
     """Return the statements of a block, those after its axes in an `if` where `T.where` restricts it."""
-    found = [each.value for each in body if isinstance(each, ast.Expr) and called(each.value) == "T.where"]
-    if len(found) != 1 or not isinstance(found[0], ast.Call) or len(found[0].args) != 1:
+    predicates = [each.value for each in body if isinstance(each, ast.Expr) and called(each.value) == "T.where"]
+    if len(predicates) != 1 or not isinstance(predicates[0], ast.Call) or len(predicates[0].args) != 1:
         return body
-    others = [each for each in body if not (isinstance(each, ast.Expr) and each.value is found[0])]
+    others = [each for each in body if not (isinstance(each, ast.Expr) and each.value is predicates[0])]
     axes = [each for each in others if _is_axes(each)]
     rest = [each for each in others if not _is_axes(each)]
-    return [*axes, ast.copy_location(ast.If(found[0].args[0], rest, []), rest[0])] if rest else axes
+    return [*axes, ast.copy_location(ast.If(predicates[0].args[0], rest, []), rest[0])] if rest else axes
 
 
 def _with_buffers(node: ast.FunctionDef) -> tuple[list[ast.stmt], list[ast.arg]]:

@@ -122,10 +122,10 @@ def _output_equal_to(expected: np.ndarray, outputs: list[np.ndarray]) -> int | N
     return None
 
 
-def _close(expected: np.ndarray, found: np.ndarray) -> bool:
-    if expected.dtype.kind not in "fiub" or found.dtype.kind not in "fiub":
-        return bool((expected.astype(str) == found.ravel().astype(str)).all())
+def _close(expected: np.ndarray, actual: np.ndarray) -> bool:
+    if expected.dtype.kind not in "fiub" or actual.dtype.kind not in "fiub":
+        return bool((expected.astype(str) == actual.ravel().astype(str)).all())
     scale = max(1.0, float(np.abs(expected.astype(float)).max(initial=0)))
     return bool(
-        np.allclose(found.ravel().astype(float), expected.astype(float), rtol=TOLERANCE, atol=TOLERANCE * scale)
+        np.allclose(actual.ravel().astype(float), expected.astype(float), rtol=TOLERANCE, atol=TOLERANCE * scale)
     )

@@ -158,7 +158,7 @@ def is_argument_of_extreme(block: ir.Block) -> str | None:
     return result
 
 
-def _is_pair_choice(block: ir.Block, operations: list[ir.Operation], found: str) -> bool:
+def _is_pair_choice(block: ir.Block, operations: list[ir.Operation], kind: str) -> bool:
     """Check the region by its values: it is made of comparisons, so that few pairs tell all cases apart."""
     floats = [float("nan"), -1.0, 0.0, 2.0]
     type_ = TensorType.from_mlir(block.arguments[0].type)
@@ -170,12 +170,12 @@ def _is_pair_choice(block: ir.Block, operations: list[ir.Operation], found: str)
                     choice = evaluate_region(operations, list(block.arguments), (a, i, b, j))
                 except Unknown:
                     return False
-                if choice[1] != _wanted(found, a, i, b, j):
+                if choice[1] != _wanted(kind, a, i, b, j):
                     return False
     return True
 
 
-def _wanted(found: str, a: float, i: int, b: float, j: int) -> int:
+def _wanted(kind: str, a: float, i: int, b: float, j: int) -> int:
     """Return the position that wins."""
     if a != a:
         return i  # the first NaN that is met stays
@@ -183,4 +183,4 @@ def _wanted(found: str, a: float, i: int, b: float, j: int) -> int:
         return j
     if a == b:
         return min(i, j)
-    return i if (a > b) == (found == "argmax") else j
+    return i if (a > b) == (kind == "argmax") else j

@@ -36,7 +36,7 @@ def complex_converter(*names: str) -> Callable[[Converter], Converter]:
 
 def of_parts(function: Converter) -> Converter:
     """Declare that a registered converter takes the parts of any values: complex tensors, tuples, tokens."""
-    OF_PARTS.update(name for name, found in CONVERTERS.items() if found is function)
+    OF_PARTS.update(name for name, registered in CONVERTERS.items() if registered is function)
     return function
 
 

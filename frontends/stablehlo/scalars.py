@@ -21,18 +21,18 @@ def evaluate_region(
     known: dict[ir.Value, float] = {}
     known.update(zip(arguments, numbers, strict=True))
     for op in operations:
-        given = [known[value] for value in op.operands]
+        operands = [known[value] for value in op.operands]
         name = op.name.removeprefix("stablehlo.")
         if name == "return":
-            return given
+            return operands
         if name == "compare":
-            result: float = _compared(enumeration(op, "comparison_direction"), *given)
+            result: float = _compared(enumeration(op, "comparison_direction"), *operands)
         elif name in ("and", "or"):
-            result = all(given) if name == "and" else any(given)
+            result = all(operands) if name == "and" else any(operands)
         elif name == "not":
-            result = not given[0]
+            result = not operands[0]
         elif name == "select":
-            result = given[1] if given[0] else given[2]
+            result = operands[1] if operands[0] else operands[2]
         else:
             raise Unknown(op.name)
         known[op.results[0]] = result

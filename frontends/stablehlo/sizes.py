@@ -29,16 +29,16 @@ def evaluate(op: StablehloOperation) -> Tensor | None:
     count = declared.elements
     if not isinstance(count, int) or not 0 < count <= SIZES:
         return None
-    given = [operand.known_sizes for operand in op.operands] if op.name != "get_dimension_size" else []
-    if any(sizes is None for sizes in given):
+    operands = [operand.known_sizes for operand in op.operands] if op.name != "get_dimension_size" else []
+    if any(sizes is None for sizes in operands):
         return None
     try:
-        made = rule(op, [sizes for sizes in given if sizes is not None])
+        result = rule(op, [sizes for sizes in operands if sizes is not None])
     except (Undecided, UndecidedDim, ZeroDivisionError):
         return None
-    if made is None or len(made) != count or not all(_fits(size, declared) for size in made):
+    if result is None or len(result) != count or not all(_fits(size, declared) for size in result):
         return None
-    return op.builder.known(declared, tuple(made))
+    return op.builder.known(declared, tuple(result))
 
 
 def _fits(size: Dim, declared: TensorType) -> bool:
@@ -51,7 +51,7 @@ def _fits(size: Dim, declared: TensorType) -> bool:
 
 
 def _binary(function: Callable[[Dim, Dim], Dim]) -> Callable[[StablehloOperation, Sequence[Sizes]], Sizes]:
-    return lambda op, given: tuple(function(a, b) for a, b in zip(*given, strict=True))
+    return lambda op, operands: tuple(function(a, b) for a, b in zip(*operands, strict=True))
 
 
 def _bits(function: Callable[[int, int], int]) -> Callable[[StablehloOperation, Sequence[Sizes]], Sizes]:
@@ -63,49 +63,49 @@ def _bits(function: Callable[[int, int], int]) -> Callable[[StablehloOperation, 
     return _binary(apply)
 
 
-def _not(op: StablehloOperation, given: Sequence[Sizes]) -> Sizes:
+def _not(op: StablehloOperation, operands: Sequence[Sizes]) -> Sizes:
     if not op.type(0).dtype.is_bool:
         raise Undecided
-    return tuple(1 - size for size in given[0])
+    return tuple(1 - size for size in operands[0])
 
 
-def _select(op: StablehloOperation, given: Sequence[Sizes]) -> Sizes:
-    which, then, otherwise = given
+def _select(op: StablehloOperation, operands: Sequence[Sizes]) -> Sizes:
+    which, then, otherwise = operands
     chosen = which * len(then) if len(which) == 1 else which
     return tuple(a if flag else b for flag, a, b in zip(chosen, then, otherwise, strict=True))
 
 
-def _clamp(op: StablehloOperation, given: Sequence[Sizes]) -> Sizes:
-    low, value, high = given
+def _clamp(op: StablehloOperation, operands: Sequence[Sizes]) -> Sizes:
+    low, value, high = operands
     count = len(value)
     low, high = (low * count if len(low) == 1 else low), (high * count if len(high) == 1 else high)
     return tuple(OF_INPUTS.minimum(OF_INPUTS.maximum(v, a), b) for a, v, b in zip(low, value, high, strict=True))
 
 
-def _convert(op: StablehloOperation, given: Sequence[Sizes]) -> Sizes:
+def _convert(op: StablehloOperation, operands: Sequence[Sizes]) -> Sizes:
     if op.declared().dtype.is_bool:
-        return tuple(int(OF_INPUTS.sign(size) != 0) for size in given[0])
-    return given[0]
+        return tuple(int(OF_INPUTS.sign(size) != 0) for size in operands[0])
+    return operands[0]
 
 
-def _broadcast(op: StablehloOperation, given: Sequence[Sizes]) -> Sizes | None:
+def _broadcast(op: StablehloOperation, operands: Sequence[Sizes]) -> Sizes | None:
     count = op.declared().elements
     assert isinstance(count, int)
-    return given[0] * count if len(given[0]) == 1 else given[0] if len(given[0]) == count else None
+    return operands[0] * count if len(operands[0]) == 1 else operands[0] if len(operands[0]) == count else None
 
 
-def _concatenate(op: StablehloOperation, given: Sequence[Sizes]) -> Sizes | None:
-    return tuple(size for sizes in given for size in sizes) if op.declared().rank == 1 else None
+def _concatenate(op: StablehloOperation, operands: Sequence[Sizes]) -> Sizes | None:
+    return tuple(size for sizes in operands for size in sizes) if op.declared().rank == 1 else None
 
 
-def _slice(op: StablehloOperation, given: Sequence[Sizes]) -> Sizes | None:
+def _slice(op: StablehloOperation, operands: Sequence[Sizes]) -> Sizes | None:
     if op.declared().rank != 1:
         return None
     start, stop, stride = (op.ints(name)[0] for name in ("start_indices", "limit_indices", "strides"))
-    return given[0][start:stop:stride]
+    return operands[0][start:stop:stride]
 
 
-def _dimension(op: StablehloOperation, given: Sequence[Sizes]) -> Sizes:
+def _dimension(op: StablehloOperation, operands: Sequence[Sizes]) -> Sizes:
     return (op.type(0).shape[op.integer("dimension")],)
 
 

@@ -36,14 +36,14 @@ def torch_operator(
     of those names; legalizations, patterns and code generators then take it. The types of the results are those of the
     fake function that you register with PyTorch. A name may end in an overload, `acme::scale.out`.
     """
-    namespace, found, rest = name.partition("::")
-    if not (namespace and found and rest):
+    namespace, separator, rest = name.partition("::")
+    if not (namespace and separator and rest):
         raise TypeError(f"torch_operator: expected a name such as 'acme::scale', as in torch.library, found '{name}'")
-    given = [each for each in (prim_func, packed, operator) if each is not None]
-    if len(given) != 1:
+    implementations = [each for each in (prim_func, packed, operator) if each is not None]
+    if len(implementations) != 1:
         raise TypeError(
             f"torch_operator: '{name}' needs one of prim_func=, a prim function, packed=, a name at run time, and "
-            f"operator=, a class of operators; found {len(given)} of them"
+            f"operator=, a class of operators; found {len(implementations)} of them"
         )
     overload = rest if "." in rest else f"{rest}.default"
     if operator is not None:
@@ -122,7 +122,7 @@ def _with_dims_of(
     """
     bound: dict[str, D.Dim] = {}
     same: dict[str, D.Dim] = {}
-    made = []
+    adapted = []
     for parameter, tensor in zip((p for p in prim_func.parameters if not p.is_output), tensors, strict=False):
         if len(parameter.shape) == tensor.rank:
             for axis, part in enumerate(parameter.shape):
@@ -132,8 +132,8 @@ def _with_dims_of(
                 if isinstance(dim, D.SymbolicDim) and dim != wanted:
                     tensor = op.builder.with_dim(tensor, axis, wanted)
                     same.update({str(dim): wanted} if D.is_symbol_name(str(dim)) else {})
-        made.append(tensor)
-    return made, same
+        adapted.append(tensor)
+    return adapted, same
 
 
 def _packed_emitter(packed: str) -> Emit:
@@ -161,8 +161,8 @@ def _operator_emitter(operator: type[DialectOp]) -> Emit:
                 f"are: {', '.join(operator._attributes) or 'none'}"
             )
         values = [None if tensor is None else op.builder.full(tensor) for tensor in tensors]
-        given = {key: value for key, value in attributes.items() if value is not None}
-        built = operator.build(*values, result_types=None if operator.infers else types, **given)
+        present = {key: value for key, value in attributes.items() if value is not None}
+        built = operator.build(*values, result_types=None if operator.infers else types, **present)
         return list(built.operation.results)
 
     return emit

@@ -30,11 +30,11 @@ def is_random(node: torch.fx.Node) -> bool:
     if torch.Tag.nondeterministic_seeded not in getattr(target, "tags", ()):
         return False
     assert isinstance(target, torch._ops.OpOverload), target
-    given: dict[str, object] = {}
+    arguments: dict[str, object] = {}
     for index, argument in enumerate(target._schema.arguments):
         default = argument.default_value if argument.has_default_value() else None
-        given[argument.name] = args[index] if index < len(args) else node.kwargs.get(argument.name, default)
-    if given.get("train", True) is False or given.get("training", True) is False:
+        arguments[argument.name] = args[index] if index < len(args) else node.kwargs.get(argument.name, default)
+    if arguments.get("train", True) is False or arguments.get("training", True) is False:
         return False
-    chances = [given[name] for name in ("dropout_p", "dropout") if name in given]
+    chances = [arguments[name] for name in ("dropout_p", "dropout") if name in arguments]
     return any(chance != 0 for chance in chances) if chances else True

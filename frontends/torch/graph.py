@@ -132,43 +132,45 @@ class GraphImport(GraphImporter):
                 kwargs.pop(name, None)
         return args, {key: value for key, value in kwargs.items() if value is not None}
 
-    def _as_declared(self, op: AtenOperation, declared: object, made: object) -> object:
+    def _as_declared(self, op: AtenOperation, declared: object, converted: object) -> object:
         """Return results with the types that PyTorch found: check those, and record their dims."""
         if isinstance(declared, (list, tuple)):
-            results = list(made) if isinstance(made, (list, tuple)) else [made]
+            results = list(converted) if isinstance(converted, (list, tuple)) else [converted]
             if len(results) != len(declared):
                 raise UnsupportedOperation(f"has {len(declared)} results, its conversion gives {len(results)}")
             return [self._as_declared(op, one, other) for one, other in zip(declared, results, strict=True)]
-        if not hasattr(declared, "shape") or not hasattr(declared, "dtype") or made is None:
-            return made
-        if isinstance(made, Complex) and is_complex(declared.dtype):
-            return Complex(*(self._with_shape(op, declared, part) for part in (made.re, made.im)))
-        if isinstance(made, Complex) or is_complex(declared.dtype):
-            raise UnsupportedOperation(f"gives {declared.dtype}, but its conversion makes it {made!r}")
-        assert isinstance(made, Tensor), made
-        return self._with_shape(op, declared, made)
+        if not hasattr(declared, "shape") or not hasattr(declared, "dtype") or converted is None:
+            return converted
+        if isinstance(converted, Complex) and is_complex(declared.dtype):
+            return Complex(*(self._with_shape(op, declared, part) for part in (converted.re, converted.im)))
+        if isinstance(converted, Complex) or is_complex(declared.dtype):
+            raise UnsupportedOperation(f"gives {declared.dtype}, but its conversion makes it {converted!r}")
+        assert isinstance(converted, Tensor), converted
+        return self._with_shape(op, declared, converted)
 
-    def _with_shape(self, op: AtenOperation, declared: torch.Tensor, made: Tensor) -> Tensor:
+    def _with_shape(self, op: AtenOperation, declared: torch.Tensor, converted: Tensor) -> Tensor:
         """Return a tensor, or a part of a complex one, with the type that PyTorch found."""
         from mirlo.frontends.torch.promotion import element_type
 
         shape = tuple(declared.shape)
-        agree = made.rank == len(shape) and all(
-            one == other for one, other in zip(shape, made.shape, strict=True)
+        agree = converted.rank == len(shape) and all(
+            one == other for one, other in zip(shape, converted.shape, strict=True)
             if isinstance(one, int) and isinstance(other, int)
         )  # fmt: skip
-        if not agree or made.dtype is not element_type(component(declared.dtype)):
-            raise UnsupportedOperation(f"gives {declared.dtype}{list(shape)}, but its conversion makes it {made.type}")
-        unknown = sorted({symbol for dim in made.shape for symbol in symbols_of(dim)} - self.taken)
+        if not agree or converted.dtype is not element_type(component(declared.dtype)):
+            raise UnsupportedOperation(
+                f"gives {declared.dtype}{list(shape)}, but its conversion makes it {converted.type}"
+            )
+        unknown = sorted({symbol for dim in converted.shape for symbol in symbols_of(dim)} - self.taken)
         if unknown:
             raise UnsupportedOperation(f"has the size '{unknown[0]}', a number in the data that no operator gives")
         for axis, size in enumerate(shape):
             number = self.sizes.only_value(size)
             if number is not None:
-                made = self.with_dim(made, axis, number)
+                converted = self.with_dim(converted, axis, number)
             else:
-                self.sizes.learn(size, made.shape[axis])
-        return made
+                self.sizes.learn(size, converted.shape[axis])
+        return converted
 
     def require(self, condition: torch.fx.Node | torch.SymBool | bool, message: str) -> None:
         """Check in the call a condition on sizes, a node of the trace; an error contains the message."""

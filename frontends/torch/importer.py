@@ -77,17 +77,17 @@ def _build_main(program: torch.export.ExportedProgram, name: str, store: Paramet
     signature, body = program.graph_signature, GraphImport(name, store, checks)
     nodes = [node for node in program.graph.nodes if node.op == "placeholder"]
     specs = list(signature.input_specs)
-    given = [
+    user_inputs = [
         node for node, spec in zip(nodes, specs, strict=True)
         if spec.kind == InputKind.USER_INPUT and not isinstance(spec.arg, ConstantArgument)
     ]  # fmt: skip
     buffers = {spec.target: node for node, spec in zip(nodes, specs, strict=True) if spec.kind == InputKind.BUFFER}
     inputs = [
         (node, _input_type(body, node, name))
-        for node in (*given, *(buffers[each] for each in written_buffers(program)))
+        for node in (*user_inputs, *(buffers[each] for each in written_buffers(program)))
     ]
-    body.taken.update(symbol for _, found in inputs for dim in found.shape for symbol in D.symbols_of(dim))
-    function = func.FuncOp("main", ([found.to_mlir() for _, found in inputs], []))
+    body.taken.update(symbol for _, input_type in inputs for dim in input_type.shape for symbol in D.symbols_of(dim))
+    function = func.FuncOp("main", ([input_type.to_mlir() for _, input_type in inputs], []))
     block = function.add_entry_block()
     with body.inside(block):
         values: dict[torch.fx.Node, object] = {

@@ -146,8 +146,8 @@ class AtenOperation(OperationView):
 
     def sorted_order(self, x: Tensor, axis: int, descending: bool) -> Tensor:
         """Return the positions of the sorted elements along an axis; NaN is the largest, as PyTorch has it."""
-        given = x.cast("i8") if x.dtype.is_bool else x
-        order = self.emit("argsort", given, axis=axis, descending=descending)
+        keys = x.cast("i8") if x.dtype.is_bool else x
+        order = self.emit("argsort", keys, axis=axis, descending=descending)
         return order.cast("i64")
 
     def fixed(self, size: Dim, what: str) -> int:

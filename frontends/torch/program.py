@@ -111,8 +111,8 @@ def _require_inference(program: torch.export.ExportedProgram) -> None:
         for index, argument in enumerate(schema.arguments if schema is not None else ()):
             if argument.name not in ("train", "training", "use_input_stats"):
                 continue
-            given = node.args[index] if index < len(node.args) else node.kwargs.get(argument.name)
-            if given is True:
+            flag = node.args[index] if index < len(node.args) else node.kwargs.get(argument.name)
+            if flag is True:
                 raise TorchImportError(
                     f"operator '{node.target}' is called with {argument.name}=True: only inference is compiled; call "
                     "eval() of its module"

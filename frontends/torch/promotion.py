@@ -14,10 +14,10 @@ _CATEGORIES = ("bool", "int", "float")
 def element_type(value: object) -> DType:
     """Return an element type of PyTorch as Mirlo's."""
     name = str(value).removeprefix("torch.")
-    found = _NAMES.get(name)
-    if found is None:
+    short_name = _NAMES.get(name)
+    if short_name is None:
         raise UnsupportedOperation(f"has elements of {value}, which are not supported")
-    return dtype(found)
+    return dtype(short_name)
 
 
 _NAMES = {

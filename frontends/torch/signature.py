@@ -58,11 +58,11 @@ class ModuleSignature:
         """Return the tensors among the arguments of a call; others must be what the model was compiled with."""
         from torch.utils import _pytree as pytree
 
-        leaves, found = pytree.tree_flatten((args, kwargs))
-        if found != self.arguments:
+        leaves, structure = pytree.tree_flatten((args, kwargs))
+        if structure != self.arguments:
             raise FrontendError(
                 f"the arguments have another structure than those that the model was compiled with: expected "
-                f"{self.arguments}, found {found}"
+                f"{self.arguments}, found {structure}"
             )
         result = []
         for index, (leaf, constant) in enumerate(zip(leaves, self.constants, strict=True)):

@@ -51,10 +51,10 @@ class TosaImport(ProgramImport, TosaImporter):
         text = str(type_)
         if text.startswith(SHAPE):
             return (TensorType.of((int(text[len(SHAPE) : -1]),), "i64"),)
-        found = self.input_type(type_)
-        if found is None:
+        tensor_type = self.input_type(type_)
+        if tensor_type is None:
             raise UnsupportedOperation(f"has the type {type_}, which is not supported")
-        return (found,)
+        return (tensor_type,)
 
     def input_type(self, type_: ir.Type) -> TensorType | None:
         """Return the type of an input, with accumulators of 48 bits as i64."""

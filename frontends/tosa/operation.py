@@ -22,10 +22,10 @@ class TosaOperation(MlirOperation):
 
     def number(self, index: int, what: str) -> float:
         """Return the element of an operand that must be one known number; `what` is for the error."""
-        found = self.scalar(index)
-        if found is None:
+        element = self.scalar(index)
+        if element is None:
             raise UnsupportedOperation(f"needs {what} that is a constant with one element")
-        return float(found) if self.type(index).dtype.is_float else int(found)
+        return float(element) if self.type(index).dtype.is_float else int(element)
 
     def zero_point(self, index: int, is_unsigned: bool = False) -> int:
         """Return the zero point that an operand holds; that of floats is 0."""

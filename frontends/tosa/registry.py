@@ -27,7 +27,7 @@ def converter(*names: str) -> Callable[[Converter], Converter]:
 
 def find_converter(name: str) -> Converter:
     """Return the converter of an operation; raise `UnsupportedOperation` with the reason if there is none."""
-    found = CONVERTERS.get(name)
-    if found is None:
+    registered = CONVERTERS.get(name)
+    if registered is None:
         raise UnsupportedOperation(REFUSED.get(name, "is not supported"))
-    return found
+    return registered

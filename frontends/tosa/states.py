@@ -36,7 +36,7 @@ def find_states(module: ir.Module, name: str) -> States:
     """Return the variables of a module by name; `name` is that of the program, for errors."""
     inner = (op.operation for block in blocks(module.operation) for op in block.operations)
     written = {_symbol(op, "name") for op in inner if op.name == "tosa.variable_write"}
-    found: dict[str, StateVariable] = {}
+    states: dict[str, StateVariable] = {}
     for op in module.body.operations:
         if op.operation.name != "tosa.variable":
             continue
@@ -46,8 +46,8 @@ def find_states(module: ir.Module, name: str) -> States:
         if type_ is None or not type_.is_static:
             raise TosaImportError(f"{name}: variable '{symbol}' must be a tensor of numbers whose sizes are known")
         array = None if initial is None else read_dense(initial, type_)
-        found[symbol] = StateVariable(type_, array, symbol in written)
-    return found
+        states[symbol] = StateVariable(type_, array, symbol in written)
+    return states
 
 
 def _type_of(op: ir.Operation, initial: ir.Attribute | None) -> TensorType | None:

@@ -42,9 +42,9 @@ def import_encoder(weights: Path, config: Path) -> ImportedModule:
     names = ["input_ids", "attention_mask", *(["token_type_ids"] if options.kinds > 1 else [])]
     inputs = {name: TensorType.of((BATCH, LENGTH), "i64") for name in names}
 
-    def build(builder: GraphBuilder, *given: Tensor) -> dict[str, Tensor]:
+    def build(builder: GraphBuilder, *operands: Tensor) -> dict[str, Tensor]:
         graph = EncoderGraph(builder, options, checked)
-        states = graph.hidden_states(*given)
+        states = graph.hidden_states(*operands)
         result = {"logits": graph.scores(states)} if options.labels else {"last_hidden_state": states}
         for name in tensors:
             if name.removeprefix(f"{options.prefix}.").startswith(HEADS) or name.endswith("position_ids"):

@@ -65,8 +65,8 @@ class _StoredMatrix:
             each in (None, dim) for each, dim in zip(shape, tensor.shape, strict=True)
         )
         if not fits or tensor.dtype.name not in kinds:
-            found = f"{tensor.dtype.name}{list(tensor.shape)}"
-            raise ModelFolderError(f"{self.path}: tensor '{name}': expected {expected}, found {found}")
+            actual = f"{tensor.dtype.name}{list(tensor.shape)}"
+            raise ModelFolderError(f"{self.path}: tensor '{name}': expected {expected}, found {actual}")
         return tensor
 
     def scales(self, part: str, *shape: int) -> np.ndarray:

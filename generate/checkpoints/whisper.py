@@ -80,8 +80,8 @@ class SpeechEncoderGraph(CheckpointGraph):
         channels, hidden = x.shape[1], self.options.hidden
         assert isinstance(channels, int)
         weight, bias = self.weight(name, hidden, channels, 3), self.weight(name, hidden, part="bias")
-        made = self.builder.emit("conv", x, weight, bias, strides=[stride], padding=[1, 1])
-        return self.activated(made, self.options.decoder.activation)
+        convolved = self.builder.emit("conv", x, weight, bias, strides=[stride], padding=[1, 1])
+        return self.activated(convolved, self.options.decoder.activation)
 
     def _layer(self, name: str, x: Tensor) -> Tensor:
         options = self.options

@@ -151,12 +151,14 @@ def _read_pooling(path: Path) -> tuple[str, ...]:
         raise config.refuse("include_prompt", "only true is supported: the tokens of a prompt count as those of a text")
     if config.has("pooling_mode"):
         named = config.value("pooling_mode")
-        found = tuple(str(each) for each in (named if isinstance(named, list) else [named]))
+        poolings = tuple(str(each) for each in (named if isinstance(named, list) else [named]))
     else:
-        found = tuple(name for key, name in _POOLING_KEYS.items() if config.flag(key, False))
-    if not found or not set(found) <= set(POOLINGS):
-        raise config.refuse("pooling_mode", f"expected some of {', '.join(POOLINGS)}, found {', '.join(found)!a:.80}")
-    return found
+        poolings = tuple(name for key, name in _POOLING_KEYS.items() if config.flag(key, False))
+    if not poolings or not set(poolings) <= set(POOLINGS):
+        raise config.refuse(
+            "pooling_mode", f"expected some of {', '.join(POOLINGS)}, found {', '.join(poolings)!a:.80}"
+        )
+    return poolings
 
 
 def _read_dense(place: Path) -> DenseStep:

@@ -37,10 +37,10 @@ def read_seq2seq_config(folder: Path) -> Seq2SeqConfig:
     defaults = read_json(generation) if generation.exists() else JsonObject(generation, "", {})
 
     def tokens(key: str) -> tuple[int, ...]:
-        found = defaults.tokens(key) or root.tokens(key)
-        if any(token >= options.decoder.vocabulary for token in found):
-            raise root.refuse(key, f"expected tokens below {options.decoder.vocabulary}, found {found[0]}")
-        return found
+        token_ids = defaults.tokens(key) or root.tokens(key)
+        if any(token >= options.decoder.vocabulary for token in token_ids):
+            raise root.refuse(key, f"expected tokens below {options.decoder.vocabulary}, found {token_ids[0]}")
+        return token_ids
 
     start, pad = tokens("decoder_start_token_id"), tokens("pad_token_id")
     if not start:

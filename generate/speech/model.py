@@ -99,13 +99,13 @@ class SpeechModel:
         if task not in TASKS:
             raise GenerationError(f"task: expected {' or '.join(TASKS)}, found {task!r:.40}")
         heard = self._sound(sound)
-        segments, found = list[Segment](), language
+        segments, detected = list[Segment](), language
         for window_language, segment in self._segments(heard, language, task):
-            found = found or window_language
+            detected = detected or window_language
             segments.append(segment)
             if on_segment is not None:
                 on_segment(segment)
-        return Transcript(found or "", tuple(segments), heard.seconds)
+        return Transcript(detected or "", tuple(segments), heard.seconds)
 
     def detect_language(self, sound: str | os.PathLike[str] | Sound | np.ndarray) -> str:
         """Return the code of the language that is spoken at the beginning."""

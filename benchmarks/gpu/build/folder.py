@@ -118,8 +118,8 @@ def with_options(target: str, options: str) -> str:
     """Return a target with more options in its braces."""
     if not options:
         return target
-    name, _, given = target.partition("{")
-    return f"{name}{{{' '.join(filter(None, (given.rstrip('}'), options)))}}}"
+    name, _, braces = target.partition("{")
+    return f"{name}{{{' '.join(filter(None, (braces.rstrip('}'), options)))}}}"
 
 
 def copy_library(target: Path) -> None:

@@ -48,11 +48,11 @@ def add_product(
     kind = FORMATS[form]
     m, n, k = size
     shapes = [(k, m) if "a" in transposed else (m, k), (n, k) if "b" in transposed else (k, n)]
-    given = [_tensor(shape, kind.element) for shape in shapes]
+    operands = [_tensor(shape, kind.element) for shape in shapes]
     flags = f"transpose_lhs = {str('a' in transposed).lower()}, transpose_rhs = {str('b' in transposed).lower()}"
     result = _tensor((m, n), kind.result)
-    text = f"""func.func @main(%0: {given[0]}, %1: {given[1]}) -> {result} {{
-  %y = "relax.matmul"(%0, %1) {{{flags}, out_dtype = {kind.result}}} : ({given[0]}, {given[1]}) -> {result}
+    text = f"""func.func @main(%0: {operands[0]}, %1: {operands[1]}) -> {result} {{
+  %y = "relax.matmul"(%0, %1) {{{flags}, out_dtype = {kind.result}}} : ({operands[0]}, {operands[1]}) -> {result}
   return %y : {result}
 }}"""
     name = " ".join([f"product {form} {_sizes(size)}", *([f"{transposed} transposed"] if transposed else [])])
@@ -145,7 +145,7 @@ def add_rows(
     """Functions of rows or elements, which memory decides the time of."""
     x, line = _tensor((rows, columns), dtype), _tensor((columns,), dtype)
     operands = {"add": [x, x], "layer_norm": [x, line, line]}.get(function, [x])
-    operator, flags, made = {
+    operator, flags, result = {
         "add": ("add", "", x),
         "gelu": ("gelu", '{approximate = "tanh"}', x),
         "layer_norm": ("layer_norm", "{operandSegmentSizes = array<i32: 1, 1, 1>}", x),
@@ -154,9 +154,9 @@ def add_rows(
     }[function]
     names = ", ".join(f"%{i}" for i in range(len(operands)))
     arguments = ", ".join(f"%{i}: {kind}" for i, kind in enumerate(operands))
-    text = f"""func.func @main({arguments}) -> {made} {{
-  %y = "relax.{operator}"({names}) {flags} : ({", ".join(operands)}) -> {made}
-  return %y : {made}
+    text = f"""func.func @main({arguments}) -> {result} {{
+  %y = "relax.{operator}"({names}) {flags} : ({", ".join(operands)}) -> {result}
+  return %y : {result}
 }}"""
     count = rows * columns * (3 if function == "add" else 1 if function == "sum" else 2)
     folder.try_add(

@@ -89,10 +89,10 @@ def seeded_weights(executable: Any, file: Path) -> Callable[[Path], tuple[dict[s
         for spec in artifact.params:
             row = {"name": spec.name, "dtype": spec.dtype, "shape": list(spec.shape)}
             array = store.get(spec.name)
-            found = _found(array, known[spec.dtype]) if array.size >= SMALLEST and spec.dtype in known else None
-            if found is None:
+            initializer = _found(array, known[spec.dtype]) if array.size >= SMALLEST and spec.dtype in known else None
+            if initializer is None:
                 kept.add(spec.name, array)
-            rows.append(row if found is None else {**row, **found})
+            rows.append(row if initializer is None else {**row, **initializer})
         params = tuple(spec for spec in artifact.params if spec.name in kept)
         artifacts.save(target, replace(artifact, params=params), kept)
         return tuple(rows)

@@ -64,13 +64,13 @@ def scalar_tensor(node: Node, index: int) -> Tensor:
 @converter("Softmax", "LogSoftmax", "Hardmax")
 def softmax_flattened(node: Node) -> Tensor:
     """Convert softmax before opset 13: over all dims from `axis` on, flattened."""
-    operator, found = relax_class(node.operator), node.type(0)
+    operator, type_ = relax_class(node.operator), node.type(0)
     axis = node.attr.int("axis", 1)
-    if not -found.rank <= axis <= found.rank:
-        raise NodeError(f"attribute 'axis' is {axis}, outside a tensor of rank {found.rank}")
-    axis = axis % found.rank if axis < found.rank and found.rank else axis
-    if axis == found.rank - 1:
+    if not -type_.rank <= axis <= type_.rank:
+        raise NodeError(f"attribute 'axis' is {axis}, outside a tensor of rank {type_.rank}")
+    axis = axis % type_.rank if axis < type_.rank and type_.rank else axis
+    if axis == type_.rank - 1:
         return node.emit(operator, node[0], axis=-1)
-    flat = (D.product(found.shape[:axis]), D.product(found.shape[axis:]))
+    flat = (D.product(type_.shape[:axis]), D.product(type_.shape[axis:]))
     result = node.emit(operator, node[0].reshape(flat), axis=-1)
-    return result.reshape(found.shape)
+    return result.reshape(type_.shape)

@@ -65,14 +65,14 @@ def loop(node: Node) -> Converted:
             f"got {len(body.inputs)} and {len(body.outputs)}"
         )
     limit, going = (node.value(i) if node.has(i) else None for i in range(2))
-    expansion, made = node.builder.expansion, None
+    expansion, unrolled = node.builder.expansion, None
     undecided: RanksDiffer | None = None
     declined = expansion.declined
     if body not in declined and all(value is None or value.array is not None for value in (limit, going)):
         before = set(declined)
         expansion.unrolling += 1
         try:
-            made = _unrolled(node, body, carried)
+            unrolled = _unrolled(node, body, carried)
         except TooManyIterations:
             if expansion.unrolling > 1:
                 declined.add(body)
@@ -81,10 +81,10 @@ def loop(node: Node) -> Converted:
             undecided = error  # of one iteration: each would be decided on
         finally:
             expansion.unrolling -= 1
-        if made is not None:
+        if unrolled is not None:
             # What was found in a loop that stays says nothing of the same loops elsewhere, where more may be known.
             declined &= before
-            return made
+            return unrolled
     declined.add(body)
     if undecided is None:
         return _compiled(node, body, limit, going, carried)
@@ -113,8 +113,8 @@ def _unrolled(node: Node, body: GraphDef, carried: list[AnyValue]) -> list[Outpu
     while going and (limit is None or done < limit):
         if done >= MAX_UNROLLED_ITERATIONS:
             return None
-        given = [node.constant(done, "i64"), node.constant(True), *carried]
-        condition, *results = node.builder.branch(body, given, f"{done}/")
+        arguments = [node.constant(done, "i64"), node.constant(True), *carried]
+        condition, *results = node.builder.branch(body, arguments, f"{done}/")
         if not isinstance(condition, Tensor) or condition.array is None:
             return None
         if condition.type.elements != 1:
@@ -139,9 +139,9 @@ def _compiled(
         return list(node.builder.loop(body, limit, going, carried, D.UNKNOWN))
     most = maximum(node.single(0), node.constant(np.int64(0)))
     (room,) = node.bind(most.reshape((1,)), "the number of iterations")
-    *made, used = node.builder.loop(body, limit, going, carried, room)
+    *outputs, used = node.builder.loop(body, limit, going, carried, room)
     (count,) = node.bind(used.reshape((1,)), "the number of iterations", [room])
-    return [*made[: len(carried)], *(_first(node, rows, count) for rows in made[len(carried) :])]
+    return [*outputs[: len(carried)], *(_first(node, rows, count) for rows in outputs[len(carried) :])]
 
 
 def _first(node: Node, rows: Tensor, count: Dim) -> Tensor:

@@ -50,9 +50,9 @@ def conv_transpose(node: Node) -> Tensor:
     if len(extra) != count:
         raise NodeError(f"attribute 'output_padding' must have {count} numbers, got {extra}")
     attributes = {"strides": strides, "dilations": dilations, "groups": node.attr.int("group", 1)}
-    found = _transposed_padding(node, x.shape[2:], kernel, strides, dilations, extra)
-    if found is not None:
-        pads, extra = found
+    padded = _transposed_padding(node, x.shape[2:], kernel, strides, dilations, extra)
+    if padded is not None:
+        pads, extra = padded
         operands = (node[0], node[1], node.optional(2))
         return node.emit("conv_transpose", *operands, padding=pads, output_padding=extra, **attributes)
     result = node.emit("conv_transpose", node[0], node[1], output_padding=extra, **attributes)

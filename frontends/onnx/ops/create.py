@@ -22,12 +22,12 @@ from mirlo.frontends.tensor import Tensor, maximum, steps, where
 
 @converter("Constant")
 def constant_node(node: Node) -> Converted:
-    given = node.attr.names()
-    if len(given) != 1:
-        raise NodeError(f"exactly one attribute must give the value, got {', '.join(given) or 'none'}")
+    names = node.attr.names()
+    if len(names) != 1:
+        raise NodeError(f"exactly one attribute must give the value, got {', '.join(names) or 'none'}")
     name = node.outputs[0]
     array: np.ndarray
-    match given[0]:
+    match names[0]:
         case "value":
             tensor = node.attr.tensor("value")
             if tensor.code == STRING_CODE:
@@ -97,7 +97,7 @@ def _range_of_declared_shape(node: Node, count: int) -> Tensor:
     start, limit, delta = (node[i].reshape(()) for i in range(3))
     require_table("the range", count)
     index = node.constant(np.arange(count), node.type(0))
-    made = start + index * delta
+    elements = start + index * delta
     # Up or down, the last element is before the limit, and the next one is not.
     spans = [node.constant(number, node.type(0)) * delta for number in (count - 1, count)]
     ends = [start + span for span in spans]
@@ -105,7 +105,7 @@ def _range_of_declared_shape(node: Node, count: int) -> Tensor:
     is_before = [where(up, end < limit, end > limit) for end in ends]
     fits = ~is_before[1]
     fits = is_before[0] & fits if count else fits
-    return required(node, fits, "the bounds make another number of elements", made)
+    return required(node, fits, "the bounds make another number of elements", elements)
 
 
 @converter("EyeLike")

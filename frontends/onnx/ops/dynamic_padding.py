@@ -44,16 +44,16 @@ def windows_inside(node: Node) -> dict[str, tuple[int, ...]]:
     return {"strides": per_dim(node, "strides", count), "dilations": per_dim(node, "dilations", count)}
 
 
-def cut_or_grown(node: Node, made: Tensor, wanted: Sequence[Dim], upper: bool) -> Tensor:
+def cut_or_grown(node: Node, result: Tensor, wanted: Sequence[Dim], upper: bool) -> Tensor:
     """Cut or extend the result of an unpadded transposed convolution, [N, C, *spatial], to one of these sizes.
 
     The excess is cut at both ends, with the odd element at the end if `upper`; missing elements are zeros at the
     end.
     """
-    kind = made.type
+    kind = result.type
     totals = [D.maximum(size - dim, 0) for size, dim in zip(kind.shape[2:], wanted, strict=True)]
     cut = [total // 2 if upper else total - total // 2 for total in totals]
-    return _padded(node, made, [begin * -1 for begin in cut], (*kind.shape[:2], *wanted), 0)
+    return _padded(node, result, [begin * -1 for begin in cut], (*kind.shape[:2], *wanted), 0)
 
 
 def _padded(node: Node, x: Tensor, begins: Sequence[Dim], shape: Sequence[Dim], value: float) -> Tensor:

@@ -45,9 +45,9 @@ def reshape_dims(
     known_dims = elements or [None] * rank
     if any(dim is not None for dim in known_dims):
         # A size that is 0 in a call is that size, also where 0 would copy a dim.
-        given = node.sizes([0 if dim is None else dim for dim in known_dims])
+        known_sizes = node.sizes([0 if dim is None else dim for dim in known_dims])
         is_known = node.constant(np.array([dim is not None for dim in known_dims]))
-        dims = where(is_known, given, dims)
+        dims = where(is_known, known_sizes, dims)
     fits = dims.prod().equals(total)
     what = f"input 'shape' does not fit the input {x}, or is not a shape"
     return node.bind_unknown(unless(fits, dims), what, known_dims)
@@ -72,8 +72,8 @@ def expand_dims(node: Node, x: TensorType, wanted: Tensor) -> tuple[Dim, ...]:
     rank = max(x.rank, count)
     own = [*[1] * (rank - x.rank), *x.shape]
     tail = own[rank - count :]
-    given = node.sizes(tail)
-    fits = wanted.equals(given) | wanted.equals(1) | given.equals(1)
+    sizes = node.sizes(tail)
+    fits = wanted.equals(sizes) | wanted.equals(1) | sizes.equals(1)
     checked = unless(fits, wanted)
     bound = node.bind(checked, f"input 'shape' does not broadcast with the input {x}")
     return (
@@ -176,12 +176,12 @@ def dynamic_split(node: Node, axis: int) -> tuple[Tensor, ...]:
     parts = node.bind(unless(total, sizes), f"input 'split' does not add up to {x.shape[axis]}")
     if len(parts) != len(node.outputs):
         raise NodeError(f"input 'split' has {len(parts)} numbers for {len(node.outputs)} outputs")
-    made = []
+    slices = []
     at: Dim = 0
     for part in parts:
-        made.append(node[0].slice(axis, at, part))
+        slices.append(node[0].slice(axis, at, part))
         at = at + part
-    return tuple(made)
+    return tuple(slices)
 
 
 def _sliced_axes(node: Node, rank: int) -> list[int]:

@@ -53,8 +53,8 @@ def power(node: Node) -> Converted:
     return result.cast(base.dtype)
 
 
-def cast_to(node: Node, value: Tensor, found: DType, wanted: DType | str) -> Tensor:
-    return value if str(found) == str(wanted) else value.cast(wanted)
+def cast_to(node: Node, value: Tensor, value_type: DType, wanted: DType | str) -> Tensor:
+    return value if str(value_type) == str(wanted) else value.cast(wanted)
 
 
 @converter("BitShift")

@@ -75,9 +75,9 @@ def arg_extreme(node: Node) -> np.ndarray:
         raise Undecided
     last = node.attr.bool("select_last_index", 0)
     ordered = np.flip(data, axis) if last else data
-    found = (np.argmax if node.operator == "ArgMax" else np.argmin)(ordered, axis=axis)
-    found = np.asarray(data.shape[axis] - 1 - found if last else found, np.int64)
-    return np.expand_dims(found, axis) if node.attr.bool("keepdims", 1) else found
+    positions = (np.argmax if node.operator == "ArgMax" else np.argmin)(ordered, axis=axis)
+    positions = np.asarray(data.shape[axis] - 1 - positions if last else positions, np.int64)
+    return np.expand_dims(positions, axis) if node.attr.bool("keepdims", 1) else positions
 
 
 @folder("CumSum")

@@ -53,10 +53,10 @@ def _dft_of_declared_shape(node: Node) -> Tensor:
                 fitting[axis] = output
     if not fitting:
         raise NodeError(f"no axis makes the shape {list(declared)} that is declared")
-    given = node.single(2)
+    axis_operand = node.single(2)
 
     def is_axis(axis: int) -> Tensor:
-        return given.equals(axis) | given.equals(axis - rank)
+        return axis_operand.equals(axis) | axis_operand.equals(axis - rank)
 
     flags = {axis: is_axis(axis) for axis in fitting}
     result: Tensor | None = None
@@ -138,14 +138,14 @@ def _stft_of_declared_shape(node: Node, size: int, window: int, onesided: bool) 
     elif not node.has(3):
         lengths = [window]
     step = node.single(1).cast("i64")
-    given = node.single(3).cast("i64") if node.has(3) else node.constant(np.int64(lengths[0]))
+    frame_length = node.single(3).cast("i64") if node.has(3) else node.constant(np.int64(lengths[0]))
     result = fits = None
     for length in lengths:
         if not 0 < length <= size or (node.has(2) and window != length):
             continue
         output = _frames(node, count, length, step, onesided)
         room = node.constant(np.int64(size - length)) - step * _whole(node, count - 1)
-        one = given.equals(_whole(node, length)) & _between(node, room, step)
+        one = frame_length.equals(_whole(node, length)) & _between(node, room, step)
         result = output if result is None else where(one, output, result)
         fits = one if fits is None else fits | one
     if fits is None or result is None:
@@ -191,16 +191,16 @@ def _frame_sizes(node: Node, size: Dim) -> tuple[Dim, Dim]:
     fits = [step >= 1, length >= 1, length <= node.size(size)]
     if window is not None:
         fits.append(length.equals(window))
-    made = unless(stack(fits, axis=0), stack((step, length), axis=0))
-    found = node.bind(made, f"frames of input 'frame_length' every 'frame_step' do not fit {node.type(0)}")
-    return found[0], found[1]
+    checked = unless(stack(fits, axis=0), stack((step, length), axis=0))
+    bound = node.bind(checked, f"frames of input 'frame_length' every 'frame_step' do not fit {node.type(0)}")
+    return bound[0], bound[1]
 
 
 def _dynamic_length(node: Node, index: int) -> Dim:
     """Return a length given by a run-time input."""
-    given = node.single(index).cast("i64").reshape((1,))
-    wrong = given >= 1
-    (length,) = node.bind(unless(wrong, given), f"input '{node.input_name(index)}' must be at least 1")
+    operand = node.single(index).cast("i64").reshape((1,))
+    wrong = operand >= 1
+    (length,) = node.bind(unless(wrong, operand), f"input '{node.input_name(index)}' must be at least 1")
     return length
 
 

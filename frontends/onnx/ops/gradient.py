@@ -31,31 +31,32 @@ def gradient(node: Node) -> Converted:
     xs, zs = node.attr.strs("xs"), node.attr.strs("zs", [])
     if len(node.inputs) != len(xs) + len(zs):
         raise NodeError(f"expected an input for each of {', '.join([*xs, *zs])}, got {len(node.inputs)}")
-    given: dict[str, AnyValue] = {}
+    copies: dict[str, AnyValue] = {}
     for i, name in enumerate([*xs, *zs]):
         # A separate value, so that only these names lead to it.
         result = node[i].reshape(node.type(i).shape)
-        given[name] = result
-    y = node.builder.evaluated(node.attr.str("y"), given)
+        copies[name] = result
+    y = node.builder.evaluated(node.attr.str("y"), copies)
     if not isinstance(y, Tensor) or not y.type.dtype.is_float:
         raise NodeError(f"'{node.attr.str('y')}' is {y}: only floating point tensors have gradients")
-    values = [given[name] for name in xs]
+    values = [copies[name] for name in xs]
     return gradients(node.ssa(y), [node.ssa(value) for value in values], node.builder)
 
 
 def gradients(y: Tensor, xs: Sequence[Tensor], builder: NodeImporter) -> list[Tensor]:
     """Return the gradient of the sum of y with respect to each of xs; zeros if y does not depend on it."""
     result, inputs = builder.full(y), [builder.full(x) for x in xs]
-    found = {result: _filled(builder, y.type, 1)}
+    adjoints = {result: _filled(builder, y.type, 1)}
     for op in reversed(_between(result, inputs)):
-        upper = found.get(op.results[0])
+        upper = adjoints.get(op.results[0])
         if upper is None:
             continue
         for operand, part in zip(op.operands, _rule_of(op)(TensorOperation(op.opview, builder), upper), strict=True):
             if part is not None:
-                found[operand] = found[operand] + part if operand in found else part
+                adjoints[operand] = adjoints[operand] + part if operand in adjoints else part
     return [
-        found[value] if value in found else _filled(builder, x.type, 0) for value, x in zip(inputs, xs, strict=True)
+        adjoints[value] if value in adjoints else _filled(builder, x.type, 0)
+        for value, x in zip(inputs, xs, strict=True)
     ]
 
 
@@ -298,8 +299,8 @@ def _conv(op: TensorOperation, g: Tensor) -> Sequence[Tensor | None]:
     sizes, window, out = x.static_shape[2:], weight.static_shape[2:], g.type.static_shape[2:]
     spans = [(out[i] - 1) * strides[i] + (window[i] - 1) * dilations[i] + 1 for i in range(count)]
     rest = [sizes[i] + pads[i] + pads[count + i] - spans[i] for i in range(count)]
-    given = {"strides": strides, "padding": pads, "dilations": dilations, "output_padding": rest}
-    data = op.emit("conv_transpose", g, op.weight, **given)
+    attributes = {"strides": strides, "padding": pads, "dilations": dilations, "output_padding": rest}
+    data = op.emit("conv_transpose", g, op.weight, **attributes)
     swapped = [1, 0, *range(2, x.rank)]
     ends = [pads[count + i] - rest[i] for i in range(count)]
     if min(ends) < 0:  # incomplete windows: their pixels do not contribute

@@ -128,8 +128,8 @@ def _dynamic_resize(node: Node, axes: list[int]) -> Tensor:
             ratios = one.expand((len(axes),))
         scales = _spread(node, ratios, axes, 1.0)
         sizes = (own * scales + 0.5).floor()
-    made = node.bind(as_sizes(sizes), "the sizes that it makes")
-    shape = [made[i] if i in axes else dim for i, dim in enumerate(x.shape)]
+    dims = node.bind(as_sizes(sizes), "the sizes that it makes")
+    shape = [dims[i] if i in axes else dim for i, dim in enumerate(x.shape)]
     roi = None
     if coordinates == "tf_crop_and_resize":
         halves = node[ROI].cast("f64").reshape((2, len(axes)))
@@ -174,10 +174,10 @@ def _target(node: Node, axes: list[int]) -> _Target:
     x = node.type(0)
     policy = node.attr.choice("keep_aspect_ratio_policy", "stretch", ("stretch", "not_larger", "not_smaller"))
     if node.has(SCALES) and node.type(SCALES).elements != 0:
-        given = [float(scale) for scale in node.array(SCALES)]
-        _require_one_per_axis("scales", given, axes)
+        axis_scales = [float(scale) for scale in node.array(SCALES)]
+        _require_one_per_axis("scales", axis_scales, axes)
         scales = [1.0] * x.rank
-        for axis, scale in zip(axes, given, strict=True):
+        for axis, scale in zip(axes, axis_scales, strict=True):
             scales[axis] = scale
         return _scaled(node, scales)
     node.ignore(SCALES)
@@ -209,9 +209,9 @@ def _keeping_aspect(node: Node, axes: list[int], sizes: Sequence[Dim], policy: s
     return _Target(tuple(shape), tuple(scales))
 
 
-def _require_one_per_axis(what: str, given: Sequence[float | Dim], axes: list[int]) -> None:
-    if len(given) != len(axes):
-        raise NodeError(f"input '{what}' must have {len(axes)} elements, one per axis, got {len(given)}")
+def _require_one_per_axis(what: str, elements: Sequence[float | Dim], axes: list[int]) -> None:
+    if len(elements) != len(axes):
+        raise NodeError(f"input '{what}' must have {len(axes)} elements, one per axis, got {len(elements)}")
 
 
 def _scaled(node: Node, scales: Sequence[float]) -> _Target:
@@ -236,12 +236,12 @@ def _scaled_dim(dim: Dim, scale: float, x: TensorType) -> Dim:
 def _roi(node: Node, axes: list[int]) -> tuple[float, ...]:
     """Return the resized region: starts, then ends of each dim, as fractions of it."""
     rank = node.type(0).rank
-    given = [float(item) for item in node.array(ROI)]
-    if len(given) != 2 * len(axes):
-        raise NodeError(f"input 'roi' must have {2 * len(axes)} elements, begins then ends, got {len(given)}")
+    elements = [float(item) for item in node.array(ROI)]
+    if len(elements) != 2 * len(axes):
+        raise NodeError(f"input 'roi' must have {2 * len(axes)} elements, begins then ends, got {len(elements)}")
     begins, ends = [0.0] * rank, [1.0] * rank
     for i, axis in enumerate(axes):
-        begins[axis], ends[axis] = given[i], given[i + len(axes)]
+        begins[axis], ends[axis] = elements[i], elements[i + len(axes)]
     return (*begins, *ends)
 
 

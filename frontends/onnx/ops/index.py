@@ -119,8 +119,8 @@ def _dynamic_top_k(node: Node) -> tuple[Tensor, ...]:
     if node.type(1).elements != 1:
         raise NodeError(f"input 'K' must have one element, got {node.type(1)}")
     (count,) = node.bind(node.vector(1), "input 'K' must be from 0 to the size of the axis", [x.shape[axis]])
-    found = (node.emit(each, node[0], axis=axis, descending=largest) for each in ("sort", "argsort"))
-    return tuple(each.slice(axis, 0, count) for each in found)
+    ordered = (node.emit(each, node[0], axis=axis, descending=largest) for each in ("sort", "argsort"))
+    return tuple(each.slice(axis, 0, count) for each in ordered)
 
 
 @converter("Compress", traits=[NodeTrait.MOVES])
@@ -139,7 +139,7 @@ def compress(node: Node) -> Converted:
         # What is longer than the axis selects nothing.
         first = D.minimum(condition.shape[0], size)
         flags = node[1] if fits else node[1].slice(0, 0, first)
-        indices = (found := nonzero_of(node, flags)).reshape((found.type.shape[1],))
+        indices = (coordinates := nonzero_of(node, flags)).reshape((coordinates.type.shape[1],))
     return x.gather(indices, axis)
 
 

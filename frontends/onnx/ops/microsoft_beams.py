@@ -62,13 +62,13 @@ def read_caches(node: Node, key: Tensor, value: Tensor, past: int, length: int, 
 
 def _length(node: Node, index: int, room: Dim, new: Dim, mask: int) -> Dim:
     """Return the rows of the past, bound at run time; a mask has as many columns as there are rows afterwards."""
-    found, what = node.vector(index), "the rows of the past, input 'past_sequence_length'"
+    past_rows, what = node.vector(index), "the rows of the past, input 'past_sequence_length'"
     if not node.has(mask) or node.type(mask).rank < 2:
-        (before,) = node.bind(found, what, [room])
+        (before,) = node.bind(past_rows, what, [room])
         return before
     columns = node.type(mask).shape[-1]
-    fits = found.equals(node.size(columns - new))
-    node.bind(unless(fits, found), f"{what}, which must fit the {columns} columns of the mask", [room])
+    fits = past_rows.equals(node.size(columns - new))
+    node.bind(unless(fits, past_rows), f"{what}, which must fit the {columns} columns of the mask", [room])
     return columns - new
 
 

@@ -139,9 +139,9 @@ def _normalized(node: Node, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]
 
 
 def projected(node: Node, heads: int, kv_heads: int) -> tuple[Tensor, Tensor, Tensor]:
-    given = [node.optional(i) for i in range(3)]
-    parts = [part for part in given if part is not None]
-    if given[1] is None:
+    operands = [node.optional(i) for i in range(3)]
+    parts = [part for part in operands if part is not None]
+    if operands[1] is None:
         width = node.type(0).shape[-1]
         if not isinstance(width, int) or width % (heads + 2 * kv_heads):
             raise NodeError(f"input #0 must hold queries, keys and values of all heads, got {node.type(0)}")

@@ -34,16 +34,20 @@ WEIGHTS, GLOBAL_SCALES = (2, 5, 8), (15, 16)
 
 def scales_of_blocks(node: Node, number: int, kind: str, rows: int) -> np.ndarray:
     """Check the weights of a layer of floats of 4 bits; return their scales, f32[experts, columns, blocks]."""
-    found, at = FORMATS[kind], WEIGHTS[number]
+    element_format, at = FORMATS[kind], WEIGHTS[number]
     experts, columns = node.type(1).shape[1], node.type(at).shape[1]
     expected = (experts, columns, rows // 2)
-    if node.type(at).dtype.name != "u8" or node.type(at).shape != expected or rows % found.block:
-        what = f"u8 {experts} x {columns} x {rows // 2}, rows a multiple of {found.block},"
+    if node.type(at).dtype.name != "u8" or node.type(at).shape != expected or rows % element_format.block:
+        what = f"u8 {experts} x {columns} x {rows // 2}, rows a multiple of {element_format.block},"
         raise NodeError(f"input '{node.input_name(at)}' must be {what} for '{kind}', got {node.type(at)}")
-    given = node.type(at + 1)
-    if given.dtype.name != found.scale or given.shape != (experts, columns, rows // found.block):
-        what = f"{found.scale} {experts} x {columns} x {rows // found.block}"
-        raise NodeError(f"input '{node.input_name(at + 1)}' must be {what} for '{kind}', got {given}")
+    scales_type = node.type(at + 1)
+    if scales_type.dtype.name != element_format.scale or scales_type.shape != (
+        experts,
+        columns,
+        rows // element_format.block,
+    ):
+        what = f"{element_format.scale} {experts} x {columns} x {rows // element_format.block}"
+        raise NodeError(f"input '{node.input_name(at + 1)}' must be {what} for '{kind}', got {scales_type}")
     scales: np.ndarray = node.array(at + 1).astype(np.float32) * _global_scales(node, number, kind)[:, None, None]
     return scales
 
@@ -70,8 +74,8 @@ def scales_of_bytes(node: Node, number: int, rows: int) -> tuple[np.ndarray, int
         raise NodeError("scales of experts are for weights without blocks: 'block_size' must be 0 with them")
     shape = (experts, -(-columns // block), -(-rows // block))
     if not node.has(at + 1) or node.type(at + 1).shape != shape:
-        given = node.type(at + 1) if node.has(at + 1) else "none"
-        raise NodeError(f"input '{node.input_name(at + 1)}' must be scales {list(shape)}, got {given}")
+        scales_type = node.type(at + 1) if node.has(at + 1) else "none"
+        raise NodeError(f"input '{node.input_name(at + 1)}' must be scales {list(shape)}, got {scales_type}")
     scales = node.array(at + 1).astype(np.float32)[:, np.arange(columns) // block]
     return scales[:, :, np.arange(0, rows, own) // block], own
 
@@ -82,6 +86,8 @@ def _global_scales(node: Node, number: int, kind: str) -> np.ndarray:
         raise NodeError(f"a third layer has no scales of experts, which '{kind}' needs: fuse it with the first")
     at = GLOBAL_SCALES[number]
     if not node.has(at) or node.type(at).shape != (node.type(1).shape[1],):
-        given = node.type(at) if node.has(at) else "none"
-        raise NodeError(f"'{kind}' needs input 'fc{number + 1}_global_scale', a number for each expert, got {given}")
+        scales_type = node.type(at) if node.has(at) else "none"
+        raise NodeError(
+            f"'{kind}' needs input 'fc{number + 1}_global_scale', a number for each expert, got {scales_type}"
+        )
     return node.array(at).astype(np.float32)

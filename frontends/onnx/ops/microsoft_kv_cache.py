@@ -82,8 +82,8 @@ def cache_formats(node: Node, past: int, query: Tensor) -> list[CacheFormat]:
         bits = node.attr.int("kv_cache_bit_width", 8)
         stored = {8: "i8", 4: "u8"}.get(bits)
         if stored is None or not node.has(past) or node.type(past).dtype.name != stored:
-            given = node.type(past) if node.has(past) else "no cache"
-            raise NodeError(f"a cache of 8 bits (i8) or 4 bits (u8) is expected, got {bits} bits and {given}")
+            cache_type = node.type(past) if node.has(past) else "no cache"
+            raise NodeError(f"a cache of 8 bits (i8) or 4 bits (u8) is expected, got {bits} bits and {cache_type}")
         if not node.has(scale):
             raise NodeError(f"attribute '{which}_quant_type' = '{kind}' needs input '{which}_scale'")
         formats.append(CacheFormat(bits, _scale(node, scale, query)))
@@ -93,8 +93,8 @@ def cache_formats(node: Node, past: int, query: Tensor) -> list[CacheFormat]:
 
 
 def _scale(node: Node, index: int, query: Tensor) -> Tensor:
-    given = node.type(index)
-    shape: tuple[Dim, ...] = (1, 1, 1, 1) if given.elements == 1 else given.shape
+    scales_type = node.type(index)
+    shape: tuple[Dim, ...] = (1, 1, 1, 1) if scales_type.elements == 1 else scales_type.shape
     if len(shape) != 4:
-        raise NodeError(f"scales must be one number or [1, heads, 1, size], got {given}")
+        raise NodeError(f"scales must be one number or [1, heads, 1, size], got {scales_type}")
     return node[index].reshape(shape).cast(query.type.dtype)

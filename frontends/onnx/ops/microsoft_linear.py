@@ -130,8 +130,8 @@ def causal_conv(node: Node) -> Converted:
     kept = (window - 1) * dilation
     x = _channels_first(node, node[0], channels) if is_last else node[0]
     require_rank(x.type, 3, "input 'input'")
-    batch, found, length = x.type.shape
-    require_equal_dims(found, channels, f"the channels of {node.type(0)} and {weight}")
+    batch, input_channels, length = x.type.shape
+    require_equal_dims(input_channels, channels, f"the channels of {node.type(0)} and {weight}")
     if node.has(3):
         before = _channels_first(node, node[3], channels) if is_last else node[3]
         require_equal_dims(before.type.shape[-1], kept, f"the length of 'past_state' and a window of {kept + 1}")
@@ -149,9 +149,9 @@ def causal_conv(node: Node) -> Converted:
 
 
 def _require(node: Node, name: str, value: int, meaning: str) -> None:
-    found = node.attr.int(name, value)
-    if found != value:
-        raise NodeError(f"attribute '{name}' must be {value}, {meaning}, got {found}")
+    actual = node.attr.int(name, value)
+    if actual != value:
+        raise NodeError(f"attribute '{name}' must be {value}, {meaning}, got {actual}")
 
 
 def _channels_first(node: Node, value: Tensor, channels: int) -> Tensor:

@@ -188,11 +188,17 @@ def _layer(node: Node, weights: int, bias: int, rows: int) -> _Layer:
 def _packed_layer(node: Node, number: int, bits: int, rows: int) -> _Layer:
     """Return a layer whose inputs are (weights, scales, bias) from 2 on, and the zero points from 11 on."""
     at = 2 + 3 * number
-    found, scales = node.type(at), node.type(at + 1)
-    experts, columns = node.type(1).shape[1], found.shape[1]
+    weights_type, scales = node.type(at), node.type(at + 1)
+    experts, columns = node.type(1).shape[1], weights_type.shape[1]
     block = node.attr.int("block_size", 0)
-    if found.dtype.name != "u8" or found.rank != 3 or found.shape != (experts, columns, rows * bits // 8):
-        raise NodeError(f"input '{node.input_name(at)}' must be {experts} x columns of {rows} weights, got {found}")
+    if (
+        weights_type.dtype.name != "u8"
+        or weights_type.rank != 3
+        or weights_type.shape != (experts, columns, rows * bits // 8)
+    ):
+        raise NodeError(
+            f"input '{node.input_name(at)}' must be {experts} x columns of {rows} weights, got {weights_type}"
+        )
     if not block or scales.rank == 2 or scales.shape[2] == 1:
         block = rows
     if block < 1 or rows % block or scales.elements != experts * columns * (rows // block):
@@ -278,9 +284,9 @@ def _zero_points(node: Node, layer: _Layer, expert: int, blocks: int) -> Tensor:
     """Return zero points [columns, blocks]; packed ones begin a row, or the only row of a layer, at a byte."""
     if layer.zeros is None:
         return node.emit("full", shape=(layer.columns, blocks), value=1 << (layer.bits - 1), dtype=f"u{layer.bits}")
-    found = _of_expert(node, layer.zeros, expert)
-    shape = (layer.columns, blocks) if found.type.rank == 2 else (blocks, layer.columns)
-    return packed_zero_points(node, found, shape, layer.bits).reshape((layer.columns, blocks))
+    packed = _of_expert(node, layer.zeros, expert)
+    shape = (layer.columns, blocks) if packed.type.rank == 2 else (blocks, layer.columns)
+    return packed_zero_points(node, packed, shape, layer.bits).reshape((layer.columns, blocks))
 
 
 def _of_expert(node: Node, value: Tensor, expert: int) -> Tensor:
@@ -305,8 +311,8 @@ def _activated(node: Node, first: Tensor, other: Tensor | None) -> Tensor:
 
 def _swiglu(node: Node, first: Tensor, other: Tensor | None) -> Tensor:
     """Return gate * sigmoid(alpha * gate) * (linear + beta), both clamped."""
-    fusion, found = node.attr.int("swiglu_fusion", 0), first.type
-    rows, columns = found.shape
+    fusion, type_ = node.attr.int("swiglu_fusion", 0), first.type
+    rows, columns = type_.shape
     if fusion not in (0, 1, 2) or (fusion == 0) != (other is not None):
         raise NodeError(f"attribute 'swiglu_fusion' is {fusion}: it must be 0 with a third layer, else 1 or 2")
     if other is not None:

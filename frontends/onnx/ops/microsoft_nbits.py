@@ -70,24 +70,24 @@ def _zero_points(node: Node, index: int, shape: tuple[int, int], bits: int, real
     """Return the zero points: packed integers, whose rows begin at a byte, or values of the type of the scales."""
     if not node.has(index):
         return node.emit("full", shape=shape, value=1 << (bits - 1), dtype=f"u{bits}")
-    given = node.type(index)
-    if given.dtype is real:
-        if given.elements != shape[0] * shape[1]:
-            raise NodeError(f"zero points of {real} must be {shape[0]} x {shape[1]}, got {given}")
+    zeros_type = node.type(index)
+    if zeros_type.dtype is real:
+        if zeros_type.elements != shape[0] * shape[1]:
+            raise NodeError(f"zero points of {real} must be {shape[0]} x {shape[1]}, got {zeros_type}")
         return node[index].reshape(shape)
-    if given.dtype.name != "u8":
-        raise NodeError(f"zero points must be packed in u8, or values of {real}, got {given}")
+    if zeros_type.dtype.name != "u8":
+        raise NodeError(f"zero points must be packed in u8, or values of {real}, got {zeros_type}")
     return packed_zero_points(node, node[index], shape, bits)
 
 
-def packed_zero_points(node: Node, given: Tensor, shape: tuple[int, int], bits: int) -> Tensor:
+def packed_zero_points(node: Node, packed: Tensor, shape: tuple[int, int], bits: int) -> Tensor:
     """Return zero points of a few bits, packed in u8; each row begins at a byte."""
     rows, count = shape
     width = -(-count * bits // 8)
-    if given.type.elements != rows * width:
-        raise NodeError(f"zero points of {bits} bits for {rows} x {count} blocks do not fit {given.type}")
-    found = unpacked(node, given.reshape((rows, width)), bits)
-    return _cut(node, found, shape)
+    if packed.type.elements != rows * width:
+        raise NodeError(f"zero points of {bits} bits for {rows} x {count} blocks do not fit {packed.type}")
+    zeros = unpacked(node, packed.reshape((rows, width)), bits)
+    return _cut(node, zeros, shape)
 
 
 def _order_of_groups(node: Node, rows: int, blocks: int, block: int) -> np.ndarray | None:
@@ -198,8 +198,8 @@ def matmul_bnb4(node: Node) -> Converted:
 def _from_table(node: Node, table: Tensor, shape: tuple[int, int], block: int) -> Tensor:
     """Return weights whose codes name elements of a table; each row of K consists of whole blocks."""
     columns, rows = shape
-    given = node.array(1).reshape(columns, rows // block, block // 2)
-    codes = node.emit("unpack", node.constant(given >> 4 | given << 4, "u8"), dtype="u4")
+    packed = node.array(1).reshape(columns, rows // block, block // 2)
+    codes = node.emit("unpack", node.constant(packed >> 4 | packed << 4, "u8"), dtype="u4")
     real = table.gather(codes.cast("i32"))
     scales = node[2].reshape((columns, rows // block, 1))
     return (real * scales).reshape(shape)

@@ -55,9 +55,9 @@ def paged_attention(node: Node) -> Converted:
     of each token, sinks, weights of norms, scales of the caches, hints of sizes.
     """
     for name, expected in _REFUSED.items():
-        found = node.attr.str(name, expected)
-        if found != expected:
-            raise NodeError(f"attribute '{name}' must be '{expected}', got '{found}'")
+        actual = node.attr.str(name, expected)
+        if actual != expected:
+            raise NodeError(f"attribute '{name}' must be '{expected}', got '{actual}'")
     for name in ("rotary_offset", "v_head_size"):
         if node.attr.int(name, 0):
             raise NodeError(f"attribute '{name}' must be 0, got {node.attr.int(name, 0)}")
@@ -179,25 +179,25 @@ def _slots(node: Node, tokens: _Tokens) -> Tensor:
 def _format(node: Node, cache: int, scale: int, rows: Tensor) -> CacheFormat:
     """Return how keys or values are stored: as they are, or as int8."""
     which = "k" if cache == KEY_CACHE else "v"
-    kind, found = (
+    kind, cache_type = (
         node.attr.choice(f"{which}_quant_type", "NONE", ("NONE", "PER_TENSOR", "PER_CHANNEL")),
         node.type(cache),
     )
     wide = rows.type
     if kind == "NONE":
-        if found.dtype is not wide.dtype or found.shape[2:] != (wide.shape[1], wide.shape[3]):
+        if cache_type.dtype is not wide.dtype or cache_type.shape[2:] != (wide.shape[1], wide.shape[3]):
             expected = f"{wide.dtype}[blocks, block size, {wide.shape[1]}, {wide.shape[3]}]"
-            raise NodeError(f"input '{node.input_name(cache)}' must be {expected}, got {found}")
+            raise NodeError(f"input '{node.input_name(cache)}' must be {expected}, got {cache_type}")
         node.ignore(scale)
         return CacheFormat()
-    if found.dtype.name != "i8" or not node.has(scale):
+    if cache_type.dtype.name != "i8" or not node.has(scale):
         raise NodeError(
-            f"attribute '{which}_quant_type' = '{kind}' needs an i8 cache and input '{which}_scale', got {found}"
+            f"attribute '{which}_quant_type' = '{kind}' needs an i8 cache and input '{which}_scale', got {cache_type}"
         )
-    given = node.type(scale)
-    shape: tuple[Dim, ...] = (1, 1, 1, 1) if given.elements == 1 else (1, *given.shape)
+    scales_type = node.type(scale)
+    shape: tuple[Dim, ...] = (1, 1, 1, 1) if scales_type.elements == 1 else (1, *scales_type.shape)
     if len(shape) != 4:
-        raise NodeError(f"scales must be one number or [heads, 1, size], got {given}")
+        raise NodeError(f"scales must be one number or [heads, 1, size], got {scales_type}")
     return CacheFormat(8, node[scale].reshape(shape).cast(wide.dtype))
 
 

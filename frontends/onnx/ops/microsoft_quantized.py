@@ -97,10 +97,10 @@ def dynamically_quantized(node: Node, x: Tensor) -> Tensor:
 def _columns(node: Node, value: int, scale: int, zero: int) -> Tensor:
     """Dequantize a matrix with one scale, or one per column."""
     axis = node.type(value).rank - 1
-    given = [node[scale], node.optional(zero)]
+    parameters = [node[scale], node.optional(zero)]
     if node.type(scale).elements == 1:
-        given = [scalar_input(node, scale), scalar_input(node, zero) if node.has(zero) else None]
-    return node.emit("dequantize", node[value], *given, axis=axis, dtype=node.type(scale).dtype)
+        parameters = [scalar_input(node, scale), scalar_input(node, zero) if node.has(zero) else None]
+    return node.emit("dequantize", node[value], *parameters, axis=axis, dtype=node.type(scale).dtype)
 
 
 @converter("MatMulInteger16", domain=DOMAIN)

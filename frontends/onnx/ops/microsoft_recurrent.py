@@ -22,11 +22,11 @@ def dynamic_quantize_lstm(node: Node) -> Converted:
         """Scale and zero point are one value for each direction, or one for each of its columns."""
         directions, _, columns = node.type(index).shape
         scale, zero = (6 + 2 * index, 7 + 2 * index)
-        for given in (scale, zero):
-            if node.type(given).shape not in ((directions,), (directions, columns)):
+        for parameter in (scale, zero):
+            if node.type(parameter).shape not in ((directions,), (directions, columns)):
                 raise NodeError(
-                    f"input '{node.input_name(given)}' must be [{directions}] or [{directions}, {columns}], "
-                    f"got {node.type(given)}"
+                    f"input '{node.input_name(parameter)}' must be [{directions}] or [{directions}, {columns}], "
+                    f"got {node.type(parameter)}"
                 )
         values = [node[i][at] for i in (index, scale, zero)]
         return node.emit("dequantize", *values, axis=1, dtype=node.type(scale).dtype)

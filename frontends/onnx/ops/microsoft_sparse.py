@@ -71,10 +71,10 @@ def _seen_blocks(node: Node, block: int) -> np.ndarray:
     for layout in range(layouts):
         for row in range(count):
             begin, end = starts[layout, row : row + 2]
-            found = columns[layout, begin:end]
-            if not 0 <= begin <= end <= columns.shape[1] or ((found < 0) | (found >= count)).any():
+            blocks = columns[layout, begin:end]
+            if not 0 <= begin <= end <= columns.shape[1] or ((blocks < 0) | (blocks >= count)).any():
                 raise NodeError(f"row {row} of layout {layout} has blocks outside of the {count} that there are")
-            seen[layout, row, found] = True
+            seen[layout, row, blocks] = True
     return seen
 
 

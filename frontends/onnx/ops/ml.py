@@ -82,12 +82,12 @@ def imputer(node: Node) -> Converted:
 def feature_vectorizer(node: Node) -> Converted:
     sizes, parts = node.attr.ints("inputdimensions", None), []
     for i in range(len(node)):
-        found, x = node.type(i), as_float(node, i)
-        if found.rank not in (1, 2):
-            raise NodeError(f"inputs must have rank 1 or 2, got {found}")
-        parts.append(x if found.rank == 2 else x.reshape((1, found.shape[0])))
-        if sizes is not None and (i >= len(sizes) or sizes[i] != found.shape[-1]):
-            raise NodeError(f"attribute 'inputdimensions' is {sizes}, but input {i} is {found}")
+        type_, x = node.type(i), as_float(node, i)
+        if type_.rank not in (1, 2):
+            raise NodeError(f"inputs must have rank 1 or 2, got {type_}")
+        parts.append(x if type_.rank == 2 else x.reshape((1, type_.shape[0])))
+        if sizes is not None and (i >= len(sizes) or sizes[i] != type_.shape[-1]):
+            raise NodeError(f"attribute 'inputdimensions' is {sizes}, but input {i} is {type_}")
     return concat(parts, axis=1)
 
 
@@ -147,18 +147,18 @@ def label_encoder(node: Node) -> Converted:
 
 
 def _keys_or_values(node: Node, what: str) -> np.ndarray:
-    given = [name for name in node.attr.names() if name.startswith(f"{what}_")]
-    if len(given) != 1:
-        raise NodeError(f"exactly one of the attributes '{what}_...' must be given, got {', '.join(given) or 'none'}")
-    match given[0].removeprefix(f"{what}_"):
+    names = [name for name in node.attr.names() if name.startswith(f"{what}_")]
+    if len(names) != 1:
+        raise NodeError(f"exactly one of the attributes '{what}_...' must be given, got {', '.join(names) or 'none'}")
+    match names[0].removeprefix(f"{what}_"):
         case "strings":
-            return np.array(node.attr.strs(given[0]), dtype=object)
+            return np.array(node.attr.strs(names[0]), dtype=object)
         case "int64s":
-            return np.array(node.attr.ints(given[0]), np.int64)
+            return np.array(node.attr.ints(names[0]), np.int64)
         case "floats":
-            return np.array(node.attr.floats(given[0]), np.float32)
+            return np.array(node.attr.floats(names[0]), np.float32)
         case "tensor":
-            tensor = node.attr.tensor(given[0])
+            tensor = node.attr.tensor(names[0])
             is_text = tensor.code == STRING_CODE
             return (node.builder.strings(tensor) if is_text else node.builder.array(tensor)).reshape(-1)
         case other:

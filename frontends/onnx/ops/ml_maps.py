@@ -22,11 +22,11 @@ def zip_map(node: Node) -> Converted:
     words, numbers = node.attr.strs("classlabels_strings", None), node.attr.ints("classlabels_int64s", None)
     if bool(words) == bool(numbers):
         raise NodeError("exactly one of the attributes 'classlabels_strings' and 'classlabels_int64s' must be given")
-    labels, found = list(words or numbers or ()), node.type(0)
-    if found.rank not in (1, 2):
-        raise NodeError(f"input 'X' must be the scores of classes, [N, C] or [C], got {found}")
-    if isinstance(found.shape[-1], int) and found.shape[-1] != len(labels):
-        raise NodeError(f"there are {len(labels)} labels for {found.shape[-1]} scores")
+    labels, scores_type = list(words or numbers or ()), node.type(0)
+    if scores_type.rank not in (1, 2):
+        raise NodeError(f"input 'X' must be the scores of classes, [N, C] or [C], got {scores_type}")
+    if isinstance(scores_type.shape[-1], int) and scores_type.shape[-1] != len(labels):
+        raise NodeError(f"there are {len(labels)} labels for {scores_type.shape[-1]} scores")
     kind = sequence_of(map_of(STRING if words else "i64", "f32"))
     return node.host("mirlo.map.zip", node[0], results=[kind], labels=labels)
 
@@ -37,11 +37,11 @@ def dict_vectorizer(node: Node) -> Converted:
     words, numbers = node.attr.strs("string_vocabulary", None), node.attr.ints("int64_vocabulary", None)
     if bool(words) == bool(numbers):
         raise NodeError("exactly one of the attributes 'string_vocabulary' and 'int64_vocabulary' must be given")
-    vocabulary, found = list(words or numbers or ()), node.any_value(0).kind
+    vocabulary, map_kind = list(words or numbers or ()), node.any_value(0).kind
     wanted = STRING if words else "i64"
-    if found.name != MAP or found.element is None or found.key != wanted:
-        raise NodeError(f"input 'X' must be a map from {wanted}, as the vocabulary is, got {found}")
-    element = found.element.name
+    if map_kind.name != MAP or map_kind.element is None or map_kind.key != wanted:
+        raise NodeError(f"input 'X' must be a map from {wanted}, as the vocabulary is, got {map_kind}")
+    element = map_kind.element.name
     kind = Kind(element, (1, len(vocabulary)))
     return node.host("mirlo.map.vector", node.object(0), results=[kind], vocabulary=vocabulary, dtype=element)
 

@@ -29,8 +29,8 @@ def tree_ensemble_classifier(node: Node) -> Converted:
     if not labels:
         raise NodeError("attribute 'classlabels_strings' or 'classlabels_int64s' must be given")
     forest = old_forest(node, "class", len(labels), "SUM")
-    found = base_values(node, None)
-    base = [] if found is None else found.tolist()
+    base_scores = base_values(node, None)
+    base = [] if base_scores is None else base_scores.tolist()
     allowed = range(len(labels) + 1) if len(labels) <= 2 else (0, len(labels))
     if len(base) not in allowed:
         expected = " or ".join(map(str, allowed))

@@ -243,8 +243,8 @@ def _regressed(node: Node, scores: Tensor, transform: str) -> Tensor:
     kind = scores.type
     if transform == "NONE" or (kind.shape[1] == 1 and transform != "PROBIT"):
         return scores
-    made = transformed(node, scores.cast("f32"), transform)
-    return made.cast(kind.dtype.name)
+    wide = transformed(node, scores.cast("f32"), transform)
+    return wide.cast(kind.dtype.name)
 
 
 # The operators before version 5, which list leaves among the nodes.
@@ -309,8 +309,8 @@ def old_forest(node: Node, kind: str, count: int, aggregate: str) -> Forest:
     weights, votes = _votes(node, kind, count, sum(is_leaf), at, aggregate)
     if count == 1:
         # As in ONNX Runtime, where a leaf without a weight counts as what the list of thresholds has for it.
-        given = np.array([values[i] for i in range(len(ids)) if is_leaf[i]] or [0], weights.dtype)
-        weights, votes = np.where(votes, weights, given[:, None]), np.ones(votes.shape, bool)
+        leaf_values = np.array([values[i] for i in range(len(ids)) if is_leaf[i]] or [0], weights.dtype)
+        weights, votes = np.where(votes, weights, leaf_values[:, None]), np.ones(votes.shape, bool)
     first = {tree: at(tree, name) for tree, name in reversed(list(zip(trees, ids, strict=True)))}
     roots = np.array([first[tree] for tree in dict.fromkeys(trees)], np.int64)
     table = np.array(rows, np.int64).reshape(-1, 4)
@@ -334,13 +334,13 @@ def _votes(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the weights of leaves [leaves, targets], and which of them are given."""
     trees, ids, targets = (node.attr.ints(f"{kind}_{name}") for name in ("treeids", "nodeids", "ids"))
-    given = numbers_of(node, f"{kind}_weights")
-    columns: dict[str, Sized] = {f"{kind}_treeids": trees, f"{kind}_ids": targets, f"{kind}_weights": given}
+    leaf_weights = numbers_of(node, f"{kind}_weights")
+    columns: dict[str, Sized] = {f"{kind}_treeids": trees, f"{kind}_ids": targets, f"{kind}_weights": leaf_weights}
     _same_length(len(ids), **columns)
     _require_range(f"{kind}_ids", targets, count)
-    weights, votes = np.zeros((max(leaves, 1), count), given.dtype), np.zeros((max(leaves, 1), count), bool)
+    weights, votes = np.zeros((max(leaves, 1), count), leaf_weights.dtype), np.zeros((max(leaves, 1), count), bool)
     combine = {"MIN": min, "MAX": max}.get(aggregate, operator.add)
-    for tree, name, target, weight in zip(trees, ids, targets, given, strict=True):
+    for tree, name, target, weight in zip(trees, ids, targets, leaf_weights, strict=True):
         leaf = -1 - at(tree, name)
         if leaf < 0:  # old converters give inner nodes weights, which no row reaches
             continue
@@ -351,8 +351,8 @@ def _votes(
     return weights, votes
 
 
-def _same_length(count: int, **given: Sized) -> None:
-    for name, values in given.items():
+def _same_length(count: int, **lists: Sized) -> None:
+    for name, values in lists.items():
         if len(values) != count:
             raise NodeError(f"attribute '{name}' must have {count} elements, got {len(values)}")
 

@@ -111,5 +111,5 @@ def lp_normalization(node: Node) -> Converted:
 @converter("MeanVarianceNormalization", since=9)
 def mean_variance_normalization(node: Node) -> Converted:
     """Convert to (x - mean) / (deviation + 1e-9), with ONNX's constant."""
-    found = library.moments(node[0], node.attr.ints("axes", [0, 2, 3]))
-    return found.centred / (found.variance.sqrt() + 1e-9)
+    statistics = library.moments(node[0], node.attr.ints("axes", [0, 2, 3]))
+    return statistics.centred / (statistics.variance.sqrt() + 1e-9)

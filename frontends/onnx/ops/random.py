@@ -56,10 +56,10 @@ def _random(node: Node, shape: Sequence[Dim], dtype: DType) -> Tensor:
 def seed(node: Node) -> Tensor:
     """Return the seed of a node as a value: the attribute, or one from the run time."""
     if "seed" in node.attr:
-        given = node.attr.plain("seed")
-        if not isinstance(given, (int, float)) or given != given:
-            raise NodeError(f"attribute 'seed' must be a number, got {given}")
-        return node.constant(np.int64(int(given) & 0xFFFFFFFF))
+        number = node.attr.plain("seed")
+        if not isinstance(number, (int, float)) or number != number:
+            raise NodeError(f"attribute 'seed' must be a number, got {number}")
+        return node.constant(np.int64(int(number) & 0xFFFFFFFF))
     # Its name makes the calls of two nodes differ, which would otherwise be merged as equal.
     name = node.constant(np.frombuffer(node.outputs[0].encode(), np.uint8))
     kind = TensorType((), onnx_dtype(7, "").dtype)

@@ -127,10 +127,10 @@ def _direction(
         assert quantized is not None
         return quantized.quantize(x) @ weights
 
-    given, recurrent = (quantized.pick(i, at) if quantized else node[i][at] for i in (1, 2))
+    input_weights, recurrent = (quantized.pick(i, at) if quantized else node[i][at] for i in (1, 2))
     biases = node[3][at].halves(0) if node.has(3) else (None, None)
     return Direction(
-        cell, given, recurrent, given_bias=biases[0], recurrent_bias=biases[1],
+        cell, input_weights, recurrent, given_bias=biases[0], recurrent_bias=biases[1],
         peepholes=_thirds(node[7][at]) if node.has(7) else (), is_backwards=is_backwards,
         clip=node.attr.float("clip", None), product=quantized_product if quantized else times_transposed,
     )  # fmt: skip

@@ -68,25 +68,25 @@ def _reduction(node: Node, x: Tensor, axes: Sequence[int] | None, keepdims: bool
     if dtype.is_float or node.operator not in ROOTS_AND_LOGS:
         return node.emit(relax_class(node.operator), x, axes=axes, keepdims=keepdims)
     total, function = ROOTS_AND_LOGS[node.operator]
-    made = x if total is None else node.emit(total, x, axes=axes, keepdims=keepdims)
-    made = made.cast("f64")
+    reduced = x if total is None else node.emit(total, x, axes=axes, keepdims=keepdims)
+    reduced = reduced.cast("f64")
     if function is None:
-        made = node.emit(relax_class(node.operator), made, axes=axes, keepdims=keepdims)
+        reduced = node.emit(relax_class(node.operator), reduced, axes=axes, keepdims=keepdims)
     else:
-        made = node.emit(function, made)
-    return made.cast(dtype)
+        reduced = node.emit(function, reduced)
+    return reduced.cast(dtype)
 
 
 def _reduce_of_declared_shape(node: Node, candidates: Sequence[tuple[int, ...]]) -> Tensor:
     """Reduce over each axis set that makes the declared shape, and select the requested one."""
     keepdims = node.attr.bool("keepdims", 1)
     node.attr.ignore("noop_with_empty_axes")
-    found = axes_set(node, 1, node.type(0).rank)
+    requested = axes_set(node, 1, node.type(0).rank)
     result = _reduced(node, candidates[0], keepdims)
     for axes in candidates[1:]:
-        is_meant = found.equals(axes_as_bits(axes))
+        is_meant = requested.equals(axes_as_bits(axes))
         result = where(is_meant, _reduced(node, axes, keepdims), result)
-    return required(node, is_candidate(node, found, candidates), "input 'axes' names other axes", result)
+    return required(node, is_candidate(node, requested, candidates), "input 'axes' names other axes", result)
 
 
 def _reduce_along(node: Node) -> Tensor:

@@ -45,8 +45,8 @@ class _Sequence:
         length = self.length
         assert isinstance(length, int)
         pieces = self.value.split((1,) * length, self.axis) if length > 1 else [self.value]
-        made = [x.squeeze(self.axis) for x in pieces]
-        return made[::-1] if self.backwards else made
+        squeezed = [x.squeeze(self.axis) for x in pieces]
+        return squeezed[::-1] if self.backwards else squeezed
 
 
 @converter("Scan", since=9)
@@ -142,8 +142,8 @@ def batched_scan(node: Node) -> Converted:
         carried = [node[1 + i].gather(number) for i in range(states)]
         rounds = node.size(longest)
         if node.has(0):
-            given = node.vector(0).gather(number)
-            rounds = minimum(given, node.ssa(rounds))
+            length = node.vector(0).gather(number)
+            rounds = minimum(length, node.ssa(rounds))
         outputs = _rounds(node, body, carried, own, rounds, longest, [0] * (len(body.outputs) - states))
         return going, [], [each if isinstance(each, Tensor) else each for each in outputs]
 

@@ -47,16 +47,16 @@ def insert(node: Node) -> Converted:
         at = _position(node, 2, count, count) if node.has(2) else count
         kind = item.kind if not sequence.items else element
         return ListValue(node.outputs[0], kind, (*sequence.items[:at], item, *sequence.items[at:]))
-    given = [node.object(i) for i in range(len(node))]
-    return node.host("mirlo.sequence.insert", *given, results=[sequence_of(element)])
+    operands = [node.object(i) for i in range(len(node))]
+    return node.host("mirlo.sequence.insert", *operands, results=[sequence_of(element)])
 
 
 @converter("SequenceErase")
 def erase(node: Node) -> Converted:
     sequence = node.sequence(0)
     if not isinstance(sequence, ListValue) or not _is_known(node, 1):
-        given = [node.object(i) for i in range(len(node))]
-        return node.host("mirlo.sequence.erase", *given, results=[sequence.kind])
+        operands = [node.object(i) for i in range(len(node))]
+        return node.host("mirlo.sequence.erase", *operands, results=[sequence.kind])
     count = len(sequence.items)
     at = _position(node, 1, count, count - 1) if node.has(1) else count - 1
     if at < 0:
@@ -80,9 +80,9 @@ def length(node: Node) -> Converted:
     return node.host("mirlo.sequence.length", node.object(0), results=[Kind("i64", ())])
 
 
-def _element(found: AnyValue) -> Kind:
-    assert found.kind.element is not None
-    return found.kind.element
+def _element(sequence: AnyValue) -> Kind:
+    assert sequence.kind.element is not None
+    return sequence.kind.element
 
 
 def _is_known(node: Node, index: int) -> bool:
@@ -127,15 +127,15 @@ def _require_axis(axis: int, rank: int) -> None:
         raise NodeError(f"attribute 'axis' is {axis}, outside a tensor of rank {rank}")
 
 
-def _split_at_run_time(node: Node, found: AnyValue, axis: int, keepdims: bool) -> Converted:
-    shape = found.kind.shape
-    element = Kind(found.kind.name)
+def _split_at_run_time(node: Node, sequence: AnyValue, axis: int, keepdims: bool) -> Converted:
+    shape = sequence.kind.shape
+    element = Kind(sequence.kind.name)
     if shape is not None:
         _require_axis(axis, len(shape))
         if not node.has(1):
             one = [1] if keepdims else []
             axis %= len(shape)
-            element = Kind(found.kind.name, (*shape[:axis], *one, *shape[axis + 1 :]))
+            element = Kind(sequence.kind.name, (*shape[:axis], *one, *shape[axis + 1 :]))
     kind = sequence_of(element)
     return node.host(
         "mirlo.sequence.split",

@@ -100,14 +100,16 @@ def _ngrams(node: Node, pool: np.ndarray) -> list[np.ndarray]:
 
 
 def _weighted(node: Node, counts: Tensor, mode: str, columns: np.ndarray, size: int) -> Tensor:
-    given = node.attr.floats("weights", None)
+    declared_weights = node.attr.floats("weights", None)
     if mode == "TF":
         return counts
     weights = np.ones(size, np.float32)
-    if given is not None:
-        if len(given) != len(columns):
-            raise NodeError(f"attribute 'weights' must have {len(columns)} numbers, one per n-gram, got {len(given)}")
-        weights[columns] = given
+    if declared_weights is not None:
+        if len(declared_weights) != len(columns):
+            raise NodeError(
+                f"attribute 'weights' must have {len(columns)} numbers, one per n-gram, got {len(declared_weights)}"
+            )
+        weights[columns] = declared_weights
     if mode == "IDF":
         counts = minimum(counts, node.constant(1, "f32"))
     return counts * node.constant(weights)
@@ -134,7 +136,7 @@ def mel_weights(node: Node) -> Converted:
         return result
     half = _integer(node, 1) // 2
     pairs = zip((half, _integer(node, 0)), (declared[0] - 1, declared[1]), strict=True)
-    holds = reduce(operator.and_, [found.equals(wanted) for found, wanted in pairs])
+    holds = reduce(operator.and_, [actual.equals(wanted) for actual, wanted in pairs])
     return required(node, holds, "inputs 'num_mel_bins' and 'dft_length' are others", result)
 
 

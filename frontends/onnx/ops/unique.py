@@ -82,8 +82,8 @@ def _find_distinct(node: Node, ordered: Tensor, order: Tensor, count: Dim) -> _D
     return _Distinct(first, inverse, node.emit("scatter_elements", first * 0, group, ones, axis=0, reduction="add"))
 
 
-def _in_order_of_appearance(node: Node, found: _Distinct) -> _Distinct:
-    order = node.emit("argsort", found.first, axis=0)
+def _in_order_of_appearance(node: Node, distinct: _Distinct) -> _Distinct:
+    order = node.emit("argsort", distinct.first, axis=0)
     position = node.emit("argsort", order, axis=0)
-    first, counts = (values.gather(order) for values in (found.first, found.counts))
-    return _Distinct(first, position.gather(found.inverse), counts)
+    first, counts = (values.gather(order) for values in (distinct.first, distinct.counts))
+    return _Distinct(first, position.gather(distinct.inverse), counts)

@@ -60,16 +60,16 @@ def _dynamic_col2im(node: Node) -> Tensor:
     steps = (image + around - reach) // strides
     columns = (steps + 1).prod()
     elements = maximum(window.prod(), 1)
-    rows, given = (node.size(dim) for dim in x.shape[1:])
+    rows, operand_columns = (node.size(dim) for dim in x.shape[1:])
     fits = stack([
-        columns.equals(given),
+        columns.equals(operand_columns),
         (rows % elements).equals(0),
         (concat(sizes, axis=0) >= 1).all(),
         (steps >= 0).all(),
     ], axis=0)  # fmt: skip
     what = f"inputs 'image_shape' and 'block_shape' do not fit the input {x}"
-    made = node.bind(unless(fits, concat(sizes, axis=0)), what)
-    return node.emit("col2im", node[0], image=made[:count], window=made[count:], **attributes)
+    dims = node.bind(unless(fits, concat(sizes, axis=0)), what)
+    return node.emit("col2im", node[0], image=dims[:count], window=dims[count:], **attributes)
 
 
 def _col2im_of_declared_shape(node: Node, declared: Sequence[int], attributes: dict[str, Sequence[int]]) -> Tensor:
@@ -177,12 +177,12 @@ def _unpooled_shape(node: Node, pooled: Sequence[Dim], declared: Sequence[int] |
     if shape is None and node.value(2).array is not None and known:
         shape = node.ints(2)
     if shape is None:
-        given = node.vector(2)
-        if given.type.shape != (len(pooled),):
+        sizes = node.vector(2)
+        if sizes.type.shape != (len(pooled),):
             raise NodeError(f"input 'output_shape' must have {len(pooled)} numbers, got {node.type(2)}")
-        fits = given >= node.sizes(pooled)
+        fits = sizes >= node.sizes(pooled)
         what = f"input 'output_shape' does not hold what was pooled, {shape_text(pooled)}"
-        return node.bind(unless(fits, given), what)
+        return node.bind(unless(fits, sizes), what)
     if len(shape) != len(pooled) or any(D.is_certain(partial(lt, a, b)) for a, b in zip(shape, pooled, strict=True)):
         raise NodeError(f"input 'output_shape' is {list(shape)}, which does not hold what was pooled, {list(pooled)}")
     return tuple(shape)

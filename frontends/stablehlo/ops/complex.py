@@ -114,9 +114,9 @@ def imaginary(op: StablehloOperation) -> Tensor:
 @complex_converter("convert")
 def convert(op: StablehloOperation) -> Sequence[Tensor]:
     """Convert `convert`: a real number gets the imaginary part 0, a real result loses the imaginary part."""
-    given = complex_operand(op, 0)
+    operand = complex_operand(op, 0)
     dtype = op.declared().dtype
-    parts = [x.cast(dtype) if x.dtype is not dtype else x for x in given.tensors()]
+    parts = [x.cast(dtype) if x.dtype is not dtype else x for x in operand.tensors()]
     return parts[: len(op.declared_parts())]
 
 
@@ -185,8 +185,8 @@ def reduce_window(op: StablehloOperation) -> Sequence[Tensor]:
     return _listed(CONVERTERS[op.name](op))
 
 
-def _listed(made: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
-    return [made] if isinstance(made, Tensor) else made
+def _listed(results: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
+    return [results] if isinstance(results, Tensor) else results
 
 
 @complex_converter("scatter")

@@ -111,15 +111,15 @@ def _convolved(op: StablehloOperation, low: Sequence[int], high: Sequence[int]) 
     reversed_axes = [axis for axis, flag in zip(numbers.kernel_spatial_dimensions, flags, strict=True) if flag]
     if reversed_axes:
         kernel = kernel.flip(reversed_axes)
-    given = [numbers.input_batch_dimension, numbers.input_feature_dimension, *numbers.input_spatial_dimensions]
-    made = [numbers.output_batch_dimension, numbers.output_feature_dimension, *numbers.output_spatial_dimensions]
+    input_dims = [numbers.input_batch_dimension, numbers.input_feature_dimension, *numbers.input_spatial_dimensions]
+    output_dims = [numbers.output_batch_dimension, numbers.output_feature_dimension, *numbers.output_spatial_dimensions]
     weights = [
         numbers.kernel_output_feature_dimension, numbers.kernel_input_feature_dimension,
         *numbers.kernel_spatial_dimensions,
     ]  # fmt: skip
     last = [0, *range(2, rank), 1]
-    channels_last = [given[i] for i in last] == list(range(rank))
-    order = [given[i] for i in last] if channels_last else given
+    channels_last = [input_dims[i] for i in last] == list(range(rank))
+    order = [input_dims[i] for i in last] if channels_last else input_dims
     layout = "N*C" if channels_last else "NC*"
     kernel_order = [*weights[2:], weights[1], weights[0]] if channels_last else weights
     words = {
@@ -132,7 +132,7 @@ def _convolved(op: StablehloOperation, low: Sequence[int], high: Sequence[int]) 
     }
     x, kernel = x.permute(order), kernel.permute(kernel_order)
     result = _grouped(op, x, kernel, words, op.integer("batch_group_count", 1), channels_last)
-    final = [made[i] for i in last] if channels_last else made
+    final = [output_dims[i] for i in last] if channels_last else output_dims
     return result.permute([final.index(i) for i in range(rank)])
 
 
@@ -163,7 +163,7 @@ def _prepared(
 ) -> Tensor:
     """Return the input of a convolution with zeros between its elements and around them."""
     sizes = [[0] * x.rank for _ in range(3)]
-    for axis, *given in zip(axes, low, high, spaces, strict=True):
-        for where, size in zip(sizes, given, strict=True):
+    for axis, *amounts in zip(axes, low, high, spaces, strict=True):
+        for where, size in zip(sizes, amounts, strict=True):
             where[axis] = size
     return padded(op, x, op.constant(0, x.dtype), *sizes)

@@ -121,8 +121,8 @@ def same_parts(op: StablehloOperation) -> Sequence[Tensor]:
 @of_parts
 @converter("get_tuple_element")
 def get_tuple_element(op: StablehloOperation) -> Sequence[Tensor]:
-    (given,) = (value.type for value in op.op.operands)
-    types = [given.get_type(i) for i in range(given.num_types)]
+    (tuple_type,) = (value.type for value in op.op.operands)
+    types = [tuple_type.get_type(i) for i in range(tuple_type.num_types)]
     return op.builder.grouped(types, op.operands, "a tuple has")[op.integer("index")]
 
 

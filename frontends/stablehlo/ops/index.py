@@ -33,8 +33,8 @@ def dynamic_slice(op: StablehloOperation) -> Tensor:
 def _begins(op: StablehloOperation, starts: Sequence[Tensor], shape: Sequence[Dim], sizes: Sequence[Dim]) -> Tensor:
     """Return where a slice begins, a vector of i64, such that it lies within the shape."""
     room = [dim - size for dim, size in zip(shape, sizes, strict=True)]
-    given = [start.known_sizes for start in starts]
-    known = [sizes_[0] for sizes_ in given if sizes_ is not None]
+    known_starts = [start.known_sizes for start in starts]
+    known = [sizes_[0] for sizes_ in known_starts if sizes_ is not None]
     if len(known) == len(starts):
         return op.sizes(tuple(D.minimum(D.maximum(at, 0), most) for at, most in zip(known, room, strict=True)))
     parts = [start.cast("i64").reshape((1,)) for start in starts]
@@ -196,12 +196,12 @@ class _Windows:
         held = [i for i in range(x.rank) if i != axis]
         return self._arranged(result.permute(order), held, offset_dims)
 
-    def _arranged(self, found: Tensor, held: list[int], offset_dims: list[int]) -> Tensor:
+    def _arranged(self, windows: Tensor, held: list[int], offset_dims: list[int]) -> Tensor:
         """Return windows with their dims in the order of x, at the places that the result has for them."""
         count = len(self.outer)
         ones = [axis for axis in self.window if axis not in held]
         if ones:
-            found = found.expand_dims(*[found.rank + i for i in range(len(ones))])
+            windows = windows.expand_dims(*[windows.rank + i for i in range(len(ones))])
             held = [*held, *ones]
         inner = [count + held.index(axis) for axis in self.window]
         order: list[int] = []
@@ -209,7 +209,7 @@ class _Windows:
         rest = iter(inner)
         for position in range(count + len(inner)):
             order.append(next(rest) if position in offset_dims else next(outer))
-        return found.permute(order)
+        return windows.permute(order)
 
 
 @converter("scatter")

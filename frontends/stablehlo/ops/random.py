@@ -39,12 +39,12 @@ def _state(op: StablehloOperation, index: int) -> Tensor:
     return op.operands[0][index]
 
 
-def _as_declared(op: StablehloOperation, made: Tensor, declared: TensorType) -> Tensor:
+def _as_declared(op: StablehloOperation, drawn: Tensor, declared: TensorType) -> Tensor:
     """Return bits as the element type of the result; narrow ones are the lowest of 32."""
     bits, dtype = declared.dtype.bits, declared.dtype
-    if made.dtype.bits != bits:
-        made = made.cast(f"u{bits}")
-    return made if made.dtype is dtype else made.bitcast(dtype)
+    if drawn.dtype.bits != bits:
+        drawn = drawn.cast(f"u{bits}")
+    return drawn if drawn.dtype is dtype else drawn.bitcast(dtype)
 
 
 def _advanced(op: StablehloOperation, count: int) -> Tensor:

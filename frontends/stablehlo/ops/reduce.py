@@ -71,12 +71,12 @@ def _position_of_extreme(
     op: StablehloOperation, values: Sequence[Tensor], starts: Sequence[Tensor], axes: Sequence[int]
 ) -> list[Tensor] | None:
     """Return the largest or smallest element with its position, if that is what the region computes."""
-    found = is_argument_of_extreme(op.op.regions[0].blocks[0])
+    choice = is_argument_of_extreme(op.op.regions[0].blocks[0])
     producer = op.op.operands[1].owner
     name = getattr(getattr(producer, "operation", None), "name", "")
-    if found is None or len(axes) != 1 or name not in ("stablehlo.iota", "stablehlo.dynamic_iota"):
+    if choice is None or len(axes) != 1 or name not in ("stablehlo.iota", "stablehlo.dynamic_iota"):
         return None
-    kind = "max" if found == "argmax" else "min"
+    kind = "max" if choice == "argmax" else "min"
     if int(producer.attributes["iota_dimension"].value) != axes[0] or not _is_identity(kind, starts[0]):
         return None
     x, dtype = values[0], values[1].dtype

@@ -125,8 +125,8 @@ def reverse(op: StablehloOperation) -> Tensor:
 @converter("concatenate")
 def concatenate(op: StablehloOperation) -> Tensor:
     axis = op.integer("dimension")
-    given = [operand for operand in op.operands if operand.shape[axis] != 0] or list(op.operands[:1])
-    return given[0] if len(given) == 1 else concat(given, axis)
+    operands = [operand for operand in op.operands if operand.shape[axis] != 0] or list(op.operands[:1])
+    return operands[0] if len(operands) == 1 else concat(operands, axis)
 
 
 @converter("slice")

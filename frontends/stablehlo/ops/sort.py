@@ -24,8 +24,8 @@ def sort(op: StablehloOperation) -> Sequence[Tensor]:
     order: Tensor | None = None
     for key in reversed(keys):
         operand = op.operands[key.operand]
-        given = operand if order is None else _taken(op, operand, order, axis)
-        step = op.emit("argsort", given, axis=axis, descending=key.descending)
+        key_values = operand if order is None else _taken(op, operand, order, axis)
+        step = op.emit("argsort", key_values, axis=axis, descending=key.descending)
         order = step if order is None else _taken(op, order, step, axis)
     assert order is not None
     return [_taken(op, operand, order, axis) for operand in op.operands]

@@ -28,7 +28,7 @@ def attention(
     value = op.builder.with_dim(value, rank - 2, key.shape[-2])
     if rank > 2:
         value = op.builder.with_dim(value, rank - 3, key.shape[-3])
-    given = []
+    operands = []
     for each in (query, key, value):
         for axis, size in enumerate(query.shape[:-3] if enable_gqa else query.shape[:-2]):
             each = op.builder.with_dim(each, axis, size)
@@ -37,16 +37,16 @@ def attention(
             leading = (*query.shape[:-3], leading[-1] if enable_gqa else query.shape[-3])
             each = each.expand((*leading, *each.shape[-2:]))
         heads = leading[-1] if leading else 1
-        given.append(each.reshape((outer, heads, *each.shape[-2:])))
+        operands.append(each.reshape((outer, heads, *each.shape[-2:])))
     if mask is not None:
         mask = _mask(op, mask, query, key)
-    result = op.emit("attention", *given, mask, scale=factor, causal=is_causal)
+    result = op.emit("attention", *operands, mask, scale=factor, causal=is_causal)
     result = result.reshape((*query.shape[:-1], value.shape[-1]))
     if mask is None or not mask.dtype.is_bool:
         return result
     # A query that attends to nothing gives zeros.
     some = mask.any(3, keepdims=True)
-    flags = some.expand((*given[0].shape[:3], 1)).reshape((*query.shape[:-1], 1))
+    flags = some.expand((*operands[0].shape[:3], 1)).reshape((*query.shape[:-1], 1))
     return where(flags, result, 0, query.dtype)
 
 

@@ -88,10 +88,10 @@ def power(op: AtenOperation, x: ComplexOperand, y: ComplexOperand) -> Complex:
     """Convert powers; those to 2 and 3 are products, as PyTorch has them."""
     base = complex_value(op, x, op.dtype)
     if isinstance(y, (int, float)) and y in (1, 2, 3):
-        made = base
+        product = base
         for _ in range(int(y) - 1):
-            made = made * base
-        return made
+            product = product * base
+        return product
     if isinstance(y, (int, float)) and y == 0.5:
         return base.sqrt()
     return base.power(complex_value(op, y, op.dtype))
@@ -135,8 +135,8 @@ OF_TRUTH = (
 @complex_converter(*(f"aten.{name}" for name in OF_TRUTH))
 def of_truth(op: AtenOperation, *args: object, **kwargs: object) -> object:
     """Convert operators that look at which elements are not 0."""
-    given = [truth(op, x) if isinstance(x, Complex) else x for x in args]
-    return CONVERTERS[op.name](op, *given, **kwargs)
+    arguments = [truth(op, x) if isinstance(x, Complex) else x for x in args]
+    return CONVERTERS[op.name](op, *arguments, **kwargs)
 
 
 # Parts

@@ -131,8 +131,8 @@ def sum_with_product(
     scaled = result if alpha == 1 else result * complex_value(op, complex(alpha), op.dtype)
     if beta == 0:
         return scaled
-    given = complex_value(op, bias, op.dtype)
-    return scaled + (given if beta == 1 else given * complex_value(op, complex(beta), op.dtype))
+    addend = complex_value(op, bias, op.dtype)
+    return scaled + (addend if beta == 1 else addend * complex_value(op, complex(beta), op.dtype))
 
 
 @complex_converter("aten.linear.default")

@@ -157,8 +157,8 @@ def _batched(op: AtenOperation, x: Tensor, spatial: int) -> Tensor:
     return x if x.rank == spatial + 2 else x.reshape((1, *x.shape))
 
 
-def _unbatched(op: AtenOperation, made: Tensor, x: Tensor) -> Tensor:
-    return made if made.rank == x.rank else made.reshape(made.shape[1:])
+def _unbatched(op: AtenOperation, result: Tensor, x: Tensor) -> Tensor:
+    return result if result.rank == x.rank else result.reshape(result.shape[1:])
 
 
 @converter("aten.conv_transpose1d.default", "aten.conv_transpose2d.input", "aten.conv_transpose3d.input")

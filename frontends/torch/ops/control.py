@@ -29,8 +29,8 @@ def cond(
 
     def branch(graph: GraphModule) -> Callable[[], list[Tensor]]:
         return lambda: [
-            _with_bound_dims(op, _as_tensor(op, value), found)
-            for value, found in zip(op.builder.graph(graph, operands), types, strict=True)
+            _with_bound_dims(op, _as_tensor(op, value), declared_type)
+            for value, declared_type in zip(op.builder.graph(graph, operands), types, strict=True)
         ]
 
     return op.builder.choose(condition, types, (branch(then), branch(otherwise)))

@@ -201,10 +201,10 @@ def masked_fill(op: AtenOperation, x: Tensor, mask: Tensor, value: Operand) -> T
 @converter("aten.clamp.default", "aten.clip.default", "aten.hardtanh.default")
 def clamp(op: AtenOperation, x: Tensor, least: Operand | None = None, most: Operand | None = None) -> Tensor:
     y = x.cast(op.dtype)
-    given = [value for value in (least, most) if value is not None]
-    numbers = [float(value) for value in given if isinstance(value, (int, float))]
+    limits = [value for value in (least, most) if value is not None]
+    numbers = [float(value) for value in limits if isinstance(value, (int, float))]
     in_order = numbers == sorted(numbers) and not any(map(math.isnan, numbers))
-    if op.dtype.is_float and len(numbers) == len(given) and in_order:
+    if op.dtype.is_float and len(numbers) == len(limits) and in_order:
         low, high = (None if value is None else float(cast(float, value)) for value in (least, most))
         return y.clip(low, high)
     return _bounded(op, y, least, most)

@@ -194,14 +194,14 @@ def index(op: AtenOperation, x: Tensor, indices: Sequence[Tensor | None]) -> Ten
     """Convert advanced indexing: the dims of the indices are where the first is, or in front if they are apart."""
     x, positions = _positions(op, x, indices)
     axes = [axis for axis, each in enumerate(positions) if each is not None]
-    given = [each for each in positions if each is not None]
+    index_tensors = [each for each in positions if each is not None]
     if 0 in op.shape:
         return op.constant(0, op.dtype).expand(op.shape)
     if len(axes) == 1:
-        return x.gather(given[0], axis=axes[0])
-    shape = broadcast_shape([each.shape for each in given])
+        return x.gather(index_tensors[0], axis=axes[0])
+    shape = broadcast_shape([each.shape for each in index_tensors])
     rest = [axis for axis in range(x.rank) if axis not in axes]
-    points = _points(op, given, shape)
+    points = _points(op, index_tensors, shape)
     result = op.emit("gather_nd", x.permute([*axes, *rest]), points)
     if axes != list(range(axes[0], axes[0] + len(axes))):
         return result
@@ -236,9 +236,9 @@ def nonzero_rows(op: AtenOperation, flags: Tensor) -> Tensor:
     return op.emit("nonzero", flags, count=(count,))
 
 
-def _points(op: AtenOperation, given: Sequence[Tensor], shape: tuple[Dim, ...]) -> Tensor:
+def _points(op: AtenOperation, index_tensors: Sequence[Tensor], shape: tuple[Dim, ...]) -> Tensor:
     """Return positions along several axes as coordinates in the last dim."""
-    columns = [each.expand(shape) for each in given]
+    columns = [each.expand(shape) for each in index_tensors]
     return stack(columns, len(shape))
 
 
@@ -253,12 +253,12 @@ def index_put(
             return where(mask, values.reshape(()), x, op.dtype)
     x, positions = _positions(op, x, indices)
     axes = [axis for axis, each in enumerate(positions) if each is not None]
-    given = [each for each in positions if each is not None]
-    shape = broadcast_shape([each.shape for each in given])
+    index_tensors = [each for each in positions if each is not None]
+    shape = broadcast_shape([each.shape for each in index_tensors])
     rest = [axis for axis in range(x.rank) if axis not in axes]
     if 0 in shape or 0 in x.shape:
         return x
-    points = _points(op, given, shape)
+    points = _points(op, index_tensors, shape)
     order = [*axes, *rest]
     inner = tuple(x.shape[axis] for axis in rest)
     new = values.cast(op.dtype)
@@ -293,14 +293,16 @@ def nonzero_static(op: AtenOperation, x: Tensor, *, size: int, fill_value: int =
     order = flags.cast("i64").cumsum(axis=0) - 1
     rows = minimum(where(flags, order, size, order.dtype), size)
     places = op.positions(rows.type, 0)
-    found = op.emit("scatter_nd", op.constant(-1, op.dtype).expand((size + 1,)), rows.reshape((count, 1)), places)
-    found = found.slice(0, 0, size)
-    columns, rest = [], found
+    flat_positions = op.emit(
+        "scatter_nd", op.constant(-1, op.dtype).expand((size + 1,)), rows.reshape((count, 1)), places
+    )
+    flat_positions = flat_positions.slice(0, 0, size)
+    columns, rest = [], flat_positions
     for dim in reversed(x.shape):
         columns.append(rest % dim)
         rest = rest // dim
     result = stack(columns[::-1], 1)
-    return where((found < 0).reshape((size, 1)), fill_value, result, op.dtype)
+    return where((flat_positions < 0).reshape((size, 1)), fill_value, result, op.dtype)
 
 
 @converter("aten.masked_select.default")

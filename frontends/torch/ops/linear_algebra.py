@@ -310,13 +310,13 @@ def _permutation(op: AtenOperation, pivots: Tensor, rows: Dim) -> Tensor:
     return order
 
 
-def _permutation_matrix(op: AtenOperation, order: Tensor, found: TensorType) -> Tensor:
+def _permutation_matrix(op: AtenOperation, order: Tensor, matrix_type: TensorType) -> Tensor:
     """Return matrices that put the rows of others in order when their transposes multiply them."""
-    if _is_empty(found):
-        return op.constant(0, found.dtype).expand(found.shape)
+    if _is_empty(matrix_type):
+        return op.constant(0, matrix_type.dtype).expand(matrix_type.shape)
     row = op.positions(TensorType.of((*order.shape, 1), "i64").with_shape((order.shape[-1], 1)), 0)
     columns = order.reshape((*order.shape[:-1], 1, order.shape[-1]))
-    return row.equals(columns).cast(found.dtype)
+    return row.equals(columns).cast(matrix_type.dtype)
 
 
 def _rows(op: AtenOperation, x: Tensor, order: Tensor) -> Tensor:

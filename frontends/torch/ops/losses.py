@@ -20,8 +20,8 @@ def binary_cross_entropy(
     """Convert the cross entropy of probabilities, which are between 0 and 1."""
     outside = (x < 0) | (x > 1) | x.isnan()
     require_none(op, outside, f"{op.name}: probabilities that are not between 0 and 1; minus their number")
-    given, wanted = op.wide(x), op.wide(target)
-    of_zero, of_one = (maximum(each, LEAST_LOGARITHM) for each in ((-given).log1p(), given.log()))
+    probabilities, wanted = op.wide(x), op.wide(target)
+    of_zero, of_one = (maximum(each, LEAST_LOGARITHM) for each in ((-probabilities).log1p(), probabilities.log()))
     loss = (wanted - 1) * of_zero - wanted * of_one
     if weight is not None:
         loss = loss * weight.cast(loss.dtype)

@@ -54,8 +54,8 @@ def native_layer_norm(
 
 def _statistics(op: AtenOperation, x: Tensor, axes: list[int], epsilon: float, kind: str) -> list[Tensor]:
     """Return the mean and the reciprocal of the deviation."""
-    found = library.moments(op.wide(x), axes)
-    return [each.cast(kind) for each in (found.mean, found.reciprocal_deviation(epsilon))]
+    statistics = library.moments(op.wide(x), axes)
+    return [each.cast(kind) for each in (statistics.mean, statistics.reciprocal_deviation(epsilon))]
 
 
 @converter("aten.rms_norm.default", "aten._fused_rms_norm.default")
@@ -90,13 +90,13 @@ def _by_own_statistics(
     op: AtenOperation, x: Tensor, weight: Tensor | None, bias: Tensor | None, epsilon: float
 ) -> list[Tensor]:
     """Return x normalized by the mean and the variance of each channel, these, and the reciprocal deviation."""
-    found = library.moments(op.wide(x), library.channel_axes(x))
-    result = found.normalized(epsilon)
+    statistics = library.moments(op.wide(x), library.channel_axes(x))
+    result = statistics.normalized(epsilon)
     if weight is not None:
         result = result * library.of_channels(weight, x).cast(result.dtype)
     if bias is not None:
         result = result + library.of_channels(bias, x).cast(result.dtype)
-    kept = (found.mean, found.variance, found.reciprocal_deviation(epsilon))
+    kept = (statistics.mean, statistics.variance, statistics.reciprocal_deviation(epsilon))
     return [result.cast(x.dtype), *(each.reshape((x.shape[1],)) for each in kept)]
 
 

@@ -99,7 +99,8 @@ def choose_qparams(op: AtenOperation, x: Tensor, least: int, most: int, epsilon:
         scale = maximum(scale, epsilon)
         zero = zero_point(low, scale, least, most)
     return [
-        made.cast(op.result(index).dtype).reshape(op.result(index).shape) for index, made in enumerate((scale, zero))
+        parameter.cast(op.result(index).dtype).reshape(op.result(index).shape)
+        for index, parameter in enumerate((scale, zero))
     ]
 
 

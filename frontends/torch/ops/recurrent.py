@@ -41,14 +41,14 @@ def recurrent(
         begin = [start[first : first + directions] for start in starts]
         outputs, finals = recurrent_layer(op.builder, sequence, begin, weights)
         sequence = concat(outputs, 2)
-        for found, final in zip(last, finals, strict=True):
-            found.append(final)
+        for collected, final in zip(last, finals, strict=True):
+            collected.append(final)
     return [sequence.permute([1, 0, 2]) if batch_first else sequence, *(concat(each, 0) for each in last)]
 
 
 def _direction(cell: Cell, params: Sequence[Tensor], has_biases: bool, is_backwards: bool) -> Direction:
     """Return a direction of a layer; an LSTM may have a projection behind the other weights."""
-    given, recurrent, *rest = params
+    input_weights, recurrent, *rest = params
     first, second = (rest.pop(0), rest.pop(0)) if has_biases else (None, None)
     projection = rest[0] if rest else None
-    return Direction(cell, given, recurrent, first, second, projection, is_backwards=is_backwards)
+    return Direction(cell, input_weights, recurrent, first, second, projection, is_backwards=is_backwards)

@@ -105,27 +105,27 @@ def any_(op: AtenOperation, x: Tensor, axes: Axes = None, keepdim: bool = False)
     "aten.var.correction", "aten.std.correction", "aten.var.dim", "aten.std.dim", "aten.var.default", "aten.std.default"
 )
 def var(
-    op: AtenOperation, x: Tensor, axes: Axes = None, given: float | bool | None = None, keep: bool = False, *,
+    op: AtenOperation, x: Tensor, axes: Axes = None, unbiased: float | bool | None = None, keep: bool = False, *,
     correction: float | None = None, keepdim: bool = False,
 ) -> Tensor:  # fmt: skip
-    variance, _ = _spreads(op, x, axes, given, keep, correction, keepdim)
+    variance, _ = _spreads(op, x, axes, unbiased, keep, correction, keepdim)
     return variance.cast(op.dtype)
 
 
 @converter("aten.var_mean.correction", "aten.std_mean.correction", "aten.var_mean.dim", "aten.std_mean.dim",
            "aten.var_mean.default", "aten.std_mean.default")  # fmt: skip
 def var_mean(
-    op: AtenOperation, x: Tensor, axes: Axes = None, given: float | bool | None = None, keep: bool = False, *,
+    op: AtenOperation, x: Tensor, axes: Axes = None, unbiased: float | bool | None = None, keep: bool = False, *,
     correction: float | None = None, keepdim: bool = False,
 ) -> list[Tensor]:  # fmt: skip
-    return [each.cast(x.dtype) for each in _spreads(op, x, axes, given, keep, correction, keepdim)]
+    return [each.cast(x.dtype) for each in _spreads(op, x, axes, unbiased, keep, correction, keepdim)]
 
 
 def _spreads(
     op: AtenOperation,
     x: Tensor,
     axes: Axes,
-    given: float | bool | None,
+    unbiased: float | bool | None,
     keep: bool,
     correction: float | None,
     keepdim: bool,
@@ -135,7 +135,7 @@ def _spreads(
     if overload == "default":
         axes, correction = None, int(axes is not False)
     elif overload == "dim":
-        correction, keepdim = int(given is not False), keep
+        correction, keepdim = int(unbiased is not False), keep
     variance, average = _moments(op, x, axes, 1 if correction is None else correction, keepdim)
     return (variance.sqrt() if ".std" in op.name else variance), average
 

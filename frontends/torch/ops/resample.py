@@ -27,8 +27,8 @@ def _resized(
         exclude_outside=antialias,
         coordinates="align_corners" if align else "asymmetric" if mode == "nearest" else "half_pixel",
     )  # fmt: skip
-    given = [factor if factor and not align else None for factor in factors]
-    scales = [1.0, 1.0, *given, *[None] * (count - len(given))] if any(given) else []
+    declared_factors = [factor if factor and not align else None for factor in factors]
+    scales = [1.0, 1.0, *declared_factors, *[None] * (count - len(declared_factors))] if any(declared_factors) else []
     return resize(y, op.shape, how, scales).cast(op.dtype)
 
 

@@ -127,8 +127,8 @@ def unbind(op: AtenOperation, x: Tensor, axis: int = 0) -> list[Tensor]:
 def cat(op: AtenOperation, tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Convert `cat`; vectors without elements are left out, whatever the rank of the others."""
     axis = axis_of(axis, len(op.shape))
-    given = [x.cast(op.dtype) for x in tensors if not (x.rank == 1 and x.shape[0] == 0)]
-    kept = [x for x in given if x.shape[axis] != 0]
+    operands = [x.cast(op.dtype) for x in tensors if not (x.rank == 1 and x.shape[0] == 0)]
+    kept = [x for x in operands if x.shape[axis] != 0]
     if not kept:
         return op.constant(0, op.dtype).expand(op.shape)
     for other in range(kept[0].rank):

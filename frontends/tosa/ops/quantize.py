@@ -22,8 +22,8 @@ def rescale(op: TosaOperation) -> Tensor:
         x = x.bitcast(f"u{x.dtype.bits}")
     multiplier, shift = (_per_channel(op, index) for index in (1, 2))
     if int(shift.min()) < 1 or int(shift.max()) > MAX_SHIFT:
-        found = f"{int(shift.min())} to {int(shift.max())}"
-        raise UnsupportedOperation(f"shifts by {found} bits: expected 1 to {MAX_SHIFT}")
+        shifts = f"{int(shift.min())} to {int(shift.max())}"
+        raise UnsupportedOperation(f"shifts by {shifts} bits: expected 1 to {MAX_SHIFT}")
     kind = f"u{target.bits}" if unsigned_out or target.is_unsigned else target.name
     scaled = rescaled(
         x, multiplier, shift, kind, input_zero=op.zero_point(3, unsigned_in), zero_point=op.zero_point(4, unsigned_out),
