@@ -128,6 +128,10 @@ class PrimView:
         self.arguments: list[ir.Value] = list(self.entry.arguments)
         self.returned = list(operations[-1].operation.operands)
 
+    def name_of(self, block: BlockView) -> str:
+        """Return what schedules call a block; they number those of the same name."""
+        return block.name
+
     @property
     def default_names(self) -> dict[ir.Value, str]:
         """Return what scripts call the buffers that have no name: inputs `x0`, outputs `y0`, others `t2`."""

@@ -34,6 +34,9 @@ def elements_of(value: ir.Value) -> list[ir.Value]:
     if not is_vector(value):
         return [value]
     kind = value.type.element_type
+    owner = value.owner
+    if not isinstance(owner, ir.Block) and owner.operation.name == "vector.from_elements":
+        return list(owner.operation.operands)
     at = [ir.DenseI64ArrayAttr.get([lane]) for lane in range(value.type.shape[0])]
     return [create("vector.extract", kind, value, static_position=position) for position in at]
 

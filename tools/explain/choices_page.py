@@ -12,7 +12,7 @@ from mirlo.passes.rule_choices import Choice, choices_of_type
 from mirlo.passes.targets import operator_choices
 from mirlo.tools.explain.rules import SCHEDULES, rule_chains
 
-TARGETS = ("llvm", "nvvm")
+TARGETS = ("llvm", "nvvm", "spirv")
 """The targets whose rules choose."""
 HEAD = """# Choices of schedule rules
 

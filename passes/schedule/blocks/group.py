@@ -57,7 +57,9 @@ def whole_group(view: PrimView, machine: Model) -> BlockGroup[Model]:
 
 
 def plan_in_stages(
-    group: BlockGroup[Model], plan: Callable[[BlockGroup[Model]], Stage | None], alone: Callable[[BlockView], Stage]
+    group: BlockGroup[Model],
+    plan: Callable[[BlockGroup[Model]], Stage | None],
+    alone: Callable[[BlockGroup[Model]], Stage],
 ) -> list[Stage]:
     """Plan the blocks in order, as many at a time as one plan accepts; `alone` plans a block that none accepts."""
     stages: list[Stage] = []
@@ -70,7 +72,7 @@ def plan_in_stages(
                 at = end
                 break
         else:
-            stages.append(alone(group.blocks[at]))
+            stages.append(alone(group.part(at, at + 1)))
             at += 1
     return stages
 

@@ -175,9 +175,15 @@ def compute_with(root: Root, leaf: BlockLeaf, other: BlockLeaf) -> None:
             continue
         _require_only_writer(root, access.buffer, "compute_with")
         is_plain = access.outside is None and not access.is_opaque and access.inlined is None
-        if not is_plain or access.at != _elements_of(other, access.buffer):
+        if not is_plain or not _are_same(access.at, _elements_of(other, access.buffer), leaf.domain):
             raise ScheduleError(f"{what} reads another element of '{other.name}' than the one computed with it")
     _compute_after(root, leaf, other, axes)
+
+
+def _are_same(left: Sequence[IndexExpr], right: Sequence[IndexExpr], domain: Sequence[Dim]) -> bool:
+    """Return whether two elements of blocks with these axes are the same one."""
+    single = {axis_name(i): number(0) for i, extent in enumerate(domain) if extent == 1}
+    return [index.replace(single) for index in left] == [index.replace(single) for index in right]
 
 
 def _compute_after(root: Root, leaf: BlockLeaf, maker: BlockLeaf, axes: list[IndexExpr]) -> None:

@@ -36,6 +36,7 @@ from mirlo.passes.schedule.words.lanes import (
 from mirlo.passes.schedule.words.loops import THREAD
 from mirlo.passes.schedule.words.memory import PlacedBuffers, allocate_buffers
 from mirlo.passes.schedule.words.points import PointEmitter
+from mirlo.passes.schedule.words.positions import share_positions
 from mirlo.passes.schedule.words.ranges import Bound, emit_bound, hoist, hoist_loads, ranges_of, reached, steps_of
 from mirlo.passes.schedule.words.registers import Accumulators, Carried, RegisterResults, accumulate
 from mirlo.passes.schedule.words.streams import StoreLanes, emit_streamed
@@ -54,7 +55,6 @@ from mirlo.passes.schedule.words.tree import (
     Node,
     PartRange,
     Root,
-    ScheduleError,
     TileStart,
     around,
     extents_of,
@@ -88,11 +88,6 @@ class PartEmitter:
             # Tiles that overlap compute elements twice: what they read must not be overwritten.
             del root.view.op.attributes[INPLACE]
         for leaf in root.leaves():
-            if leaf.epilogue and limits_of(root) is not None:
-                raise ScheduleError(
-                    f"reverse_compute_inline: '{leaf.epilogue[0].name}' is computed on results of '{leaf.name}' "
-                    "before they are stored, which threads of GPUs cannot do: use reverse_compute_at"
-                )
             if (reduced_threads(leaf) or leaf.epilogue and leaf.is_reduction) and leaf.part == "whole":
                 accumulate(root, leaf, next(loop for loop in around(leaf) if loop.name in leaf.reduce_loops()))
             elif leaf.is_reduction and leaf.part == "whole" and not leaf.rule:
@@ -103,6 +98,8 @@ class PartEmitter:
         prepare_threads(root)
         if limits_of(root) is None:
             keep_in_registers(root)
+        else:
+            share_positions(root)
 
     def emit(self, nodes: Sequence[Node], function: BufferFunction) -> None:
         """Emit some nodes at the insertion point."""
@@ -146,6 +143,10 @@ class _Emitter(PointEmitter):
         """The loops of which a copy is emitted now."""
         self.stores: list[StoreLanes] | None = None
         """The stores of the unrolled iterations that are emitted now, which follow the loads of all of them."""
+        self.ahead: list[dict[int, list[ir.Value]]] = []
+        """What each vector of these iterations reads, which is loaded before them."""
+        self.is_loading = False
+        """Whether the loads of these iterations are emitted now."""
         self.bound: list[ir.Operation] = []
         """The loops that are bound to hardware axes, in the order in which they were emitted."""
         self.accumulators: Accumulators | None = None
@@ -209,6 +210,8 @@ class _Emitter(PointEmitter):
             self.accumulators.emit(self, values)
             self.accumulators = None
             return carried
+        if loop.position is not None:
+            return self.nodes(loop.body, values.at({loop.name: values.emit(loop.position)}), carried)
         if loop.start is not None:
             assert not carried, "a reduction has no tiles that overlap"
             self.tile_start(loop, loop.start, values)
@@ -431,6 +434,7 @@ class _Emitter(PointEmitter):
             return False
         written = [access.buffer for access in leaves[0].writes]
         reads = [access for access in leaves[0].reads if access.inlined is not None or access.buffer in written]
+        reads += [access for after in leaves[0].epilogue for access in after.reads if access.inlined is not None]
         return not reads and all(
             other.kind == UNROLLED
             or other.extent == 1
@@ -444,7 +448,11 @@ class _Emitter(PointEmitter):
         self, iterations: range, body: Callable[[LoopValue, Carried], Carried], carried: Carried
     ) -> Carried:
         """Emit the iterations of an unrolled loop, and their stores after all of them."""
-        stores = self.stores = []
+        self.is_loading, stores = True, list[StoreLanes]()
+        self.stores = stores
+        for i in iterations:
+            body(i, carried)
+        self.is_loading = False
         for i in iterations:
             carried = body(i, carried)
         self.stores = None
@@ -594,6 +602,11 @@ class _Emitter(PointEmitter):
     def vector(self, leaf: BlockLeaf, loop: Loop, values: LoopValues, guards: LaneGuards) -> None:
         """Emit a block as vector operations."""
         lanes = self.lanes_of(leaf, loop, values, guards)
+        if self.is_loading:
+            self.ahead.append(lanes.load_ahead())
+            return
+        if self.ahead:
+            lanes.elements = self.ahead.pop(0)
         if not leaf.is_streamed or self.stores is not None:
             lanes.emit()
             return
@@ -603,6 +616,8 @@ class _Emitter(PointEmitter):
         emit_streamed(stores, leaf, self.placed)
 
     def point(self, leaf: BlockLeaf, values: LoopValues) -> None:
+        if self.is_loading:
+            return
         results = self.computed(leaf, leaf.at, values)
         finish = partial(self.finish, results, leaf, values)
         finish() if self.stores is None else self.stores.append(finish)

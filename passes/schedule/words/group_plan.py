@@ -2,33 +2,57 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from mirlo.dialects.bindings import func
+from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel
 from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.words.schedule import Schedule
+from mirlo.passes.schedule.words.trace import APPLIED, Trace
+from mirlo.passes.schedule.words.tree import output_names
+from mirlo.runtime.names import unique_names
 
 
 class GroupView(PrimView):
-    """Some blocks of a prim function, as if they were all of it: what others read are its results."""
+    """Some blocks of a prim function, as if they were all of it: what others read are its results.
+
+    Blocks and buffers have the names that they have in schedules of the whole function.
+    """
 
     def __init__(self, group: BlockGroup[LaneModel]) -> None:
         function = group.blocks[0].op.parent
         assert function is not None, "a block is in a function"
         super().__init__(function)
         is_whole = len(group.blocks) == len(self.blocks)
-        self.blocks: list[BlockView] = list(group.blocks)
+        all_blocks, self.blocks = self.blocks, list(group.blocks)
+        self._names: dict[ir.Operation, str] = {}
+        self._buffers: dict[ir.Value, str] = {}
         if is_whole:
             return
+        unique = unique_names([block.name for block in all_blocks])
+        self._names = {block.op: name for name, block in zip(unique, all_blocks, strict=True)}
         made = group.made
+        for name, block in zip(unique, all_blocks, strict=True):
+            buffers = zip(output_names(name, block), block.outputs, strict=True)
+            self._buffers.update({output.value: buffer for buffer, output in buffers if output.value not in made})
         read = [operand.value for block in group.blocks for operand in block.inputs]
         self.arguments = list(dict.fromkeys([*self.arguments, *(value for value in read if value not in made)]))
         self.returned = [value for value in made if value in group.kept]
+
+    def name_of(self, block: BlockView) -> str:
+        """Return what schedules of the whole function call a block."""
+        return self._names.get(block.op, block.name)
+
+    @property
+    def names(self) -> dict[ir.Value, str]:
+        """Return what the author calls the buffers, and schedules of the whole function those of other blocks."""
+        return {**self._buffers, **super().names}
 
 
 def words_of(group: BlockGroup[LaneModel]) -> Schedule:
@@ -52,6 +76,12 @@ class WordsPlan:
         """Return the name of the rule."""
         return self.rule
 
+    @cached_property
+    def block_names(self) -> list[str]:
+        """Return the names of the blocks in schedules of the whole function."""
+        view = GroupView(self.group)
+        return [view.name_of(block) for block in self.group.blocks]
+
     def choices(self) -> ChoiceValues:
         """Return the choices with which the loops are made again."""
         return self.chosen
@@ -63,3 +93,22 @@ class WordsPlan:
     def schedule(self) -> func.FuncOp:
         """Replace a prim function, of which these are all blocks, by the loops."""
         return self.words.emit({"rule": self.rule, **self.facts}, self.chosen)
+
+
+def words_of_stages(stages: Sequence[object]) -> Trace | None:
+    """Return the words of all stages of a function as those of the whole; None if it has other stages.
+
+    Each stage is nests of its own, so that a schedule of the whole function makes the same of its words.
+    """
+    plans = [stage for stage in stages if isinstance(stage, WordsPlan)]
+    if not plans or len(plans) < len(stages):
+        return None
+    names = [name for plan in plans for name in plan.block_names]
+    if any(other.startswith(f"{name}_") and other[len(name) + 1].isalpha() for name in names for other in names):
+        return None  # loops of one block may have names that those of another one have in the whole function
+    return Trace([word for plan in plans for word in plan.words.trace])
+
+
+def record_words(function: ir.OpView | ir.Operation, trace: Trace) -> None:
+    """Record the words that a rule applied at what it made."""
+    function.attributes[APPLIED] = ir.StringAttr.get(json.dumps(trace.as_json()))

@@ -222,7 +222,9 @@ class LoopLanes:
     lane: int | None = None
     """The lane that is emitted by itself: threads of GPUs compute scalars."""
     loaded: Mapping[int, ir.Value] = field(default_factory=dict)
-    """The elements of this lane of accesses that all lanes load at once, by the accesses' numbers."""
+    """The elements of this lane that are loaded before anything is computed, by the accesses' numbers."""
+    elements: dict[int, list[ir.Value]] | None = None
+    """Those of all lanes of a thread: one for each, or one that all of them read."""
     tile: TileMemory | None = None
     """The tile that this is a row of."""
     held: Mapping[int, ir.Value] = field(default_factory=dict)
@@ -282,13 +284,6 @@ class LoopLanes:
         """Return the position in memory of the element that a block with these axes accesses."""
         return self.placed.simplified(self.values.with_numbers(self.placed.flat_index(access, axes)))
 
-    def is_whole(self, access: BufferAccess) -> bool:
-        """Return whether the lanes access one element, or elements next to each other, which all exist."""
-        if access.is_opaque or access.inlined is not None or access.outside is not None:
-            return False
-        step = self.where(access, self.leaf.at).coefficient(self.axis)
-        return step == 1 or step == 0 and all(access is not written for written in self.leaf.writes)
-
     def read(self, access: BufferAccess, axes: list[IndexExpr]) -> ir.Value:
         """Emit the elements that the lanes read: a scalar if it is the same one."""
         if access.is_opaque:
@@ -323,6 +318,8 @@ class LoopLanes:
                 same = splat(self.first(where), self.lanes)
                 return create("vector.gather", kind, buffer, index(0), same, self.mask, zero)
             return memref.LoadOp(buffer, [self.first(where)]).result
+        if self.lane is not None and tests:
+            self.first(where)  # before the branch: other lanes share what it is computed from
         return lane_access.read(self, buffer, where, tests, access.outside)
 
     def _alignment(self, where: IndexExpr, element: ir.Type) -> dict[str, ir.Attribute]:
@@ -334,19 +331,35 @@ class LoopLanes:
         known = min(size & -size, WIDEST_ACCESS)
         return {"alignment": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), known)}
 
-    def _load_lanes(self) -> dict[int, list[ir.Value]]:
-        """Load what the lanes of a thread read next to each other, at once."""
-        lanes = {}
-        for access in self.leaf.reads:
-            if not self.is_whole(access) or self.placed[access.buffer].threads is not None:
-                continue
-            where, buffer = self.where(access, self.leaf.at), self.placed[access.buffer].flat
-            if where.coefficient(self.axis) == 1:
-                element = access.buffer.element
-                kind = ir.VectorType.get([self.lanes], element)
-                attributes = {} if access.buffer.scope else self._alignment(where, element)
-                lanes[id(access)] = elements_of(create("vector.load", kind, buffer, self.first(where), **attributes))
-        return lanes
+    def load_ahead(self) -> dict[int, list[ir.Value]]:
+        """Load what the lanes of a thread read, before anything is computed: elements next to each other at once.
+
+        Assemblers of GPUs do not move loads before branches, and address arithmetic may hide from LLVM that elements
+        are next to each other. What is read under a condition, or at indices that a body computes, is left out.
+        """
+        elements: dict[int, list[ir.Value]] = {}
+        for leaf, at in [(self.leaf, self.leaf.at), *self.placed.epilogue(self.leaf)]:
+            for access in leaf.reads:
+                if self._is_loaded_ahead(access):
+                    elements[id(access)] = self._load_elements(access, at)
+        return elements
+
+    def _is_loaded_ahead(self, access: BufferAccess) -> bool:
+        """Return whether each lane certainly reads an element of memory that is there before the block is computed."""
+        if access.is_opaque or access.inlined is not None or access.outside is not None or access.register is not None:
+            return False
+        written = [*self.leaf.writes, *(each for after in self.leaf.epilogue for each in after.writes)]
+        return all(each.buffer is not access.buffer for each in written)
+
+    def _load_elements(self, access: BufferAccess, at: list[IndexExpr]) -> list[ir.Value]:
+        where, buffer = self.where(access, at), self.placed[access.buffer].flat
+        step = where.coefficient(self.axis)
+        if step == 1 and self.placed[access.buffer].threads is None:
+            kind = ir.VectorType.get([self.lanes], access.buffer.element)
+            attributes = {} if access.buffer.scope else self._alignment(where, access.buffer.element)
+            return elements_of(create("vector.load", kind, buffer, self.first(where), **attributes))
+        lanes = range(1 if step == 0 else self.lanes)
+        return [memref.LoadOp(buffer, [self.values.at({self.axis: i}).emit(where)]).result for i in lanes]
 
     def write(self, value: ir.Value, access: BufferAccess, at: list[IndexExpr], past_caches: int = 0) -> None:
         """Store an element for each lane, of a block with these axes."""
@@ -398,18 +411,31 @@ class LoopLanes:
             env = {**self.environment(leaf, at, known), **former}
             extract = partial(self._extract, leaf, at, known)
             return vector_body(body if known is None else known.rest(body), env, self.lanes, extract=extract)
-        loaded, held = self._load_lanes(), {name: elements_of(value) for name, value in former.items()}
-        results = []
-        for lane in range(self.lanes):
-            own = {access: elements[lane] for access, elements in loaded.items()}
-            point = replace(self, lane=lane, loaded=own, values=self.values.at({self.axis: lane}))
-            env = point.environment(leaf, at)
-            env.update((name, parts[lane % len(parts)]) for name, parts in held.items())
-            results.append(vector_body(body, env, 1))
+        results, before = [], {name: elements_of(value) for name, value in former.items()}
+        for lane, point in enumerate(self._points()):
+            known = point._known(leaf, at)
+            env = point.environment(leaf, at, known)
+            env.update((name, parts[lane % len(parts)]) for name, parts in before.items())
+            extract = partial(point._extract, leaf, at, known)
+            results.append(vector_body(body if known is None else known.rest(body), env, 1, extract=extract))
         return [
             create("vector.from_elements", ir.VectorType.get([self.lanes], column[0].type), *column)
             for column in zip(*results, strict=True)
         ]
+
+    def _points(self) -> list[LoopLanes]:
+        """Return each lane of a thread by itself."""
+        if self.elements is None:
+            self.elements = self.load_ahead()
+        held = {buffer: elements_of(value) for buffer, value in self.held.items()}
+        return [
+            replace(
+                self, lane=lane, values=self.values.at({self.axis: lane}),
+                loaded={access: parts[lane % len(parts)] for access, parts in self.elements.items()},
+                held={buffer: parts[lane % len(parts)] for buffer, parts in held.items()},
+            )
+            for lane in range(self.lanes)
+        ]  # fmt: skip
 
     def _extract(
         self,

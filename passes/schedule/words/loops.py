@@ -121,6 +121,17 @@ def rotate(loop: Loop, by: Loop) -> None:
     substitute(loop, {loop.name: modulo(loop_index(loop.name) + loop_index(by.name), loop.extent)}, None)
 
 
+def add_unit_loop(root: Root, leaf: BlockLeaf) -> Loop:
+    """Put a block into a loop of one iteration, outside of all its loops."""
+    nest: Loop | BlockLeaf = leaf
+    while isinstance(nest.parent, Loop):
+        nest = nest.parent
+    unit = Loop(unique_loop_name(root, f"{leaf.name}_unit"), 1)
+    replace(nest, [unit])
+    set_children(unit, [nest])
+    return unit
+
+
 def fuse(root: Root, loops: Sequence[Loop]) -> Loop:
     """Fuse perfectly nested loops."""
     if len(set(map(id, loops))) != len(loops):

@@ -197,7 +197,7 @@ def allocate_buffers(root: Root, function: BufferFunction) -> PlacedBuffers:
         elif uses:
             placed[id(buffer)] = _allocate(buffer, uses, function)
     in_threads = limits_of(root) is not None
-    has_views = not in_threads and bool(root.target) and has_vectors(root.target)
+    has_views = bool(root.target) and has_vectors(root.target)
     return PlacedBuffers(placed, in_threads, extents_of(root.loops()), has_views)
 
 

@@ -127,6 +127,8 @@ class PointEmitter:
         if is_failed or any(is_beyond(values.with_numbers(each), size, self.extents) for each, size in tests):
             return attribute_constant(access.outside)
         inside = self.all_inside(tests, values)
+        if self.placed.in_threads and self.by_position(access, axes, values):
+            self.position(access, axes, values)  # before the branch: elements next to this one share it
         return read_inside(inside, lambda: self.load(access, axes, values), access.outside)
 
     def load(self, access: BufferAccess, axes: list[IndexExpr], values: LoopValues) -> ir.Value:
@@ -145,7 +147,7 @@ class PointEmitter:
 
     def by_position(self, access: BufferAccess, axes: list[IndexExpr], values: LoopValues) -> bool:
         """Return whether an element is addressed by its position, which has no divisions, unlike its indices."""
-        if self.placed[access.buffer].is_flat:
+        if self.placed[access.buffer].is_flat or self.placed.in_threads and not access.buffer.scope:
             return True
         if not self.placed.has_views:
             return False

@@ -116,6 +116,11 @@ class Schedule(LoopQueries):
         return self._record("fuse", names, loops.fuse(self._root, [self._loop(name) for name in names]).name)
 
     @primitive
+    def add_unit_loop(self, block: str) -> str:
+        """Put a block, and what is in its loops, into a loop of one iteration, such as one to bind; return its name."""
+        return self._record("add_unit_loop", (block,), loops.add_unit_loop(self._root, self._leaf(block)).name)
+
+    @primitive
     def merge(self, *names: str) -> None:
         """Merge loops that follow one another, with as many iterations each, into the first of them.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from mirlo.dialects.core import dims as D
@@ -32,6 +32,7 @@ from mirlo.passes.schedule.words.tree import (
     extents_of,
     leaves_of,
     loops_of,
+    placed_at,
     set_children,
 )
 
@@ -75,7 +76,7 @@ def prepare_threads(root: Root) -> None:
                 _require_own_elements(leaf)
         extents = _thread_extents(nest)
         for leaf in leaves_of(nest):
-            if any(access.buffer.scope != LOCAL for access in leaf.writes):
+            if any(access.buffer.scope != LOCAL for each in computed_in(leaf) for access in each.writes):
                 _bind_to_first(leaf, [axis for axis in extents if axis not in _axes(leaf)])
         for pair in _shared_uses(nest):
             _require_visible(*pair)
@@ -125,7 +126,7 @@ def _require_axes(nest: Loop) -> None:
 def _require_one_kernel(root: Root, nest: Loop) -> None:
     """Require that memory of threads and of their blocks is used in one nest only, which is a kernel."""
     for leaf in leaves_of(nest):
-        for access in accesses_of(leaf):
+        for access in [access for each in computed_in(leaf) for access in accesses_of(each)]:
             buffer = access.buffer
             if not buffer.scope:
                 continue
@@ -186,12 +187,23 @@ def _require_own_elements(leaf: BlockLeaf) -> None:
 
 def _shared_uses(nest: Loop) -> Iterator[tuple[Use, Use]]:
     """Yield each access that writes in a nest with the others of its buffer."""
-    uses = [(leaf, access) for leaf in leaves_of(nest) for access in accesses_of(leaf)]
-    for leaf in leaves_of(nest):
+    blocks = [(leaf, each) for leaf in leaves_of(nest) for each in computed_in(leaf)]
+    uses = [(leaf, each, access) for leaf, each in blocks for access in accesses_of(each)]
+    for own, leaf in blocks:
         for access in leaf.writes:
-            for other, use in uses:
-                if other is not leaf and use.buffer is access.buffer:
+            for around_it, other, use in uses:
+                if around_it is not own and use.buffer is access.buffer:
                     yield (leaf, access), (other, use)
+
+
+def computed_in(leaf: BlockLeaf) -> list[BlockLeaf]:
+    """Return a block, and those that are computed on its results, at their places in the loops."""
+    if not leaf.epilogue:
+        return [leaf]
+    after = [
+        replace(each, at=placed_at(each.at, leaf.at), guards=leaf.guards, parent=leaf.parent) for each in leaf.epilogue
+    ]
+    return [leaf, *after]
 
 
 def accesses_of(leaf: BlockLeaf) -> Iterator[BufferAccess]:

@@ -226,6 +226,8 @@ class Loop:
     """Whether memory is accessed along this loop, and vectors along the one in it."""
     start: TileStart | None = None
     """Of a loop whose index is where a tile begins: one iteration for each tile."""
+    position: IndexExpr | None = None
+    """Of a loop that has one iteration for each of those around it, whose index is this expression of them."""
     part: PartRange | None = None
     """The iterations of the loop that this is a part of."""
     nested: NestedNodes | None = None
@@ -437,14 +439,18 @@ def build(view: PrimView) -> Root:
     given = view.names
     for position, value in enumerate(view.arguments):
         buffers[value] = _buffer(f"x{position}", value, True, given)
-    names = unique_names([block.name for block in view.blocks])
+    names = unique_names([view.name_of(block) for block in view.blocks])
     for name, block in zip(names, view.blocks, strict=True):
-        outputs = [name] if len(block.outputs) == 1 else [f"{name}{i}" for i in range(len(block.outputs))]
-        for result, output in zip(outputs, block.outputs, strict=True):
+        for result, output in zip(output_names(name, block), block.outputs, strict=True):
             buffers[output.value] = _buffer(result, output.value, output.value in view.returned, given)
     root = Root(view, list(buffers.values()))
     set_children(root, [_nest(name, block, buffers) for name, block in zip(names, view.blocks, strict=True)])
     return root
+
+
+def output_names(name: str, block: BlockView) -> list[str]:
+    """Return the names of the buffers of a block's results."""
+    return [name] if len(block.outputs) == 1 else [f"{name}{i}" for i in range(len(block.outputs))]
 
 
 def loop_names(base: str, rank: int) -> list[str]:

@@ -1,97 +1,133 @@
-"""One thread per point: elementwise blocks together, and blocks that no better plan accepts."""
+"""A thread for each point: elementwise blocks together, and blocks that no better plan accepts, as schedules of words.
+
+A thread may compute several elements that follow one another, in one access, and several such runs, whose loads are in
+flight together.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from math import prod
+from typing import Annotated
 
-from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.value import Value
-from mirlo.dialects.tir.view import BlockView
-from mirlo.passes.rules import Decline
-from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
-from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, elementwise_space
-from mirlo.passes.schedule.blocks.space import BlockInstance, Space, computed_values, merge_all
-from mirlo.passes.schedule.nest import emit_point
-from mirlo.targets.gpu.schedule.launch import launch_points, launch_runs
-from mirlo.targets.gpu.schedule.vector_access import load_vectors, store_vectors
+from mirlo.passes.rule_choices import Choice, ChoiceValues, choice_values
+from mirlo.passes.rules import Decline, decline
+from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, opaque_of_group, same_domain
+from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
+from mirlo.passes.schedule.words.nests import fuse_contiguous, order_loops
+from mirlo.passes.schedule.words.schedule import Schedule
+from mirlo.passes.schedule.words.tree import ScheduleError
+from mirlo.targets.gpu.schedule.launch import THREADS, WARP
 
-
-@dataclass
-class PointsPlan:
-    """Elementwise blocks over one domain: a thread computes one element of each."""
-
-    name = "points"
-
-    group: BlockGroup[LaneModel]
-    space: Space
-    width: int = 1
-    """Consecutive elements per thread; divides the last loop's extent."""
-    runs: int = 1
-    """How many such runs a thread computes, a block of threads apart, with all loads in flight together."""
-
-    @property
-    def made(self) -> dict[ir.Value, tuple[BlockInstance, ir.Value]]:
-        """Return the tensors computed here, with the block and the body's value."""
-        return computed_values(self.space.instances)
-
-    def emit(self, memory: TensorBuffers) -> None:
-        """Emit the launch at the insertion point."""
-        made = self.made
-        memory.touch(self.space.instances, self.group.kept)
-        *outer, last = self.space.extents or (1,)
-
-        def thread(runs: list[list[Value]]) -> None:
-            rank, groups = len(self.space.extents), []
-            for indices in runs:
-                at = [*indices[:-1], indices[-1] * self.width][:rank]
-                ahead = [{rank - 1: j} if j else None for j in range(self.width)]
-                groups.append([Iteration(LoopNestState(memory, None, made), at, beyond=far) for far in ahead])
-            # All loads precede all stores and all branches, so they are in flight together.
-            for group in groups if self.width > 1 else ():
-                load_vectors(group, self.space.instances, rank - 1)
-            for point in chain(*groups):
-                for instance in self.space.instances:
-                    point.run(instance)
-            for group in groups:
-                self.store(group)
-
-        extents = [*outer, last // self.width]
-        if self.runs > 1:
-            launch_runs(extents, self.runs, thread)
-        else:
-            launch_points(extents, lambda indices: thread([indices]))
-
-    def store(self, points: Sequence[Iteration]) -> None:
-        """Store the outputs of consecutive points."""
-        for instance in self.space.instances:
-            for output, value in instance.results:
-                if output.value in self.group.kept:
-                    store_vectors(points, instance, output, value, len(self.space.extents) - 1)
-
-
-def plan_points(group: BlockGroup[LaneModel]) -> PointsPlan | Decline:
-    """Plan these blocks as one loop nest."""
-    space = elementwise_space(group)
-    if isinstance(space, Decline):
-        return space
-    # Adjacent threads write adjacent elements.
-    last = space.instances[-1]
-    return PointsPlan(group, merge_all(space.order_by_stride(last.flat(last.block.outputs[0])), 0))
+MAX_UNROLLED = 16
+"""Most elements of a reduction that a thread computes without inner loops."""
+POINTS = "points"
+"""The name of the stages that these plans are."""
 
 
 @dataclass(frozen=True)
-class BlockPlan:
-    """One block of any kind: a thread computes one element of each output."""
+class PointChoices:
+    """Choices for elementwise blocks; None where the schedule chooses."""
 
-    name = "block"
+    width: Annotated[
+        int | None, Choice((1, 2, 4, 8, 16), "elements that follow one another which a thread computes")
+    ] = None
+    runs: Annotated[int | None, Choice((1, 2, 4, 8), "runs of them that a thread computes, loaded together")] = None
 
-    block: BlockView
 
-    def emit(self, memory: TensorBuffers) -> None:
-        """Emit the launch at the insertion point."""
-        inputs = [memory.buffers.buffer(operand.value) for operand in self.block.inputs]
-        outputs = [memory.buffers.buffer(output.value) for output in self.block.outputs]
-        extents = [self.block.domain[axis] for axis in self.block.spatial]
-        launch_points(extents, lambda indices: emit_point(self.block, indices, inputs, outputs))
+NO_POINT_CHOICES = PointChoices()
+ONE_POINT = PointChoices(1, 1)
+"""A thread for each element."""
+PointWidth = Callable[[Schedule, str, str], PointChoices]
+"""Chooses what a thread computes, given the schedule, a block, and the loop along memory."""
+
+
+def one_point(s: Schedule, block: str, last: str) -> PointChoices:
+    """Let a thread compute one element."""
+    return ONE_POINT
+
+
+def plan_points(
+    group: BlockGroup[LaneModel], chosen: PointChoices = NO_POINT_CHOICES, choose: PointWidth = one_point
+) -> WordsPlan | Decline:
+    """Plan elementwise blocks as one nest, in which adjacent threads write adjacent elements."""
+    merged = merge_points(group)
+    if isinstance(merged, Decline):
+        return merged
+    s, block = merged
+    *outer, last = fuse_contiguous(s, block, s.loops(block)) or [s.add_unit_loop(block)]
+    own = choose(s, block, last)
+    choices = PointChoices(chosen.width or own.width, chosen.runs or own.runs)
+    width, runs = choices.width or 1, choices.runs or 1
+    lanes = []
+    if width > 1:
+        last, lane = s.split(last, (None, width))
+        lanes = [lane]
+    bind_points(s, [*outer, last], lanes, runs)
+    return WordsPlan(group, s, POINTS, choice_values(choices))
+
+
+def merge_points(group: BlockGroup[LaneModel]) -> tuple[Schedule, str] | Decline:
+    """Compute elementwise blocks in the iterations of the first one, in the order of memory; return that block."""
+    refusal = same_domain(group.blocks) or opaque_of_group(group)
+    if refusal is not None:
+        return refusal
+    s = words_of(group)
+    block, *others = s.blocks()
+    for other in others:
+        try:
+            s.compute_with(other, block)
+        except ScheduleError:
+            return decline("a value of the group is read at another index", block=other)
+    while divisors := s.divisors(block):
+        for loop, divisor in divisors.items():
+            s.split(loop, (None, divisor))
+    order_loops(s, block, s.memory_order(block))
+    return s, block
+
+
+def bind_points(s: Schedule, loops: list[str], lanes: list[str], runs: int = 1) -> None:
+    """Bind nested loops to threads, each of which computes lanes, in several runs; the innermost loop is fastest."""
+    points = s.fuse(*loops) if len(loops) > 1 else loops[0]
+    total = s.extent(points)
+    threads = min(THREADS, max(WARP, -(-total // WARP) * WARP)) if isinstance(total, int) else THREADS
+    if runs > 1:
+        blocks, run, thread = s.split(points, (None, runs, threads))
+        s.reorder(blocks, thread, run)
+        s.unroll(run)
+    else:
+        blocks, thread = s.split(points, (None, threads))
+    for lane in lanes:
+        s.vectorize(lane)
+    s.bind(blocks, "blockIdx.x")
+    s.bind(thread, "threadIdx.x")
+
+
+def plan_block(group: BlockGroup[LaneModel]) -> WordsPlan:
+    """Plan one block of any kind: a thread computes one element of each output."""
+    s = words_of(group)
+    (block,) = s.blocks()
+    kinds = s.kinds(block)
+    spatial = [loop for loop, kind in kinds.items() if kind == "spatial"]
+    reduced = [loop for loop, kind in kinds.items() if kind == "reduce"]
+    order_loops(s, block, [*spatial, *reduced])
+    if reduced:
+        count = prod(s.extent(loop) for loop in reduced)
+        for loop in reduced[1:] if isinstance(count, int) and count <= MAX_UNROLLED else ():
+            s.unroll(loop)
+        s.accumulate(block, reduced[0], in_order=True)
+    bind_points(s, spatial or [s.add_unit_loop(block)], [])
+    return WordsPlan(group, s, "block", {})
+
+
+def point_choices(stages: Sequence[object]) -> ChoiceValues:
+    """Return what all stages of elementwise blocks have in common."""
+    chosen = [stage.chosen for stage in stages if isinstance(stage, WordsPlan) and stage.rule == POINTS]
+    first = chosen[0] if chosen else {}
+    return {name: value for name, value in first.items() if all(each[name] == value for each in chosen)}
+
+
+def is_wide(plan: object) -> bool:
+    """Return whether a thread computes several elements at once in a stage."""
+    return isinstance(plan, WordsPlan) and plan.rule == POINTS and plan.chosen.get("width", 1) != 1

@@ -15,6 +15,7 @@ from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, whole_group
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.choices import WANTED_PARTS, RulePart, check_choices, check_used, parts_of, set_parts
+from mirlo.passes.schedule.words.group_plan import record_words, words_of_stages
 from mirlo.passes.schedule.words.rule_parts import ANY_RULE, WORDS_RULE, LoopWords, find_blocks
 from mirlo.passes.targets import chain
 from mirlo.targets.gpu.schedule.stage import LANES, PlannedBlocks, StagePlan
@@ -41,7 +42,13 @@ def stage_rule(target: str, priority: int = 0) -> Callable[[Planning], Planning]
             if wanted:
                 return _schedule_parts(kernel, context, wanted)
             plan = planner(whole_group(kernel.view, LANES), context, **chosen)
-            return plan if isinstance(plan, Decline) else _build(kernel.view, [plan], plan.choices)
+            if isinstance(plan, Decline):
+                return plan
+            words = words_of_stages(plan.stages)
+            result = _build(kernel.view, [plan], plan.choices)
+            if words is not None:
+                record_words(result, words)
+            return result
 
         _PLANNERS[rule] = planner
         SCHEDULE.add(ANY, target, rule, priority)

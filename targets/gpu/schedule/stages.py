@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.core.dims import Dim
@@ -13,7 +14,7 @@ from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, plan_in_st
 from mirlo.targets.gpu.schedule.contraction import ThreadPerElementPlan, plan_contraction
 from mirlo.targets.gpu.schedule.contraction.fma import MIN_BLOCKS
 from mirlo.targets.gpu.schedule.costs import split_k_if_faster
-from mirlo.targets.gpu.schedule.points import BlockPlan, plan_points
+from mirlo.targets.gpu.schedule.points import NO_POINT_CHOICES, PointChoices, plan_block, plan_points, point_choices
 from mirlo.targets.gpu.schedule.roles import product_of
 from mirlo.targets.gpu.schedule.rows import plan as plan_rows
 from mirlo.targets.gpu.schedule.rules import stage_rule
@@ -24,20 +25,25 @@ if TYPE_CHECKING:
 
 
 Planner = Callable[[BlockGroup[LaneModel]], PlannedBlocks | Decline]
-PLANNERS: tuple[Planner, ...] = (plan_points, plan_rows)
 
 
 def plan_stages(
-    group: BlockGroup[LaneModel], first: Sequence[Planner] = (), first_open: Sequence[Planner] = ()
+    group: BlockGroup[LaneModel],
+    first: Sequence[Planner] = (),
+    first_open: Sequence[Planner] = (),
+    points: PointChoices = NO_POINT_CHOICES,
 ) -> list[PlannedBlocks]:
     """Plan stages of as many blocks as one plan accepts; a target's own plans in `first` are tried before others.
 
     With dynamic sizes `first_open` are tried: the others need static ones.
     """
-    return plan_in_stages(group, lambda part: _plan(part, first, first_open), BlockPlan)
+    others: tuple[Planner, ...] = (partial(plan_points, chosen=points), plan_rows)
+    return plan_in_stages(group, lambda part: _plan(part, first, first_open, others), plan_block)
 
 
-def _plan(part: BlockGroup[LaneModel], first: Sequence[Planner], first_open: Sequence[Planner]) -> PlannedBlocks | None:
+def _plan(
+    part: BlockGroup[LaneModel], first: Sequence[Planner], first_open: Sequence[Planner], others: Sequence[Planner]
+) -> PlannedBlocks | None:
     for planner in first if decline_dynamic_dims(part.blocks) is None else map(deciding, first_open):
         plan = planner(part)
         if not isinstance(plan, Decline):
@@ -55,7 +61,7 @@ def _plan(part: BlockGroup[LaneModel], first: Sequence[Planner], first_open: Seq
         return result
     if len(part.blocks) > 1 and any(is_product(block) for block in part.blocks):
         return None  # the product gets tiles of its own
-    for planner in PLANNERS:
+    for planner in others:
         plan = deciding(planner)(part)
         if not isinstance(plan, Decline):
             return plan
@@ -63,15 +69,22 @@ def _plan(part: BlockGroup[LaneModel], first: Sequence[Planner], first_open: Seq
 
 
 @stage_rule("gpu", priority=50)
-def stages(group: BlockGroup[LaneModel], context: ScheduleContext) -> StagePlan | Decline:
+def stages(
+    group: BlockGroup[LaneModel], context: ScheduleContext, points: PointChoices = NO_POINT_CHOICES
+) -> StagePlan | Decline:
     """Schedule blocks by the plans of this folder, one launch per stage."""
-    return unfit_blocks(group.blocks) or StagePlan(plan_stages(group))
+    refusal = unfit_blocks(group.blocks)
+    if refusal is not None:
+        return refusal
+    plan = plan_stages(group, points=points)
+    return StagePlan(plan, choices=point_choices(plan))
 
 
 @stage_rule("gpu")
 def threads(group: BlockGroup[LaneModel], context: ScheduleContext) -> StagePlan | Decline:
     """Schedule any blocks, one launch per block and one thread per element."""
-    return StagePlan([BlockPlan(block) for block in group.blocks if 0 not in _outputs(block)])
+    parts = [group.part(i, i + 1) for i, block in enumerate(group.blocks) if 0 not in _outputs(block)]
+    return StagePlan(list(map(plan_block, parts)))
 
 
 def _outputs(block: BlockView) -> list[Dim]:

@@ -14,6 +14,7 @@ from mirlo.passes.rule_choices import ChoiceValues, choice_values
 from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group, same_domain
 from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
+from mirlo.passes.schedule.words.nests import fuse_contiguous, order_loops
 from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.targets.llvm.choices import NO_ELEMENTWISE_CHOICES, ElementwiseChoices
@@ -25,13 +26,7 @@ from mirlo.targets.llvm.schedule.priorities import PRIORITIES
 from mirlo.targets.llvm.schedule.runs import arrange_runs, find_runs
 from mirlo.targets.llvm.schedule.sweep import LoopVectors, choose_lane_vectors, describe_vectors
 from mirlo.targets.llvm.schedule.transposes import arrange_interleaved, arrange_tiles, choose_tile, find_across
-from mirlo.targets.llvm.schedule.vector_loops import (
-    cut_lanes,
-    cut_vectors,
-    fuse_contiguous,
-    order_loops,
-    split_vectors,
-)
+from mirlo.targets.llvm.schedule.vector_loops import cut_lanes, cut_vectors, split_vectors
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import Kernel, ScheduleContext

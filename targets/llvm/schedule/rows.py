@@ -15,6 +15,7 @@ from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk, find_rows
 from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
+from mirlo.passes.schedule.words.nests import fuse_contiguous
 from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.targets.llvm.choices import NO_LOOP_CHOICES, LoopChoices
 from mirlo.targets.llvm.machine import Machine
@@ -22,7 +23,7 @@ from mirlo.targets.llvm.schedule.chunks import can_mask
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.priorities import PRIORITIES
 from mirlo.targets.llvm.schedule.sweep import LoopVectors, Sweep, choose_vectors, describe_vectors
-from mirlo.targets.llvm.schedule.vector_loops import cut_lanes, cut_vectors, fuse_contiguous, split_vectors
+from mirlo.targets.llvm.schedule.vector_loops import cut_lanes, cut_vectors, split_vectors
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import Kernel, ScheduleContext

@@ -79,7 +79,8 @@ def plan_stages(
     group: BlockGroup[Machine], chosen: ChoiceValues = NOTHING_CHOSEN, panels: StoredPanels = NO_PANELS
 ) -> list[RuleStage]:
     """Plan the blocks in order, as many at a time as one plan accepts, with what is chosen for all of them."""
-    return plan_in_stages(group, partial(_plan, chosen=chosen, panels=panels), Scalar)
+    plan = partial(_plan, chosen=chosen, panels=panels)
+    return plan_in_stages(group, plan, lambda alone: Scalar(alone.blocks[0]))
 
 
 def _plan_by(

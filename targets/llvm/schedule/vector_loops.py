@@ -6,16 +6,6 @@ from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.targets.llvm.schedule.chunks import Chunks, chunks
 
 
-def fuse_contiguous(s: Schedule, block: str, loops: list[str]) -> list[str]:
-    """Fuse loops that need no divisions as one."""
-    result: list[str] = []
-    while loops:
-        together = [loop for loop in s.contiguous_loops(block, loops[-1]) if loop in loops] or loops[-1:]
-        result.insert(0, s.fuse(*together) if len(together) > 1 else together[0])
-        loops = loops[: -len(together)]
-    return result
-
-
 def cut_lanes(s: Schedule, lane: str, lanes: int) -> list[str]:
     """Cut the loop of the lanes where a condition changes, at multiples of a vector: rounded away from the middle."""
     extent = s.extent(lane)
@@ -24,12 +14,6 @@ def cut_lanes(s: Schedule, lane: str, lanes: int) -> list[str]:
     changes = s.change_points(lane)
     cuts = {-(-at // lanes) * lanes if at <= extent // 2 else at // lanes * lanes for at in changes} - {0}
     return s.partition(lane, sorted(cuts)) if cuts else [lane]
-
-
-def order_loops(s: Schedule, block: str, loops: list[str]) -> None:
-    """Put all loops of a block in this order, if they are in another one."""
-    if loops != s.loops(block):
-        s.reorder(*loops)
 
 
 def cut_vectors(s: Schedule, part: str, lanes: int, unroll: int, masked: bool) -> list[tuple[str, int, int]]:

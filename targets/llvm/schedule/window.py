@@ -15,6 +15,7 @@ from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
+from mirlo.passes.schedule.words.nests import fuse_contiguous
 from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.targets.llvm.choices import NO_LOOP_CHOICES, LoopChoices
@@ -31,7 +32,7 @@ from mirlo.targets.llvm.schedule.cost import (
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.priorities import PRIORITIES
 from mirlo.targets.llvm.schedule.sweep import LoopVectors, describe_vectors
-from mirlo.targets.llvm.schedule.vector_loops import cut_lanes, cut_vectors, fuse_contiguous
+from mirlo.targets.llvm.schedule.vector_loops import cut_lanes, cut_vectors
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import Kernel, ScheduleContext

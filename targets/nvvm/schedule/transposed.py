@@ -14,15 +14,14 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.dialects.tir.view import OperandView
+from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
-from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel
-from mirlo.passes.schedule.blocks.space import BlockInstance
+from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, elementwise_space
+from mirlo.passes.schedule.blocks.space import BlockInstance, Space, computed_values, merge_all
 from mirlo.passes.schedule.loops import when
 from mirlo.targets.gpu.schedule.launch import Ids, barrier, launch, shared, split
-from mirlo.targets.gpu.schedule.points import PointsPlan, plan_points
 from mirlo.targets.gpu.schedule.vector_access import load_vectors
 from mirlo.targets.gpu.schedule.vectors import all_of
 
@@ -53,7 +52,8 @@ class TransposePlan:
 
     name = "transposed"
 
-    points: PointsPlan
+    group: BlockGroup[LaneModel]
+    space: Space
     along: int
     """The loop along which these operands are contiguous; the output is along the last one."""
     edge: int
@@ -62,8 +62,9 @@ class TransposePlan:
 
     def emit(self, memory: TensorBuffers) -> None:
         """Emit the launch at the insertion point."""
-        memory.touch(self.points.space.instances, self.points.group.kept)
-        extents = self.points.space.extents
+        memory.touch(self.space.instances, self.group.kept)
+        self.made = computed_values(self.space.instances)
+        extents = self.space.extents
         last = len(extents) - 1
         self.memory = memory
         self.others = [axis for axis in range(last) if axis != self.along]
@@ -101,7 +102,7 @@ class TransposePlan:
 
     def _point(self, down: TilePosition, across: TilePosition, given: Values | None = None) -> Iteration:
         """Return the point of a tile position, clamped at edges."""
-        extents = self.points.space.extents
+        extents = self.space.extents
         indices: list[Value | None] = [None] * len(extents)
         beyond: dict[int, int] = {}
         for axis, value in zip(self.others, self.outer, strict=True):
@@ -113,7 +114,7 @@ class TransposePlan:
             else:
                 beyond[axis] = offset  # one address for all lines
             indices[axis] = at
-        return Iteration(LoopNestState(self.memory, None, self.points.made), indices, given=given, beyond=beyond)
+        return Iteration(LoopNestState(self.memory, None, self.made), indices, given=given, beyond=beyond)
 
     def _transposed_point(self, down: TilePosition, across: Value, tiles: list[tuple[Value, int]]) -> Iteration:
         """Return the point of a tile position, with the transposed operands as given values."""
@@ -122,19 +123,24 @@ class TransposePlan:
         for (_, argument, _), (tile, pitch) in zip(self.across, tiles, strict=True):
             given[argument] = memref.LoadOp(tile, [across * pitch + line + offset]).result
         point = self._point(down, (across, 0), given)
-        load_vectors([point], self.points.space.instances, len(self.points.space.extents) - 1)
+        load_vectors([point], self.space.instances, len(self.space.extents) - 1)
         return point
 
     def _compute(self, points: list[Iteration], lines: list[ir.Value], lane: Value) -> None:
         for point in points:
-            for instance in self.points.space.instances:
+            for instance in self.space.instances:
                 point.run(instance)
         for point, line in zip(points, lines, strict=True):
-            when(self._exists(line, lane), partial(self.points.store, [point]))
+            when(self._exists(line, lane), partial(self._store, point))
+
+    def _store(self, point: Iteration) -> None:
+        """Store the outputs of a point."""
+        for instance in self.space.instances:
+            point.store_results(instance, self.group.kept)
 
     def _exists(self, down: ir.Value, across: Value) -> Value | None:
         """Return whether a tile position is in bounds; None if all are."""
-        extents = self.points.space.extents
+        extents = self.space.extents
         corners = zip((self.along, len(extents) - 1), self.corner, (down, across), strict=True)
         tests = ((axis, corner + own) for axis, corner, own in corners if not D.is_multiple(extents[axis], self.edge))
         return all_of(*(at.below(extents[axis]) for axis, at in tests))
@@ -142,17 +148,21 @@ class TransposePlan:
 
 def plan_transpose(group: BlockGroup[LaneModel]) -> TransposePlan | Decline:
     """Plan elementwise blocks with transposed reads."""
-    points = plan_points(group)
-    if isinstance(points, Decline):
-        return points
-    extents, instances = points.space.extents, points.space.instances
+    if not any(map(_may_be_transposed, group.blocks)):
+        return decline("no operand is contiguous along another loop")
+    space = elementwise_space(group)
+    if isinstance(space, Decline):
+        return space
+    last_instance = space.instances[-1]
+    space = merge_all(space.order_by_stride(last_instance.flat(last_instance.block.outputs[0])), 0)
+    extents, instances = space.extents, space.instances
     last = len(extents) - 1
     if last < 1 or extents[last] < SHORTEST:
         return decline("what is written has no long lines")
     outputs = [(instance, output) for instance in instances for output in instance.block.outputs]
     if any(instance.flat(output).coefficient(last) != 1 for instance, output in outputs):
         return decline("outputs are not all contiguous along the same loop")
-    candidates = [(axis, _transposed_operands(points, axis)) for axis in range(last) if extents[axis] >= SHORTEST]
+    candidates = [(axis, _transposed_operands(space, axis)) for axis in range(last) if extents[axis] >= SHORTEST]
     along, across = max(candidates, key=lambda pair: len(pair[1]), default=(0, []))
     if not across:
         return decline("no operand is contiguous along another loop")
@@ -163,18 +173,30 @@ def plan_transpose(group: BlockGroup[LaneModel]) -> TransposePlan | Decline:
         tiles = sum(edge * (edge + BANK) * element_bytes(operand.element_type) for _, _, operand in across)
         work = edge * edge // THREADS * (1 + count_operations([instance.block for instance in instances]))
         if tiles <= MAX_SHARED_BYTES and work <= MAX_UNROLLED_OPS and blocks >= MIN_BLOCKS:
-            return TransposePlan(points, along, edge, across)
+            return TransposePlan(group, space, along, edge, across)
     return decline("there are few tiles, or much is done with their elements")
 
 
-def _transposed_operands(points: PointsPlan, axis: int) -> list[tuple[BlockInstance, ir.Value, OperandView]]:
+def _may_be_transposed(block: BlockView) -> bool:
+    """Return whether an operand of a block may be contiguous along another axis than its results."""
+    own = {_contiguous_axis(output) for output in block.outputs}
+    return any(_contiguous_axis(operand) not in own for operand in block.inputs if operand.map is not None)
+
+
+def _contiguous_axis(operand: OperandView) -> str:
+    """Return the index of the last dim that has several elements, as text."""
+    indices = zip(operand.map.results, operand.shape, strict=True)
+    return str(next((index for index, size in reversed(list(indices)) if size != 1), ""))
+
+
+def _transposed_operands(space: Space, axis: int) -> list[tuple[BlockInstance, ir.Value, OperandView]]:
     """Return the operands from memory that are contiguous along this loop."""
-    produced = set(points.made)
+    produced = set(computed_values(space.instances))
     return [
         (instance, argument, operand)
-        for instance in points.space.instances for argument, operand in instance.argument_operands.items()
+        for instance in space.instances for argument, operand in instance.argument_operands.items()
         if operand.map is not None and operand.value not in produced and argument in instance.needed
         and not instance.outside_tests(operand) and not instance.always_outside(operand)
         and instance.flat(operand).coefficient(axis) == 1
-        and instance.flat(operand).coefficient(len(points.space.extents) - 1) not in (0, 1, None)
+        and instance.flat(operand).coefficient(len(space.extents) - 1) not in (0, 1, None)
     ]  # fmt: skip

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,17 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit_blocks
+from mirlo.passes.schedule.words.group_plan import WordsPlan
+from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.targets.gpu.schedule.launch import THREADS
-from mirlo.targets.gpu.schedule.points import PointsPlan, plan_points
+from mirlo.targets.gpu.schedule.points import (
+    NO_POINT_CHOICES,
+    ONE_POINT,
+    PointChoices,
+    is_wide,
+    plan_points,
+    point_choices,
+)
 from mirlo.targets.gpu.schedule.rules import stage_rule
 from mirlo.targets.gpu.schedule.stage import StagePlan
 from mirlo.targets.gpu.schedule.stages import plan_stages
@@ -35,45 +45,35 @@ MIN_ELEMENTS = 1 << 16
 """Elements for which it does not matter that threads are fewer."""
 
 
-def plan_wide_points(group: BlockGroup[LaneModel]) -> PointsPlan | Decline:
+def plan_wide_points(group: BlockGroup[LaneModel], chosen: PointChoices = NO_POINT_CHOICES) -> WordsPlan | Decline:
     """Return the plan of all GPUs, with as many elements per thread as fill an access."""
-    plan = plan_points(group)
-    if isinstance(plan, Decline):
-        return plan
-    width = _width(plan)
-    if width == 1:
-        return decline("elements are not contiguous, or there are few")
-    return replace(plan, width=width, runs=_runs(plan, width))
+    return plan_points(group, chosen, _choose)
 
 
-def _width(plan: PointsPlan) -> int:
-    extents = plan.space.extents
-    total, axis = 1, len(extents) - 1
-    for extent in extents:
-        total *= extent
-    if axis < 0 or total < MIN_ELEMENTS:
-        return 1
-    operands = [(p, o) for p in plan.space.instances for o in (*p.needed_inputs, *p.block.outputs) if o.map is not None]
-    side_by_side = [(p, o) for p, o in operands if p.flat(o).coefficient(axis) == 1]
-    if not side_by_side:
-        return 1
-    width = ACCESS // max(element_bytes(operand.element_type) for _, operand in side_by_side)
-    work = count_operations([instance.block for instance in plan.space.instances])
-    while width > 1 and (not D.is_multiple(extents[axis], width) or work * width > MAX_UNROLLED_OPS):
-        width //= 2
-    return width
-
-
-def _runs(plan: PointsPlan, width: int) -> int:
-    """Return the accesses of each operand per thread that keep enough bytes in flight."""
-    extents = plan.space.extents
-    read = [
-        element_bytes(operand.element_type) * width
-        for instance in plan.space.instances for operand in instance.needed_inputs
-        if operand.map is not None and instance.flat(operand).coefficient(len(extents) - 1) == 1
+def _choose(s: Schedule, block: str, last: str) -> PointChoices:
+    """Choose what a thread computes: an access along a loop, and as many as keep enough bytes in flight."""
+    extents = [D.static_dim(s.extent(loop)) for loop in s.loops(block)]
+    if prod(extents) < MIN_ELEMENTS:
+        return ONE_POINT
+    instances = s.instances(block)
+    contiguous = [
+        (element_bytes(operand.element_type), operand in instance.needed_inputs)
+        for instance in instances for operand in (*instance.needed_inputs, *instance.block.outputs)
+        if operand.map is not None and instance.flat(operand).coefficient(last) == 1
     ]  # fmt: skip
-    work = width * count_operations([instance.block for instance in plan.space.instances])
-    accesses = prod(extents) // width
+    if not contiguous:
+        return ONE_POINT
+    width, work = ACCESS // max(size for size, _ in contiguous), count_operations([each.block for each in instances])
+    while width > 1 and (extents[-1] % width or work * width > MAX_UNROLLED_OPS):
+        width //= 2
+    if width == 1:
+        return ONE_POINT
+    read = [size * width for size, is_read in contiguous if is_read]
+    return PointChoices(width, _runs(prod(extents) // width, read, work * width))
+
+
+def _runs(accesses: int, read: Sequence[int], work: int) -> int:
+    """Return the accesses of each operand per thread that keep enough bytes in flight."""
     count = MAX_ACCESSES_IN_FLIGHT
     while count > 1 and (
         count * sum(read) > BYTES_IN_FLIGHT or count * work > MAX_UNROLLED_OPS
@@ -84,12 +84,15 @@ def _runs(plan: PointsPlan, width: int) -> int:
 
 
 @stage_rule("nvvm", priority=55)
-def wide_points(group: BlockGroup[LaneModel], context: ScheduleContext) -> StagePlan | Decline:
+def wide_points(
+    group: BlockGroup[LaneModel], context: ScheduleContext, points: PointChoices = NO_POINT_CHOICES
+) -> StagePlan | Decline:
     """Elementwise blocks in accesses of 16 bytes, or in transposed tiles; others by the plans of all GPUs."""
     refusal = unfit_blocks(group.blocks)
     if refusal is not None:
         return refusal
-    plan = plan_stages(group, (plan_transpose, plan_wide_points))
-    if not any(isinstance(s, TransposePlan) or (isinstance(s, PointsPlan) and s.width > 1) for s in plan):
+    plan = plan_stages(group, (plan_transpose, partial(plan_wide_points, chosen=points)), points=points)
+    is_chosen = points != NO_POINT_CHOICES
+    if not is_chosen and not any(isinstance(stage, TransposePlan) or is_wide(stage) for stage in plan):
         return decline("no elementwise blocks with many elements side by side")
-    return StagePlan(plan)
+    return StagePlan(plan, choices=point_choices(plan))

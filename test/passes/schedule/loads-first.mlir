@@ -2,14 +2,16 @@
 // RUN: mirlo-opt %s --schedule="target=nvvm given=f=%t.json" | FileCheck %s
 
 // A thread computes scalars. What its lanes access next to each other is one access; the loads of both unrolled iterations
-// come before the stores.
+// come before what is computed of them.
 // CHECK-LABEL: func.func private @f(
 // CHECK-NOT:     vector.store
+// CHECK-COUNT-4: memref.load
 // CHECK:         vector.load {{.*}} {alignment = 16 : i64} : {{.*}}, vector<4xf32>
 // CHECK-COUNT-4: memref.load
+// CHECK:         vector.load {{.*}} {alignment = 16 : i64} : {{.*}}, vector<4xf32>
+// CHECK-COUNT-4: arith.addf
 // CHECK:         vector.from_elements
-// CHECK:         vector.load {{.*}} {alignment = 16 : i64} : {{.*}}, vector<4xf32>
-// CHECK-COUNT-4: memref.load
+// CHECK-COUNT-4: arith.addf
 // CHECK:         vector.from_elements
 // CHECK:         vector.store {{.*}} {alignment = 16 : i64}
 // CHECK:         vector.store {{.*}} {alignment = 16 : i64}

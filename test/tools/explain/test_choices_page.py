@@ -17,7 +17,7 @@ def test_the_page_is_up_to_date() -> None:
         assert all(f"| `{name}` |" in PAGE.read_text() for name in declared_choices(target))
 
 
-@pytest.mark.parametrize("target", ["c", "spirv"])
+@pytest.mark.parametrize("target", ["c"])
 def test_other_targets_choose_nothing(target: str) -> None:
     assert not declared_choices(target) and target not in TARGETS
 

@@ -7,9 +7,12 @@
 
 // The block without words has a rule of the target; the iterations of a parallel loop are threads.
 // CHECK-LABEL: func.func private @f(
-// CHECK-SAME:    tir.parts = [{blocks = ["first"], choices = {}, rule = "stages"}, {blocks = ["second"], choices = {}, rule = "schedule"}]
+// CHECK-SAME:    tir.parts = [{blocks = ["first"], choices = {runs = 1 : i64, width = 1 : i64}, rule = "stages"}, {blocks = ["second"], choices = {}, rule = "schedule"}]
 // CHECK-SAME:    stages = "points, schedule"
-// CHECK:         gpu.launch blocks({{.*}}) in ({{.*}} = %c8{{.*}}) threads({{.*}}) in ({{.*}} = %c128
+// CHECK:         "tir.for"(%{{.*}}, %c8
+// CHECK:         "tir.for"(%{{.*}}, %c128
+// CHECK:         thread = "threadIdx.x"
+// CHECK:         thread = "blockIdx.x"
 // CHECK:         "tir.for"(%{{.*}}, %c8
 // CHECK:         "tir.for"(%{{.*}}, %c128
 // CHECK:         thread = "threadIdx.x"

@@ -1,0 +1,71 @@
+"""Models whose kernels rules of GPUs schedule with words, and what is checked of these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto
+from onnx_models import F32, I64, make_model, node
+
+import mirlo
+from mirlo.tools.explain.model import explain_model
+
+MODELS: dict[str, Callable[[], ModelProto]] = {
+    "several outputs": lambda: make_model(
+        [node("Add", "x b", "s"), node("Sigmoid", "s", "a"), node("Mul", "s a", "y")],
+        {"x": (F32, [64, 2048]), "b": (F32, [2048])}, ["y"],
+    ),
+    "no vectors": lambda: make_model([node("Tanh", "x", "y")], {"x": (F32, [7, 13])}, ["y"]),
+    "edges": lambda: make_model(
+        [node("Pad", "x pads", "y")], {"x": (F32, [16, 56, 56])}, ["y"], {"pads": np.array([0, 1, 1, 0, 1, 1])}
+    ),
+    "rows that data choose": lambda: make_model(
+        [node("Gather", "x i", "y")], {"x": (F32, [50, 512]), "i": (I64, [128])}, ["y"]
+    ),
+    "operands one after the other": lambda: make_model(
+        [node("Concat", "a b", "y", axis=1)], {"a": (F32, [256, 64]), "b": (F32, [256, 192])}, ["y"]
+    ),
+    "in another order": lambda: make_model(
+        [node("Transpose", "x", "y", perm=[0, 2, 1, 3])], {"x": (F32, [1, 40, 12, 64])}, ["y"]
+    ),
+    "a window, and its mean": lambda: make_model(
+        [node("AveragePool", "x", "y", kernel_shape=[3, 3], pads=[1, 1, 1, 1])], {"x": (F32, [1, 3, 9, 11])}, ["y"]
+    ),
+    "one element": lambda: make_model([node("Exp", "x", "y")], {"x": (F32, [])}, ["y"]),
+    "dynamic": lambda: make_model([node("Add", "x b", "y")], {"x": (F32, ["n", "m"]), "b": (F32, ["m"])}, ["y"]),
+}  # fmt: skip
+
+
+def words_of(model: ModelProto, target: str) -> dict[str, Any]:
+    """Return what rules print of the kernels of a model, as a caller pastes it: functions."""
+    words: dict[str, Any] = {}
+    for kernel in explain_model(model, target=target, tune=False).kernels:
+        assert kernel.schedule is not None
+        text, pasted = str(kernel.schedule.words), dict[str, Any]()
+        assert text.startswith("def schedule(s):") and "apply_rule" not in text, text
+        exec(text, pasted)
+        words[kernel.name] = pasted["schedule"]
+    return words
+
+
+def arrays_of(model: ModelProto) -> list[np.ndarray]:
+    """Return inputs: dynamic dims have 37 and 50 elements."""
+    generator, arrays = np.random.default_rng(0), []
+    for given in model.graph.input:
+        kind = given.type.tensor_type
+        dims = [dim.dim_value or {"n": 37, "m": 50}[dim.dim_param] for dim in kind.shape.dim]
+        if kind.elem_type == I64:
+            arrays.append(generator.integers(0, 50, dims))
+        else:
+            arrays.append(np.asarray(generator.standard_normal(dims), np.float32))
+    return arrays
+
+
+def compile_both(name: str, target: str) -> tuple[Any, Any, list[np.ndarray]]:
+    """Return a model as rules schedule it, and as the words that they print do, with inputs."""
+    model = MODELS[name]()
+    given = words_of(model, target)
+    ours, theirs = (mirlo.compile(model, target, schedules=each, cache=False, tune=False) for each in ({}, given))
+    return ours, theirs, arrays_of(model)

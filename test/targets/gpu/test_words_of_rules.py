@@ -1,0 +1,19 @@
+"""Rules of target spirv that are schedules of words: what they print can be pasted back, and runs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from devices import needs_vulkan
+from gpu_words import MODELS, compile_both
+
+import mirlo
+
+
+@needs_vulkan()
+@pytest.mark.parametrize("name", MODELS)
+def test_words_of_rules_make_the_same_code(name: str) -> None:
+    ours, theirs, arrays = compile_both(name, "spirv")
+    assert ours.artifact.code == theirs.artifact.code
+    expected = mirlo.compile(MODELS[name](), tune=False)(*arrays)
+    np.testing.assert_allclose(theirs(*arrays), expected, rtol=2e-6, atol=2e-6)
