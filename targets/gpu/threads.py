@@ -26,6 +26,7 @@ from mirlo.targets.gpu.bound_loops import (
     axis_of,
     bound_loops,
     extent_of,
+    find_axis,
     loops_around,
     thread_extent,
 )
@@ -128,9 +129,9 @@ class _Mapping:
         self._guard_uniform(end.operation)
         for alloca in self.shared:
             self._share(alloca)
-        outermost = [self._is_outermost(loop) for loop in self.loops]
-        for loop, is_outermost in zip(self.loops, outermost, strict=True):
-            self._map(loop, self.waits and is_outermost and not loop.opview.nowait)
+        waits = [self._is_outermost(loop) and not loop.opview.nowait and not self._is_last(loop) for loop in self.loops]
+        for loop, synchronizes in zip(self.loops, waits, strict=True):
+            self._map(loop, self.waits and synchronizes)
         for reduction in find(launch, REDUCE):
             self._reduce(reduction)
 
@@ -158,6 +159,19 @@ class _Mapping:
         """Return whether all threads of a block reach a loop together: it is in no loop over several threads."""
         axes = [axis_of(other) for other in loops_around(loop)]
         return all(kind == "block" or self.threads[dim] == 1 for kind, dim in axes)
+
+    def _is_last(self, loop: ir.Operation) -> bool:
+        """Return whether nothing of the launch follows an iteration of a loop over threads."""
+        op = loop
+        while op.name != "gpu.launch":
+            axis = find_axis(op)
+            if axis is None or op is not loop and axis[1] in self.widths:
+                return False
+            *others, _ = [each.operation for each in op.block.operations]
+            if others[-1] != op or op.parent is None:
+                return False
+            op = op.parent.operation
+        return True
 
     def _is_full(self, loop: ir.Operation) -> bool:
         return extent_of(loop) == self.threads[axis_of(loop)[1]]

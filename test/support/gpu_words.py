@@ -30,6 +30,10 @@ MODELS: dict[str, Callable[[], ModelProto]] = {
     "in another order": lambda: make_model(
         [node("Transpose", "x", "y", perm=[0, 2, 1, 3])], {"x": (F32, [1, 40, 12, 64])}, ["y"]
     ),
+    "tiles in shared memory, beside another operand": lambda: make_model(
+        [node("Transpose", "x", "t", perm=[1, 0]), node("Add", "t b", "y")],
+        {"x": (F32, [530, 515]), "b": (F32, [515, 530])}, ["y"],
+    ),
     "a window, and its mean": lambda: make_model(
         [node("AveragePool", "x", "y", kernel_shape=[3, 3], pads=[1, 1, 1, 1])], {"x": (F32, [1, 3, 9, 11])}, ["y"]
     ),

@@ -41,7 +41,8 @@ from mirlo.passes.schedule.words.ranges import Bound, emit_bound, hoist, hoist_l
 from mirlo.passes.schedule.words.registers import Accumulators, Carried, RegisterResults, accumulate
 from mirlo.passes.schedule.words.streams import StoreLanes, emit_streamed
 from mirlo.passes.schedule.words.tensorize import TensorIntrin
-from mirlo.passes.schedule.words.threads import accesses_of, prepare_threads, reduced_threads
+from mirlo.passes.schedule.words.threads import accesses_of, is_thread, prepare_threads, reduced_threads
+from mirlo.passes.schedule.words.tiles import clamped_values, keeps_tile
 from mirlo.passes.schedule.words.transposed import TransposedTile
 from mirlo.passes.schedule.words.tree import (
     BOUND,
@@ -176,6 +177,9 @@ class _Emitter(PointEmitter):
         guards = self.guards_of(leaves[0], values)
         if guards is None:
             return carried
+        if leaves[0].is_clamped and len(leaves) == 1:
+            self.clamped(leaves[0], guards, values)
+            return carried
         results = self.results_of(leaves)
 
         def points(held: Carried) -> Carried:
@@ -188,6 +192,23 @@ class _Emitter(PointEmitter):
             return held
 
         return self.carrying(guards, values, points, carried, self.slots(leaves, results, values))
+
+    def clamped(self, leaf: BlockLeaf, guards: Sequence[Guard], values: LoopValues) -> None:
+        """Emit a point of a block that reads the last element where the iteration is past the end."""
+        inside = clamped_values(leaf, guards, values)
+        if self.is_loading:
+            self.ahead.append(self.loads(leaf, inside))
+            return
+        if self.stores is not None:
+            self.loaded = {access: value for access, (value,) in self.ahead.pop(0).items()}
+        computed = self.computed_with(leaf, inside)
+        self.loaded = {}
+        tests = [] if keeps_tile(leaf) else guards
+
+        def finish() -> None:
+            self.guarded(tests, values, partial(self.store_all, computed, values))
+
+        finish() if self.stores is None else self.stores.append(finish)
 
     def results_of(self, leaves: Sequence[BlockLeaf]) -> list[RegisterResults | None]:
         """Return the results in registers that blocks compute."""
@@ -228,9 +249,11 @@ class _Emitter(PointEmitter):
 
     def each_iteration(self, loop: Loop, values: LoopValues, carried: Carried) -> Carried:
         """Emit a loop that is none of vectors."""
+        in_thread = is_thread(loop)
 
         def body(i: LoopValue, held: Carried, known: LoopValues = values) -> Carried:
-            return self.nodes(loop.body, known.at({loop.name: i}), held)
+            inside = known.in_thread(loop.name, i) if in_thread else known.at({loop.name: i})
+            return self.nodes(loop.body, inside, held)
 
         if loop.name in values:
             return body(values[loop.name], carried)
@@ -430,7 +453,9 @@ class _Emitter(PointEmitter):
         Assemblers of GPUs do not move loads before stores, which may be to the same memory for all that they know.
         """
         leaves, loops = leaves_of(loop), loops_of(loop)
-        if not self.placed.in_threads or len(leaves) > 1 or leaves[0].is_reduction or self.guards_of(leaves[0], values):
+        if not self.placed.in_threads or len(leaves) > 1 or leaves[0].is_reduction:
+            return False
+        if not leaves[0].is_clamped and self.guards_of(leaves[0], values):
             return False
         written = [access.buffer for access in leaves[0].writes]
         reads = [access for access in leaves[0].reads if access.inlined is not None or access.buffer in written]
@@ -617,7 +642,11 @@ class _Emitter(PointEmitter):
 
     def point(self, leaf: BlockLeaf, values: LoopValues) -> None:
         if self.is_loading:
+            self.ahead.append(self.loads(leaf, values))
             return
+        if self.ahead:
+            self.loaded = {access: value for access, (value,) in self.ahead.pop(0).items()}
         results = self.computed(leaf, leaf.at, values)
+        self.loaded = {}
         finish = partial(self.finish, results, leaf, values)
         finish() if self.stores is None else self.stores.append(finish)

@@ -85,8 +85,15 @@ class EmittedIndices:
 class LoopValues:
     """The indices of the loops around what is emitted, by their names."""
 
-    def __init__(self, values: Mapping[str, LoopValue] | None = None, emitted: EmittedIndices | None = None) -> None:
+    def __init__(
+        self,
+        values: Mapping[str, LoopValue] | None = None,
+        emitted: EmittedIndices | None = None,
+        threads: frozenset[str] = frozenset(),
+    ) -> None:
         self._values: Mapping[str, LoopValue] = values or {}
+        self._threads = threads
+        """The loops whose iterations are threads."""
         if emitted is None or emitted.block != ir.InsertionPoint.current.block:
             emitted = EmittedIndices(emitted)
         self._emitted = emitted
@@ -99,7 +106,15 @@ class LoopValues:
 
     def at(self, indices: Mapping[str, LoopValue]) -> LoopValues:
         """Return the values inside of these loops too, at the insertion point."""
-        return LoopValues({**self._values, **indices}, self._emitted)
+        return LoopValues({**self._values, **indices}, self._emitted, self._threads)
+
+    def moved(self, indices: Mapping[str, LoopValue]) -> LoopValues:
+        """Return the values with other indices for some of the loops, of which nothing is emitted yet."""
+        return LoopValues({**self._values, **indices}, EmittedIndices(), self._threads)
+
+    def in_thread(self, loop: str, index: LoopValue) -> LoopValues:
+        """Return the values inside of a loop whose iterations are threads, too."""
+        return LoopValues({**self._values, loop: index}, self._emitted, self._threads | {loop})
 
     def number(self, expression: IndexExpr) -> Dim | None:
         """Return the value of an expression all of whose loops have an integer as index; None for others."""
@@ -170,11 +185,46 @@ class LoopValues:
                 return self._atom(atom)
             return self._sum({atom: 1}, 0) * self._sum({}, count)
         total: Value | None = None
-        for atom in sorted(terms, key=str):
-            value = self._sum({atom: terms[atom]}, 0)
+        for part, count in self._parts(terms):
+            value = self._sum({atom: step * count for atom, step in part.items()}, 0) if len(part) == 1 else None
+            if value is None:
+                value = self._pair(part) if count == 1 else self._pair(part) * self._sum({}, count)
             total = value if total is None else total + value
         assert total is not None
         return total
+
+    def _parts(self, terms: Mapping[object, Dim]) -> list[tuple[dict[object, Dim], Dim]]:
+        """Return sums that make up others, and their counts: where a thread is, with where its block begins.
+
+        Elements along several dims are found with the same sums.
+        """
+        left = dict(terms)
+        parts: list[tuple[dict[object, Dim], Dim]] = []
+        for atom in sorted((atom for atom in terms if str(atom) in self._threads), key=str):
+            count = terms[atom]
+            steps = [
+                (step // count, str(other), other)
+                for other, step in left.items()
+                if str(other) not in self._threads and isinstance(step, int) and isinstance(count, int)
+                and count > 0 and step > count and step % count == 0
+            ]  # fmt: skip
+            if steps:
+                ratio, _, other = min(steps)
+                parts.append(({other: ratio, atom: 1}, count))
+                del left[other], left[atom]
+        parts += [({atom: left[atom]}, 1) for atom in sorted(left, key=str)]
+        return parts
+
+    def _pair(self, terms: Mapping[object, Dim]) -> Value:
+        """Emit where a thread is: where its block begins, and its own index."""
+        key = frozenset(terms.items()), 0
+        result = self._emitted.find(key)
+        if result is None:
+            (first, step), (second, _) = terms.items()
+            result = self._sum({first: step}, 0) + self._sum({second: 1}, 0)
+            if ir.InsertionPoint.current.block == self._emitted.block:
+                self._emitted.add(key, result)
+        return result
 
     def _atom(self, atom: object) -> Value:
         if isinstance(atom, (FloorDiv, Remainder)):

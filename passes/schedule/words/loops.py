@@ -295,6 +295,9 @@ def substitute(node: Loop, values: dict[str, IndexExpr], guard: Guard | None) ->
         leaf.guards = [(index.replace(values), bound) for index, bound in leaf.guards]
         if guard is not None:
             leaf.guards.append(guard)
+        for access in (*leaf.reads, *(each for after in leaf.epilogue for each in after.reads)):
+            if access.is_tile:
+                access.at = [index.replace(values) for index in access.at]
     for loop in loops_of(node):
         if loop.start is not None:
             loop.start = replaced(loop.start, tile=loop.start.tile.replace(values))

@@ -39,6 +39,8 @@ def partition(root: Root, loop: Loop, points: Sequence[int], multiples: Sequence
     require_serial(loop)
     require_no_accumulators("partition", loop)
     for leaf in leaves_of(loop):
+        if any(access.is_tile for each in (leaf, *leaf.epilogue) for access in each.reads):
+            raise ScheduleError(f"partition: '{leaf.name}' reads a tile of its loops: partition '{loop.name}' before")
         if loop.name in leaf.reduce_loops():
             _require_continuable(leaf, loop)
         if leaf.part not in ("whole", "registers"):

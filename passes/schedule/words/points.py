@@ -29,6 +29,8 @@ class PointEmitter:
         """The elements of inlined blocks at the point that is emitted now."""
         self._held: dict[int, ir.Value] = {}
         """The results that blocks computed on them read, by their buffers."""
+        self.loaded: dict[int, ir.Value] = {}
+        """The elements that are loaded before anything is computed, by the accesses."""
         self.registers: dict[int, ir.Value] = {}
         """The elements that blocks after them read in registers, by the accesses that write them."""
 
@@ -48,6 +50,41 @@ class PointEmitter:
                 self._store_results(self.computed(after, at, values), after, at, values)
         finally:
             self._held = before
+
+    def computed_with(
+        self, leaf: BlockLeaf, values: LoopValues
+    ) -> list[tuple[Sequence[ir.Value], BlockLeaf, list[IndexExpr]]]:
+        """Emit the values of a block and of those that are computed on its results, which are not stored yet."""
+        before, self._held = self._held, {}
+        result: list[tuple[Sequence[ir.Value], BlockLeaf, list[IndexExpr]]] = []
+        try:
+            for each, at in [(leaf, leaf.at), *self.placed.epilogue(leaf)]:
+                computed = self.computed(each, at, values)
+                self._held.update({id(w.buffer): v for w, v in zip(each.writes, computed, strict=True)})
+                result.append((computed, each, at))
+        finally:
+            self._held = before
+        return result
+
+    def store_all(
+        self, computed: Sequence[tuple[Sequence[ir.Value], BlockLeaf, list[IndexExpr]]], values: LoopValues
+    ) -> None:
+        """Store the values of a block and of those that are computed on its results."""
+        for results, leaf, at in computed:
+            for value, access in zip(results, leaf.writes, strict=True):
+                if not access.is_held:
+                    self.store(value, access, at, values)
+
+    def loads(self, leaf: BlockLeaf, values: LoopValues) -> dict[int, list[ir.Value]]:
+        """Load what a block, and those computed on its results, read without conditions."""
+        blocks = [(leaf, leaf.at), *self.placed.epilogue(leaf)]
+        written = [access.buffer for each, _ in blocks for access in each.writes]
+        return {
+            id(access): [self.load(access, at, values)]
+            for each, at in blocks for access in each.reads
+            if not access.is_opaque and access.inlined is None and access.outside is None and access.register is None
+            and access.buffer not in written
+        }  # fmt: skip
 
     def _store_results(
         self, results: Sequence[ir.Value], leaf: BlockLeaf, at: list[IndexExpr], values: LoopValues
@@ -108,6 +145,8 @@ class PointEmitter:
             return self.placed[access.buffer].value
         if access.register is not None:
             return self.registers[id(access.register)]
+        if id(access) in self.loaded:
+            return self.loaded[id(access)]
         if id(access.buffer) in self._held:
             return self._held[id(access.buffer)]
         at = self.placed.indices(access, axes)
@@ -147,7 +186,7 @@ class PointEmitter:
 
     def by_position(self, access: BufferAccess, axes: list[IndexExpr], values: LoopValues) -> bool:
         """Return whether an element is addressed by its position, which has no divisions, unlike its indices."""
-        if self.placed[access.buffer].is_flat or self.placed.in_threads and not access.buffer.scope:
+        if self.placed[access.buffer].is_flat or self.placed.in_threads:
             return True
         if not self.placed.has_views:
             return False

@@ -6,7 +6,7 @@ from functools import cached_property
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.tir.view import PrimView
+from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.buffers import TARGET
 from mirlo.passes.schedule.words.analysis import instances_of
@@ -106,6 +106,15 @@ class LoopQueries:
     def instances(self, block: str) -> list[BlockInstance]:
         """Return the bodies that a block computes, as expressions of the loops, for the analyses of rules."""
         return instances_of(self._root.find_leaf(block))
+
+    def block_of(self, block: BlockView) -> str:
+        """Return the name of a block of the prim function, also of one that is computed with another one."""
+        leaves = [each for leaf in leaves_of(self._root) for each in (leaf, *leaf.epilogue)]
+        return next(leaf.name for leaf in leaves if leaf.view is not None and leaf.view.op == block.op)
+
+    def is_limited(self, block: str) -> bool:
+        """Return whether some iterations of the loops around a block are past the end of one, which `clamp` is for."""
+        return bool(self._root.find_leaf(block).guards)
 
     def reads(self, block: str) -> list[str]:
         """Return the names of the buffers that a block reads, in the order of its operands."""

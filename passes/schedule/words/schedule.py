@@ -24,6 +24,7 @@ from mirlo.passes.schedule.words.rule_parts import ANY_RULE, ScheduleParts, clai
 from mirlo.passes.schedule.words.sharing import share_memory
 from mirlo.passes.schedule.words.streams import stream
 from mirlo.passes.schedule.words.tensorize import PrimScript, find_tensor_intrin
+from mirlo.passes.schedule.words.tiles import cache_tile, clamp
 from mirlo.passes.schedule.words.trace import APPLIED, PrimitiveCallRecord, Trace
 from mirlo.passes.schedule.words.transposed import transpose
 from mirlo.passes.schedule.words.tree import (
@@ -262,11 +263,17 @@ class Schedule(LoopQueries):
         self._record("compute_with", (block, other), None)
 
     @primitive
-    def cache_read(self, block: str | Sequence[str], buffer: str | int, scope: str = "") -> str:
+    def cache_read(
+        self, block: str | Sequence[str], buffer: str | int, scope: str = "", loops: Sequence[str] = ()
+    ) -> str:
         """Let a block, or several, read one copy of a buffer (its name, or the index of the first block's operand).
 
         Return the name of the copying block, which `compute_at` moves inwards. In scope `local` the copy is on stack.
+        With `loops`, the innermost ones around a block, the copy is what they read, with a dim for each of them, and is
+        made before them; the block may be one that is computed with another one.
         """
+        if loops:
+            return self._cache_tile(block, buffer, scope, loops)
         require_scope(self._root, "cache_read", str(buffer), scope)
         names = [block] if isinstance(block, str) else list(block)
         if not names:
@@ -277,6 +284,26 @@ class Schedule(LoopQueries):
         source = source or self._root.find_buffer(str(buffer))
         copy = blocks.cache_read(self._root, leaves, source, scope)
         return self._record("cache_read", (names[0] if len(names) == 1 else tuple(names), buffer, scope), copy.name)
+
+    def _cache_tile(self, block: str | Sequence[str], buffer: str | int, scope: str, loops: Sequence[str]) -> str:
+        if not isinstance(block, str) or not isinstance(buffer, str):
+            raise ScheduleError("cache_read: a copy with a dim for each loop is that of one block and a named buffer")
+        require_scope(self._root, "cache_read", buffer, scope)
+        after = {each.name: (leaf, each) for leaf in self._root.leaves() for each in leaf.epilogue}
+        leaf, reader = after[block] if block in after else (self._leaf(block), self._leaf(block))
+        _require_no_rule(leaf, f"'{block}'")
+        source = self._root.find_buffer(buffer)
+        copy = cache_tile(self._root, leaf, reader, source, scope, [self._loop(name) for name in loops])
+        return self._record("cache_read", (block, buffer, scope), copy.name, {"loops": tuple(loops)})
+
+    @primitive
+    def clamp(self, block: str) -> None:
+        """Read the last elements in iterations past the end of loops, where else each iteration tests for that.
+
+        So all loads of a thread can be in flight together. Nothing is stored in these iterations, but in a tile.
+        """
+        clamp(self._leaf(block))
+        self._record("clamp", (block,), None)
 
     @primitive
     def cache_write(self, block: str, scope: str = "") -> str:

@@ -75,6 +75,8 @@ class BufferAccess:
     """The inlined block that computes the element."""
     is_held: bool = False
     """Whether the element that is written is only read where it is in a register."""
+    is_tile: bool = False
+    """Whether the indices are expressions of loops, as those of a tile with a dim for each loop."""
     register: BufferAccess | None = None
     """Of an element that is read in a register, where a block before this one writes it, in the same loops."""
 
@@ -138,6 +140,8 @@ class BlockLeaf:
     """The rule of the target that schedules it (`apply_rule`)."""
     claim: int = 0
     """Which `apply_rule` that is: two of the same rule are two parts."""
+    is_clamped: bool = False
+    """Whether iterations past the end of loops read the last elements, and store nothing, instead of being skipped."""
     is_streamed: bool = False
     """Whether whole vectors of results go past the caches."""
     epilogue: list[BlockLeaf] = field(default_factory=list)

@@ -121,9 +121,9 @@ def plan_block(group: BlockGroup[LaneModel]) -> WordsPlan:
     return WordsPlan(group, s, "block", {})
 
 
-def point_choices(stages: Sequence[object]) -> ChoiceValues:
-    """Return what all stages of elementwise blocks have in common."""
-    chosen = [stage.chosen for stage in stages if isinstance(stage, WordsPlan) and stage.rule == POINTS]
+def stage_choices(stages: Sequence[object], kind: str = POINTS) -> ChoiceValues:
+    """Return the choices that all stages of a kind have in common."""
+    chosen = [stage.chosen for stage in stages if isinstance(stage, WordsPlan) and stage.rule == kind]
     first = chosen[0] if chosen else {}
     return {name: value for name, value in first.items() if all(each[name] == value for each in chosen)}
 

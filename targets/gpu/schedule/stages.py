@@ -14,7 +14,7 @@ from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, plan_in_st
 from mirlo.targets.gpu.schedule.contraction import ThreadPerElementPlan, plan_contraction
 from mirlo.targets.gpu.schedule.contraction.fma import MIN_BLOCKS
 from mirlo.targets.gpu.schedule.costs import split_k_if_faster
-from mirlo.targets.gpu.schedule.points import NO_POINT_CHOICES, PointChoices, plan_block, plan_points, point_choices
+from mirlo.targets.gpu.schedule.points import NO_POINT_CHOICES, PointChoices, plan_block, plan_points, stage_choices
 from mirlo.targets.gpu.schedule.roles import product_of
 from mirlo.targets.gpu.schedule.rows import plan as plan_rows
 from mirlo.targets.gpu.schedule.rules import stage_rule
@@ -77,7 +77,7 @@ def stages(
     if refusal is not None:
         return refusal
     plan = plan_stages(group, points=points)
-    return StagePlan(plan, choices=point_choices(plan))
+    return StagePlan(plan, choices=stage_choices(plan))
 
 
 @stage_rule("gpu")

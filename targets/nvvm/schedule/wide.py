@@ -18,15 +18,22 @@ from mirlo.targets.gpu.schedule.launch import THREADS
 from mirlo.targets.gpu.schedule.points import (
     NO_POINT_CHOICES,
     ONE_POINT,
+    POINTS,
     PointChoices,
     is_wide,
     plan_points,
-    point_choices,
+    stage_choices,
 )
 from mirlo.targets.gpu.schedule.rules import stage_rule
 from mirlo.targets.gpu.schedule.stage import StagePlan
 from mirlo.targets.gpu.schedule.stages import plan_stages
-from mirlo.targets.nvvm.schedule.transposed import TransposePlan, plan_transpose
+from mirlo.targets.nvvm.schedule.transposed import (
+    NO_TRANSPOSED_CHOICES,
+    TRANSPOSED,
+    TransposedChoices,
+    is_transposed,
+    plan_transpose,
+)
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import ScheduleContext
@@ -85,14 +92,18 @@ def _runs(accesses: int, read: Sequence[int], work: int) -> int:
 
 @stage_rule("nvvm", priority=55)
 def wide_points(
-    group: BlockGroup[LaneModel], context: ScheduleContext, points: PointChoices = NO_POINT_CHOICES
+    group: BlockGroup[LaneModel],
+    context: ScheduleContext,
+    points: PointChoices = NO_POINT_CHOICES,
+    tiles: TransposedChoices = NO_TRANSPOSED_CHOICES,
 ) -> StagePlan | Decline:
     """Elementwise blocks in accesses of 16 bytes, or in transposed tiles; others by the plans of all GPUs."""
     refusal = unfit_blocks(group.blocks)
     if refusal is not None:
         return refusal
-    plan = plan_stages(group, (plan_transpose, partial(plan_wide_points, chosen=points)), points=points)
+    planners = (partial(plan_transpose, chosen=tiles), partial(plan_wide_points, chosen=points))
+    plan = plan_stages(group, planners, points=points)
     is_chosen = points != NO_POINT_CHOICES
-    if not is_chosen and not any(isinstance(stage, TransposePlan) or is_wide(stage) for stage in plan):
+    if not is_chosen and not any(is_transposed(stage) or is_wide(stage) for stage in plan):
         return decline("no elementwise blocks with many elements side by side")
-    return StagePlan(plan, choices=point_choices(plan))
+    return StagePlan(plan, choices={**stage_choices(plan, POINTS), **stage_choices(plan, TRANSPOSED)})

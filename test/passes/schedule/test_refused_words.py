@@ -86,7 +86,7 @@ def _call(s: Schedule, rng: random.Random) -> tuple[str, list[Any]]:
         "share_memory": [rng.choice(buffers), rng.choice(buffers)],
         "tile": [some(loops), [size] * rng.randint(1, 3)],
         "bind": [rng.choice(loops), "threadIdx.x"],
-        "add_unit_loop": [block], "compute_inline": [block], "reverse_compute_inline": [block],
+        "add_unit_loop": [block], "clamp": [block], "compute_inline": [block], "reverse_compute_inline": [block],
         "cache_read": [rng.choice([block, some(blocks)]), rng.choice(buffers), scope],
         "cache_write": [block, scope],
         "set_scope": [rng.choice(buffers), scope],

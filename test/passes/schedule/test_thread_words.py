@@ -390,4 +390,4 @@ def test_unrolled_iterations_that_depend_on_one_another_wait() -> None:
     with emulated("sm_80", races=True):
         compiled = mirlo.compile(transpose_model, "nvvm", schedules={"transpose": words}, cache=False)
         np.testing.assert_array_equal(compiled(a), 2 * a.T)
-    assert compiled.artifact.code.count(b"bar.sync") == 4
+    assert compiled.artifact.code.count(b"bar.sync") == 3  # nothing follows the last loop over threads
