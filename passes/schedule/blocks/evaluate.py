@@ -62,11 +62,14 @@ class TensorBuffers:
         result._instead, result._placed = dict(self._instead), dict(self._placed)
         return result
 
+    def buffer(self, value: Any) -> ir.Value:
+        """Return the buffer of a value: that of the function, or where the value is placed."""
+        target = self._instead.get(value, value)
+        return self._placed[target] if target in self._placed else self.buffers.buffer(target)
+
     def slot(self, value: Any) -> BufferSlot:
         if value not in self._slots:
-            target = self._instead.get(value, value)
-            buffer = self._placed[target] if target in self._placed else self.buffers.buffer(target)
-            self._slots[value] = BufferSlot(flat(buffer), contiguous_strides(dims_of(value.type)))
+            self._slots[value] = BufferSlot(flat(self.buffer(value)), contiguous_strides(dims_of(value.type)))
         return self._slots[value]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TypeGuard
@@ -10,14 +10,15 @@ from typing import TypeGuard
 from mirlo.dialects.bindings import func, ir, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.value import index
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.buffers import INPLACE, STACK_LIMIT, element_bytes
 from mirlo.dialects.tir.loops import For
 from mirlo.dialects.tir.scalars import create
 from mirlo.passes.rule_choices import ChoiceValues
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
 from mirlo.passes.schedule.loops import PARALLEL as PARALLEL_LOOP
-from mirlo.passes.schedule.loops import either, if_any, keep_rolled, when
+from mirlo.passes.schedule.loops import either, for_loop, if_any, keep_rolled, when
 from mirlo.passes.schedule.words.blocks import decompose
 from mirlo.passes.schedule.words.held import keep_in_registers
 from mirlo.passes.schedule.words.index import LoopPosition, LoopValue, LoopValues
@@ -75,7 +76,7 @@ def emit(root: Root, schedule: ScheduleFacts, choices: ChoiceValues | None = Non
     parts = PartEmitter(root)
     # Threads of a GPU do not see each other's stacks.
     function = BufferFunction(root.view, STACK_LIMIT if limits_of(root) is None else 0)
-    return function.build(lambda: parts.emit(root.body, function), schedule, choices)
+    return function.build(lambda: parts.emit(TensorBuffers(function)), schedule, choices)
 
 
 class PartEmitter:
@@ -102,11 +103,36 @@ class PartEmitter:
         else:
             share_positions(root)
 
-    def emit(self, nodes: Sequence[Node], function: BufferFunction) -> None:
-        """Emit some nodes at the insertion point."""
+    def emit(
+        self,
+        memory: TensorBuffers,
+        nodes: Sequence[Node] | None = None,
+        indices: Mapping[str, LoopValue] | None = None,
+        ends: Mapping[str, ir.Value] | None = None,
+    ) -> None:
+        """Emit some nodes at the insertion point, all of them by default.
+
+        Of a loop with an index that iteration is emitted; of one with an end the iterations before it. An end is an
+        iteration of the loop as it was before it was cut and split, and where an iteration of each of its parts ends.
+        """
+        emitter = self._in(memory)
+        emitter.ends = ends or {}
+        emitter.nodes(self._root.body if nodes is None else nodes, LoopValues(indices), [])
+
+    def finish(
+        self, memory: TensorBuffers, block: str, results: Sequence[ir.Value], indices: Mapping[str, LoopValue]
+    ) -> None:
+        """Store results of a block that something else computes, a vector, and compute what is computed on them."""
+        leaf = self._root.find_leaf(block)
+        lanes = around(leaf)[-1]
+        whole = LaneGuards(D.static_dim(lanes.extent))
+        self._in(memory).lanes_of(leaf, lanes, LoopValues(indices), whole).finish(results)
+
+    def _in(self, memory: TensorBuffers) -> _Emitter:
+        """Return what emits nodes; buffers are allocated once."""
         if self._emitter is None:
-            self._emitter = _Emitter(allocate_buffers(self._root, function), extents_of(self._root.loops()))
-        self._emitter.nodes(nodes, LoopValues(), [])
+            self._emitter = _Emitter(allocate_buffers(self._root, memory), extents_of(self._root.loops()))
+        return self._emitter
 
 
 def _has_guards_of(node: Node, leaf: BlockLeaf) -> TypeGuard[BlockLeaf]:
@@ -152,6 +178,8 @@ class _Emitter(PointEmitter):
         """The loops that are bound to hardware axes, in the order in which they were emitted."""
         self.accumulators: Accumulators | None = None
         """The results that are in registers in the loops which are emitted now."""
+        self.ends: Mapping[str, ir.Value] = {}
+        """Where loops end early."""
 
     def nodes(self, nodes: Sequence[Node], values: LoopValues, carried: Carried) -> Carried:
         """Emit nodes that follow one another; return the accumulators after them."""
@@ -257,12 +285,28 @@ class _Emitter(PointEmitter):
 
         if loop.name in values:
             return body(values[loop.name], carried)
+        if loop.name in self.ends:
+            return self.before_end(loop, self.ends[loop.name], body, carried)
         for position, (low, high, assumed) in enumerate(ranges_of(loop, values, self.assumed)):
             steps = None if isinstance(high, int) or position == 0 else steps_of(loop)
             each = body if steps is None else partial(self.step_by_step, loop, steps, values, body)
             with self.assuming(assumed):
                 carried = self.iterations(loop, (low, high), values, each, carried, is_rest=position > 0)
         return carried
+
+    def before_end(
+        self, loop: Loop, end: ir.Value, body: Callable[[LoopValue, Carried], Carried], carried: Carried
+    ) -> Carried:
+        """Emit the iterations of a loop, a part of another one, before an iteration of that one."""
+        part = loop.part or PartRange(0)
+        high = Value(end).minimum(index(part.low + loop.extent * part.step))
+        if _is_at_most_one(0, loop.extent):
+            return if_any(part.low, high, lambda at, *held: body(0, list(held)), carried)
+        iteration = partial(_at_position, loop.name, part, body)
+        is_rolled = not isinstance(loop.extent, int)
+        return for_loop(
+            part.low, high, index(part.step), lambda at, *held: iteration(at, list(held)), carried, rolled=is_rolled
+        )
 
     def tile_start(self, loop: Loop, start: TileStart, values: LoopValues) -> None:
         """Emit a tile from the line of memory on in which it begins, if there is one, within the loop's iterations."""

@@ -88,7 +88,7 @@ class WordsPlan:
 
     def emit(self, memory: TensorBuffers) -> None:
         """Emit the loops at the insertion point."""
-        self.words.emit_part(memory.buffers)
+        self.words.emit_part(memory)
 
     def schedule(self) -> func.FuncOp:
         """Replace a prim function, of which these are all blocks, by the loops."""

@@ -14,6 +14,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, flatten, floor_divide, loop_index, modulo
 from mirlo.dialects.tir.buffers import ALIGNMENT, UNBOUNDED, element_bytes
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.vectors import flat
 from mirlo.passes.schedule.words.analysis import KnownValues, known_values
@@ -67,8 +68,9 @@ class Placed:
 
     @property
     def is_flat(self) -> bool:
-        """Return whether the memory has one dim of any length, as buffers with dynamic dims have."""
-        return list(self.value.type.shape) == [UNBOUNDED]
+        """Return whether the memory has one dim, as buffers with dynamic dims have, and values of a block of rows."""
+        shape = list(self.value.type.shape)
+        return shape == [UNBOUNDED] or len(shape) == 1 < len(self.shape)
 
     @property
     def flat(self) -> ir.Value:
@@ -177,8 +179,8 @@ class PlacedBuffers:
         return result
 
 
-def allocate_buffers(root: Root, function: BufferFunction) -> PlacedBuffers:
-    """Allocate all buffers that blocks access."""
+def allocate_buffers(root: Root, memory: TensorBuffers) -> PlacedBuffers:
+    """Allocate all buffers that blocks access, but those of tensor values that are in memory already."""
     placed: dict[int, Placed] = {}
     uses_of: dict[int, list[tuple[BlockLeaf, BufferAccess]]] = {}
     for leaf in root.leaves():
@@ -193,9 +195,9 @@ def allocate_buffers(root: Root, function: BufferFunction) -> PlacedBuffers:
         uses = uses_of.get(id(buffer), [])
         is_whole = buffer.is_parameter or any(leaf.rule for leaf, _ in uses)
         if buffer.value is not None and is_whole:
-            placed[id(buffer)] = _whole(buffer, function.buffer(buffer.value))
+            placed[id(buffer)] = _whole(buffer, memory.buffer(buffer.value))
         elif uses:
-            placed[id(buffer)] = _allocate(buffer, uses, function)
+            placed[id(buffer)] = _allocate(buffer, uses, memory.buffers)
     in_threads = limits_of(root) is not None
     has_views = bool(root.target) and has_vectors(root.target)
     return PlacedBuffers(placed, in_threads, extents_of(root.loops()), has_views)

@@ -11,7 +11,6 @@ from mirlo.dialects.tir.view import NAMES, PrimView
 from mirlo.passes.fuse.inline import inline_block, is_identity
 from mirlo.passes.rule_choices import ChoiceError
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.words.trace import PrimitiveCallRecord, Trace
 from mirlo.passes.schedule.words.tree import (
     SERIAL,
@@ -143,9 +142,9 @@ class ScheduleParts:
         self._emitter = PartEmitter(root)
         self.parts = parts_of_tree(root)
 
-    def emit(self, position: int, function: BufferFunction) -> None:
+    def emit(self, position: int, memory: TensorBuffers) -> None:
         """Emit a part whose loops primitives arrange."""
-        self._emitter.emit(self.parts[position].nodes, function)
+        self._emitter.emit(memory, self.parts[position].nodes)
 
 
 @dataclass(frozen=True)
@@ -158,7 +157,7 @@ class LoopWords:
 
     def emit(self, memory: TensorBuffers) -> None:
         """Emit the loops at the insertion point."""
-        self.words.emit(self.position, memory.buffers)
+        self.words.emit(self.position, memory)
 
 
 def inline_for_rules(function: ir.OpView | ir.Operation, names: Sequence[str]) -> None:

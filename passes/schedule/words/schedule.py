@@ -11,7 +11,8 @@ from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import PrimView, is_tensor_form
 from mirlo.passes.rule_choices import ChoiceValues
-from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.words import blocks, layout, loops
 from mirlo.passes.schedule.words.arguments import PRIMITIVES, call_given, plain, primitive
 from mirlo.passes.schedule.words.kernels import limits_of, require_axis, require_scope
@@ -42,6 +43,7 @@ from mirlo.runtime.nearest import nearest
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.words.commands import TileCommands
+    from mirlo.passes.schedule.words.emit import PartEmitter
 
 Made = TypeVar("Made")
 PEEL = "peel"
@@ -479,13 +481,17 @@ class Schedule(LoopQueries):
             result.attributes[APPLIED] = ir.StringAttr.get(json.dumps(self.trace.as_json()))
         return result
 
-    def emit_part(self, function: BufferFunction) -> None:
+    def emit_part(self, memory: TensorBuffers) -> None:
         """Emit the loops at the insertion point, in a function that has other loops too. The schedule is used up."""
+        self.part_emitter().emit(memory)
+
+    def part_emitter(self) -> PartEmitter:
+        """Return what emits the loops in a function that has other loops too, or parts of them. It is used up."""
         from mirlo.passes.schedule.words.emit import PartEmitter
 
         self.require_open()
-        PartEmitter(self._root).emit(self._root.body, function)
         self.is_closed = True
+        return PartEmitter(self._root)
 
     def commands(self, capacity: Mapping[str, int] | None = None, alignment: int = 64) -> TileCommands:
         """Return the instructions that compute the function, for an accelerator that executes a stream of commands.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir, vector
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.relax.slice import Concat, Stack
 from mirlo.dialects.tir.buffers import ALIGNMENT, element_bytes
 from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder, constant
@@ -17,8 +18,9 @@ from mirlo.dialects.tir.compute.storage import emit
 from mirlo.passes.legalize.helpers import shape_of
 from mirlo.passes.legalize.rules.slice import MAX_SELECT_OPERANDS
 from mirlo.passes.rules import Decline, decline, legalize
+from mirlo.passes.schedule.loops import for_loop, if_any
 from mirlo.passes.schedule.vectors import flat
-from mirlo.targets.llvm.schedule.chunks import chunks, plus
+from mirlo.targets.llvm.schedule.vector_loops import VectorPart, cut_into_vectors
 
 if TYPE_CHECKING:
     from mirlo.passes.legalize.builder import LegalizeBuilder
@@ -87,12 +89,20 @@ def _position(row: Expr, stride: Dim, start: Dim) -> ir.Value:
 def _copy(source: ir.Value, read: ir.Value, target: ir.Value, written: ir.Value, count: Dim, parallel: bool) -> None:
     """Copy contiguous elements, as many as vectors have that fill a cache line at a time."""
     element = source.type.element_type
+    lanes = ALIGNMENT // element_bytes(element)
+    for part in cut_into_vectors(count, lanes, UNROLL, masked=False):
 
-    def step(starts: Sequence[int | ir.Value], width: int, active: int, carried: list[ir.Value]) -> list[ir.Value]:
-        kind = ir.VectorType.get([width], element)
-        loaded = [create("vector.load", kind, source, plus(read, at)) for at in starts]
-        for at, value in zip(starts, loaded, strict=True):
-            vector.StoreOp(value, target, [plus(written, at)])
-        return carried
+        def copy(first: ir.Value, part: VectorPart = part) -> None:
+            kind = ir.VectorType.get([part.lanes], element)
+            starts = [Value(first) + u * part.lanes for u in range(part.unroll)]
+            loaded = [create("vector.load", kind, source, at + read) for at in starts]
+            for at, value in zip(starts, loaded, strict=True):
+                vector.StoreOp(value, target, [at + written])
 
-    chunks(count, ALIGNMENT // element_bytes(element), UNROLL, masked=False).emit(step, [], parallel=parallel)
+        if part.stop - part.start == part.step:
+            copy(index(part.start))
+        elif part.lanes < lanes:
+            if_any(part.start, part.stop, copy)
+        else:
+            several, is_dynamic = part.unroll > 1, not isinstance(count, int)
+            for_loop(part.start, part.stop, part.step, copy, parallel=parallel and several, rolled=is_dynamic)

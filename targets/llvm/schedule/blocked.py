@@ -42,7 +42,7 @@ from mirlo.targets.llvm.schedule.dynamic_blocks import DynamicBlockedPlan, eleme
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.priorities import PRIORITIES
 from mirlo.targets.llvm.schedule.row_blocks import BLOCK, KEPT, BlockedPlan, RowBlockContraction
-from mirlo.targets.llvm.schedule.rows import RowsPlan, VectorRowsPlan
+from mirlo.targets.llvm.schedule.rows import RowsPlan
 from mirlo.targets.llvm.schedule.stages import plan_stages
 
 
@@ -63,7 +63,7 @@ def plan_blocked(
         and isinstance(last, VectorContractionPlan)
     ):
         return decline("not a contraction, rows and a contraction")
-    rows = between.between_contractions()
+    rows = between
     plans = [first.plan, last.plan]
     weights = plans[1].rows.access.value
     produced = {output.value for block in (*rows.group.blocks, *_blocks_of(plans[0])) for output in block.outputs}
@@ -74,6 +74,8 @@ def plan_blocked(
         return decline("a value between the contractions is an output")
     if any(o.value not in produced for block in rows.group.blocks for o in block.inputs):
         return decline("a block between the contractions reads another tensor")
+    if any(block.uses_index(axis) for block in rows.group.blocks for axis in range(rows.found.axes)):
+        return decline("a block between the contractions computes with the number of its row")
     *outer, width = dims_of(weights.type)
     if len(rows.rows) > 1 or D.product(list(rows.rows)) != D.product(outer):
         return decline("rows between the contractions are not one loop", loops=len(rows.rows))
@@ -97,7 +99,7 @@ def _blocks_of(plan: RegisterTilePlan) -> list[BlockView]:
     return [plan.contraction.block, *(stage.block for stage in plan.contraction.stages)]
 
 
-def _in_order(plan: RegisterTilePlan, rows: VectorRowsPlan) -> list[ir.Value]:
+def _in_order(plan: RegisterTilePlan, rows: RowsPlan) -> list[ir.Value]:
     """Return the values of both contractions in the order of their definition."""
     return [output.value for block in (*_blocks_of(plan), *rows.group.blocks) for output in block.outputs]
 
@@ -168,7 +170,7 @@ class _Mover:
 
 def _with_blocks(
     first: RowBlockContraction,
-    rows: VectorRowsPlan,
+    rows: RowsPlan,
     last: RowBlockContraction,
     width: Dim,
     local: tuple[ir.Value, ...],

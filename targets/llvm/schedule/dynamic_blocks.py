@@ -43,9 +43,9 @@ class DynamicBlockedPlan(BlockedPlan):
             memory.place(value, memory.buffers.shared_scratch(elements, value.type.element_type))
         self.reuse_scores(memory)
         first, last = (DynamicBlockKernel(part, memory, self.order) for part in (self.first, self.last))
-        stored = self.rows.prepare(memory)
+        rows = self.rows.row_by_row(memory)
         heads = D.product([extent for _, extent in self.loops])
-        step = lcm(self.first.plan.tile_columns, *self.rows.steps(memory)) if self.limit is not None else 1
+        step = lcm(self.first.plan.tile_columns, *self.rows.steps) if self.limit is not None else 1
         # The same block of all heads first: causal blocks take longer, the later their rows.
         tasks = D.ceildiv(self.extent, self.block) * heads
 
@@ -60,9 +60,9 @@ class DynamicBlockedPlan(BlockedPlan):
             kept = code.scaled(slot, self.block)
             first.run_block(indices, start, count, kept)
             if self.rows.rows:
-                for_loop(0, count, 1, lambda r: self.rows.emit_row(memory, stored, code.add(kept, r), limit=needed))
+                for_loop(0, count, 1, lambda r: rows.emit(code.add(kept, r), needed))
             else:
-                self.rows.emit_row(memory, stored, limit=needed)
+                rows.emit(limit=needed)
             last.run_block(indices, start, count, kept)
 
         emit_tasks(memory, self.slots, tasks, task)

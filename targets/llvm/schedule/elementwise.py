@@ -19,14 +19,20 @@ from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.targets.llvm.choices import NO_ELEMENTWISE_CHOICES, ElementwiseChoices
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.chunks import can_mask
 from mirlo.targets.llvm.schedule.cost import MAX_SUBSPACES, TRANSPOSE_ALIGNMENT
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.priorities import PRIORITIES
 from mirlo.targets.llvm.schedule.runs import arrange_runs, find_runs
-from mirlo.targets.llvm.schedule.sweep import LoopVectors, choose_lane_vectors, describe_vectors
 from mirlo.targets.llvm.schedule.transposes import arrange_interleaved, arrange_tiles, choose_tile, find_across
-from mirlo.targets.llvm.schedule.vector_loops import cut_lanes, cut_vectors, split_vectors
+from mirlo.targets.llvm.schedule.vector_loops import (
+    LoopVectors,
+    can_mask,
+    choose_lane_vectors,
+    cut_lanes,
+    cut_vectors,
+    describe_vectors,
+    split_vectors,
+)
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import Kernel, ScheduleContext

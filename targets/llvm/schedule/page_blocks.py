@@ -266,7 +266,7 @@ class _PagedEmitter:
         contraction = self.plan.last.plan.contraction
         elements = D.product(contraction.writes[0][1].shape)
         self.held = memory.buffers.shared_scratch(elements, contraction.product.accumulate_type)
-        self.stored = plan.rows.prepare(memory)
+        self.rows = plan.rows.row_by_row(memory)
         tasks = dims_of(self.plan.keys.table.type)[0] * self.plan.parts
 
         emit_tasks(memory, slots, tasks, self._emit_task)
@@ -284,7 +284,7 @@ class _PagedEmitter:
         length = keys.reader.length(sequence).minimum(values.reader.length(sequence))
         task = _Task(sequence, part * self.heads_of_task, slot * self._rows, slot, length)
         keys.emit_pages(task, lambda kernel, page: None)
-        for_loop(0, self._rows, 1, lambda r: self.plan.plan.rows.emit_row(self.memory, self.stored, task.kept + r))
+        for_loop(0, self._rows, 1, lambda r: self.rows.emit(task.kept + r))
         (axis,) = self.plan.last.plan.reduce
 
         def add_up(kernel: _PageKernel, page: Value) -> None:

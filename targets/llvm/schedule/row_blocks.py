@@ -17,7 +17,7 @@ from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors
 from mirlo.targets.llvm.schedule.contraction.kernel import ContractionEmitter
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, spans
-from mirlo.targets.llvm.schedule.rows import VectorRowsPlan
+from mirlo.targets.llvm.schedule.rows import RowsPlan
 
 BLOCK, KEPT = LoopAxis(-3, 1, False), LoopAxis(-4, 1, False)
 """Axes that stand for the first row of a block, and for the first of its stored rows."""
@@ -39,7 +39,7 @@ class BlockedPlan:
     """The plan of two contractions, and the row operations between them, block by block."""
 
     first: RowBlockContraction
-    rows: VectorRowsPlan
+    rows: RowsPlan
     last: RowBlockContraction
     loops: tuple[tuple[Dim, Dim], ...]
     """The shared loops outside of the blocks: their steps in rows, and their extents."""
@@ -63,9 +63,9 @@ class BlockedPlan:
             memory.place(value, memory.buffers.scratch([elements], value.type.element_type))
         self.reuse_scores(memory)
         first, last = (BlockKernel(part, memory, self.order) for part in (self.first, self.last))
-        stored = self.rows.prepare(memory)
+        rows = self.rows.row_by_row(memory)
         heads = prod(extent for _, extent in self.loops)
-        step = lcm(self.first.plan.tile_columns, *self.rows.steps(memory)) if self.limit is not None else 1
+        step = lcm(self.first.plan.tile_columns, *self.rows.steps) if self.limit is not None else 1
 
         def blocks(head: ir.Value) -> None:
             indices = self.indices(head, code)
@@ -77,9 +77,9 @@ class BlockedPlan:
                 first.limit, last.tiles.limits = needed, {axis.id: needed for axis in self.last.plan.reduce}
                 first.run(indices, start, count)
                 if self.rows.rows:
-                    code.loop(Span(0, count, 1), lambda r: self.rows.emit_row(memory, stored, r, limit=needed))
+                    code.loop(Span(0, count, 1), lambda r: rows.emit(r, needed))
                 else:
-                    self.rows.emit_row(memory, stored)
+                    rows.emit()
                 last.run(indices, start, count)
 
             # The rest is part of the loop: scratch memory that is used inside of it only is private to each thread.
@@ -135,12 +135,12 @@ class BlockedPlan:
 
     def reuse_scores(self, memory: TensorBuffers) -> None:
         """Store the weights in the buffer of the scores, which are read for the last time when weights are computed."""
-        target = self.rows.walk_of(self.weights)
+        target = self.rows.found.walk_of(self.weights)
         for value in self.local:
-            if value == self.weights or value.type != self.weights.type or self.rows.walk_of(value) is not None:
+            if value == self.weights or value.type != self.weights.type or self.rows.found.walk_of(value) is not None:
                 continue
             readers = [
-                i for i, walk in enumerate(self.rows.walks)
+                i for i, walk in enumerate(self.rows.found.walks)
                 if any(operand.value == value for block in walk.blocks for operand in block.inputs)
             ]  # fmt: skip
             if target is not None and readers and max(readers) <= target:

@@ -15,57 +15,43 @@ from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk, find_rows
 from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
+from mirlo.passes.schedule.words.index import LoopValue
 from mirlo.passes.schedule.words.nests import fuse_contiguous
 from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.targets.llvm.choices import NO_LOOP_CHOICES, LoopChoices
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.chunks import can_mask
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.priorities import PRIORITIES
-from mirlo.targets.llvm.schedule.sweep import LoopVectors, Sweep, choose_vectors, describe_vectors
-from mirlo.targets.llvm.schedule.vector_loops import cut_lanes, cut_vectors, split_vectors
+from mirlo.targets.llvm.schedule.vector_loops import (
+    LoopVectors,
+    can_mask,
+    choose_lane_vectors,
+    cut_lanes,
+    cut_vectors,
+    describe_vectors,
+    split_vectors,
+)
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 
 
-@dataclass
-class VectorRowsPlan(RowGroup):
-    """Row operations between contractions, planned in vectors: a row at a time, of a block of rows."""
+class RowEmitter:
+    """Emits rows one by one, of a block of rows, whose values are in memory of the block."""
 
-    chosen: LoopChoices = NO_LOOP_CHOICES
+    def __init__(self, rows: _Rows, memory: TensorBuffers) -> None:
+        self._rows, self._memory = rows, memory
+        self._emitter = rows.s.part_emitter()
 
-    def emit_row(
-        self, memory: TensorBuffers, stored: set[ir.Value], *indices: ir.Value, limit: ir.Value | None = None
-    ) -> None:
-        """Emit the row at these indices.
+    def emit(self, row: LoopValue = 0, limit: ir.Value | None = None) -> None:
+        """Emit a row.
 
-        With `limit`, a multiple of `steps` or the end, emit only the elements before it.
+        With `limit`, a multiple of the elements that all loops compute at a time or the end, emit only the elements
+        before it.
         """
-        held: dict[ir.Value, ir.Value] = {}
-        for number, walk in enumerate(self.walks):
-            sweep = self._sweep(number, memory, stored, held)
-            held.update(sweep.emit(indices, parallel=not self.rows, limit=limit if walk.own else None))
-
-    def steps(self, memory: TensorBuffers) -> list[int]:
-        """Return the elements that each loop computes at a time."""
-        return [self._sweep(i, memory, set(), {}).step for i, walk in enumerate(self.walks) if walk.own]
-
-    def _sweep(
-        self, number: int, memory: TensorBuffers, stored: set[ir.Value], held: dict[ir.Value, ir.Value]
-    ) -> Sweep:
-        walk = self.walks[number]
-        return Sweep(
-            walk.space, len(self.rows), memory, stored, self.group.machine, walk.reductions, held,
-            loop=self._loop(number), chosen=self.chosen,
-        )  # fmt: skip
-
-    def _loop(self, number: int) -> int:
-        """Return the number by which the vectors of a walk may be chosen: its position among those with a loop."""
-        return sum(self._has_loop(walk) for walk in self.walks[:number])
-
-    def _has_loop(self, walk: Walk) -> bool:
-        return len(walk.space.extents) > len(self.rows)
+        indices = dict.fromkeys(self._rows.rows, row)
+        ends = {} if limit is None else dict.fromkeys(self._rows.limited, limit)
+        self._emitter.emit(self._memory, indices=indices, ends=ends)
 
 
 @dataclass(frozen=True)
@@ -82,13 +68,26 @@ class RowsPlan:
         return self.found.group
 
     @cached_property
+    def _arranged(self) -> _Rows:
+        arranged = _Rows(words_of(self.group), self.found, self.chosen)
+        arranged.arrange()
+        return arranged
+
+    @cached_property
     def words(self) -> WordsPlan:
         """Return the blocks with their loops arranged."""
-        s = words_of(self.group)
-        arranged = _Rows(s, self.found, self.chosen)
-        arranged.arrange()
-        facts: ScheduleFacts = {"rows": arranged.rows, "walks": len(self.found.walks)}
-        return WordsPlan(self.group, s, self.name, describe_vectors(arranged.vectors), facts)
+        facts: ScheduleFacts = {"rows": self.rows, "walks": len(self.found.walks)}
+        return WordsPlan(self.group, self._arranged.s, self.name, describe_vectors(self._arranged.vectors), facts)
+
+    @property
+    def rows(self) -> list[Dim]:
+        """Return the iterations of the loops over rows, without those of one."""
+        return list(self._arranged.rows.values())
+
+    @property
+    def steps(self) -> list[int]:
+        """Return the elements that each loop over a row computes at a time."""
+        return self._arranged.steps
 
     def choices(self) -> ChoiceValues:
         """Return the choices with which the loops are made again."""
@@ -98,10 +97,9 @@ class RowsPlan:
         """Emit the loops at the insertion point."""
         self.words.emit(memory)
 
-    def between_contractions(self) -> VectorRowsPlan:
-        """Return a plan to compute rows one by one, of a block of rows."""
-        found = self.found.merged()
-        return VectorRowsPlan(found.group, found.rows, found.walks, found.axes)
+    def row_by_row(self, memory: TensorBuffers) -> RowEmitter:
+        """Return what emits the rows one by one. The plan is used up."""
+        return RowEmitter(self._arranged, memory)
 
 
 def plan_rows(group: BlockGroup[Machine], choices: LoopChoices = NO_LOOP_CHOICES) -> RowsPlan | Decline:
@@ -118,8 +116,12 @@ class _Rows:
     found: RowGroup
     chosen: LoopChoices
     vectors: list[LoopVectors] = field(default_factory=list)
-    rows: list[Dim] = field(default_factory=list)
-    """The iterations of the loops over rows."""
+    rows: dict[str, Dim] = field(default_factory=dict)
+    """The loops over rows, and their iterations, without those of one."""
+    steps: list[int] = field(default_factory=list)
+    """The elements that each loop over a row computes at a time."""
+    limited: list[str] = field(default_factory=list)
+    """The loops over elements of a row that may end early."""
 
     def arrange(self) -> None:
         """Compute a row in each iteration of one loop, or of several where rows are not next to each other."""
@@ -127,7 +129,7 @@ class _Rows:
         loops = {block: s.loops(block) for block in blocks}
         rows = [self._merge([loops[block][axis] for block in blocks]) for axis in range(self.found.axes)]
         rows = fuse_contiguous(s, blocks[0], rows)
-        self.rows = [s.extent(row) for row in rows if s.extent(row) != 1]
+        self.rows = {row: s.extent(row) for row in rows if s.extent(row) != 1}
         at = 0
         for walk in self.found.walks:
             names = blocks[at : at + len(walk.blocks)]
@@ -165,19 +167,22 @@ class _Rows:
         if list(walk.order) != sorted(walk.order):
             s.reorder(*loops)
         *outer, last = fuse_contiguous(s, blocks[0], loops)
-        vectors = choose_vectors(walk.space, machine, self.chosen, len(self.vectors), bool(walk.reductions))
+        instances, axis = walk.space.instances, len(walk.space.extents) - 1
+        vectors = choose_lane_vectors(
+            instances, axis, walk.space.extents[axis], machine, self.chosen, len(self.vectors), bool(walk.reductions)
+        )
         self.vectors.append(vectors)
         joined = vectors.unroll if vectors.are_joined else 1
         lanes, unroll = vectors.lanes * joined, vectors.unroll // joined
-        masked = can_mask(walk.space.instances, machine)
-        first = ""
-        for part in [last] if walk.reductions else cut_lanes(s, last, lanes):
-            for loop, width, count in cut_vectors(s, part, lanes, unroll, masked):
-                made = split_vectors(s, loop, width, count)
-                first = first or made
+        masked = can_mask(instances, machine)
+        parts = [last] if walk.reductions else cut_lanes(s, last, lanes)
+        cuts = [cut for part in parts for cut in cut_vectors(s, part, lanes, unroll, masked)]
+        vectorized = [split_vectors(s, *cut) for cut in cuts]
+        self.steps.append(cuts[0][1] * cuts[0][2])
+        self.limited += vectorized if len(parts) == 1 else []
         for position in walk.reductions:
-            s.accumulate(blocks[position], outer[0] if outer else first)
-        for loop in () if self.rows or walk.reductions else (outer or [first]):
+            s.accumulate(blocks[position], outer[0] if outer else vectorized[0])
+        for loop in () if self.rows or walk.reductions else (outer or vectorized[:1]):
             s.parallel(loop)
 
 

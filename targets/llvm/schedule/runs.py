@@ -15,10 +15,9 @@ from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.chunks import has_intrinsics, work
 from mirlo.targets.llvm.schedule.cost import CLOSE_TO_L2, RUN_BLOCK_VECTORS, RUNS_PER_BLOCK, SHORT_RUN_VECTORS
 from mirlo.targets.llvm.schedule.transposes import mapped_operands, moved_bytes
-from mirlo.targets.llvm.schedule.vector_loops import cut_vectors
+from mirlo.targets.llvm.schedule.vector_loops import cut_vectors, has_intrinsics, work
 
 
 @dataclass(frozen=True)

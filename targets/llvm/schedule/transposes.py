@@ -26,7 +26,6 @@ from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.targets.llvm.choices import ElementwiseChoices, of_loop
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.chunks import can_mask, work
 from mirlo.targets.llvm.schedule.cost import (
     CLOSE_TO_L2,
     INTERLEAVED_BLOCK,
@@ -42,6 +41,7 @@ from mirlo.targets.llvm.schedule.cost import (
     MAX_UNROLLED_OPERATIONS,
     MIN_TILES_TO_ALIGN,
 )
+from mirlo.targets.llvm.schedule.vector_loops import can_mask, work
 
 
 def find_across(s: Schedule, block: str, group: BlockGroup[Machine]) -> str | None:

@@ -1,9 +1,133 @@
-"""Loops of schedules of words that are cut for vectors."""
+"""Vectors of a loop: how many lanes, how many at a time, and what its tail is cut into."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.index_expr import Variable
+from mirlo.passes.rule_choices import ChoiceValue, choice_values
+from mirlo.passes.schedule.blocks.lanes import fitting, widest_bytes
+from mirlo.passes.schedule.blocks.space import BlockInstance
+from mirlo.passes.schedule.vectors import may_trap
 from mirlo.passes.schedule.words.schedule import Schedule
-from mirlo.targets.llvm.schedule.chunks import Chunks, chunks
+from mirlo.targets.llvm.choices import LoopChoices
+from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.schedule.cost import INTRINSIC_OPERATIONS
+
+
+@dataclass(frozen=True)
+class LoopVectors:
+    """The vectors of a loop, as choices: elements of each, and vectors per iteration."""
+
+    lanes: int
+    unroll: int
+    are_joined: bool = False
+    """Whether the vectors of an iteration are computed as one long vector."""
+
+
+def choose_lane_vectors(
+    instances: Sequence[BlockInstance],
+    axis: Variable,
+    length: Dim,
+    machine: Machine,
+    chosen: LoopChoices,
+    loop: int | None = 0,
+    reduces: bool = False,
+    lanes: int | None = None,
+) -> LoopVectors:
+    """Choose the vectors of a loop of this length, unless they are chosen for the loop with this number.
+
+    `lanes` overrides the number of lanes.
+    """
+    unroll = chosen.unroll_of(loop)
+    if lanes is None:
+        own = chosen.lanes_of(loop) or machine.lanes(widest_bytes(instances, axis))
+        if not reduces and has_intrinsics(instances):
+            # Long dependency chains need several independent ones in flight, interleaved operation by operation. LLVM
+            # does not interleave consecutive vectors, but it splits a vector of several registers that way.
+            most = max(1, length // own) if isinstance(length, int) else machine.vector_registers
+            return LoopVectors(own, min(unroll or machine.vector_registers // 8, most), True)
+    heavy = work(instances)
+    return LoopVectors(
+        own if lanes is None else lanes, unroll or (4 if reduces or heavy <= 12 else 2 if heavy <= 40 else 1)
+    )
+
+
+def describe_vectors(found: Sequence[LoopVectors]) -> dict[str, ChoiceValue]:
+    """Return the vectors of several loops as choices."""
+    if not found:
+        return {}
+    return choice_values(LoopChoices(tuple(each.lanes for each in found), tuple(each.unroll for each in found)))
+
+
+def can_mask(instances: Sequence[BlockInstance], machine: Machine) -> bool:
+    """Return whether lanes may be masked: masks are cheap, and computing inactive lanes does not trap."""
+    return machine.masked and not any(may_trap(instance.block.body_ops) for instance in instances)
+
+
+def work(instances: Sequence[BlockInstance]) -> int:
+    """Estimate the operations per element."""
+    return sum(
+        INTRINSIC_OPERATIONS if _is_intrinsic(value) else 1 for instance in instances for value in instance.needed
+    )
+
+
+def has_intrinsics(instances: Sequence[BlockInstance]) -> bool:
+    """Return whether a math function is computed for each element."""
+    return any(_is_intrinsic(value) for instance in instances for value in instance.needed)
+
+
+def _is_intrinsic(value: ir.Value) -> bool:
+    return not isinstance(value.owner, ir.Block) and value.owner.operation.name.startswith("tir.")
+
+
+@dataclass(frozen=True)
+class VectorPart:
+    """A part of a loop, from an element to another one: several vectors at a time, or at most one."""
+
+    start: Dim
+    stop: Dim
+    lanes: int
+    unroll: int = 1
+
+    @property
+    def step(self) -> int:
+        """Return the elements that are computed at a time."""
+        return self.lanes * self.unroll
+
+
+def cut_into_vectors(extent: Dim, lanes: int, unroll: int, masked: bool) -> list[VectorPart]:
+    """Divide a loop into whole vectors and a tail: one masked vector, or a few of smaller powers of two.
+
+    If only the run time knows the length, there are several vectors at a time, single ones, and at most one of each
+    smaller power of two.
+    """
+    if not isinstance(extent, int):
+        widths = [(lanes, unroll)] if unroll > 1 else []
+        widths += [(lanes >> i, 1) for i in range(lanes.bit_length())]
+        ends = [extent // (width * count) * width * count for width, count in widths]
+        bounds = zip([0, *ends[:-1]], ends, widths, strict=True)
+        return [VectorPart(low, high, *sizes) for low, high, sizes in bounds if low != high]
+    lanes = fitting(lanes, extent)
+    if not masked and lanes > extent:
+        lanes //= 2
+    unroll = max(1, min(unroll, extent // lanes))
+    at = extent // (lanes * unroll) * lanes * unroll
+    parts = [VectorPart(0, at, lanes, unroll)] if at else []
+    while at < extent:
+        left = extent - at
+        width = lanes
+        if left < lanes:
+            # A power of two needs no mask.
+            width = 1 << (left.bit_length() - 1)
+            if masked and width != left:
+                width *= 2
+        parts.append(VectorPart(at, at + min(width, left), width))
+        at += min(width, left)
+    return parts
 
 
 def cut_lanes(s: Schedule, lane: str, lanes: int) -> list[str]:
@@ -18,17 +142,14 @@ def cut_lanes(s: Schedule, lane: str, lanes: int) -> list[str]:
 
 def cut_vectors(s: Schedule, part: str, lanes: int, unroll: int, masked: bool) -> list[tuple[str, int, int]]:
     """Cut a loop into several vectors at a time, single ones, and a tail; return each loop, its lanes and vectors."""
-    cut = chunks(s.extent(part), lanes, unroll, masked)
-    if isinstance(cut, Chunks):
-        widths = [*([(cut.lanes, cut.unroll)] if cut.main else []), *((lanes, 1) for _, lanes, _ in cut.rest)]
-        points = [start for start, _, _ in cut.rest if start]
-        parts = s.partition(part, points) if points else [part]
+    cuts = cut_into_vectors(s.extent(part), lanes, unroll, masked)
+    if not isinstance(s.extent(part), int):
+        parts = s.partition(part, multiples=[cut.step for cut in cuts])
+    elif len(cuts) > 1:
+        parts = s.partition(part, [cut.start for cut in cuts[1:] if isinstance(cut.start, int)])
     else:
-        widths = [(lanes, unroll)] if unroll > 1 else []
-        widths += [(lanes >> i, 1) for i in range(lanes.bit_length())]
-        parts = s.partition(part, multiples=[lanes * unroll for lanes, unroll in widths])
-    # Parts that certainly are empty, the last ones, are left out.
-    return [(loop, lanes, unroll) for loop, (lanes, unroll) in zip(parts, widths, strict=False)]
+        parts = [part]
+    return [(loop, cut.lanes, cut.unroll) for loop, cut in zip(parts, cuts, strict=True)]
 
 
 def split_vectors(s: Schedule, loop: str, lanes: int, unroll: int) -> str:

@@ -20,7 +20,6 @@ from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.targets.llvm.choices import NO_LOOP_CHOICES, LoopChoices
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.chunks import can_mask, work
 from mirlo.targets.llvm.schedule.cost import (
     LOAD_BOUND_OPERATIONS,
     MAX_LANE_STRIDE,
@@ -31,8 +30,14 @@ from mirlo.targets.llvm.schedule.cost import (
 )
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.priorities import PRIORITIES
-from mirlo.targets.llvm.schedule.sweep import LoopVectors, describe_vectors
-from mirlo.targets.llvm.schedule.vector_loops import cut_lanes, cut_vectors
+from mirlo.targets.llvm.schedule.vector_loops import (
+    LoopVectors,
+    can_mask,
+    cut_lanes,
+    cut_vectors,
+    describe_vectors,
+    work,
+)
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import Kernel, ScheduleContext

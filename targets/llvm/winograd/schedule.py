@@ -12,12 +12,14 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.scalars import Value, compare, create
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, decline, schedule
-from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
-from mirlo.passes.schedule.blocks.group import BlockGroup, in_step, opaque_of_group, placed
-from mirlo.passes.schedule.blocks.space import BlockInstance, Space, computed_values
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.loops import either, when
-from mirlo.passes.schedule.vectors import splat
+from mirlo.passes.schedule.words.group_plan import words_of
+from mirlo.passes.schedule.words.index import LoopPosition, LoopValue
+from mirlo.passes.schedule.words.schedule import Schedule
+from mirlo.passes.schedule.words.tree import PartRange, ScheduleError
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.code import Code, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span
@@ -75,11 +77,11 @@ def winograd_output(kernel: Kernel, context: ScheduleContext) -> Decline | ir.Op
         return decline("the channels fill no whole vectors", channels=channels)
     if not computes(block, output_function(tiling, ir.Location.unknown()), tiling.m):
         return decline("the block is not Winograd's transform")
-    instances = _place_blocks(group)
-    if isinstance(instances, Decline):
-        return instances
+    words = _arrange_pixels(group, lanes)
+    if isinstance(words, Decline):
+        return words
     buffers = BufferFunction(kernel.view)
-    emitter = _OutputEmitter(Code(TensorBuffers(buffers)), group, instances, tiling, lanes)
+    emitter = _OutputEmitter(Code(TensorBuffers(buffers)), block, words, tiling, lanes)
     return buffers.build(emitter.emit, {"rule": "winograd_output", "tile": [tiling.m, tiling.m]})
 
 
@@ -93,21 +95,21 @@ def _group(kernel: Kernel, context: ScheduleContext, name: str) -> BlockGroup[Ma
     return group
 
 
-def _place_blocks(group: BlockGroup[Machine]) -> list[BlockInstance] | Decline:
-    """Place the blocks over the pixels and channels of the result."""
-    first = group.blocks[0]
-    domain = first.domain[:4]
-    refusal = opaque_of_group(group)
-    if refusal is not None:
-        return refusal
-    extents = first.domain
-    instances = [placed(first, range(first.rank), extents)]
-    for block in group.blocks[1:]:
-        if block.is_reduction or block.domain != domain:
-            return decline("a block that follows is over other elements", block=block.name)
-        instances.append(placed(block, range(4), extents))
-    refusal = in_step(Space(extents, tuple(instances)).drop_units())
-    return instances if refusal is None else refusal
+def _arrange_pixels(group: BlockGroup[Machine], lanes: int) -> Schedule | Decline:
+    """Compute the blocks that follow on the results of the transform, a vector of channels at a time."""
+    s = words_of(group)
+    block, *others = s.blocks()
+    try:
+        for other in others:
+            s.reverse_compute_inline(other)
+    except ScheduleError as error:
+        return decline("a block is not computed on the results of the transform", words=str(error))
+    *pixel, channels, rows, columns = s.loops(block)
+    outer, lane = s.split(channels, (None, lanes))
+    s.reorder(*pixel, outer, rows, columns, lane)
+    s.vectorize(lane)
+    s.accumulate(block, rows)
+    return s
 
 
 def _out(m: int, high: Dim, wide: Dim) -> tuple[Dim, Dim]:
@@ -273,18 +275,15 @@ class _InputEmitter(_Emitter):
 
 
 class _OutputEmitter(_Emitter):
-    def __init__(
-        self, code: Code, group: BlockGroup[Machine], instances: list[BlockInstance], tiling: Tiling, lanes: int
-    ):
+    def __init__(self, code: Code, block: BlockView, words: Schedule, tiling: Tiling, lanes: int):
         super().__init__(code, tiling, lanes)
-        self.group = group
-        self.reduction, *self.epilogue = instances
-        reduced = {output.value for output in self.reduction.block.outputs}
-        self.frame = LoopNestState(code.memory, 3, computed_values(self.epilogue), reduced=reduced)
+        self.block = block
+        self.name = words.blocks()[0]
+        self.loops = words.loops(self.name)[:4]
+        self.words = words.part_emitter()
 
     def emit(self) -> None:
-        self.code.memory.touch([self.reduction, *self.epilogue], self.group.kept)
-        self.source = self.code.flat(self.reduction.block.inputs[0].value)
+        self.source = self.code.flat(self.block.inputs[0].value)
         self.ops = _operations(self.lanes, self.code)
         self.tiles(self._tile)
 
@@ -311,7 +310,7 @@ class _OutputEmitter(_Emitter):
             result = _transform(OUTPUT[tiling.m], tile, self.ops)
 
             def pixel(p: int, q: int) -> None:
-                self._finish([index.value(v) for v in (n, rows[p], columns[q], c)], result[p][q])
+                self._finish([index.value(v) for v in (n, rows[p], columns[q])], index.value(c), result[p][q])
 
             def line(p: int) -> None:
                 for q in range(tiling.m):
@@ -328,14 +327,9 @@ class _OutputEmitter(_Emitter):
 
         self.channels(tiling.out_channels, step)
 
-    def _finish(self, indices: list[ir.Value], total: ir.Value) -> None:
+    def _finish(self, pixel: list[ir.Value], channel: ir.Value, total: ir.Value) -> None:
         """Emit the epilogue on one vector of results, and its stores."""
-        output = self.reduction.block.outputs[0]
-        point = Iteration(self.frame, [*indices, None, None], self.lanes, self.lanes, None, {output.value: total})
-        if output.value in self.group.kept:
-            point.store(self.reduction, output, total)
-        for instance in self.epilogue:
-            point.run(instance)
-            for made, value in instance.results:
-                if made.value in self.group.kept:
-                    point.store(instance, made, splat(point.find(value), self.lanes))
+        *outer, channels = self.loops
+        vectors = LoopPosition(channels, channel, PartRange(0, self.lanes))
+        indices: dict[str, LoopValue] = {**dict(zip(outer, pixel, strict=True)), channels: vectors}
+        self.words.finish(self.code.memory, self.name, [total], indices)

@@ -9,14 +9,15 @@ from mirlo.passes.rule_choices import ChoiceValues, choice_values
 from mirlo.passes.rules import Decline, schedule
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup
+from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.targets.llvm.choices import NO_CONTRACTION_CHOICES, ContractionChoices, panels_of, with_panels
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.kernel import ContractionEmitter, summary
 from mirlo.targets.llvm.schedule.contraction.plan import plan_of
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
-from mirlo.targets.llvm.schedule.contraction.resolved import resolved_choices
-from mirlo.targets.llvm.schedule.group import schedule_group
+from mirlo.targets.llvm.schedule.contraction.stream import prefetch_bytes
+from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.priorities import PRIORITIES
 
 
@@ -35,7 +36,29 @@ class VectorContractionPlan:
 
     def choices(self) -> ChoiceValues:
         """Return the tile and the order of the loops, with which they are made again."""
-        return choice_values(resolved_choices(self.plan))
+        return choice_values(_resolved_choices(self.plan))
+
+
+def _resolved_choices(plan: RegisterTilePlan) -> ContractionChoices:
+    """Return the choices of a plan, without those that do not apply to it.
+
+    What threads divide is left out unless it was chosen: by default it depends on the memory of a panel.
+    """
+    if plan.dot:
+        return ContractionChoices(dot=True)
+    free, loops = plan.free, plan.order_of_loops
+    is_packed = plan.packing is not None if plan.may_pack else None
+    return ContractionChoices(
+        plan.tile_rows,
+        plan.tile_vectors,
+        pack=True if plan.choices.is_packed else is_packed,
+        dot=False if plan.may_dot else None,
+        rows_outside=loops.rows_outside if free.swap else None,
+        row_block=loops.row_block // plan.tile_rows if free.block_rows else None,
+        depth_block=loops.depth_block if free.depth_axis is not None else None,
+        lead_bytes=prefetch_bytes(plan),
+        share=loops.share,
+    )
 
 
 def plan_contraction(
@@ -51,5 +74,11 @@ def contraction(
     kernel: Kernel, context: ScheduleContext, choices: ContractionChoices = NO_CONTRACTION_CHOICES
 ) -> ir.OpView | Decline:
     """Schedule a contraction and its epilogue in register tiles."""
-    choices = with_panels(choices, panels_of(kernel.view.op))
-    return schedule_group(kernel, context, "contraction", lambda group: plan_contraction(group, choices))
+    group = function_group(kernel, context)
+    if isinstance(group, Decline):
+        return group
+    plan = plan_contraction(group, with_panels(choices, panels_of(kernel.view.op)))
+    if isinstance(plan, Decline):
+        return plan
+    buffers, facts = BufferFunction(kernel.view), {"rule": "contraction", **plan.describe()}
+    return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts, plan.choices())

@@ -9,6 +9,7 @@ import pytest
 from attention_cases import CASES, OPEN_CASES, OPEN_SIZES, Case, reference
 
 import mirlo
+from mirlo import R, T
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.passes.legalize.rules.attention import attention as decomposed_attention
@@ -67,6 +68,53 @@ def test_blocks_at_the_same_time_have_memory_of_their_own(rows: int) -> None:
     expected = case.expected(arrays)
     for _ in range(100):
         np.testing.assert_allclose(executable(*arrays), expected, rtol=2e-5, atol=2e-6)
+
+
+@mirlo.prim_func
+def numbered_rows(
+    q: T.Buffer[(400, 16), T.f32],
+    k: T.Buffer[(400, 16), T.f32],
+    v: T.Buffer[(400, 16), T.f32],
+    o: T.Out[(400, 16), T.f32],
+):
+    scores = T.alloc((400, 400), T.f32)
+    highest = T.alloc((400, 1), T.f32)
+    weights = T.alloc((400, 400), T.f32)
+    for i, j, c in T.grid(400, 400, 16):
+        with T.block("scores"):
+            vi, vj, vc = T.axes("SSR", i, j, c)
+            with T.init():
+                scores[vi, vj] = 0.0
+            scores[vi, vj] += q[vi, vc] * k[vj, vc]
+    for i, u, j in T.grid(400, 1, 400):
+        with T.block("highest"):
+            vi, vu, vj = T.axes("SSR", i, u, j)
+            with T.init():
+                highest[vi, vu] = T.f32("-inf")
+            highest[vi, vu] = T.max(highest[vi, vu], scores[vi, vj])
+    for i, j in T.grid(400, 400):
+        with T.block("weights"):
+            vi, vj = T.axes("SS", i, j)
+            weights[vi, vj] = (scores[vi, vj] - highest[vi, 0]) * T.f32(vi)
+    for i, c, j in T.grid(400, 16, 400):
+        with T.block("result"):
+            vi, vc, vj = T.axes("SSR", i, c, j)
+            with T.init():
+                o[vi, vc] = 0.0
+            o[vi, vc] += weights[vi, vj] * v[vj, vc]
+
+
+def test_rows_that_compute_with_their_number() -> None:
+    """Compare with numpy: a row has another number in its block than among all rows."""
+
+    @mirlo.script
+    def model(q: R.Tensor[(400, 16), R.f32], k: R.Tensor[(400, 16), R.f32], v: R.Tensor[(400, 16), R.f32]):
+        return R.call_tir(numbered_rows, q, k, v)
+
+    q, k, v = (np.random.default_rng(i).standard_normal((400, 16), dtype=np.float32) for i in range(3))
+    scores = q.astype(np.float64) @ k.T
+    expected = (scores - scores.max(-1, keepdims=True)) * np.arange(400)[:, None] @ v
+    np.testing.assert_allclose(mirlo.compile(model)(q, k, v), expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
 
 
 def test_operands_that_are_slices_and_permutes() -> None:
