@@ -51,10 +51,10 @@ samples-doors: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable '.[test,torch,sklearn,jax]' flax keras expecttest torchao lightgbm xgboost
 	$(BIN)/pytest -q -n $(JOBS) --dist load --whole test/frontends/torch test/frontends/sklearn test/frontends/jax
 
-# A server with real clients, under load and in a browser (chromium): a minute.
+# A server with real clients, under load, in a browser (chromium), and on a cluster of Ray, on this machine's loopback addresses: three minutes.
 test-serve: $(VENV)/ready
-	$(BIN)/pip install --quiet --editable '.[test,serve,serve-clients]'
-	$(BIN)/pytest -q -rs --whole test/serve test/readme/test_serve_page.py
+	$(BIN)/pip install --quiet --editable '.[test,serve,serve-clients,ray]'
+	$(BIN)/pytest -q -rs --whole test/serve test/readme/test_serve_page.py test/readme/test_cluster_page.py
 
 # Models on several ranks: in shared memory, and by MPI where there is one (Debian's openmpi-bin).
 test-ranks: $(VENV)/ready

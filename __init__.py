@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
     __version__: str
 
 from mirlo.runtime.locks import UNCUT
+from mirlo.serve import ray as ray
+
+sys.modules["mirlo.ray"] = ray  # a folder `ray` at the root would hide Ray from programs that start there
 
 _LAZY = {
     "Executable": "mirlo.runtime.executable",

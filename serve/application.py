@@ -1,12 +1,9 @@
-"""The application: endpoints, and what every request passes through before them."""
+"""The application: the endpoints of a server and its models."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import hmac
-import logging
-import time
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,27 +11,22 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from mirlo.runtime.errors import MirloError
-from mirlo.serve.body import Disconnected, Message, Receive, Scope, Send, header
+from mirlo.serve.body import Receive, Scope, Send
 from mirlo.serve.embeddings import EmbeddingRoutes
-from mirlo.serve.errors import RequestError, ServeError, openai_form, protocol_form
+from mirlo.serve.errors import RequestError, ServeError
+from mirlo.serve.gate import Gate
 from mirlo.serve.language import LanguageBackend
 from mirlo.serve.loading import Loading
 from mirlo.serve.metrics import CONTENT_TYPE, Gauge, ServerMetrics
 from mirlo.serve.models import ModelPool
 from mirlo.serve.openai import OpenAIRoutes
 from mirlo.serve.openapi import openapi_document
-from mirlo.serve.options import LOOPBACK, ModelSource, ServeOptions
+from mirlo.serve.options import ModelSource, ServeOptions
 from mirlo.serve.protocol import ProtocolRoutes
-from mirlo.serve.requests import notes
-from mirlo.serve.sending import encode, send_bytes, send_json
+from mirlo.serve.sending import encode, send_bytes
 from mirlo.serve.state import ServerState
-from mirlo.serve.tracing import Tracer, describe_span
 from mirlo.serve.transcriptions import TranscriptionRoutes
 
-LOG = logging.getLogger("mirlo.serve")
-PUBLIC = ("/", "/v2/health/live", "/v2/health/ready")
-"""What needs no key: the page, which asks for one, and what tells that the server runs."""
 PREPARERS = 4
 """Threads that encode prompts and load models."""
 EndpointFunction = Callable[[Scope, Receive, Send], Any]
@@ -50,7 +42,7 @@ class AsgiEndpoint:
         await self._function(scope, receive, send)
 
 
-class Server:
+class Server(Gate):
     """A server's models and endpoints: an application of ASGI."""
 
     def __init__(
@@ -64,15 +56,14 @@ class Server:
         from importlib.metadata import version
 
         metrics = ServerMetrics()
+        super().__init__(options, metrics)
         self._executor = ThreadPoolExecutor(PREPARERS + options.workers * len(sources), "mirlo serve")
         loading = Loading(options, metrics, self._executor, compile_options or {})
-        pool = ModelPool(sources, options.memory, loading.load, self._executor)
+        pool = ModelPool(sources, options, loading.load, self._executor)
         self.state = ServerState(options, metrics, pool)
         self.on_failure: Callable[[], None] = lambda: None
         """Called if the models cannot be loaded."""
         self._add_gauges()
-        self._tracer = Tracer()
-        self._keys = [hashlib.sha256(key.encode()).digest() for key in options.keys]
         self._page, self._page_headers = _read_page()
         openai, protocol = OpenAIRoutes(self.state), ProtocolRoutes(self.state, version("mirlo"))
         embeddings, speech = EmbeddingRoutes(self.state), TranscriptionRoutes(self.state)
@@ -131,59 +122,33 @@ class Server:
             self.state.is_stopping = True
             asyncio.get_running_loop().call_later(self.state.options.grace, self.state.pool.fail_all)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._router(scope, receive, send)
-            return
+    @property
+    def is_stopping(self) -> bool:
+        """Return whether new requests are refused, as the server ends."""
+        return self.state.is_stopping
+
+    async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request by its endpoint."""
         scope["app"] = self  # starlette raises errors for paths and methods that there are not
-        start, status, is_begun = time.perf_counter(), 499, False
+        try:
+            await self._router(scope, receive, send)
+        except self._http_error as error:
+            raise _refused_by_router(scope, error) from None
 
-        async def send_noting(message: Message) -> None:
-            nonlocal status, is_begun
-            if message["type"] == "http.response.start":
-                status, is_begun = message["status"], True
-                message["headers"] = [*message["headers"], (b"x-content-type-options", b"nosniff")]
-            await send(message)
+    async def live(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Load the models as the application begins, and unload them as it ends."""
+        await self._router(scope, receive, send)
 
-        with self._tracer.span(scope) as span:
-            try:
-                self._check(scope)
-                await self._router(scope, receive, send_noting)
-            except Disconnected:
-                pass
-            except Exception as error:
-                if isinstance(error, self._http_error):
-                    error = _refused_by_router(scope, error)
-                if is_begun:  # what follows a beginning cannot be an error
-                    LOG.error("%s: %s", type(error).__name__, error)
-                else:
-                    await _send_error(scope, send_noting, _known(error))
-            endpoint = _endpoint(scope)
-            facts = notes(scope)
-            model = str(facts.get("model", ""))
-            metrics = self.state.metrics
-            metrics.requests.add(1, endpoint, model, str(status))
-            metrics.seconds.observe(time.perf_counter() - start, endpoint, model)
-            if span is not None:
-                describe_span(span, f"{scope['method']} {endpoint}", _attributes(endpoint, status, facts))
-
-    def _check(self, scope: Scope) -> None:
-        """Raise an error for a request that may not pass."""
-        path = scope["path"]
-        origin, host = header(scope, b"origin"), header(scope, b"host") or b""
-        if origin is not None and origin.partition(b"://")[2] != host:
-            raise RequestError(403, "Origin: pages of other sites may not use this server")
-        if self.state.options.is_local and _host_name(host) not in (*LOOPBACK, "testserver"):
-            raise RequestError(403, "Host: expected the address of this machine, as no API key is needed")
-        if self._keys and path not in PUBLIC:
-            authorization = header(scope, b"authorization") or b""
-            kind, _, key = authorization.partition(b" ")
-            digest = hashlib.sha256(key.strip()).digest()
-            matches = [hmac.compare_digest(digest, known) for known in self._keys]
-            if kind.lower() != b"bearer" or not any(matches):
-                raise RequestError(401, "an API key is needed: Authorization: Bearer KEY", code="invalid_api_key")
-        if self.state.is_stopping and path not in PUBLIC:
-            raise RequestError(503, "the server is stopping", code="stopping", retry=5)
+    def endpoint(self, scope: Scope) -> str:
+        """Return the path of a request's endpoint, without names of models, so that figures are few."""
+        path, parameters = scope["path"], scope.get("path_params")
+        if scope.get("endpoint") is None:
+            return "other"
+        parts = path.split("/")
+        for key in ("name", "version"):
+            if parameters and key in parameters and parameters[key] in parts:
+                parts[parts.index(parameters[key])] = f"{{{key}}}"
+        return "/".join(parts)
 
     async def _show_page(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Show the page with a chat and figures."""
@@ -237,54 +202,6 @@ def _read_page() -> tuple[bytes, list[tuple[bytes, bytes]]]:
         (b"content-security-policy", policy), (b"referrer-policy", b"no-referrer"), (b"cache-control", b"no-cache")
     ]  # fmt: skip
     return page, headers
-
-
-def _host_name(host: bytes) -> str:
-    text = host.decode("latin-1").lower()
-    if text.startswith("["):
-        return text[1:].partition("]")[0]
-    return text.rpartition(":")[0] or text if text.rpartition(":")[2].isdigit() else text
-
-
-def _endpoint(scope: Scope) -> str:
-    """Return the path of the endpoint, without names of models, so that figures are few."""
-    path, parameters = scope["path"], scope.get("path_params")
-    if scope.get("endpoint") is None:
-        return "other"
-    parts = path.split("/")
-    for key in ("name", "version"):
-        if parameters and key in parameters and parameters[key] in parts:
-            parts[parts.index(parameters[key])] = f"{{{key}}}"
-    return "/".join(parts)
-
-
-def _attributes(endpoint: str, status: int, facts: Mapping[str, str | int | float]) -> dict[str, str | int | float]:
-    names = {
-        "model": "gen_ai.request.model", "prompt_tokens": "gen_ai.usage.input_tokens",
-        "tokens": "gen_ai.usage.output_tokens",
-    }  # fmt: skip
-    known = {names[key]: value for key, value in facts.items() if key in names}
-    return {"http.route": endpoint, "http.response.status_code": status, **known}
-
-
-def _known(error: Exception) -> RequestError:
-    if isinstance(error, RequestError):
-        return error
-    if isinstance(error, MirloError):
-        LOG.error("%s", error)
-        return RequestError(500, str(error)[:2000])
-    LOG.error("%s: %s", type(error).__name__, error, exc_info=LOG.isEnabledFor(logging.DEBUG))
-    return RequestError(500, "internal error of the server; its log says more")
-
-
-async def _send_error(scope: Scope, send: Send, error: RequestError) -> None:
-    form = protocol_form if scope["path"].startswith("/v2") else openai_form
-    headers = [(b"retry-after", str(error.retry).encode())] if error.retry else []
-    if error.status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    if error.status in (408, 413):  # the rest of the body is not read
-        headers.append((b"connection", b"close"))
-    await send_json(send, error.status, form(error), headers)
 
 
 def _refused_by_router(scope: Scope, error: Any) -> RequestError:

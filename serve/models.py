@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from mirlo.serve.backend import Backend
 from mirlo.serve.errors import RequestError, ServeError
-from mirlo.serve.options import ModelSource
+from mirlo.serve.options import ModelSource, ServeOptions
 
 B = TypeVar("B", bound=Backend)
 Loader = Callable[[ModelSource], Backend]
@@ -32,13 +32,14 @@ class ServedModel:
 
 
 class ModelPool:
-    """Loads models, and unloads those that were not used for longest where memory is bounded."""
+    """Loads models, and unloads those that were not used for longest where their memory or number is bounded."""
 
-    def __init__(self, sources: Sequence[ModelSource], memory: int, load: Loader, executor: Executor) -> None:
+    def __init__(self, sources: Sequence[ModelSource], options: ServeOptions, load: Loader, executor: Executor) -> None:
         self.models = {source.name: ServedModel(source) for source in sources}
         self.is_ready = False
         """Whether each model has answered a first call."""
-        self._memory, self._load, self._executor = memory, load, executor
+        self._memory, self._most = options.memory, options.loaded or len(sources)
+        self._is_lazy, self._load, self._executor = options.is_lazy, load, executor
         self._lock = asyncio.Lock()
 
     @property
@@ -48,7 +49,7 @@ class ModelPool:
 
     async def start(self) -> None:
         """Load each model and make a first call; those that do not fit together make room again."""
-        for model in self.models.values():
+        for model in () if self._is_lazy else self.models.values():
             async with self._lock:
                 await self._bring(model)
         self.is_ready = True
@@ -92,7 +93,7 @@ class ModelPool:
         """Load a model unless it is; the caller holds the lock."""
         if model.backend is not None:
             return
-        if model.nbytes:
+        if model.nbytes or len(self.loaded) >= self._most:
             self._make_room(model)
         loop = asyncio.get_running_loop()
         backend = await loop.run_in_executor(self._executor, self._loaded, model.source)
@@ -116,8 +117,8 @@ class ModelPool:
         return backend
 
     def _make_room(self, model: ServedModel) -> None:
-        while self._memory and model.nbytes + sum(m.nbytes for m in self.loaded if m is not model) > self._memory:
-            idle = [other for other in self.loaded if other is not model and not other.users]
+        while self._is_full(others := [other for other in self.loaded if other is not model], model):
+            idle = [other for other in others if not other.users]
             if not idle:
                 if model.backend is not None:
                     self._unload(model)
@@ -125,6 +126,12 @@ class ModelPool:
                 message = f"model '{model.source.name}' waits for memory that others use: {names}"
                 raise RequestError(503, message, code="no_memory", retry=5)
             self._unload(min(idle, key=lambda other: other.last_use))
+
+    def _is_full(self, others: Sequence[ServedModel], model: ServedModel) -> bool:
+        """Return whether a model does not fit beside others."""
+        if len(others) >= self._most:
+            return True
+        return bool(self._memory) and model.nbytes + sum(other.nbytes for other in others) > self._memory
 
     def _unload(self, model: ServedModel) -> None:
         backend, model.backend = model.backend, None

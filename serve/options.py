@@ -101,6 +101,12 @@ class ServeOptions:
         ),
         kind=integer(0, 1 << 50),
     )
+    loaded: int = option(
+        0,
+        "Models in memory at a time, as `memory` bounds their bytes; 0 for no limit.",
+        kind=integer(0, 1 << 16),
+    )
+    is_lazy: bool = option(False, "Whether a model is loaded when the first request needs it.", kind=BOOLEAN)
     keys: tuple[str, ...] = option(
         (),
         "API keys; without any, none is needed.",

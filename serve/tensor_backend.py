@@ -39,8 +39,8 @@ class TensorBackend(Backend):
     ) -> None:
         super().__init__(name, options, metrics, options.workers)
         self.model = model
-        self.inputs = {port.name: port for port in _ports(name, model, "input")}
-        self.outputs = {port.name: port for port in _ports(name, model, "output")}
+        self.inputs = {port.name: port for port in model_ports(name, model, "input")}
+        self.outputs = {port.name: port for port in model_ports(name, model, "output")}
         self.is_batched = False
         """Whether calls share one of several rows."""
         self._executor = executor
@@ -121,7 +121,7 @@ class TensorBackend(Backend):
         return self.model.random_inputs(dims=sizes)
 
 
-def _ports(model: str, executable: Executable | Program, what: str) -> list[TensorPort]:
+def model_ports(model: str, executable: Executable | Program, what: str) -> list[TensorPort]:
     """Return the inputs or outputs of a model, which must be tensors of the protocol's types."""
     result = []
     if isinstance(executable, Executable):

@@ -23,7 +23,7 @@ class Tracer:
             if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
                 return  # nothing is configured: spans would lead nowhere, and still cost time
             self._kind, self._extract = trace.SpanKind.SERVER, propagate.extract
-            self._tracer = trace.get_tracer("mirlo.serve")
+            self._tracer = trace.get_tracer(__package__)
 
     def span(self, scope: Scope) -> AbstractContextManager[Any]:
         """Return the span of a request; it holds None where there are no traces."""

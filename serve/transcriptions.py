@@ -8,8 +8,9 @@ import time
 from mirlo.generate import GenerationError
 from mirlo.generate.speech.audio import Sound, SoundError, parse_wav
 from mirlo.generate.speech.formats import WRITERS, as_object
-from mirlo.serve.body import Message, Receive, Scope, Send, header, read_body
+from mirlo.serve.body import Receive, Scope, Send, read_body
 from mirlo.serve.errors import RequestError, refused
+from mirlo.serve.forms import read_form
 from mirlo.serve.requests import note
 from mirlo.serve.sending import send_bytes, send_json, watching
 from mirlo.serve.speech_backend import SpeechBackend
@@ -17,7 +18,6 @@ from mirlo.serve.state import ServerState
 
 FORM_KEYS = {"model", "file", "language", "response_format", "prompt", "temperature", "timestamp_granularities[]"}
 RESPONSE_FORMATS = ("json", "text", "verbose_json", "srt", "vtt")
-MAX_FIELDS = 32
 MAX_SECONDS = 2 * 3600
 """The longest sound of a request: few bytes may be many seconds."""
 
@@ -38,7 +38,7 @@ class TranscriptionRoutes:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, task: str) -> None:
         start = time.perf_counter()
-        fields, content = await self._read_form(scope, receive)
+        fields, content = await self._read(scope, receive)
         name, form = fields.get("model", ""), fields.get("response_format", "json")
         self._state.pool.find(name)
         note(scope, model=name)
@@ -66,39 +66,16 @@ class TranscriptionRoutes:
         else:
             await send_json(send, 200, {"text": transcript.text})
 
-    async def _read_form(self, scope: Scope, receive: Receive) -> tuple[dict[str, str], bytes]:
+    async def _read(self, scope: Scope, receive: Receive) -> tuple[dict[str, str], bytes]:
         """Return the fields of a form, and the content of its file."""
-        if not (header(scope, b"content-type") or b"").lower().startswith(b"multipart/form-data"):
-            raise RequestError(415, "Content-Type: expected multipart/form-data with a file")
-        try:
-            from starlette.datastructures import UploadFile
-            from starlette.exceptions import HTTPException
-            from starlette.requests import ClientDisconnect, Request
-
-            __import__("python_multipart")
-        except ImportError:
-            raise RequestError(501, "forms with files need the package 'python-multipart' on the server") from None
         options = self._state.options
-        body = await read_body(scope, receive, options.max_body, options.body_seconds)
-
-        async def whole() -> Message:
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        fields, content = dict[str, str](), None
-        try:
-            form = await Request(scope, whole).form(max_files=1, max_fields=MAX_FIELDS, max_part_size=1 << 16)
-        except (HTTPException, ClientDisconnect, ValueError) as error:
-            raise RequestError(400, f"the body is no form: {str(getattr(error, 'detail', error))[:200]}") from None
-        for key, value in form.multi_items():
+        form = await read_form(scope, await read_body(scope, receive, options.max_body, options.body_seconds))
+        for key in (*form.texts, form.file_key):
             if key not in FORM_KEYS:
                 raise refused(key[:80], "this field is not known")
-            if isinstance(value, UploadFile):
-                content = await value.read()
-            else:
-                fields[key] = value
-        if content is None or "file" in fields:
+        if form.file is None or "file" in form.texts:
             raise refused("file", "expected a sound file")
-        return fields, content
+        return form.texts, form.file
 
 
 def _sound(content: bytes) -> Sound:

@@ -217,7 +217,7 @@ def _defined(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Yield the names that statements of a module define, those of imports and branches included."""
     for node in nodes:
         match node:
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 yield name
             case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
                 yield from ((alias.asname or alias.name).partition(".")[0] for alias in aliases)

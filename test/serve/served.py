@@ -6,6 +6,7 @@ import importlib.util
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -25,6 +26,22 @@ TOOL_TEMPLATE = """\
 {% for call in message.tool_calls or [] %}{{ call.function.name }}({{ call.function.arguments | tojson }}){% endfor %}\
 {{ eos_token }}{% endfor %}{% if add_generation_prompt %}<|model|>{% endif %}"""
 START_SECONDS = 120
+LOOPBACK = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+"""Lets Ray use 127.0.0.1, as it does on systems that ask whether a program may use the network; and tell no one."""
+START_RAY = """
+import ray
+from ray import serve
+ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False, object_store_memory=100 << 20)
+serve.start(proxy_location="HeadOnly", http_options={{"host": "127.0.0.1", "port": {port}}})
+"""
+"""A node of Ray in this process' machine, whose requests come over loopback."""
+
+
+def free_port() -> int:
+    """Return a port that nothing listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def write_language_model(folder: Path, with_tools: bool = True) -> Path:

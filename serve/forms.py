@@ -1,0 +1,48 @@
+"""Forms of several parts, as clients send files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mirlo.serve.body import Message, Scope, header
+from mirlo.serve.errors import RequestError
+
+MAX_FIELDS = 32
+
+
+@dataclass(frozen=True)
+class FormFields:
+    """The texts of a form, and the content of its file."""
+
+    texts: dict[str, str]
+    file: bytes | None
+    file_key: str = "file"
+
+
+async def read_form(scope: Scope, body: bytes) -> FormFields:
+    """Return the fields of a form with at most one file."""
+    if not (header(scope, b"content-type") or b"").lower().startswith(b"multipart/form-data"):
+        raise RequestError(415, "Content-Type: expected multipart/form-data with a file")
+    try:
+        from starlette.datastructures import UploadFile
+        from starlette.exceptions import HTTPException
+        from starlette.requests import ClientDisconnect, Request
+
+        __import__("python_multipart")
+    except ImportError:
+        raise RequestError(501, "forms with files need the package 'python-multipart' on the server") from None
+
+    async def whole() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    texts, content, name = dict[str, str](), None, "file"
+    try:
+        form = await Request(scope, whole).form(max_files=1, max_fields=MAX_FIELDS, max_part_size=1 << 16)
+    except (HTTPException, ClientDisconnect, ValueError) as error:
+        raise RequestError(400, f"the body is no form: {str(getattr(error, 'detail', error))[:200]}") from None
+    for key, value in form.multi_items():
+        if isinstance(value, UploadFile):
+            content, name = await value.read(), key
+        else:
+            texts[key] = value
+    return FormFields(texts, content, name)
