@@ -37,6 +37,13 @@ def compile(arguments: CompileArguments) -> Any:
 
     request, wrap = _request(arguments)
     several = alternatives(request.single_target)
+    if request.ranks > 1:
+        if several or request.specialize is not None:
+            raise CompileOptionError("ranks: a model on several ranks has one build for all sizes and processors")
+        from mirlo.driver.ranks import RankedModel, compile_ranks
+
+        divided = compile_ranks(request, _tune_and_build)
+        return divided if isinstance(divided, RankedModel) else wrap(divided)
     if several:
         if request.specialize is not None:
             raise CompileOptionError("specialize: a model has builds for sizes or for processors, found both")

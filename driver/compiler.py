@@ -15,6 +15,7 @@ from mirlo.driver.given import check_used, give, node_watch
 from mirlo.driver.models import OpenedModel, open_model, require_sizes
 from mirlo.driver.options import CompileOptionError, Strategies
 from mirlo.driver.programs.detect import needs_program
+from mirlo.driver.ranks import rank_passes
 from mirlo.driver.request import CompileFunction, CompileRequest
 from mirlo.driver.save_code import save_code
 from mirlo.driver.stages import PipelineProgress, ReleaseWeights, SaveStages
@@ -170,6 +171,8 @@ class Compiler:
             self.targets, session.notes[self.first_note :], self.operators, artifact.loader, externals,
             artifact.arena_bytes if target.has_device is not None else 0,
         )  # fmt: skip
+        if self.request.ranks > 1:
+            metadata |= {"ranks": self.request.ranks, "rank": self.request.rank or 0}
         metadata[REGIONS] = [region.to_json() for region in regions]
         return replace(artifact, metadata={**metadata, **_memory_plan(session), **_placement(session)})
 
@@ -184,6 +187,7 @@ class Compiler:
                 None,
                 [
                     _row_passes(request.last_rows, recorded),
+                    _rank_passes(request, recorded),
                     _cache_passes(request.kv_cache_dtype, recorded),
                     precision_passes(request.precision, recorded),
                 ],
@@ -283,6 +287,14 @@ def _row_passes(output: str | None, recorded: str | None) -> str:
         return ""
     _require_first("last_rows", recorded)
     return f"keep-last-rows{{output={quote(output)}}}"
+
+
+def _rank_passes(request: CompileRequest, recorded: str | None) -> str:
+    """Return the pass that makes a model the part of one rank."""
+    passes = rank_passes(request.ranks, request.rank or 0, request.rank_plan)
+    if passes:
+        _require_first("ranks", recorded)
+    return passes
 
 
 def _require_first(option: str, recorded: str | None) -> None:

@@ -50,6 +50,7 @@ from mirlo.runtime.options import (
     refuse_unknown,
     values_that,
 )
+from mirlo.runtime.ranks import MOST_RANKS
 
 if TYPE_CHECKING:
     import os
@@ -390,6 +391,36 @@ class CompileArguments:
                 "a list such as [{'batch': 1}]", lambda value: is_list(value, lambda each: isinstance(each, Mapping))
             )
         ),
+    )
+    ranks: int = option(
+        1,
+        "The number of ranks, processes that compute the model together: each has a part of the weights, and a model "
+        "of its own. In a process that is a rank the result is that of this rank, in others those of all of them.",
+        OptionFlag("--ranks", "N", help="divide the model among N processes, each with its part of the weights"),
+        own_pass="shard",
+        kind=integer(1, MOST_RANKS),
+    )
+    rank: int | None = option(
+        None,
+        "The rank to compile for; by default the one that this process is, as its environment says, or all.",
+        OptionFlag("--rank", "R", help="compile for this rank only (default: the one of the environment, or all)"),
+        own_pass="shard",
+        kind=optional(integer(0, MOST_RANKS)),
+    )
+    rank_plan: Sequence[str] = option(
+        (),
+        "How nodes are divided among ranks, by patterns of their names, the first that fits: "
+        '`["*/mlp/*=replicate", "*/experts.*=expert"]`. A strategy is "auto", "column", "row", "expert", "vocabulary" '
+        'or "replicate".',
+        OptionFlag(
+            "--rank-plan",
+            "PATTERN=STRATEGY",
+            form="append",
+            help="how nodes whose names fit a pattern are divided: column, row, expert, vocabulary, replicate",
+        ),
+        key=tuple,
+        own_pass="shard",
+        kind=values_that("a list of texts such as '*/mlp/*=replicate'", lambda value: is_list(value, is_text)),
     )
     trust_file: bool = option(
         False,

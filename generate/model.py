@@ -28,10 +28,11 @@ from mirlo.generate.paged import DEFAULT_ROWS, PagedDecoder
 from mirlo.generate.perplexity import Perplexity, measure_perplexity, split_windows, window_logits
 from mirlo.generate.prefixes import DEFAULT_BYTES, PrefixCache
 from mirlo.generate.prompt import Prompt, encode_prompt, stop_texts
-from mirlo.generate.search import with_options
+from mirlo.generate.search import SearchOptions, with_options
 from mirlo.generate.tokenizer import FILE, ModelTokenizer, read_tokenizer
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.options import refuse_unknown
+from mirlo.runtime.ranks import require_place
 
 if TYPE_CHECKING:
     from mirlo.frontends.foreign import ImportedModule
@@ -88,7 +89,7 @@ class LanguageModel:
         answer has: what follows a prompt. `draft` is a smaller model with the same tokens that guesses what follows:
         the chosen tokens stay the same, and right guesses save steps. `adapter` is the name of one that was loaded.
         """
-        options = with_options(self.config.search, search)
+        options = self._search_options(search)
         grammar = self._grammar(dict(zip(FORMS, (json_schema, regex, lark), strict=True)))
         if draft is not None and not isinstance(draft, LanguageModel):
             raise GenerationError(f"draft: expected a language model, as `load` returns it, found {draft!r:.60}")
@@ -104,8 +105,15 @@ class LanguageModel:
 
         `search` are changes to the search options of the folder, which requests may change again.
         """
-        options = with_options(self.config.search, search)
+        options = self._search_options(search)
         return ServingEngine(self._decoder, options, self.tokenizer, slots, self._grammar)
+
+    def _search_options(self, search: Mapping[str, object]) -> SearchOptions:
+        """Return the options of a search; all ranks of a model must draw the same tokens."""
+        options = with_options(self.config.search, search)
+        if self.executable.artifact.metadata.get("ranks", 1) > 1 and not options.is_greedy and options.seed is None:
+            raise GenerationError("seed: ranks of a model draw the same tokens only with a seed: give one, such as 0")
+        return options
 
     def _grammar(self, constraints: Mapping[str, object]) -> Grammar | None:
         forms = {form: text for form, text in constraints.items() if text is not None}
@@ -205,7 +213,9 @@ def load(
         options.setdefault("last_rows", config.names.logits)
         if str(options.get("target", "llvm")).partition("{")[0].strip() == "llvm" and not is_checkpoint:
             options.setdefault("ring_caches", True)
-    compiled = compile_model(_graph_of(config) if is_checkpoint else config.model, **options)
+    compiled = compile_model(model_to_compile(config), **options)
+    if options.get("ranks", 1) > 1 and not isinstance(compiled, Executable):
+        require_place(options["ranks"])
     if not isinstance(compiled, Executable):
         raise ModelFolderError(
             f"{config.model}: the model works on sequences or strings, which generation cannot drive: export a decoder"
@@ -213,8 +223,10 @@ def load(
     return LanguageModel(config, compiled if mapped else compiled.resident(), files, prefix_bytes, pages)
 
 
-def _graph_of(config: ModelConfig) -> ImportedModule:
-    """Return the graph of a model of which the file has weights only; it is made if the cache has no such model."""
+def model_to_compile(config: ModelConfig) -> Path | ImportedModule:
+    """Return the file of a model, or the graph of one with weights only, which is made if the cache has none."""
+    if not config.is_checkpoint:
+        return config.model
 
     def make() -> ImportedModule:
         if config.gguf is not None:

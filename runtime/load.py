@@ -9,6 +9,7 @@ from mirlo.runtime import artifact as artifacts
 from mirlo.runtime.errors import ArtifactError, PackedFunctionError
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.locks import UNCUT
+from mirlo.runtime.ranks import own_file
 
 if TYPE_CHECKING:
     from mirlo.runtime.program import Program
@@ -24,6 +25,7 @@ def load(path: str | os.PathLike[str], device: int | None = None) -> Executable 
 
 
 def _load(path: str | os.PathLike[str], device: int | None) -> Executable | Program:
+    path = own_file(path)
     artifact, store = artifacts.load(path)
     try:
         if artifact.loader == "program":

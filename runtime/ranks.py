@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from mirlo.runtime.errors import MirloError
 
@@ -64,6 +65,26 @@ def require_place(ranks: int, rank: int | None = None) -> RankPlace:
     if rank is not None and place.rank != rank:
         raise RankError(f"this part of the model is for rank {rank}, but the process is rank {place.rank}")
     return place
+
+
+def rank_file(path: str | os.PathLike[str], rank: int) -> Path:
+    """Return the path of a rank's file of a model: `model.rank0.mirlo` for `model.mirlo`."""
+    whole = Path(path)
+    return whole.with_name(f"{whole.stem}.rank{rank}{whole.suffix}")
+
+
+def own_file(path: str | os.PathLike[str]) -> Path:
+    """Return the file of this process's rank where there is none for all, else the path itself."""
+    whole = Path(path)
+    if whole.exists() or not rank_file(whole, 0).exists():
+        return whole
+    place = rank_place()
+    if place is None:
+        raise RankError(
+            f"{whole}: there are files for ranks, such as {rank_file(whole, 0).name}: start one process for each with "
+            "'mpirun' or 'torchrun', or name one file"
+        )
+    return rank_file(whole, place.rank)
 
 
 def _number(variables: Mapping[str, str], name: str, least: int, most: int) -> int:

@@ -32,6 +32,7 @@ from mirlo.dialects.core.attributes import REQUIRED, Attribute, Dims
 from mirlo.dialects.core.conditions import Condition, collect_conditions
 from mirlo.dialects.core.dim_algebra import Dim, UndecidedDim
 from mirlo.dialects.core.errors import OpError, OpMistake, describe_raised
+from mirlo.dialects.core.sharding import ShardingRule, broadcast_rule
 from mirlo.dialects.core.traits import AxisAttributes, OnnxName, Precision, Trait
 from mirlo.dialects.core.types import TensorType, compatible, dims_of
 from mirlo.dialects.core.values import ValueDeclaration, ValueLayout, operand, operands, optional, result, results
@@ -105,6 +106,13 @@ class DialectOp(ir.OpView):
     """The interval from which checks draw each operand; the last one is for all others."""
     meaning: ClassVar[Callable[..., Any] | None] = None
     """`meaning(*operands, **attributes)` on numpy arrays: the results, or None where they are not defined."""
+    sharding: ClassVar[Callable[..., ShardingRule] | None] = None
+    """`sharding(result_types, *operand_types, **attributes)`: how the operator is divided among ranks.
+
+    Without it, ranks compute it from whole operands; elementwise operators need none."""
+    LINEAR: ClassVar[tuple[tuple[int, ...], ...]] = ()
+    """Sets of operands in which an elementwise operator on floats is linear: of partial sums of all ranks in one of
+    these sets it makes partial sums."""
     scalar: ClassVar[Callable[..., Any] | None] = None
     """The same on scalar expressions, where numpy's functions do not say it; see `Trait.ELEMENTWISE`."""
     IN_F32: ClassVar[bool] = True
@@ -243,6 +251,24 @@ def class_of(op: ir.Operation | ir.OpView) -> type[DialectOp]:
     if not issubclass(cls, DialectOp):
         raise TypeError(f"'{op.operation.name}' is not an operation of Mirlo or of a plug-in")
     return cls
+
+
+def sharding_rule_of(op: ir.OpView) -> ShardingRule | None:
+    """Return how an operation is divided among ranks; None for one that takes whole operands."""
+    cls = type(op)
+    if not issubclass(cls, DialectOp) or not (cls.sharding is not None or Trait.ELEMENTWISE in cls.TRAITS):
+        return None
+    view = cls(op.operation)
+    results = [TensorType.from_mlir(value.type) for value in op.operation.results]
+    operands = [TensorType.from_mlir(value.type) for value in op.operation.operands]
+    known = [each for each in results if each is not None]
+    flat = [each for each in operands if each is not None]
+    if len(known) < len(results) or len(flat) < len(operands) or not known:
+        return None
+    if cls.sharding is not None:
+        return cls.sharding(known, *view.operand_types(), **view.attribute_values())
+    is_real = all(each.dtype.is_float for each in (*known, *flat))
+    return broadcast_rule(flat, known, cls.LINEAR if is_real else ())
 
 
 def _ssa_of(argument: Operand) -> ir.Value | Sequence[ir.Value] | None:

@@ -8,7 +8,7 @@ from mirlo.dialects.core.attributes import Float, Int, Str
 from mirlo.dialects.core.op import operand
 from mirlo.dialects.core.traits import AxisAttributes, OnnxName, Precision, Trait
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax import meanings, scalars
+from mirlo.dialects.relax import meanings, scalars, shardings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import FLOAT, NUMBER, normalize_axis, require_broadcast_to, require_kind, same_dtype
 from mirlo.dialects.tir.compute import maximum
@@ -224,6 +224,7 @@ class Softmax(OverAxis, name="softmax"):
 
     ONNX = OnnxName("Softmax", since=13)
     meaning = staticmethod(meanings.softmax)
+    sharding = staticmethod(shardings.last_axis)
     TRAITS = (Trait.LAST_AXIS,)
     FLOPS_PER_ELEMENT = 5
 
@@ -233,6 +234,7 @@ class LogSoftmax(OverAxis, name="log_softmax"):
 
     ONNX = OnnxName("LogSoftmax", since=13)
     meaning = staticmethod(meanings.log_softmax)
+    sharding = staticmethod(shardings.last_axis)
     TRAITS = (Trait.LAST_AXIS,)
     FLOPS_PER_ELEMENT = 5
 

@@ -10,6 +10,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand, optional
 from mirlo.dialects.core.traits import Precision, Trait
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import shardings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
     FLOAT,
@@ -26,6 +27,7 @@ class AttentionBase(RelaxOp):
 
     TRAITS = (Trait.CONTRACTION,)
     PRECISION = Precision.NARROW
+    sharding = staticmethod(shardings.attention)
     query = operand()
     key = operand()
     value = operand()
@@ -240,6 +242,7 @@ class CacheWrite(RelaxOp, name="cache_write"):
     of `new` with positions outside of the result are left out; of two with one position, the last one stays.
     """
 
+    sharding = staticmethod(shardings.cache_write)
     cache = operand()
     new = operand()
     positions = operand()
@@ -273,6 +276,7 @@ class RotaryEmbedding(RelaxOp, name="rotary_embedding"):
     """
 
     PRECISION = Precision.REGISTERS
+    sharding = staticmethod(shardings.rotary_embedding)
     x = operand()
     cos = operand()
     sin = operand()

@@ -22,6 +22,7 @@ class Cast(RelaxOp, name="cast"):
     FLOPS_PER_ELEMENT = 0
     IN_F32 = False
     meaning = staticmethod(meanings.cast)
+    LINEAR = ((0,),)
     x = operand()
     dtype = ElementType()
     saturate = Bool(True)

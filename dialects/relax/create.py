@@ -11,6 +11,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.op import OpError, operand
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import shardings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import shape_text
 
@@ -20,6 +21,7 @@ class Full(RelaxOp, name="full"):
 
     FLOPS_PER_ELEMENT = 0
     meaning = staticmethod(lambda *, shape, value, dtype: np.full(shape, value, dtype.to_numpy()))
+    sharding = staticmethod(shardings.full)
     shape = Dims()
     value = Float()
     dtype = ElementType()

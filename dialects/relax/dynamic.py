@@ -9,6 +9,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand, optional
 from mirlo.dialects.core.traits import AxisAttributes, Precision, Trait
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import shardings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.image import COORDINATES, NEAREST
 from mirlo.dialects.relax.infer import require_equal_dims, same_dtype
@@ -214,6 +215,7 @@ class SliceDims(RelaxOp, name="slice_dims"):
     AXES = AxisAttributes(per_axis=("begin", "shape", "strides"))
     FLOPS_PER_ELEMENT = 0
 
+    sharding = staticmethod(shardings.slice_dims)
     x = operand()
     begin = Dims()
     shape = Dims()

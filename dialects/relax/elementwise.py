@@ -83,6 +83,7 @@ class ElementwiseOp:
     flops: int = 1
     is_activation: bool = False
     neutral: float | None = None
+    linear: tuple[tuple[int, ...], ...] = ()
     aten: str = ""
     """The names of ATen, separated by spaces."""
     stablehlo: str = ""
@@ -102,6 +103,7 @@ class ElementwiseOp:
         result |= {"ATEN": tuple(self.aten.split()), "STABLEHLO": tuple(self.stablehlo.split())}
         result |= {"TOSA": tuple(self.tosa.split())}
         result |= {"FLOPS_PER_ELEMENT": self.flops, "TRAITS": self._traits(), "NEUTRAL": self.neutral}
+        result |= {"LINEAR": self.linear}
         if self.scalar is not None:
             result["scalar"] = staticmethod(self.scalar)
         return result
@@ -124,7 +126,7 @@ REGISTERS = Precision.REGISTERS
 
 UNARY = {
     "abs": ElementwiseOp(NUMBER, np.abs, "Abs", REGISTERS, stablehlo="abs", tosa="abs"),
-    "negative": ElementwiseOp(NUMBER, np.negative, "Neg", REGISTERS, stablehlo="negate"),
+    "negative": ElementwiseOp(NUMBER, np.negative, "Neg", REGISTERS, linear=((0,),), stablehlo="negate"),
     "sign": ElementwiseOp(NUMBER, np.sign, "Sign", REGISTERS, scalars.sign),
     "exp": ElementwiseOp(FLOAT, np.exp, "Exp", aten="exp", stablehlo="exponential", tosa="exp"),
     "exp2": ElementwiseOp(FLOAT, np.exp2, aten="exp2 special_exp2"),
@@ -194,10 +196,22 @@ UNARY_TO_BOOL = {
     "isfinite": ElementwiseOp(FLOAT, np.isfinite, stablehlo="is_finite"),
 }
 BINARY = {
-    "add": ElementwiseOp(NUMBER, np.add, "Add", REGISTERS, commutes=True, neutral=0.0, stablehlo="add", tosa="add"),
-    "subtract": ElementwiseOp(NUMBER, np.subtract, "Sub", REGISTERS, neutral=0.0, stablehlo="subtract", tosa="sub"),
+    "add": ElementwiseOp(
+        NUMBER, np.add, "Add", REGISTERS, linear=((0, 1),), commutes=True, neutral=0.0, stablehlo="add", tosa="add"
+    ),
+    "subtract": ElementwiseOp(
+        NUMBER, np.subtract, "Sub", REGISTERS, linear=((0, 1),), neutral=0.0, stablehlo="subtract", tosa="sub"
+    ),
     "multiply": ElementwiseOp(
-        NUMBER, np.multiply, "Mul", REGISTERS, commutes=True, neutral=1.0, aten="mul multiply", stablehlo="multiply"
+        NUMBER,
+        np.multiply,
+        "Mul",
+        REGISTERS,
+        linear=((0,), (1,)),
+        commutes=True,
+        neutral=1.0,
+        aten="mul multiply",
+        stablehlo="multiply",
     ),
     "divide": ElementwiseOp(
         NUMBER,
@@ -206,6 +220,7 @@ BINARY = {
         REGISTERS,
         scalars.divide,
         _DIVISOR,
+        linear=((0,),),
         neutral=1.0,
         aten="div divide true_divide.Tensor",
         stablehlo="divide",

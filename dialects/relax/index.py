@@ -15,7 +15,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand
 from mirlo.dialects.core.traits import Precision, Trait
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax import meanings
+from mirlo.dialects.relax import meanings, shardings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
     INTEGER,
@@ -36,6 +36,7 @@ class Gather(RelaxOp, name="gather"):
     PRECISION = Precision.STORED
     FLOPS_PER_ELEMENT = 0
     meaning = staticmethod(meanings.gather)
+    sharding = staticmethod(shardings.gather)
     x = operand()
     indices = operand()
     axis = Int(0)
@@ -56,6 +57,7 @@ class GatherElements(RelaxOp, name="gather_elements"):
     PRECISION = Precision.MOVES
     FLOPS_PER_ELEMENT = 0
     meaning = staticmethod(lambda x, indices, *, axis: np.take_along_axis(x, indices, axis))
+    sharding = staticmethod(shardings.gather_elements)
     x = operand()
     indices = operand()
     axis = Int(0)

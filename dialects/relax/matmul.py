@@ -13,7 +13,7 @@ from mirlo.dialects.core.errors import BroadcastDiffers, DimsDiffer
 from mirlo.dialects.core.op import OpError, operand, operands
 from mirlo.dialects.core.traits import Precision, Trait
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax import meanings
+from mirlo.dialects.relax import meanings, shardings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
     NUMBER,
@@ -37,6 +37,7 @@ class Matmul(RelaxOp, name="matmul"):
     TRAITS = (Trait.CONTRACTION,)
     PRECISION = Precision.WIDE_RESULT
     meaning = staticmethod(meanings.matmul)
+    sharding = staticmethod(shardings.matmul)
     lhs = operand()
     rhs = operand()
     transpose_lhs = Bool(False)

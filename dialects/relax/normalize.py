@@ -7,7 +7,7 @@ from mirlo.dialects.core.conditions import require_multiple
 from mirlo.dialects.core.op import OpError, operand, optional
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax import meanings
+from mirlo.dialects.relax import meanings, shardings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
     FLOAT,
@@ -34,6 +34,7 @@ class LayerNorm(RelaxOp, name="layer_norm"):
     TRAITS = (Trait.LAST_AXIS,)
     FLOPS_PER_ELEMENT = 8
     meaning = staticmethod(meanings.layer_norm)
+    sharding = staticmethod(shardings.last_axis)
     x = operand()
     scale = optional()
     bias = optional()
@@ -59,6 +60,7 @@ class RmsNorm(RelaxOp, name="rms_norm"):
     TRAITS = (Trait.LAST_AXIS,)
     FLOPS_PER_ELEMENT = 5
     meaning = staticmethod(meanings.rms_norm)
+    sharding = staticmethod(shardings.last_axis)
     x = operand()
     scale = optional()
     axis = Int(-1)

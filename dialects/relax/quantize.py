@@ -13,7 +13,7 @@ from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.core.op import OpError, operand, optional, result
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax import meanings, scalars
+from mirlo.dialects.relax import meanings, scalars, shardings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
     INTEGER,
@@ -60,6 +60,7 @@ class Dequantize(RelaxOp, name="dequantize"):
     """
 
     meaning = staticmethod(meanings.dequantize)
+    sharding = staticmethod(shardings.dequantize)
     x = operand()
     scale = operand()
     zero_point = optional()
@@ -195,6 +196,7 @@ class Unpack(RelaxOp, name="unpack"):
     Packed constants stay as they are in memory and in files: this operator is not folded.
     """
 
+    sharding = staticmethod(shardings.unpack)
     x = operand()
     dtype = ElementType()
 

@@ -15,6 +15,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand
 from mirlo.dialects.core.traits import AxisAttributes, OnnxName, Trait
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import shardings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
     ANY,
@@ -92,11 +93,18 @@ class ReductionOp:
     combine: Combination | None
     onnx: str | None = None
     """ONNX's operator, of which axes may be an input and integers are computed in another way."""
+    is_linear: bool = False
+    """Whether that of a sum is the sum of those of its terms."""
+
+    @property
+    def is_sum(self) -> bool:
+        """Return whether the results for parts of the elements add up to that of all."""
+        return self.combine is not None and self.combine.kind == "add" and self.combine.finish is None
 
 
 REDUCE = {
-    "reduce_sum": ReductionOp(NUMBER, np.sum, Combination("add"), "ReduceSum"),
-    "reduce_mean": ReductionOp(NUMBER, np.mean, Combination("add", finish=_mean), "ReduceMean"),
+    "reduce_sum": ReductionOp(NUMBER, np.sum, Combination("add"), "ReduceSum", is_linear=True),
+    "reduce_mean": ReductionOp(NUMBER, np.mean, Combination("add", finish=_mean), "ReduceMean", is_linear=True),
     "reduce_prod": ReductionOp(NUMBER, np.prod, Combination("mul"), "ReduceProd"),
     "reduce_max": ReductionOp(ANY, np.max, Combination("max"), "ReduceMax"),
     "reduce_min": ReductionOp(ANY, np.min, Combination("min"), "ReduceMin"),
@@ -130,6 +138,7 @@ def _reduced(function: Callable[..., Array]) -> Callable[..., Array]:
 
 for _name, _row in REDUCE.items():
     _members: dict[str, object] = {"KINDS": _row.kinds, "meaning": staticmethod(_reduced(_row.meaning))}
+    _members["sharding"] = staticmethod(shardings.reduction(_row.is_sum, _row.is_linear))
     _members |= {"COMBINE": _row.combine, "__module__": __name__}
     if _row.onnx is not None:
         _members["ONNX"] = OnnxName(_row.onnx, imported=False, exported=False)

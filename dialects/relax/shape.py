@@ -11,7 +11,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand
 from mirlo.dialects.core.traits import Precision, Trait
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax import meanings
+from mirlo.dialects.relax import meanings, shardings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
     normalize_axes,
@@ -33,6 +33,7 @@ class Reshape(RelaxOp, name="reshape"):
     PRECISION = Precision.MOVES
     FLOPS_PER_ELEMENT = 0
     meaning = staticmethod(lambda x, *, shape: x.reshape(shape))
+    sharding = staticmethod(shardings.reshape)
     x = operand()
     shape = Dims()
 
@@ -49,6 +50,7 @@ class Permute(RelaxOp, name="permute"):
     PRECISION = Precision.MOVES
     FLOPS_PER_ELEMENT = 0
     meaning = staticmethod(lambda x, *, axes: x.transpose(axes))
+    sharding = staticmethod(shardings.permute)
     x = operand()
     axes = Ints()
 
@@ -66,6 +68,7 @@ class Expand(RelaxOp, name="expand"):
     PRECISION = Precision.MOVES
     FLOPS_PER_ELEMENT = 0
     meaning = staticmethod(lambda x, *, shape: np.broadcast_to(x, shape))
+    sharding = staticmethod(shardings.expand)
     x = operand()
     shape = Dims()
 
@@ -88,6 +91,7 @@ class ExpandDims(RelaxOp, name="expand_dims"):
     PRECISION = Precision.MOVES
     FLOPS_PER_ELEMENT = 0
     meaning = staticmethod(meanings.expand_dims)
+    sharding = staticmethod(shardings.move)
     x = operand()
     axes = Ints()
 
@@ -105,6 +109,7 @@ class Squeeze(RelaxOp, name="squeeze"):
     PRECISION = Precision.MOVES
     FLOPS_PER_ELEMENT = 0
     meaning = staticmethod(lambda x, *, axes: np.squeeze(x, tuple(axes)))
+    sharding = staticmethod(shardings.move)
     x = operand()
     axes = Ints()
 

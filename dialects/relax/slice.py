@@ -13,7 +13,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand, operands, results
 from mirlo.dialects.core.traits import AxisAttributes, Precision, Trait
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax import meanings
+from mirlo.dialects.relax import meanings, shardings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
     normalize_axis,
@@ -39,6 +39,7 @@ class StridedSlice(RelaxOp, name="strided_slice"):
     AXES = AxisAttributes(axes="axes")
     FLOPS_PER_ELEMENT = 0
     meaning = staticmethod(meanings.strided_slice)
+    sharding = staticmethod(shardings.strided_slice)
     x = operand()
     axes = Ints()
     begin = Ints()
@@ -145,6 +146,7 @@ class Concat(RelaxOp, name="concat"):
     AXES = AxisAttributes(axis="axis")
     FLOPS_PER_ELEMENT = 0
     meaning = staticmethod(lambda xs, *, axis: np.concatenate(xs, axis))
+    sharding = staticmethod(shardings.concat)
     xs = operands()
     axis = Int()
 
@@ -201,6 +203,7 @@ class Split(RelaxOp, name="split"):
     PRECISION = Precision.MOVES
     FLOPS_PER_ELEMENT = 0
     meaning = staticmethod(meanings.split)
+    sharding = staticmethod(shardings.split)
     x = operand()
     outputs = results(runs=SPLIT_RUNS)
     axis = Int()

@@ -133,7 +133,8 @@ class DecoderGraph(CheckpointGraph):
         x, kept = self.hidden_states(tokens, mask, *caches, table=table)
         if options.tied:
             self._weights.discard("lm_head.weight")
-            logits = self.multiply(x, table)
+            with self.named("lm_head"):
+                logits = self.multiply(x, table)
         else:
             logits = self.product("lm_head", x, options.vocabulary, is_transposed=False)
         self._weights.finish()
@@ -150,7 +151,8 @@ class DecoderGraph(CheckpointGraph):
         places = self._places(mask)
         if table is None:
             table = self._weights.take("model.embed_tokens.weight", options.vocabulary, options.hidden)
-        x, kept = self.rows(table, tokens) * options.embedding_scale, list[Tensor]()
+        with self.named("model.embed_tokens"):
+            x, kept = self.rows(table, tokens) * options.embedding_scale, list[Tensor]()
         if options.positions:
             count = options.positions + options.first_position
             positions = self._weights.take("model.embed_positions.weight", count, options.hidden)
@@ -180,7 +182,8 @@ class DecoderGraph(CheckpointGraph):
         if layer.experts is None:
             inner = self.gated(f"{name}.mlp", normed, self.options.inner)
         else:
-            inner = self.mixture(f"{name}.mlp", normed, layer.experts)
+            with self.named(f"{name}.mlp"):
+                inner = self.mixture(f"{name}.mlp", normed, layer.experts)
         return x + self.norm(behind_products, inner) * self.options.residual_scale, *kept
 
     def between(self, name: str, x: Tensor, places: TokenPlaces) -> Tensor:

@@ -123,11 +123,17 @@ class CheckpointGraph:
         rows = x.shape[-1]
         assert isinstance(rows, int)
         is_transposed = self._is_transposed if is_transposed is None else is_transposed
-        if is_transposed and not self._weights.is_in_blocks(f"{name}.weight"):
-            result = x.matmul(self.weight(name, rows, width))
-        else:
-            result = self.multiply(x, self._weights.take(f"{name}.weight", width, rows))
-        return result + self.weight(name, width, part="bias") if f"{name}.bias" in self._weights else result
+        with self.named(name):
+            if is_transposed and not self._weights.is_in_blocks(f"{name}.weight"):
+                result = x.matmul(self.weight(name, rows, width))
+            else:
+                result = self.multiply(x, self._weights.take(f"{name}.weight", width, rows))
+            return result + self.weight(name, width, part="bias") if f"{name}.bias" in self._weights else result
+
+    @staticmethod
+    def named(name: str) -> ir.Location:
+        """Return the location of what is made for a part of the model."""
+        return ir.Location.name(name, ir.Location.current)
 
     def multiply(self, x: Tensor, weights: np.ndarray | BlockWeights) -> Tensor:
         """Multiply rows by the rows of a matrix."""

@@ -34,6 +34,9 @@ TEXTS: dict[str, tuple[str, Any]] = {
     "--no-cache": ("", False),
     "--trust-file": ("", True),
     "--specialize": ("n=4,m=5", [{"n": 4, "m": 5}]),
+    "--ranks": ("2", 2),
+    "--rank": ("1", 1),
+    "--rank-plan": ("*=row", ["*=row"]),
 }
 """By flag, the text behind it and the value of the option, where that is another than any word or a choice."""
 VALUES: dict[str, Any] = {
@@ -41,7 +44,7 @@ VALUES: dict[str, Any] = {
     "intrinsics": {"exp": print},
     "strategies": {"relax.conv": "im2col"}, "schedules": {"kernel": print}, "opt_level": 1, "save_ir": "folder",
     "target": "llvm{cpu=x86-64-v3}", "params": ParameterStore(), "last_rows": "logits", "ring_caches": True,
-    "trust_file": True,
+    "trust_file": True, "ranks": 2, "rank": 1, "rank_plan": ("*=row",),
 }  # fmt: skip
 """A value of each option that is in cache keys and has no choices, other than the default."""
 
@@ -56,7 +59,8 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "tune": (None, -1, float("nan"), float("inf"), 10**400, []), "precision": ("F16",), "activations": ("i9",),
     "kv_cache_dtype": ("i4", ["i8"]), "last_rows": (3,), "ring_caches": (None, 1, "no"),
     "placement": (None, ["llvm"], {"onednn": 3}), "specialize": ({"n": 1}, [3], "n=1"), "trust_file": (1, "no", None),
-    "args": (3, "x"), "kwargs": ([1], {1: 2}),
+    "args": (3, "x"), "kwargs": ([1], {1: 2}), "ranks": (0, "2", None, 1 << 20), "rank": (-1, "0"),
+    "rank_plan": (None, "*=row", [3]),
 }  # fmt: skip
 """Values that options do not take, beside those of a class that none takes."""
 
@@ -134,7 +138,7 @@ def test_integers_may_be_those_of_numpy() -> None:
 
 @pytest.mark.parametrize("name", [name for name, option in OPTIONS.items() if option.own_pass])
 def test_options_that_are_passes_are_refused_beside_a_pipeline(name: str) -> None:
-    value = OPTIONS[name].choices[-1] if OPTIONS[name].choices else "logits"
+    value = OPTIONS[name].choices[-1] if OPTIONS[name].choices else VALUES.get(name, "logits")
     with pytest.raises(CompileOptionError, match=f"^{name}: a pipeline of your own.*{OPTIONS[name].own_pass}"):
         mirlo.compile("model.onnx", pipeline="cse", **{name: value})
 

@@ -253,7 +253,7 @@ def _add_explain(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--kernel", metavar="NAME", help="print the way of this kernel, from its nodes to assembly")
     parser.add_argument("--save-words", metavar="FILE", help="with --kernel: write the words that schedule it, as JSON")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    add_options(parser, "threads", "precision", "shapes", "dims", "strategies", "schedules")
+    add_options(parser, "threads", "precision", "shapes", "dims", "strategies", "schedules", "ranks", "rank_plan")
 
 
 def _add_explorer(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -13,6 +13,7 @@ from mirlo.tools.cli.files import is_compiled, require_file
 from mirlo.tools.cli.progress import Progress
 
 if TYPE_CHECKING:
+    from mirlo.driver.ranks import RankedModel
     from mirlo.runtime.executable import Executable
 
 
@@ -37,6 +38,9 @@ def execute(arguments: Arguments) -> None:
     if resolved(output) == resolved(arguments.model):
         raise CommandError(f"the compiled model would replace the model '{output}': name another file with -o")
     executable, progress = compile_model(arguments)
+    if arguments.options.get("ranks", 1) > 1:
+        _save_ranks(executable, output, progress)
+        return
     executable.save(output)
     size = f"{output.stat().st_size / 2**20:.1f} MiB"
     print(f"{output}: {size}, {executable.memory}; {progress.how} in {progress.summary()}")
@@ -46,6 +50,22 @@ def execute(arguments: Arguments) -> None:
         print("\n".join(report_lines(executable, progress)))
     elif arguments.timing:
         print(progress.table())
+
+
+def _save_ranks(compiled: Executable | RankedModel, output: Path, progress: Progress) -> None:
+    """Write a file for each rank, or that of the rank that was compiled."""
+    from mirlo.driver.ranks import RankedModel
+    from mirlo.runtime.ranks import rank_file
+
+    if isinstance(compiled, RankedModel):
+        saved = list(zip(compiled.save(output), compiled.executables, strict=True))
+    else:
+        path = rank_file(output, compiled.artifact.metadata["rank"])
+        compiled.save(path)
+        saved = [(path, compiled)]
+    for path, executable in saved:
+        print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB, {executable.memory}")
+    print(f"{progress.how} in {progress.summary()}")
 
 
 def _emit_source(arguments: Arguments) -> None:

@@ -11,6 +11,7 @@ from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 
 if TYPE_CHECKING:
+    from mirlo.frontends.foreign import ImportedModule
     from mirlo.tools.explain.model import Explanation
 
 
@@ -19,7 +20,7 @@ def execute(arguments: Arguments) -> None:
     from mirlo.frontends.files import has_form
 
     subject = arguments.subject
-    if Path(subject).suffix == ".onnx" or has_form(subject) or Path(subject).is_file():
+    if Path(subject).suffix == ".onnx" or has_form(subject) or Path(subject).exists():
         _explain_model(arguments)
     else:
         _explain_rules(arguments)
@@ -29,8 +30,8 @@ def _explain_rules(arguments: Arguments) -> None:
     from mirlo.tools.explain.rules import chain_json, chain_lines, rule_chains
 
     of_models = (arguments.node, arguments.kernel, arguments.shape, arguments.dim, arguments.save_words)
-    if any(of_models) or "precision" in arguments.options:
-        raise CommandError("--node, --kernel, --save-words, --precision, --shape and --dim are for models")
+    if any(of_models) or {"precision", "ranks", "rank_plan"} & set(arguments.options):
+        raise CommandError("--node, --kernel, --save-words, --ranks, --precision, --shape and --dim are for models")
     from mirlo.dialects.context import load_installed_dialects
     from mirlo.passes.byoc.target_list import Targets
 
@@ -48,14 +49,16 @@ def _explain_model(arguments: Arguments) -> None:
     from mirlo.tools.explain.model import explain_model
     from mirlo.tools.explain.report import as_json, only_kernel, only_node, text_lines
 
-    require_file(arguments.subject)
+    is_folder = Path(arguments.subject).is_dir()
+    if not is_folder:
+        require_file(arguments.subject)
     if arguments.save_words and not arguments.kernel:
         raise CommandError("--save-words writes the words of one kernel: name it with --kernel")
-    if is_compiled(arguments.subject):
+    if not is_folder and is_compiled(arguments.subject):
         raise CommandError(f"{arguments.subject} is compiled already: explain the model that it was made from")
     options = arguments.options
     explanation = explain_model(
-        arguments.subject,
+        _model_in(arguments.subject) if is_folder else arguments.subject,
         arguments.target or "llvm",
         threads=arguments.threads or 1,
         shapes=arguments.shapes,
@@ -63,6 +66,8 @@ def _explain_model(arguments: Arguments) -> None:
         schedules=options.get("schedules"),
         kernel=arguments.kernel,
         precision=options.get("precision"),
+        ranks=options.get("ranks", 1),
+        rank_plan=options.get("rank_plan", ()),
     )
     shown = only_node(explanation, arguments.node) if arguments.node else explanation
     shown = only_kernel(shown, arguments.kernel) if arguments.kernel else shown
@@ -75,6 +80,15 @@ def _explain_model(arguments: Arguments) -> None:
     if explanation.failure is not None:
         sys.stdout.flush()
         raise CommandError(explanation.failure)
+
+
+def _model_in(folder: str) -> str | ImportedModule:
+    """Return the language model in a folder."""
+    from mirlo.generate.config import read_config
+    from mirlo.generate.model import model_to_compile
+
+    model = model_to_compile(read_config(folder))
+    return str(model) if isinstance(model, Path) else model
 
 
 def _save_words(explanation: Explanation, kernel: str | None, file: str) -> None:

@@ -35,6 +35,7 @@ def add_generate(commands: _SubParsersAction[argparse.ArgumentParser], add: AddC
     generate.add_argument("--stream", action="store_true", help="with --prompts: also write text as it comes")
     generate.add_argument("--chat", action="store_true", help="the prompt is a message: format it as the model expects")
     _add_generation(generate)
+    add_options(generate, "ranks", "rank_plan")
     chat = add(commands, "chat", "talk with a language model, line by line")
     _add_folder(chat)
     chat.add_argument("--system", metavar="TEXT", help="what the model is told first")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mirlo.runtime.ranks import require_place
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.generate_arguments import search_options
 from mirlo.tools.cli.options import given_options
@@ -26,6 +28,16 @@ def execute(arguments: Arguments) -> None:
     """Run the command."""
     if arguments.command == "generate":
         _check_prompt(arguments)
+        if arguments.options.get("ranks", 1) > 1:
+            _check_ranks(arguments)
+            if require_place(arguments.options["ranks"]).rank > 0:  # all ranks choose the same tokens, one writes them
+                with (
+                    open(os.devnull, "w", encoding="utf-8") as nowhere,
+                    redirect_stdout(nowhere),
+                    redirect_stderr(nowhere),
+                ):
+                    _generate(_load(arguments), arguments)
+                return
         if _is_seq2seq(arguments.folder):
             _rewrite(arguments)
             return
@@ -47,6 +59,16 @@ def _load(arguments: Arguments) -> LanguageModel:
         return generate.load(
             arguments.folder, adapters=adapters, pages=arguments.pages, progress=progress, **arguments.options
         )
+
+
+def _check_ranks(arguments: Arguments) -> None:
+    """Refuse what one rank alone would read."""
+    from mirlo.generate import GenerationError
+
+    if arguments.prompts is not None or arguments.prompt == "-":
+        raise GenerationError("--ranks: each rank needs the prompt: give PROMPT as text")
+    if _is_seq2seq(arguments.folder):
+        raise GenerationError("--ranks: a model of an encoder and a decoder has one rank")
 
 
 def _is_seq2seq(folder: str) -> bool:

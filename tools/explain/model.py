@@ -17,6 +17,7 @@ from mirlo.driver.describe_regions import count_operators, describe_regions
 from mirlo.driver.fat import require_one_build
 from mirlo.driver.given import check_used, give, node_watch
 from mirlo.driver.models import open_model, require_sizes
+from mirlo.driver.ranks import rank_passes, with_transport
 from mirlo.driver.strategies import Measured, StrategyRecord
 from mirlo.driver.tune.database import open_database
 from mirlo.frontends.foreign import ImportedModule
@@ -37,6 +38,7 @@ from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.schedule import ScheduleRecord
 from mirlo.passes.schedule.tuned import TUNING, TuningRecord
 from mirlo.passes.session import Session
+from mirlo.passes.shard.plan import ShardingRecord
 from mirlo.runtime.regions import RegionDescription
 from mirlo.tools.explain.kernel import FollowedKernels, KernelStage
 from mirlo.tools.explain.operations import FollowedOperation
@@ -100,6 +102,8 @@ class Explanation:
     measured: list[StrategyRecord]
     failure: str | None = None
     regions: tuple[RegionDescription, ...] = ()
+    ranks: list[ShardingRecord] = field(default_factory=list)
+    """How the model was divided among ranks."""
     stages: dict[str, list[KernelStage]] = field(default_factory=dict)
     """The stages of the kernels that were followed."""
     calls: list[tuple[str, list[str]]] = field(default_factory=list)
@@ -125,16 +129,19 @@ def explain_model(
     kernel: str | None = None,
     follow: bool = False,
     precision: str | None = None,
+    ranks: int = 1,
+    rank_plan: Sequence[str] = (),
 ) -> Explanation:
     """Compile a model up to its kernels and collect why each step came out as it did.
 
-    Rules, strategies, schedules, `precision` and `tune`, the database of measured choices, are given as to
-    `mirlo.compile`. With `kernel` the IR and the code of this kernel are kept at each stage, with `follow` of all.
+    Rules, strategies, schedules, `precision`, `rank_plan` and `tune`, the database of measured choices, are given as to
+    `mirlo.compile`; of `ranks` it is the first one's part. With `kernel` the IR and the code of this kernel are kept at
+    each stage, with `follow` of all.
     """
     from mirlo.passes.byoc.target_list import Targets
     from mirlo.passes.targets import CompileOptions
 
-    targets = Targets.parse(target).or_host()
+    targets = Targets.parse(with_transport(target) if ranks > 1 else target).or_host()
     require_one_build(targets)
     host = targets.host_target
     assert targets.host is not None
@@ -148,6 +155,7 @@ def explain_model(
     session.options["strategies"] = bind_strategies(strategies, options, session, build)
     pipeline = Pipeline(opened.pipeline or targets.pipeline(threads))
     pipeline.prepend(precision_passes(precision, opened.pipeline))
+    pipeline.prepend(rank_passes(ranks, 0, rank_plan))
     _verify_all(pipeline, host.name)
     watch = _Watch()
     followed = FollowedKernels(kernel) if follow or kernel is not None else None
@@ -158,6 +166,7 @@ def explain_model(
         externals = detach_artifacts(module) if failure is None else ()
     explanation = _assemble(target, watch, session.notes, calls, failure)
     explanation.calls = calls
+    explanation.ranks = [note for note in session.notes if isinstance(note, ShardingRecord)]
     if failure is None:
         explanation.regions = describe_regions(targets, session.notes, operators, externals=externals)
     if followed is not None:

@@ -12,6 +12,7 @@ from mirlo.runtime.nearest import nearest
 from mirlo.runtime.regions import region_rows
 from mirlo.tools.cli.tables import bytes_text, columns
 from mirlo.tools.explain.model import ExplainedKernel, ExplainedNode, Explanation
+from mirlo.tools.explain.ranks import rank_json, rank_lines
 from mirlo.tools.explain.rules import rule_json, short_position
 
 
@@ -51,6 +52,8 @@ def text_lines(explanation: Explanation) -> Iterator[str]:
     yield from map(str, explanation.measured)
     for record in explanation.memory:
         yield f"memory of @{record.function}: {_size_text(record.arena)}, at least {bytes_text(record.bound)} needed"
+    for division in explanation.ranks:
+        yield from rank_lines(division)
 
 
 def _size_text(size: object) -> str:
@@ -149,6 +152,7 @@ def as_json(explanation: Explanation) -> dict[str, object]:
         ],
         "regions": [region.to_json() for region in explanation.regions],
         "measured": [{"operator": m.operator, "microseconds": m.microseconds} for m in explanation.measured],
+        "ranks": [rank_json(division) for division in explanation.ranks],
         "failure": explanation.failure,
         "stages": stages,
         "way": stages,  # deprecated: another name of "stages", written until 0.2

@@ -1,0 +1,131 @@
+"""How a tensor is divided among ranks, and what an operator requires of that.
+
+A `Sharding` says which part of a tensor a rank has: all of it, a range of one axis, or a partial sum. A `ShardingRule`
+labels the dims of an operator's operands and results: dims with one label are the same loop. If a label is divided
+among the ranks, so are all dims with it; if it is reduced, the results are partial sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import TensorType
+
+Labels = tuple[str, ...]
+"""A label for each dim; an empty one for a dim that is not divided."""
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """The part of a tensor that a rank has."""
+
+    axis: int | None = None
+    """The axis that is divided; None if there is none."""
+    parts: int = 1
+    """How many parts the axis has; if they are fewer than the ranks, several ranks in a row have the same part."""
+    is_partial: bool = False
+    """Whether the tensor is the sum of what all ranks have."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether each rank has the tensor itself."""
+        return self.axis is None and not self.is_partial
+
+    def shape(self, shape: Sequence[Dim]) -> tuple[Dim, ...]:
+        """Return the shape of a rank's part."""
+        return tuple(dim // self.parts if i == self.axis else dim for i, dim in enumerate(shape))
+
+    def __str__(self) -> str:
+        if self.is_partial:
+            return "partial sums"
+        return "whole" if self.axis is None else f"axis {self.axis} in {self.parts} parts"
+
+
+WHOLE, PARTIAL = Sharding(), Sharding(is_partial=True)
+
+
+def divided(axis: int, parts: int) -> Sharding:
+    """Return the sharding with an axis in parts."""
+    return Sharding(axis, parts) if parts > 1 else WHOLE
+
+
+@dataclass(frozen=True)
+class ShardingRule:
+    """What an operator requires of the shardings of its operands, which are numbered as in the operation."""
+
+    operands: tuple[Labels, ...]
+    results: tuple[Labels, ...]
+    reduced: frozenset[str] = frozenset()
+    """Labels that are summed over: if one is divided, the results are partial sums."""
+    linear: tuple[frozenset[int], ...] = ()
+    """Sets of operands in which the operator is linear: if exactly these are partial sums, so are the results."""
+    shared: frozenset[str] = frozenset()
+    """Labels of which a dim may be a divisor of another one, whose consecutive positions share one of its own."""
+    shape: str = ""
+    """The attribute that is the shape of the result."""
+    looked_up: tuple[int, int] | None = None
+    """Operand and axis of a table that positions select from, which may be divided: other ranks' rows are zeros."""
+    positions: int = 1
+    """The operand with the positions in a table."""
+    state: int | None = None
+    """The operand that the result replaces in the next call: both are divided between calls."""
+
+    def labels(self) -> Iterable[str]:
+        """Return all labels."""
+        return dict.fromkeys(label for labels in (*self.operands, *self.results) for label in labels if label)
+
+
+def parts_of(dim: Dim, parts: int, is_shared: bool) -> int | None:
+    """Return in how many parts a dim is divided if its label is in so many; None if that cannot be."""
+    if not isinstance(dim, int):
+        return None
+    if dim % parts == 0:
+        return parts
+    return dim if is_shared and dim > 0 and parts % dim == 0 else None
+
+
+def positional_labels(shape: Sequence[Dim], rank: int) -> Labels:
+    """Return labels of dims that broadcast to a result of a rank: by their place, none for dims of 1."""
+    first = rank - len(shape)
+    return tuple("" if dim == 1 else f"d{first + i}" for i, dim in enumerate(shape))
+
+
+def broadcast_rule(
+    operands: Sequence[TensorType], results: Sequence[TensorType], linear: Iterable[Iterable[int]] = ()
+) -> ShardingRule:
+    """Return the rule of an operator that computes each element of the result from those at its place."""
+    rank = results[0].rank
+    return ShardingRule(
+        tuple(positional_labels(each.shape, rank) for each in operands),
+        tuple(positional_labels(each.shape, rank) for each in results),
+        linear=tuple(map(frozenset, linear)),
+    )
+
+
+def without(labels: Labels, axes: Iterable[int]) -> Labels:
+    """Return labels without those of some axes."""
+    removed = set(axes)
+    return tuple("" if i in removed else label for i, label in enumerate(labels))
+
+
+def view_labels(before: Sequence[Dim], after: Sequence[Dim]) -> tuple[Labels, Labels]:
+    """Return labels for the dims of a tensor and of a reshaped one.
+
+    Of dims that are merged or divided, the outermost one has the label of the merged dim.
+    """
+    old, new = [""] * len(before), [""] * len(after)
+    left, right = 0, 0
+    while left < min(len(before), len(after)) and before[left] == after[left]:
+        old[left] = new[left] = f"d{left}"
+        left += 1
+    while right < min(len(before), len(after)) - left and before[-1 - right] == after[-1 - right]:
+        old[-1 - right] = new[-1 - right] = f"e{right}"
+        right += 1
+    middle = range(left, len(before) - right), range(left, len(after) - right)
+    outer = [next((i for i in each if dims[i] != 1), None) for each, dims in zip(middle, (before, after), strict=True)]
+    one = [sum(dims[i] != 1 for i in each) for each, dims in zip(middle, (before, after), strict=True)]
+    if outer[0] is not None and outer[1] is not None and 1 in one:
+        old[outer[0]] = new[outer[1]] = "m"
+    return tuple(old), tuple(new)

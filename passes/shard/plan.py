@@ -1,0 +1,82 @@
+"""What a caller asks of the division among ranks, and the record of what was done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+COLUMN, ROW, HEAD, VOCABULARY, EXPERT, REPLICATE = "column", "row", "head", "vocabulary", "expert", "replicate"
+STRATEGIES = ("auto", COLUMN, ROW, EXPERT, VOCABULARY, REPLICATE)
+"""What a plan may say of a node."""
+
+
+@dataclass(frozen=True)
+class RankPlan:
+    """The strategies of nodes, by patterns of their names; the first pattern that fits decides."""
+
+    rows: tuple[tuple[str, str], ...] = ()
+
+    @staticmethod
+    def parse(texts: Sequence[str]) -> RankPlan:
+        """Parse `PATTERN=STRATEGY`; raise ValueError for another form."""
+        rows = []
+        for text in texts:
+            pattern, equals, strategy = text.rpartition("=")
+            if not equals or not pattern or strategy not in STRATEGIES:
+                raise ValueError(f"expected PATTERN=STRATEGY with one of {', '.join(STRATEGIES)}, found '{text}'")
+            rows.append((pattern, strategy))
+        return RankPlan(tuple(rows))
+
+    def strategy(self, names: Sequence[str]) -> str:
+        """Return what is asked of a node with these names."""
+        for pattern, strategy in self.rows:
+            if any(fnmatchcase(name, pattern) for name in names):
+                return strategy
+        return "auto"
+
+    def unused(self, names: Sequence[str]) -> list[str]:
+        """Return the patterns that fit none of these names."""
+        return [pattern for pattern, _ in self.rows if not any(fnmatchcase(name, pattern) for name in names)]
+
+
+@dataclass(frozen=True)
+class DividedNode:
+    """An operator with weights, and how it was divided."""
+
+    name: str
+    operator: str
+    strategy: str
+    reason: str
+    """Why it is computed whole; empty where it is divided."""
+    nbytes: int
+    """Bytes of its weights."""
+    own_bytes: int
+    """Bytes of a rank's part of them."""
+
+
+@dataclass(frozen=True)
+class InsertedCollective:
+    """A collective operator, and what a rank sends by it for one token."""
+
+    operator: str
+    name: str
+    kind: str
+    """The type of the operand."""
+    sent: int
+    """Bytes that a rank sends for one token of one sequence: what the other ranks read of its operand."""
+
+
+@dataclass
+class ShardingRecord:
+    """How a model was divided among ranks."""
+
+    ranks: int
+    rank: int
+    nodes: list[DividedNode] = field(default_factory=list)
+    collectives: list[InsertedCollective] = field(default_factory=list)
+
+    @property
+    def sent(self) -> int:
+        """Return the bytes that a rank sends for one token."""
+        return sum(each.sent for each in self.collectives)

@@ -1,0 +1,61 @@
+"""Language models on several ranks: the tokens are those that transformers chooses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rank_processes import run_ranks
+
+from mirlo import generate
+
+SMALL = {
+    "vocab_size": 96, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 128, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
+}  # fmt: skip
+EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
+COUNT = 12
+"""Tokens that are generated."""
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize(
+    ("kind", "options", "ranks", "plan"),
+    [
+        ("llama", {}, 2, ()),
+        ("llama", {}, 4, ()),  # two ranks have the same head of keys and values
+        ("mixtral", EXPERTS, 2, ()),
+        ("mixtral", EXPERTS, 4, ("*.experts.*=expert",)),
+        ("llama", {"tie_word_embeddings": True, "vocab_size": 95}, 2, ("*.layers.0.mlp.*=replicate",)),
+        ("phi3", {}, 2, ()),  # one product for query, key and value
+        ("gemma2", {"head_dim": 16, "sliding_window": 5, "query_pre_attn_scalar": 20}, 2, ()),
+        ("qwen2", {"num_attention_heads": 2}, 2, ()),
+    ],
+)
+def test_tokens(kind: str, options: dict[str, Any], ranks: int, plan: tuple[str, ...], tmp_path: Path) -> None:
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    config = transformers.AutoConfig.for_model(kind, **{**SMALL, **options})
+    reference = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval().float()
+    with torch.no_grad():
+        for parameter in reference.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    reference.save_pretrained(tmp_path)
+    prompt = np.random.default_rng(0).integers(3, 90, 7).tolist()
+    tokens = torch.tensor([prompt])
+    with torch.no_grad():
+        for _ in range(COUNT):
+            logits = reference(tokens).logits[:, -1:]
+            logits[..., SMALL["eos_token_id"]] = -np.inf
+            tokens = torch.cat([tokens, logits.argmax(-1)], -1)
+    expected = tokens[0, len(prompt) :].tolist()
+
+    def call(rank: int) -> tuple[list[Any], int]:
+        model = generate.load(tmp_path, ranks=ranks, rank_plan=plan)
+        generator = model.generator(do_sample=False, max_new_tokens=COUNT, min_length=100)
+        return generator.generate(prompt), model.executable.memory.weights_bytes
+
+    results = run_ranks(call, ranks)
+    assert [result if isinstance(result, Exception) else result[0] for result in results] == [expected] * ranks
