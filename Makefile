@@ -59,7 +59,7 @@ test-serve: $(VENV)/ready
 # Models on several ranks: in shared memory, and by MPI where there is one (Debian's openmpi-bin).
 test-ranks: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable '.[test,mpi]'
-	$(BIN)/pytest -q -rs --whole test/targets/collectives test/readme/test_ranks_page.py
+	$(BIN)/pytest -q -rs --whole test/targets/collectives test/passes/shard test/generate/test_ranks.py test/readme/test_ranks_page.py
 
 # Arm's compiler and reference model, which are not in `[test]`: tosa-tools requires an older NumPy, which its programs do not use.
 ethos-u-tools: $(VENV)/ready

@@ -35,11 +35,11 @@ SMALL: dict[str, int] = {}
 MEDIUM = {"layers": 6, "hidden": 512, "inner": 1408, "heads": 8, "kv_heads": 2, "size": 64}
 
 
-def write_model(folder: Path, sizes: dict[str, int]) -> Path:
-    """Write the example's model in other sizes, with weights of 4 bits."""
+def write_model(folder: Path, sizes: dict[str, int], bits: int = 4) -> Path:
+    """Write the example's model in other sizes, with weights of so many bits, 0 for f32."""
     module = runpy.run_path(str(ROOT / "examples" / "tiny_language_model.py"))
     module["CONFIG"].update(sizes)
-    result: Path = module["write"](folder, bits=4)
+    result: Path = module["write"](folder, bits=bits)
     return result
 
 

@@ -80,3 +80,12 @@ class ShardingRecord:
     def sent(self) -> int:
         """Return the bytes that a rank sends for one token."""
         return sum(each.sent for each in self.collectives)
+
+    def token_seconds(self, nbytes: float, memory: float, latency: float, link: float, flops: float = 0.0) -> float:
+        """Return the time of one token of one sequence, for rates in bytes, or operations, a second.
+
+        A rank reads its weights, `nbytes`, at the rate `memory`, unless computing at the rate `flops` takes longer: a
+        multiplication and an addition for each f32. Each collective takes the latency, and its bytes the link's rate.
+        """
+        compute = nbytes / 4 * 2 / flops if flops else 0.0
+        return max(nbytes / memory, compute) + len(self.collectives) * latency + self.sent / link

@@ -41,6 +41,7 @@ def _recorded() -> Iterator[None]:
 @cache
 def _mpi() -> ModuleType:
     """Return MPI, initialized; a process that ends by an error ends the other ranks, which else would wait for it."""
+    is_of_program = "mpi4py.MPI" in sys.modules
     try:
         from mpi4py import MPI
     except ImportError as error:
@@ -55,6 +56,8 @@ def _mpi() -> ModuleType:
             sys.stdout.flush()
             sys.stderr.flush()
             module.COMM_WORLD.Abort(1)
+        if not is_of_program and not module.Is_finalized():
+            module.Finalize()  # a command ends its process before Python would call this
 
     atexit.register(end)
     return module

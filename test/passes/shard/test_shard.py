@@ -93,6 +93,9 @@ def test_a_block_is_not_divided(tmp_path: Path) -> None:
     assert [(node.name, node.strategy) for node in record.nodes] == [("up", "replicate"), ("down", "column")]
     assert "packed across the edges of the parts" in record.nodes[0].reason
     assert [each.operator for each in record.collectives] == ["relax.all_gather"]  # of an output
+    assert record.sent == 3 * 12 * 4 * 15  # its columns, for each other rank
+    assert record.token_seconds(8e9, 4e9, 0.25, 4 * record.sent) == 2 + 0.25 + 0.25
+    assert record.token_seconds(8e9, 4e9, 0.25, 4 * record.sent, flops=1e9) == 4 + 0.25 + 0.25
 
 
 def test_files_of_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
