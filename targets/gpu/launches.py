@@ -17,6 +17,8 @@ VIEWS = ("memref.collapse_shape", "memref.expand_shape", "memref.reinterpret_cas
 """Operations that view the same memory differently."""
 OUTSIDE = ("memref.view", "arith.constant", *VIEWS)
 """Operations that the host executes, besides arithmetic on sizes."""
+_ARITHMETIC = ("arith.", "vector.from_elements", "vector.extract")
+"""How the names of operations begin that access no buffers, most of all."""
 _COPY = "memref.copy"
 _READS = ("memref.load", "vector.load", "vector.maskedload", "vector.transfer_read", "vector.gather", _COPY)
 """Operations that only read their first operand, where it is a buffer."""
@@ -133,6 +135,8 @@ def accesses(op: ir.Operation) -> dict[ir.Value, bool]:
 def own_accesses(op: ir.Operation) -> dict[ir.Value, bool]:
     """Return the buffers that an operation accesses itself, not in its regions, and whether it writes them."""
     found: dict[ir.Value, bool] = {}
+    if op.name.startswith(_ARITHMETIC):
+        return found
     for i, operand in enumerate(op.operands):
         if isinstance(operand.type, ir.MemRefType) and op.name not in OUTSIDE:
             buffer = _viewed(operand)

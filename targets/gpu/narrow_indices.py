@@ -7,7 +7,7 @@ kernels are below 2^31, so the nearest number that fits is outside of an axis if
 from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.lower.calls import find
+from mirlo.passes.lower.calls import find_all
 from mirlo.passes.lower.values import Num, ValueBuilder
 
 _LEAST, _MOST = -(1 << 31), (1 << 31) - 1
@@ -15,8 +15,8 @@ _LEAST, _MOST = -(1 << 31), (1 << 31) - 1
 
 def saturate_indices(root: ir.Module | ir.OpView | ir.Operation) -> None:
     """Limit every number of 64 bits that becomes an `index`."""
-    for name in ("arith.index_cast", "arith.index_castui"):
-        for op in find(root, name):
+    for name, operations in find_all(root, "arith.index_cast", "arith.index_castui").items():
+        for op in operations:
             (operand,) = op.operands
             kind = operand.type
             vector = kind if isinstance(kind, ir.VectorType) else None

@@ -13,7 +13,7 @@ from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.buffers import WORKSPACE
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
-from mirlo.passes.lower.calls import find
+from mirlo.passes.lower.calls import find_all
 from mirlo.passes.registry import Pass, PassError, register_pass
 from mirlo.targets.gpu.launches import find_launches
 from mirlo.targets.gpu.schedule.launch import WARP, Ids, launch, launch_iterations
@@ -58,8 +58,9 @@ class OutlineKernels(Pass):
         known = {symbol_name(f) for f in operations if ON_DEVICE in f.attributes}
         for function in operations:
             if is_prim_func(function) and not is_tensor_form(function) and len(function.operation.regions[0].blocks):
-                self._check(function, known)
-                if not find(function, "gpu.launch"):
+                used = find_all(function, "func.call", "gpu.launch")
+                self._check(used["func.call"], known)
+                if not used["gpu.launch"]:
                     _wrap(function.operation)
         manager = passmanager.PassManager.parse(
             "builtin.module(canonicalize,cse,gpu-launch-sink-index-computations,gpu-kernel-outlining)"
@@ -67,8 +68,8 @@ class OutlineKernels(Pass):
         manager.run(op.operation)
 
     @staticmethod
-    def _check(function: ir.OpView, known: set[str]) -> None:
-        for call in find(function, "func.call"):
+    def _check(calls: Sequence[ir.Operation], known: set[str]) -> None:
+        for call in calls:
             callee = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
             if callee in known:
                 continue

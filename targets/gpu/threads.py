@@ -14,7 +14,7 @@ from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.value import Value, index, integer_of
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
-from mirlo.passes.lower.calls import find
+from mirlo.passes.lower.calls import find, find_all
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.schedule.buffers import SCHEDULE
 from mirlo.passes.schedule.loops import PARALLEL, for_loop, when
@@ -105,7 +105,10 @@ class _Mapping:
         """The blocks in a row of the grid, for each axis that may have more iterations than a grid has blocks."""
         self.rows: dict[int, int] = {}
         """The axis that is the number of the row, for each of these; blocks compute several rows without one."""
-        arrays = [alloca for op in operations for alloca in find(op, ALLOCA)]
+        used = [find_all(op, ALLOCA, REDUCE) for op in operations]
+        arrays = [alloca for each in used for alloca in each[ALLOCA]]
+        self.reductions = [reduction for each in used for reduction in each[REDUCE]]
+        self.arrays = arrays
         self.shared = [alloca for alloca in arrays if alloca.results[0].type.memory_space is not None]
         buffer = launch.exchanged()
         self.waits = bool(self.shared) or buffer is not None
@@ -132,7 +135,7 @@ class _Mapping:
         waits = [self._is_outermost(loop) and not loop.opview.nowait and not self._is_last(loop) for loop in self.loops]
         for loop, synchronizes in zip(self.loops, waits, strict=True):
             self._map(loop, self.waits and synchronizes)
-        for reduction in find(launch, REDUCE):
+        for reduction in self.reductions:
             self._reduce(reduction)
 
     def _guard_uniform(self, end: ir.Operation) -> None:
@@ -141,9 +144,7 @@ class _Mapping:
         blocks = {("block", dim) for dim in range(3) if self.grid[dim] != 1 and dim not in self.rows.values()}
         operations = [op for op in self.operations if op.name != ALLOCA]
         written = {buffer for op in operations for buffer, is_written in accesses(op).items() if is_written}
-        private = {op.results[0] for each in self.operations for op in find(each, ALLOCA)} - {
-            alloca.results[0] for alloca in self.shared
-        }
+        private = {alloca.results[0] for alloca in self.arrays} - {alloca.results[0] for alloca in self.shared}
         shared = written - private
         may_exchange = blocks and not self.is_checked
         exchanged = exchange_between_blocks(operations, shared, blocks) if may_exchange else None
@@ -236,7 +237,7 @@ class _Mapping:
 
     def _map_thread(self, loop: ir.Operation, thread: Value, threads: int) -> None:
         extent = thread_extent(loop)
-        if extent < threads and find(loop, REDUCE):
+        if extent < threads and self.reductions and find(loop, REDUCE):
             raise PassError("not all threads of a block reach a reduction over threads", loop.location)
         when(thread.below(extent) if extent < threads else None, lambda: _move_body(loop, thread))
 

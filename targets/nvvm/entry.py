@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
-from mirlo.passes.lower.calls import find
+from mirlo.passes.lower.calls import find, find_all
 
 ALIGNMENT = 16
 """Alignment of every buffer, in bytes; the memory plan provides more."""
@@ -60,18 +60,19 @@ def describe(function: ir.Operation, maps: Sequence[int], together: int | None =
     arguments = function.regions[0].blocks[0].arguments
     known = [by_value if i in maps else {} if _is_scalar(a) else aligned for i, a in enumerate(arguments)]
     function.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(one) for one in known])
-    if find(function, "nvvm.mapa"):
+    used = find_all(function, "nvvm.mapa", "nvvm.setmaxregister", MMA)
+    if used["nvvm.mapa"]:
         function.attributes["nvvm.cluster_dim"] = ir.DenseI32ArrayAttr.get([CLUSTER, 1, 1])
     if "nvvm.maxntid" not in function.attributes:
         return
     threads = math.prod(ir.DenseI32ArrayAttr(function.attributes["nvvm.maxntid"]))
-    if find(function, "nvvm.setmaxregister"):
+    if used["nvvm.setmaxregister"]:
         # Warps can only redistribute registers that the kernel was given, and the assembler must know that number.
         # Those that take more start with fewer.
         function.attributes["nvvm.maxnreg"] = ir.IntegerAttr.get(
             i32, min(REGISTERS // threads // 8 * 8, INITIAL_REGISTERS)
         )
-    elif together is not None and together * threads <= MIN_THREADS_FOR_LATENCY and not find(function, MMA):
+    elif together is not None and together * threads <= MIN_THREADS_FOR_LATENCY and not used[MMA]:
         # By default the assembler saves registers for blocks that do not exist, and has fewer loads in flight.
         # Fragments may need more registers than all these blocks leave: they would be spilled.
         function.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(i32, together)

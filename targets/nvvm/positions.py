@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.lower.calls import find
+from mirlo.passes.lower.calls import find, find_all
 
 _ARITHMETIC = frozenset({
     "arith.addi", "arith.subi", "arith.muli", "arith.divui", "arith.divsi", "arith.remui", "arith.remsi", "arith.minui",
@@ -28,13 +28,14 @@ def narrow_comparisons(kernels: ir.Operation) -> None:
     other = _not_positions(kernels)
     for kernel in find(kernels, "gpu.func"):
         # These kernels have few comparisons, and the change makes the assembler serialize their products.
-        if not find(kernel, "nvvm.wgmma.mma_async"):
-            _compare(kernel, other)
+        used = find_all(kernel, "nvvm.wgmma.mma_async", "arith.cmpi")
+        if not used["nvvm.wgmma.mma_async"]:
+            _compare(used["arith.cmpi"], other)
 
 
-def _compare(kernel: ir.Operation, other: set[ir.Value]) -> None:
+def _compare(comparisons: Sequence[ir.Operation], other: set[ir.Value]) -> None:
     i32 = ir.IntegerType.get_signless(32)
-    for op in find(kernel, "arith.cmpi"):
+    for op in comparisons:
         values = list(op.operands)
         if not isinstance(values[0].type, ir.IndexType) or any(value in other for value in values):
             continue

@@ -64,7 +64,8 @@ class LoweredKernels:
 
     def functions(self) -> dict[str, ir.Operation]:
         """Return the operations of the kernels by their symbols."""
-        by_name = {symbol_name(op): op for op in find(self.whole, "llvm.func")}
+        own = [op.operation for op in self.whole.regions[0].blocks[0].operations]
+        by_name = {symbol_name(op): op for op in own if op.name == "llvm.func"}
         return {name: op for name, op in by_name.items() if name in self.names.values()}
 
 
@@ -107,7 +108,7 @@ def lower_to_nvvm(
     maps = pass_tensor_maps(whole)
     call_intrinsics(whole)
     far = _is_huge(whole) or _has_scalar_arguments(whole)
-    index = 64 if far or any(find(whole, name) for name in _WIDE) else 32
+    index = 64 if far or any(find_all(whole, *_WIDE).values()) else 32
     if index == 32:
         saturate_indices(whole)
     if not far:
@@ -163,8 +164,9 @@ _BY_INTRINSIC = {
 
 def call_intrinsics(root: ir.Operation) -> None:
     """Lower math operations to calls of LLVM intrinsics."""
+    operations = find_all(root, *_BY_INTRINSIC)
     for name, short in _BY_INTRINSIC.items():
-        for op in find(root, name):
+        for op in operations[name]:
             kind = op.results[0].type
             with ir.InsertionPoint(op), op.location:
                 called = call_intrinsic(f"llvm.{short}.{kind}", kind, *op.operands)
@@ -181,7 +183,7 @@ def _gather(module: ir.Module | ir.OpView) -> dict[str, str]:
     for op in modules:
         own = symbol_name(op)
         declared |= _declare_callees(op, modules[0], declared)
-        for function in find(op, "gpu.func"):
+        for function in [o.operation for o in op.regions[0].blocks[0].operations if o.operation.name == "gpu.func"]:
             name = symbol_name(function)
             rename_symbol(function, own)
             names[f"{own}::{name}"] = own
@@ -195,7 +197,7 @@ def _gather(module: ir.Module | ir.OpView) -> dict[str, str]:
 
 def _declare_callees(source: ir.Operation, target: ir.Operation, declared: set[str]) -> set[str]:
     """Declare the functions that kernels call in the target module; return their names."""
-    functions = find(source, "func.func")
+    functions = [o.operation for o in source.regions[0].blocks[0].operations if o.operation.name == "func.func"]
     names = [symbol_name(function) for function in functions]
     for name, function in zip(names, functions, strict=True):
         if name not in declared and source is not target:

@@ -9,7 +9,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.value import create, index
 from mirlo.dialects.tir.buffers import buffer_bytes
-from mirlo.passes.lower.calls import find
+from mirlo.passes.lower.calls import find, find_all
 from mirlo.passes.registry import PassError
 from mirlo.targets.nvvm.chips import Chip
 
@@ -19,6 +19,7 @@ ALIGNMENT = 16
 """Alignment of shared memory, in bytes."""
 _DYNAMIC_SHARED = "asked_for"
 """The global that stands for dynamic shared memory."""
+_TENSOR_COPY = "nvvm.cp.async.bulk.tensor.shared.cluster.global"
 TILE_ALIGNMENT = 1024
 """Alignment of dynamic shared memory: the period of the swizzle patterns."""
 
@@ -27,11 +28,12 @@ def allocate_shared(module: ir.Operation, chip: Chip) -> dict[str, int]:
     """Assign addresses to the shared memory of all kernels of a `gpu.module`; return the dynamic bytes per kernel."""
     asked: dict[str, int] = {}
     for function in find(module, "gpu.func"):
-        allocations = find(function, "memref.alloc")
+        used = find_all(function, "memref.alloc", _TENSOR_COPY)
+        allocations = used["memref.alloc"]
         sizes = [buffer_bytes(alloc.results[0].type) for alloc in allocations]
         fits = sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes) <= STATIC_BYTES
         # Tiles copied by tensor maps must start at a swizzle period, which only dynamic shared memory guarantees.
-        if fits and not find(function, "nvvm.cp.async.bulk.tensor.shared.cluster.global"):
+        if fits and not used[_TENSOR_COPY]:
             continue
         offsets, total = [], 0
         for size in sizes:
