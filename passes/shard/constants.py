@@ -29,7 +29,7 @@ _MIN_DEFERRED_BYTES = 1 << 10
 
 
 @dataclass(frozen=True)
-class Range:
+class AxisRange:
     """A range of an axis."""
 
     axis: int
@@ -44,8 +44,8 @@ class ConstantParts:
     session: Session
     known: set[ir.Value] = field(default_factory=set)
     """Values that depend on constants only."""
-    _parts: dict[tuple[ir.Value, Range], ir.Value] = field(default_factory=dict)
-    _names: dict[tuple[str, Range], str] = field(default_factory=dict)
+    _parts: dict[tuple[ir.Value, AxisRange], ir.Value] = field(default_factory=dict)
+    _names: dict[tuple[str, AxisRange], str] = field(default_factory=dict)
 
     def note(self, op: ir.Operation) -> bool:
         """Remember whether an operation depends on constants only; call this in the order of the program."""
@@ -69,7 +69,7 @@ class ConstantParts:
             return kind.bytes if kind is not None and kind.is_static else 0
         return sum(self.nbytes(each, depth + 1) for each in value.owner.operands)
 
-    def can_take(self, value: ir.Value, part: Range, depth: int = 0) -> bool:
+    def can_take(self, value: ir.Value, part: AxisRange, depth: int = 0) -> bool:
         """Return whether a part can be computed from parts of the weights."""
         if part == self._all_of(value, part.axis) or is_constant(value):
             return True
@@ -81,7 +81,7 @@ class ConstantParts:
             for v, each in zip(value.owner.operands, inner[1], strict=True)
         )
 
-    def take(self, value: ir.Value, part: Range) -> ir.Value:
+    def take(self, value: ir.Value, part: AxisRange) -> ir.Value:
         """Return a part of a constant, at the insertion point, from parts of the weights that it is computed from."""
         if part == self._all_of(value, part.axis):
             return value
@@ -89,7 +89,7 @@ class ConstantParts:
             self._parts[value, part] = self._taken(value, part)
         return self._parts[value, part]
 
-    def _taken(self, value: ir.Value, part: Range) -> ir.Value:
+    def _taken(self, value: ir.Value, part: AxisRange) -> ir.Value:
         with ir.InsertionPoint(value.owner), value.owner.location:
             if is_constant(value):
                 return self._constant(value, part)
@@ -104,7 +104,7 @@ class ConstantParts:
             assert kind is not None
             return rebuilt(value.owner, operands, rule, _shape_of(kind, part))[0]
 
-    def _inner(self, value: ir.Value, part: Range) -> tuple[ShardingRule, list[Range | None]] | None:
+    def _inner(self, value: ir.Value, part: AxisRange) -> tuple[ShardingRule, list[AxisRange | None]] | None:
         """Return the ranges of the operands that a range of the result is computed from; None where there are none."""
         op = value.owner
         rule = sharding_rule_of(op.opview)
@@ -112,7 +112,7 @@ class ConstantParts:
         kind = TensorType.from_mlir(value.type)
         if rule is None or not label or kind is None:
             return None
-        size, ranges = kind.shape[part.axis], list[Range | None]()
+        size, ranges = kind.shape[part.axis], list[AxisRange | None]()
         for operand, labels in zip(op.operands, rule.operands, strict=True):
             own = TensorType.from_mlir(operand.type)
             if label not in labels or own is None:
@@ -127,10 +127,10 @@ class ConstantParts:
                 or part.count * dim % size
             ):
                 return None
-            ranges.append(Range(axis, part.begin * dim // size, part.count * dim // size))
+            ranges.append(AxisRange(axis, part.begin * dim // size, part.count * dim // size))
         return rule, ranges
 
-    def _constant(self, value: ir.Value, part: Range) -> ir.Value:
+    def _constant(self, value: ir.Value, part: AxisRange) -> ir.Value:
         """Return a part of a weight: rows are read where they are, columns are copied when they are needed."""
         kind = TensorType.from_mlir(value.type)
         assert kind is not None
@@ -151,13 +151,13 @@ class ConstantParts:
         return result
 
     @staticmethod
-    def _all_of(value: ir.Value, axis: int) -> Range | None:
+    def _all_of(value: ir.Value, axis: int) -> AxisRange | None:
         kind = TensorType.from_mlir(value.type)
         size = None if kind is None else kind.shape[axis]
-        return Range(axis, 0, size) if isinstance(size, int) else None
+        return AxisRange(axis, 0, size) if isinstance(size, int) else None
 
 
-def sliced(value: ir.Value, part: Range) -> ir.Value:
+def sliced(value: ir.Value, part: AxisRange) -> ir.Value:
     """Return a range of an axis, at the insertion point."""
     kind = TensorType.from_mlir(value.type)
     assert kind is not None
@@ -184,5 +184,5 @@ def _is_static(op: ir.Operation) -> bool:
     return all(kind is not None and kind.is_static for kind in kinds)
 
 
-def _shape_of(kind: TensorType, part: Range) -> tuple[Dim, ...]:
+def _shape_of(kind: TensorType, part: AxisRange) -> tuple[Dim, ...]:
     return tuple(part.count if i == part.axis else dim for i, dim in enumerate(kind.shape))

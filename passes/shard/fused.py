@@ -7,7 +7,7 @@ from mirlo.dialects.core.op import sharding_rule_of
 from mirlo.dialects.core.surgery import operations, replace_op
 from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.dialects.core.types import TensorType
-from mirlo.passes.shard.constants import ConstantParts, Range, rebuilt
+from mirlo.passes.shard.constants import AxisRange, ConstantParts, rebuilt
 
 
 def separate_products(function: ir.OpView, constants: ConstantParts) -> None:
@@ -42,10 +42,10 @@ def _separate(split: ir.Operation, chain: list[tuple[ir.Operation, int]], consta
     assert kind is not None
     axis = split.opview.axis % kind.rank
     sizes = split.opview.sizes
-    begin, columns = 0, list[list[tuple[int, Range]]]()
+    begin, columns = 0, list[list[tuple[int, AxisRange]]]()
     for size in sizes:
         parts = (
-            [_weights_range(op, number, axis, Range(axis, begin, size)) for op, number in chain]
+            [_weights_range(op, number, axis, AxisRange(axis, begin, size)) for op, number in chain]
             if isinstance(size, int)
             else [None]
         )
@@ -68,7 +68,7 @@ def _separate(split: ir.Operation, chain: list[tuple[ir.Operation, int]], consta
 
 
 def _product_of(
-    op: ir.Operation, number: int, part: Range, value: ir.Value | None, constants: ConstantParts
+    op: ir.Operation, number: int, part: AxisRange, value: ir.Value | None, constants: ConstantParts
 ) -> ir.Value:
     operands = list(op.operands)
     operands[number] = constants.take(op.operands[number], part)
@@ -81,7 +81,7 @@ def _product_of(
         return rebuilt(op, operands, rule)[0]
 
 
-def _weights_range(op: ir.Operation, number: int, axis: int, part: Range) -> Range | None:
+def _weights_range(op: ir.Operation, number: int, axis: int, part: AxisRange) -> AxisRange | None:
     """Return the range of the weights of an operation that a range of its result is computed from."""
     rule = sharding_rule_of(op.opview)
     label = rule.results[0][axis] if rule is not None else ""
@@ -89,4 +89,4 @@ def _weights_range(op: ir.Operation, number: int, axis: int, part: Range) -> Ran
         is_bias = rule is not None and op.name == "relax.add" and label and label in rule.operands[number]
         if not is_bias or rule is None:
             return None
-    return Range(rule.operands[number].index(label), part.begin, part.count)
+    return AxisRange(rule.operands[number].index(label), part.begin, part.count)

@@ -10,11 +10,11 @@ from mirlo.dialects.core.sharding import WHOLE, ShardingRule
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.constants import emit_constant
-from mirlo.passes.shard.constants import Range, rebuilt
+from mirlo.passes.shard.constants import AxisRange, rebuilt
 from mirlo.passes.shard.values import RankValues
 
 
-def look_up(op: ir.Operation, rule: ShardingRule, values: RankValues, part: Range) -> ir.Value:
+def look_up(op: ir.Operation, rule: ShardingRule, values: RankValues, part: AxisRange) -> ir.Value:
     """Return a partial sum: the rows at positions of which this rank has the rows, and zeros."""
     assert rule.looked_up is not None
     number, axis = rule.looked_up

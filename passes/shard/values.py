@@ -12,7 +12,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.collectives import Collective
 from mirlo.passes.locations import names_of
-from mirlo.passes.shard.constants import ConstantParts, Range, sliced
+from mirlo.passes.shard.constants import AxisRange, ConstantParts, sliced
 from mirlo.passes.shard.plan import InsertedCollective, ShardingRecord
 
 
@@ -39,12 +39,12 @@ class RankValues:
         """Remember what this rank has of a value of the graph."""
         self._known[value] = own, sharding
 
-    def range_of(self, sharding: Sharding, size: int, rank: int | None = None) -> Range:
+    def range_of(self, sharding: Sharding, size: int, rank: int | None = None) -> AxisRange:
         """Return the range of an axis that a rank has."""
         assert sharding.axis is not None
         count = size // sharding.parts
         index = (self.rank if rank is None else rank) * sharding.parts // self.ranks
-        return Range(sharding.axis, index * count, count)
+        return AxisRange(sharding.axis, index * count, count)
 
     def convert(self, value: ir.Value, wanted: Sharding) -> ir.Value:
         """Return a value of the graph with another sharding, at the insertion point; once for all of its users."""
