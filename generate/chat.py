@@ -18,6 +18,7 @@ from mirlo.generate.rendering import TemplateProcess
 from mirlo.generate.tokenizer import INSTALL
 
 CONFIG, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
+PROCESSOR_TEMPLATE = "chat_template.json"
 MAX_TEMPLATE = 1 << 20
 """Bytes of the largest template; those of models have up to 20 KB."""
 SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
@@ -95,6 +96,9 @@ def read_template(folder: Path) -> ChatTemplate | None:
     if path.exists():
         text = read_bytes(path, MAX_TEMPLATE).decode("utf-8", "replace")
         return ChatTemplate(path, text, special)
+    if not settings.has("chat_template"):
+        config = folder / PROCESSOR_TEMPLATE  # of models of text and images
+        settings = read_json(config) if config.exists() else settings
     if not settings.has("chat_template"):
         return None
     template = settings.value("chat_template")

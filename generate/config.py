@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mirlo.generate.checkpoints.architectures import longest_text, positions
+from mirlo.generate.checkpoints.image_options import ImageOptions, read_image_options, text_config
 from mirlo.generate.checkpoints.safetensors import CHECKPOINTS
 from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.gguf.container import GgufFile, is_gguf, read_gguf
@@ -52,6 +53,8 @@ class ModelConfig:
     """Most pages; None without a limit."""
     gguf: GgufFile | None = field(default=None, repr=False, compare=False)
     """What the file holds, if it is a GGUF file."""
+    images: ImageOptions | None = None
+    """How the model takes images; None if it takes none."""
 
     @property
     def is_checkpoint(self) -> bool:
@@ -161,7 +164,7 @@ def _read_plain(folder: Path) -> ModelConfig:
         what = "only models with a decoder alone are supported: T5 and BART are loaded by generate.load_seq2seq"
         raise root.refuse("is_encoder_decoder", what)
     # Models of text and images keep what belongs to their decoder apart.
-    text = root.object("text_config") if root.has("text_config") else root
+    text = text_config(root)
     generation = folder / GENERATION
     defaults = read_json(generation) if generation.exists() else JsonObject(generation, "", {})
     ends = defaults.tokens("eos_token_id") or root.tokens("eos_token_id")
@@ -174,6 +177,7 @@ def _read_plain(folder: Path) -> ModelConfig:
         _first(defaults.tokens("bos_token_id"), root.tokens("bos_token_id")),
         _first(defaults.tokens("pad_token_id"), root.tokens("pad_token_id"), ends),
         context, text.count("vocab_size", 0), read_search(defaults),
+        images=read_image_options(root) if model.name in CHECKPOINTS else None,
     )  # fmt: skip
 
 

@@ -128,6 +128,14 @@ class CompiledDecoder:
                 raise ModelFolderError(f"{self.config.model}: input {self.inputs[name]} {what}")
         return pool
 
+    def is_token(self, token: int) -> bool:
+        """Return whether a number stands for a token."""
+        return 0 <= token < self.vocabulary
+
+    def call_length(self, tokens: Sequence[int], most: int) -> int:
+        """Return how many of new tokens one call computes; most calls have up to `most`."""
+        return min(len(tokens), most)
+
     def run(self, state: CallCaches, new: PaddedTokens, rows: int = 1) -> np.ndarray:
         """Return the logits of the last new tokens of each sequence, [batch, rows, vocabulary]."""
         inputs = {name: make(new, state) for name, make in self._makers.items()}

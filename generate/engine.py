@@ -98,7 +98,7 @@ class ServingEngine:
         stops = stop_texts(stop)
         if stops:
             require_texts(self._texts)
-        tokens = encode_prompt(self._texts, self._decoder.vocabulary, prompt, is_start=True)
+        tokens = encode_prompt(self._texts, self._decoder, prompt, is_start=True)
         if not tokens:
             raise GenerationError("a prompt has no tokens")
         require_length(options, self._decoder.config, len(tokens))

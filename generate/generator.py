@@ -266,7 +266,7 @@ class Generator:
         self._is_first = False
 
     def _encoded(self, prompt: Prompt, is_start: bool) -> list[int]:
-        return encode_prompt(self._texts, self._decoder.vocabulary, prompt, is_start)
+        return encode_prompt(self._texts, self._decoder, prompt, is_start)
 
     def _texts_of(self) -> TokenTexts:
         return require_texts(self._texts)

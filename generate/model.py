@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,10 @@ from mirlo.generate.prefixes import DEFAULT_BYTES, PrefixCache
 from mirlo.generate.prompt import Prompt, encode_prompt, stop_texts
 from mirlo.generate.search import SearchOptions, with_options
 from mirlo.generate.tokenizer import FILE, ModelTokenizer, read_tokenizer
+from mirlo.generate.vision.decoder import ImageDecoder
+from mirlo.generate.vision.images import ImageSource
+from mirlo.generate.vision.model import ImagePrompts, take_images
+from mirlo.generate.vision.tokens import ImageTokens
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.options import refuse_unknown
 from mirlo.runtime.ranks import require_place
@@ -48,8 +52,10 @@ class LanguageModel:
         adapters: AdapterFiles | None = None,
         prefix_bytes: int | None = None,
         pages: int | None = None,
+        compile_images: Callable[[], Executable] | None = None,
     ) -> None:
-        self.executable = executable
+        """`compile_images` compiles the encoder of images, if the model takes such."""
+        self.executable, self._compile_images = executable, compile_images
         self._decoder = _decoder_of(config, executable, adapters, prefix_bytes, pages)
         self.config = self._decoder.config
 
@@ -69,6 +75,25 @@ class LanguageModel:
         """Return the chat template of the folder or the file; None if it has none."""
         config = self.config
         return read_template(config.folder) if config.gguf is None else gguf_template(config.model, config.gguf)
+
+    @cached_property
+    def image_encoder(self) -> Executable:
+        """Return the compiled encoder of images."""
+        self._require_images()
+        assert self._compile_images is not None  # a model that takes images has one
+        return self._compile_images()
+
+    @cached_property
+    def _image_prompts(self) -> ImagePrompts:
+        images = self._require_images()
+        if self.tokenizer is None:
+            raise GenerationError(f"{self._place}: there is no {self._missing}, which prompts with images need")
+        return ImagePrompts(self.config, images, self.tokenizer, lambda: self.image_encoder)
+
+    def _require_images(self) -> ImageTokens:
+        if not isinstance(self._decoder, ImageDecoder):
+            raise GenerationError(f"{self._place}: the model takes no images")
+        return self._decoder.images
 
     def generator(
         self,
@@ -93,6 +118,8 @@ class LanguageModel:
         grammar = self._grammar(dict(zip(FORMS, (json_schema, regex, lark), strict=True)))
         if draft is not None and not isinstance(draft, LanguageModel):
             raise GenerationError(f"draft: expected a language model, as `load` returns it, found {draft!r:.60}")
+        if draft is not None and self.config.images is not None:
+            raise GenerationError("draft: models that take images are not drafted for")
         drafting = None if draft is None else draft._decoder.with_adapter(None)
         if drafting is not None and drafting.vocabulary != self._decoder.vocabulary:
             sizes = f"{drafting.vocabulary} and {self._decoder.vocabulary}"
@@ -136,20 +163,34 @@ class LanguageModel:
 
     def text_windows(self, text: Prompt, window: int | None = None) -> list[np.ndarray]:
         """Return the tokens of a text in windows."""
-        tokens = encode_prompt(self.tokenizer, self._decoder.vocabulary, text, True)
+        tokens = encode_prompt(self.tokenizer, self._decoder, text, True)
         return split_windows(tokens, window, self.config.context)
 
     def text_logits(self, tokens: np.ndarray) -> Iterator[np.ndarray]:
         """Yield the logits behind each token of a window, in parts."""
         return window_logits(self._decoder, tokens, self.config.search.chunk_size)
 
+    def image_tokens(self, text: str, images: Sequence[ImageSource]) -> list[int]:
+        """Return the tokens of a text with images: at the places that it has for them, or else before it.
+
+        An image is the path of a file, the bytes of one, or pixels: u8[height, width, 3].
+        """
+        return self._image_prompts.encode(text, images, special=True)
+
     def chat_tokens(self, messages: Sequence[Message], **variables: object) -> list[int]:
-        """Return the tokens of a conversation, up to where the model's answer begins."""
+        """Return the tokens of a conversation, up to where the model's answer begins.
+
+        Images are parts of the content of a message: `{"type": "image", "image": FILE}`.
+        """
         if self.template is None:
             raise GenerationError(f"{self._place}: there is no chat template: generate from text")
         if self.tokenizer is None:
             raise GenerationError(f"{self._place}: there is no {self._missing}: pass tokens in place of text")
-        return self.tokenizer.encode(self.template.render(messages, False, **variables), special=False)
+        messages, images = take_images(messages)
+        text = self.template.render(messages, False, **variables)
+        if self.config.images is None and not images:
+            return self.tokenizer.encode(text, special=False)
+        return self._image_prompts.encode(text, images, special=False)
 
     def __repr__(self) -> str:
         config, memory = self.config, self.executable.memory
@@ -220,7 +261,21 @@ def load(
         raise ModelFolderError(
             f"{config.model}: the model works on sequences or strings, which generation cannot drive: export a decoder"
         )
-    return LanguageModel(config, compiled if mapped else compiled.resident(), files, prefix_bytes, pages)
+    of_images = None if config.images is None else partial(_compile_image_encoder, config, mapped, options)
+    return LanguageModel(config, compiled if mapped else compiled.resident(), files, prefix_bytes, pages, of_images)
+
+
+def _compile_image_encoder(config: ModelConfig, mapped: bool, options: Mapping[str, Any]) -> Executable:
+    def make() -> ImportedModule:
+        from mirlo.generate.checkpoints.image_encoder import import_image_encoder
+
+        return import_image_encoder(config.model, config.source)
+
+    graph = deferred_graph(make, lambda: [config.source, *checkpoint_files(config.model)], "images")
+    of_decoders = ("last_rows", "ranks", "ring_caches", "kv_cache_dtype", "dims", "shapes")
+    compiled = compile_model(graph, **{name: each for name, each in options.items() if name not in of_decoders})
+    assert isinstance(compiled, Executable)
+    return compiled if mapped else compiled.resident()
 
 
 def model_to_compile(config: ModelConfig) -> Path | ImportedModule:
@@ -233,6 +288,10 @@ def model_to_compile(config: ModelConfig) -> Path | ImportedModule:
             from mirlo.generate.gguf.decoder import import_gguf
 
             return import_gguf(config.model, config.gguf)
+        if config.images is not None:
+            from mirlo.generate.checkpoints.image_decoder import import_image_decoder
+
+            return import_image_decoder(config.model, config.source)
         from mirlo.generate.checkpoints.decoder import import_checkpoint
 
         return import_checkpoint(config.model, config.source)
@@ -259,4 +318,6 @@ def _decoder_of(
     if pages is not None:
         raise GenerationError(f"pages: the caches of {config.model} are not in pages: only PagedAttention has such")
     prefixes = PrefixCache(DEFAULT_BYTES if prefix_bytes is None else prefix_bytes)
+    if config.images is not None:
+        return ImageDecoder(config, executable, adapters, prefixes)
     return CompiledDecoder(config, executable, adapters, prefixes)

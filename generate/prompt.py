@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from typing import Protocol
 
 from mirlo.generate.config import ModelConfig
 from mirlo.generate.errors import GenerationError
@@ -30,7 +31,16 @@ def stop_texts(stop: Sequence[str] | str) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def encode_prompt(texts: TokenTexts | None, vocabulary: int, prompt: Prompt, is_start: bool) -> list[int]:
+class TokenNumbers(Protocol):
+    """What knows the tokens of a model."""
+
+    vocabulary: int
+
+    def is_token(self, token: int) -> bool:
+        """Return whether a number stands for a token."""
+
+
+def encode_prompt(texts: TokenTexts | None, known: TokenNumbers, prompt: Prompt, is_start: bool) -> list[int]:
     """Return the tokens of a text, or tokens after a check; at the start of a sequence with those that mark it."""
     if isinstance(prompt, str):
         return require_texts(texts).encode(prompt, special=is_start)
@@ -38,9 +48,9 @@ def encode_prompt(texts: TokenTexts | None, vocabulary: int, prompt: Prompt, is_
         result = [operator.index(token) for token in prompt]
     except TypeError:
         raise GenerationError(f"a prompt is a text or a list of tokens, integers; found {prompt!r:.60}") from None
-    wrong = next((token for token in result if not 0 <= token < vocabulary), None)
+    wrong = next((token for token in result if not known.is_token(token)), None)
     if wrong is not None:
-        raise GenerationError(f"a token must be from 0 to {vocabulary - 1}, found {wrong}")
+        raise GenerationError(f"a token must be from 0 to {known.vocabulary - 1}, found {wrong}")
     return result
 
 

@@ -68,9 +68,10 @@ class Sampler:
         options = self._options
         earlier = np.asarray(tokens, np.int64)
         if options.repetition_penalty != 1 and len(earlier):
-            values = logits[earlier]  # tokens that occur twice get one value twice
+            scored = earlier[earlier < len(logits)]  # those of images are never chosen
+            values = logits[scored]  # tokens that occur twice get one value twice
             factor = np.float32(options.repetition_penalty)
-            logits[earlier] = np.where(values > 0, values / factor, values * factor)
+            logits[scored] = np.where(values > 0, values / factor, values * factor)
         generated = earlier[prompt:]
         if (options.frequency_penalty or options.presence_penalty) and len(generated):
             seen, counts = np.unique(generated, return_counts=True)
@@ -79,7 +80,8 @@ class Sampler:
         if size and len(earlier) >= size:
             windows = np.lib.stride_tricks.sliding_window_view(earlier, size)
             last = earlier[len(earlier) - size + 1 :]
-            logits[windows[(windows[:, : size - 1] == last).all(1), size - 1]] = HIDDEN
+            following = windows[(windows[:, : size - 1] == last).all(1), size - 1]
+            logits[following[following < len(logits)]] = HIDDEN
         if len(earlier) < options.min_length:
             logits[self._ends] = HIDDEN
         if self._guide is not None:

@@ -67,7 +67,8 @@ class Sequences:
         pending, last = [*tokens[kept:], *guessed], len(tokens) - kept - 1
         is_prompt = last > 0
         while True:
-            part, pending = pending[: self._chunk], pending[self._chunk :]
+            count = self.decoder.call_length(pending, self._chunk)
+            part, pending = pending[:count], pending[count:]
             wanted = max(1, len(part) - last)
             rows = self._run(part, wanted)
             held.extend(part)
@@ -235,8 +236,11 @@ class Sequences:
 
     def _continue_batch(self, new: list[list[int]]) -> np.ndarray:
         """Append as many tokens to each sequence, in chunks."""
-        for at in range(0, len(new[0]), self._chunk):
-            rows = self._extend_batch([row[at : at + self._chunk] for row in new])
+        while new[0]:
+            counts = {self.decoder.call_length(row, self._chunk) for row in new}
+            count = counts.pop() if len(counts) == 1 else len(new[0])  # images of one row may be where others have text
+            rows = self._extend_batch([row[:count] for row in new])
+            new = [row[count:] for row in new]
         return rows
 
     def _extend_batch(self, new: list[list[int]]) -> np.ndarray:

@@ -133,7 +133,8 @@ class EngineSlots:
                 continue
             if not self._begin(i):
                 break
-            count = min(slot.pending, budget, request.options.chunk_size)
+            count = min(budget, request.options.chunk_size)
+            count = self._decoder.call_length(slot.next_tokens(slot.pending), count)
             budget -= count
             if is_ragged:
                 ready[i] = count

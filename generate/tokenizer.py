@@ -83,6 +83,11 @@ class ModelTokenizer:
         result: int | None = self._tokenizer.token_to_id(text)
         return result
 
+    def text(self, token: int) -> str | None:
+        """Return the text of a token as prompts have it; None if there is no such token."""
+        result: str | None = self._tokenizer.id_to_token(token)
+        return result
+
 
 def _failed(path: Path, what: str, error: BaseException) -> BaseException:
     if isinstance(error, (KeyboardInterrupt, SystemExit)):

@@ -13,7 +13,7 @@ from mirlo.runtime.dtypes import ELEMENT_TYPES
 from mirlo.runtime.errors import MirloError
 from mirlo.serve.backend import Backend
 from mirlo.serve.engine_thread import AnswerJob, EngineThread
-from mirlo.serve.errors import RequestError
+from mirlo.serve.errors import RequestError, refused
 from mirlo.serve.metrics import ServerMetrics
 from mirlo.serve.options import ServeOptions
 
@@ -133,6 +133,8 @@ class LanguageBackend(Backend):
         result: list[Request] = []
         try:
             prompts: Sequence[str | Sequence[int]] = call.prompts
+            for prompt in prompts:
+                self._require_text(prompt)
             if call.messages is not None:
                 prompts = [self.model.chat_tokens(call.messages, **call.template)]
             for prompt in prompts:
@@ -150,6 +152,12 @@ class LanguageBackend(Backend):
                 raise _client_error(error) from None
             raise
         return result
+
+    def _require_text(self, prompt: str | Sequence[int]) -> None:
+        """Raise an error for tokens above those of text: they would be images of other requests."""
+        most = self.model.config.vocabulary
+        if self.model.config.images is not None and not isinstance(prompt, str) and max(prompt, default=0) >= most:
+            raise refused("prompt", f"a token must be from 0 to {most - 1}, found {max(prompt)}")
 
     def _add(self, prompt: str | Sequence[int], call: GenerationCall, seed: Mapping[str, int]) -> Request:
         tokens = prompt

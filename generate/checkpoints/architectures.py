@@ -26,7 +26,7 @@ Names = tuple[tuple[str, str], ...]
 LAYER_KINDS = ("full_attention", "sliding_attention")
 ACTIVATIONS = {
     "silu": "silu", "swish": "silu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh",
-    "relu": "relu",
+    "relu": "relu", "quick_gelu": "quick_gelu",
 }  # fmt: skip
 
 

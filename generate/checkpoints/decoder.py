@@ -27,6 +27,7 @@ from mirlo.generate.checkpoints.graph import (
     import_graph,
     present,
 )
+from mirlo.generate.checkpoints.image_options import read_image_options, split_tensors, text_config
 from mirlo.generate.checkpoints.latent import Angles, LatentProjections
 from mirlo.generate.checkpoints.packed import read_weights
 from mirlo.generate.checkpoints.router import route
@@ -39,12 +40,12 @@ PREFIXES = ("transformer.", "model.")
 
 def import_checkpoint(weights: Path, config: Path) -> ImportedModule:
     """Return the graph of a decoder, whose weights are those of a file."""
-    return import_decoder(*_of_files(weights, config))
+    return import_decoder(*read_decoder(weights, config))
 
 
 def import_hidden_states(weights: Path, config: Path) -> ImportedModule:
     """Return the graph of what a decoder computes of whole texts before the logits."""
-    options, tensors = _of_files(weights, config)
+    options, tensors = read_decoder(weights, config)
     inputs = {name: TensorType.of((BATCH, LENGTH), "i64") for name in ("input_ids", "attention_mask")}
 
     def build(builder: GraphBuilder, tokens: Tensor, mask: Tensor) -> dict[str, Tensor]:
@@ -57,9 +58,15 @@ def import_hidden_states(weights: Path, config: Path) -> ImportedModule:
     return import_graph(tensors, inputs, build)
 
 
-def _of_files(weights: Path, config: Path) -> tuple[DecoderOptions, CheckpointWeights]:
-    keys = read_json(config)
+def read_decoder(weights: Path, config: Path) -> tuple[DecoderOptions, CheckpointWeights]:
+    """Return the options and the tensors of a decoder; those of encoders of images are left out."""
+    root = read_json(config)
+    keys = text_config(root)
+    if read_image_options(root) is None:
+        keys = root
     options, tensors = read_options(keys), read_weights(weights, keys)
+    if keys is not root:
+        tensors, _ = split_tensors(tensors)
 
     def name_of(name: str) -> str:
         name = renamed(name, options.renamed)
@@ -104,10 +111,15 @@ class TokenPlaces:
     keys: Tensor
     """[1, 1, 1, total]."""
 
-    def mask(self, window: int) -> Tensor:
-        """Return what is added to scores: a token sees itself and those before it, the last ones of a window."""
+    def mask(self, window: int, of_image: Tensor | None = None) -> Tensor:
+        """Return what is added to scores: a token sees itself and those before it, the last ones of a window.
+
+        `of_image` says which keys are of the same image as a token: those behind it are seen too.
+        """
         own = self.tokens.expand_dims(1, 3)
         seen = self.keys <= own
+        if of_image is not None:
+            seen = seen | of_image
         if window:
             seen = seen & (self.keys > own - window)
         zero = own.like(0).cast("f32")
@@ -152,7 +164,7 @@ class DecoderGraph(CheckpointGraph):
         if table is None:
             table = self._weights.take("model.embed_tokens.weight", options.vocabulary, options.hidden)
         with self.named("model.embed_tokens"):
-            x, kept = self.rows(table, tokens) * options.embedding_scale, list[Tensor]()
+            x, kept = self.embedded(table, tokens), list[Tensor]()
         if options.positions:
             count = options.positions + options.first_position
             positions = self._weights.take("model.embed_positions.weight", count, options.hidden)
@@ -162,6 +174,10 @@ class DecoderGraph(CheckpointGraph):
             x, *written = self.layer(f"model.layers.{i}", x, layer, places, caches[kinds * i : kinds * (i + 1)])
             kept += written if caches else []
         return self.norm(options.final_norm, x), kept
+
+    def embedded(self, table: np.ndarray | BlockWeights, tokens: Tensor) -> Tensor:
+        """Return the rows of tokens that the first layer reads."""
+        return self.rows(table, tokens) * self.options.embedding_scale
 
     def layer(
         self, name: str, x: Tensor, layer: LayerOptions, places: TokenPlaces, cache: tuple[Tensor, ...]

@@ -144,6 +144,8 @@ class CheckpointGraph:
 
     def activated(self, x: Tensor, activation: str) -> Tensor:
         """Return a function of each element: an operator, and after "_" its approximation."""
+        if activation == "quick_gelu":
+            return x * (x * 1.702).sigmoid()
         operator, _, approximate = activation.partition("_")
         return self.builder.emit(operator, x, **({"approximate": approximate} if approximate else {}))
 

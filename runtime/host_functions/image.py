@@ -16,7 +16,7 @@ _WEIGHTS = (19595, 38470, 7471)
 def decode(encoded: np.ndarray, *, pixel_format: str) -> np.ndarray:
     """Return the pixels of a file, [height, width, channels]."""
     data = encoded.tobytes()
-    pixels = _rgb(data)
+    pixels = rgb_pixels(data)
     if pixel_format == "BGR":
         return np.ascontiguousarray(pixels[..., ::-1])
     if pixel_format == "Grayscale":
@@ -26,16 +26,23 @@ def decode(encoded: np.ndarray, *, pixel_format: str) -> np.ndarray:
     return pixels
 
 
-def _rgb(data: bytes) -> np.ndarray:
+def rgb_pixels(data: bytes, most: int | None = None, is_upright: bool = False) -> np.ndarray:
+    """Return the pixels of a file, u8[height, width, 3]; those of more than `most` pixels are refused unread.
+
+    An image that `is_upright` is turned as its file says that the camera was.
+    """
     try:
-        from PIL import Image
+        from PIL import Image, ImageOps
     except ImportError:
         raise ValueError("images are decoded with Pillow: install it with pip install 'mirlo[images]'") from None
     try:
         with Image.open(io.BytesIO(data)) as image:
-            if not image.mode.startswith("I"):
-                return np.array(image.convert("RGB"))
-            gray = (np.asarray(image) >> 8).astype(np.uint8)  # of 16 bits, which conversion to RGB would clip
+            if most is not None and image.width * image.height > most:
+                raise ValueError(f"expected up to {most} pixels, found {image.width} x {image.height}")
+            turned = ImageOps.exif_transpose(image) if is_upright else image
+            if not turned.mode.startswith("I"):
+                return np.array(turned.convert("RGB"))
+            gray = (np.asarray(turned) >> 8).astype(np.uint8)  # of 16 bits, which conversion to RGB would clip
             return np.repeat(gray[..., None], 3, axis=2)
     except Exception as problem:  # damaged files raise errors of many types
         raise ValueError(f"the image cannot be decoded: {type(problem).__name__}: {problem}") from None

@@ -70,5 +70,13 @@ def _add_generation(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--lark", metavar="FILE", help="a sentence of the grammar in this file, in Lark's syntax")
     add_options(parser, "target", "threads", "activations", "kv_cache_dtype", "cache", "jobs")
     parser.add_argument(
+        "--image",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="an image for a model that takes such: where the prompt has a place for it, or else before it; of a chat, "
+        "in the first message. May be repeated",
+    )
+    parser.add_argument(
         "--pages", metavar="N", type=positive, help="keep caches of PagedAttention in at most so many pages"
     )

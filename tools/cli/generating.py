@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,7 +82,7 @@ def _rewrite(arguments: Arguments) -> None:
     from mirlo import generate
     from mirlo.generate import GenerationError
 
-    others = ("prompts", "chat", "adapter", "pages", "regex", "lark", "json_schema")
+    others = ("prompts", "chat", "image", "adapter", "pages", "regex", "lark", "json_schema")
     given = [name for name in others if getattr(arguments, name)]
     if given:
         flag = given[0].replace("_", "-")
@@ -103,6 +103,8 @@ def _check_prompt(arguments: Arguments) -> None:
 
     if (arguments.prompt is None) == (arguments.prompts is None):
         raise GenerationError("give a PROMPT, or --prompts with a file of them")
+    if arguments.prompts is not None and arguments.image:
+        raise GenerationError("--image: prompts of a file have no images")
     if arguments.prompts is not None and arguments.chat:
         raise GenerationError('--chat: prompts of a file are messages where they say so: {"messages": [...]}')
 
@@ -146,9 +148,20 @@ def _answer_lines(model: LanguageModel, arguments: Arguments) -> None:
 def _generate(model: LanguageModel, arguments: Arguments) -> None:
     text = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
     generator = _generator(model, arguments)
-    prompt = model.chat_tokens([{"role": "user", "content": text}]) if arguments.chat else text
+    if arguments.chat:
+        prompt: Prompt = model.chat_tokens([_message(text, arguments.image)])
+    else:
+        prompt = model.image_tokens(text, arguments.image) if arguments.image else text
     _show(generator, prompt)
     print(generator.timing, file=sys.stderr)
+
+
+def _message(text: str, images: Sequence[str]) -> dict[str, object]:
+    """Return a message of the user, with images before its text."""
+    if not images:
+        return {"role": "user", "content": text}
+    parts: list[object] = [{"type": "image", "image": image} for image in images]
+    return {"role": "user", "content": [*parts, {"type": "text", "text": text}]}
 
 
 def _show(generator: Generator, prompt: Prompt) -> str:
@@ -167,7 +180,10 @@ def _chat(model: LanguageModel, arguments: Arguments) -> None:
 
     The caches keep the conversation: only what a message adds to it is computed.
     """
-    messages = [{"role": "system", "content": arguments.system}] if arguments.system else []
+    messages: list[dict[str, object]] = []
+    if arguments.system:
+        messages.append({"role": "system", "content": arguments.system})
+    images: Sequence[str] = arguments.image
     generator = _generator(model, arguments)
     is_terminal = sys.stdin.isatty()
     while True:
@@ -179,7 +195,8 @@ def _chat(model: LanguageModel, arguments: Arguments) -> None:
             return
         if not line.strip():
             continue
-        messages.append({"role": "user", "content": line.rstrip("\n")})
+        messages.append(_message(line.rstrip("\n"), images))
+        images = ()
         tokens = model.chat_tokens(messages)
         known = generator.tokens
         kept = next(

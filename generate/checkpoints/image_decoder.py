@@ -1,0 +1,65 @@
+"""A decoder that reads rows of images in the place of those of some tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.builder import GraphBuilder
+from mirlo.frontends.foreign import ImportedModule
+from mirlo.frontends.tensor import Tensor, maximum, minimum, where
+from mirlo.generate.checkpoints.architectures import DecoderOptions
+from mirlo.generate.checkpoints.block_weights import BlockWeights
+from mirlo.generate.checkpoints.decoder import (
+    DecoderGraph,
+    TokenPlaces,
+    import_decoder,
+    read_decoder,
+)
+from mirlo.generate.checkpoints.graph import BATCH, LENGTH, CheckpointWeights
+from mirlo.generate.checkpoints.image_options import ROWS, SPANS, read_image_options
+from mirlo.generate.errors import ModelFolderError
+from mirlo.generate.json_file import read_json
+
+
+def import_image_decoder(weights: Path, config: Path) -> ImportedModule:
+    """Return the graph of a decoder of text and images."""
+    images = read_image_options(read_json(config))
+    if images is None:
+        raise ModelFolderError(f"{config}: the model takes no images")
+    options, tensors = read_decoder(weights, config)
+    inputs = {ROWS: TensorType.of((D.symbol("image_rows"), images.hidden), "f32")}
+    if images.is_seen_whole:
+        options = replace(options, is_causal=False)
+        inputs[SPANS] = TensorType.of((BATCH, LENGTH, 2), "i64")
+    return import_decoder(options, tensors, inputs, ImageDecoderGraph)
+
+
+class ImageDecoderGraph(DecoderGraph):
+    """The graph of such a decoder under construction."""
+
+    def __init__(
+        self, builder: GraphBuilder, options: DecoderOptions, weights: CheckpointWeights, states: Sequence[Tensor]
+    ) -> None:
+        super().__init__(builder, options, weights, states)
+        self._image_rows, *self._spans = states
+
+    def embedded(self, table: np.ndarray | BlockWeights, tokens: Tensor) -> Tensor:
+        """Return the rows of tokens and images."""
+        first = self.options.vocabulary
+        text = super().embedded(table, minimum(tokens, first - 1))
+        images = self._image_rows.gather(maximum(tokens - first, 0))
+        return where((tokens >= first).expand_dims(2), images, text)
+
+    def mask(self, window: int, places: TokenPlaces) -> Tensor:
+        """Return what is added to the scores of attention: a token also sees all of its image."""
+        if self._spans and window not in self._masks:
+            first, last = (self._spans[0].slice(2, i, 1).reshape((BATCH, 1, LENGTH, 1)) for i in (0, 1))
+            of_image = (places.keys >= first) & (places.keys <= last)
+            self._masks[window] = places.mask(window, of_image)
+        return super().mask(window, places)

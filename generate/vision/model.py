@@ -1,0 +1,106 @@
+"""The encoder of a model's images, and the prompts that have images in them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from mirlo.generate.checkpoints.image_options import IMAGE_ROWS, PIXELS, ImageOptions
+from mirlo.generate.config import ModelConfig
+from mirlo.generate.errors import GenerationError, ModelFolderError
+from mirlo.generate.tokenizer import ModelTokenizer
+from mirlo.generate.vision.images import ImageSource, read_pixels
+from mirlo.generate.vision.processor import ImageProcessor, read_processor
+from mirlo.generate.vision.tokens import ImageTokens
+from mirlo.runtime.executable import Executable
+
+MAX_IMAGES = 64
+"""Images of a prompt: a limit for what others send."""
+
+
+class ImagePrompts:
+    """Makes tokens of texts with images."""
+
+    def __init__(
+        self, config: ModelConfig, images: ImageTokens, tokenizer: ModelTokenizer, executable: Callable[[], Executable]
+    ) -> None:
+        """Read the tokens that stand for images; `executable` returns the compiled encoder, at the first image."""
+        assert config.images is not None  # the folder has an encoder of images
+        self._options: ImageOptions = config.images
+        self._tokens, self._tokenizer, self._executable = images, tokenizer, executable
+        self._folder = config.folder
+        self._placeholder = self._text(self._options.token if self._options.begin is None else self._options.begin)
+        self._expanded = self._placeholder
+        if self._options.begin is not None and self._options.end is not None:
+            part, end = self._text(self._options.token), self._text(self._options.end)
+            self._expanded = f"\n\n{self._placeholder}{part}{end}\n\n"
+
+    @cached_property
+    def _processor(self) -> ImageProcessor:
+        return read_processor(self._folder, self._options.tower.size)
+
+    def encode(self, text: str, images: Sequence[ImageSource], special: bool) -> list[int]:
+        """Return the tokens of a text with a place for each image; if it has none, images come before it."""
+        if len(images) > MAX_IMAGES:
+            raise GenerationError(f"a prompt has up to {MAX_IMAGES} images, found {len(images)}")
+        places = text.count(self._placeholder)
+        if images and not places:
+            text, places = f"{self._placeholder}\n" * len(images) + text, len(images)
+        if places != len(images):
+            what = f"{places} places for images, written {self._placeholder}, for {len(images)} images"
+            raise GenerationError(f"the text of the prompt has {what}")
+        rows = [self.image_tokens(image) for image in images]
+        encoded = self._tokenizer.encode(text.replace(self._placeholder, self._expanded), special=special)
+        if encoded.count(self._options.token) != len(rows):
+            raise ModelFolderError(f"{self._tokenizer.path}: '{self._placeholder}' is not one token of its own")
+        result, pending = list[int](), iter(rows)
+        for token in encoded:
+            result += next(pending) if token == self._options.token else [token]
+        return result
+
+    def image_tokens(self, image: ImageSource) -> range:
+        """Return the tokens of an image."""
+        pixels = read_pixels(image)
+        digest = hashlib.sha256(repr(pixels.shape).encode())
+        digest.update(np.ascontiguousarray(pixels).data)
+
+        def compute() -> np.ndarray:
+            processed = self._processor.process(pixels)[None]
+            results = self._executable().run({PIXELS: processed})
+            return np.array(results[IMAGE_ROWS])
+
+        return self._tokens.add(digest.hexdigest(), compute)
+
+    def _text(self, token: int) -> str:
+        text = self._tokenizer.text(token)
+        if not text:
+            raise ModelFolderError(f"{self._tokenizer.path}: there is no token {token}, which stands for images")
+        return text
+
+
+def take_images(messages: Sequence[Mapping[str, object]]) -> tuple[list[dict[str, object]], list[ImageSource]]:
+    """Return messages whose parts name no images, and the images of these parts: `{"type": "image", "image": ...}`."""
+    plain, images = list[dict[str, object]](), list[ImageSource]()
+    for message in messages:
+        content = message.get("content") if isinstance(message, Mapping) else None
+        if not isinstance(content, list):
+            plain.append(dict(message) if isinstance(message, Mapping) else message)
+            continue
+        parts = list[object]()
+        for part in content:
+            if isinstance(part, Mapping) and part.get("type") == "image":
+                images.append(_image_of(part))
+                part = {"type": "image"}
+            parts.append(part)
+        plain.append({**message, "content": parts})
+    return plain, images
+
+
+def _image_of(part: Mapping[str, object]) -> ImageSource:
+    image = part.get("image")
+    if isinstance(image, (str, bytes, np.ndarray)) or hasattr(image, "__fspath__"):
+        return image
+    raise GenerationError(f"a part of type 'image' has 'image': a path, bytes or pixels, found {image!r:.60}")
