@@ -15,8 +15,11 @@ def mix_experts(
     experts: Tensor,
     bind: Callable[[Tensor, list[Dim]], tuple[Dim, ...]],
     compute: Callable[[int, Tensor], Tensor],
+    scales_inputs: bool = False,
 ) -> Tensor:
     """Return the sum of what the chosen experts compute for each token, times their factors.
+
+    With `scales_inputs`, it is what experts read that is multiplied by the factors.
 
     `rows` are [tokens, width], `chosen` and `factors` [tokens, count], `experts` the numbers [1, experts]. `bind`
     returns the elements of a list as sizes, with bounds. The choices are sorted by expert: each expert computes a range
@@ -31,8 +34,10 @@ def mix_experts(
     bound = bind(concat([sizes.cumsum(0) - sizes, sizes], axis=0), [tokens * count] * (2 * total))
     results = []
     for expert, (begin, size) in enumerate(zip(bound[:total], bound[total:], strict=True)):
-        own = token.slice(0, begin, size)
-        results.append(compute(expert, rows.gather(own)))
+        own = rows.gather(token.slice(0, begin, size))
+        if scales_inputs:
+            own = own * factors.reshape((tokens * count, 1)).gather(order.slice(0, begin, size))
+        results.append(compute(expert, own))
     position = emit("argsort", order, axis=0)
     each = concat(results, axis=0).gather(position).reshape((tokens, count, rows.shape[1]))
-    return (each * factors.reshape((tokens, count, 1))).sum(1)
+    return (each if scales_inputs else each * factors.reshape((tokens, count, 1))).sum(1)

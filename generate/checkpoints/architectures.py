@@ -23,7 +23,7 @@ AROUND: Norms = (
 )  # fmt: skip
 Names = tuple[tuple[str, str], ...]
 """Parts of the names of tensors that a file has in place of others."""
-LAYER_KINDS = ("full_attention", "sliding_attention")
+LAYER_KINDS = ("full_attention", "sliding_attention", "chunked_attention")
 ACTIVATIONS = {
     "silu": "silu", "swish": "silu", "gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh", "gelu_new": "gelu_tanh",
     "relu": "relu", "quick_gelu": "quick_gelu",
@@ -55,6 +55,8 @@ class ExpertOptions:
     """How many of the largest scores of a group are added up to compare it with others."""
     weight_scale: float = 1.0
     """What the weights of the chosen experts are multiplied by."""
+    scales_inputs: bool = False
+    """Whether experts read tokens times their weights; else their results are multiplied."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,10 @@ class LayerOptions:
     rotation_scale: float = 1.0
     """What rotated elements are multiplied by."""
     experts: ExpertOptions | None = None
+    chunk: int = 0
+    """Tokens of a chunk, of which only those of the same one are seen; 0 for all."""
+    temperature: tuple[float, float] | None = None
+    """A weight and a number of tokens: queries grow with the logarithm of how often these are behind them."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +115,9 @@ class DecoderOptions:
     norm_offset: float = 0.0
     """Added to the weights of norms."""
     head_norms: str = ""
-    """Norms of queries and keys: of each head, or of "all" at once."""
+    """Norms of queries and keys: of "each" head, of "all" at once, or of each "rotated" one, without weights."""
+    is_interleaved: bool = False
+    """Whether an element of a head is rotated with its neighbour."""
     fused: bool = False
     """Whether queries, keys and values are one product, and both parts of the gated one."""
     scale: float | None = None
@@ -246,13 +254,17 @@ def _layers(config: JsonObject, size: int, windowed: Callable[[int], bool] | Non
     window = config.count("sliding_window", 0) if config.flag("use_sliding_window", True) else 0
     kinds = config.value("layer_types")
     if kinds is None:
-        in_windows = [window > 0 and (windowed is None or windowed(i)) for i in range(count)]
+        in_windows, kinds = [window > 0 and (windowed is None or windowed(i)) for i in range(count)], [""] * count
     elif isinstance(kinds, list) and len(kinds) == count and all(kind in LAYER_KINDS for kind in kinds):
         in_windows = [kind == "sliding_attention" for kind in kinds]
     else:
         raise config.fail("layer_types", f"'full_attention' or 'sliding_attention' for {count} layers", kinds)
     rotations = {each: _frequencies(config, size, each) for each in set(in_windows)}
-    return tuple(LayerOptions(window if each else 0, *rotations[each]) for each in in_windows)
+    chunk = config.count("attention_chunk_size", least=1) if "chunked_attention" in kinds else 0
+    return tuple(
+        LayerOptions(window if each else 0, *rotations[each], chunk=chunk if kind == "chunked_attention" else 0)
+        for each, kind in zip(in_windows, kinds, strict=True)
+    )
 
 
 def _frequencies(config: JsonObject, size: int, in_window: bool) -> tuple[np.ndarray, float]:
@@ -443,13 +455,46 @@ def _olmo(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
 
 
 def _smollm3(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
-    options, every = _qwen2(config, options), config.count("no_rope_layer_interval", 4, least=1)
-    pattern = config.value("no_rope_layers")
-    rotates = pattern if isinstance(pattern, list) else [(i + 1) % every != 0 for i in range(len(options.layers))]
+    return _partly_rotated(config, _qwen2(config, options))
+
+
+def _partly_rotated(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
+    """Leave out the rotations of some layers."""
+    pattern, every = config.value("no_rope_layers"), config.count("no_rope_layer_interval", 4, least=1)
+    default = [(i + 1) % every != 0 for i in range(len(options.layers))]
+    rotates = pattern if isinstance(pattern, list) and pattern else default
     if len(rotates) != len(options.layers):
         raise config.fail("no_rope_layers", f"a number for each of {len(options.layers)} layers", pattern)
     pairs = zip(options.layers, rotates, strict=True)
     return replace(options, layers=tuple(each if on else replace(each, frequencies=None) for each, on in pairs))
+
+
+def _llama4(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
+    options = _partly_rotated(config, _llama(config, options))
+    count = config.count("num_local_experts", 16, least=1, most=MAX_EXPERTS)
+    chosen = config.count("num_experts_per_tok", 1, least=1, most=count)
+    experts = ExpertOptions(
+        count, chosen, options.inner, options.inner, False, is_shared_gated=False, scores="sigmoid", scales_inputs=True
+    )
+    step, mixed = config.count("interleave_moe_layer_step", 1, least=1), config.value("moe_layers")
+    if mixed is not None and not isinstance(mixed, list):
+        raise config.fail("moe_layers", "a list of layers", mixed)
+    size, tuned = config.count("attention_chunk_size", 0), config.value("attn_temperature_tuning")
+    temperature = (config.number("attn_scale", 0.1), _positive(config, "floor_scale", 8192.0))
+
+    def layer(i: int, each: LayerOptions) -> LayerOptions:
+        is_mixed = (i + 1) % step == 0 if mixed is None else i in mixed
+        is_plain = each.frequencies is None
+        chunk = each.chunk if config.has("layer_types") or is_plain else size
+        heated = temperature if is_plain and (tuned is None or tuned) else None
+        return replace(each, experts=experts if is_mixed else None, chunk=chunk, temperature=heated)
+
+    return replace(
+        options, layers=tuple(layer(i, each) for i, each in enumerate(options.layers)), is_interleaved=True,
+        inner=read_size(config, "intermediate_size_mlp"),
+        renamed=(("mlp.gate.", "mlp.router."), (".mlp.", ".feed_forward.")),
+        head_norms="rotated" if config.flag("use_qk_norm", True) else "",
+    )  # fmt: skip
 
 
 def _mixtral(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
@@ -569,6 +614,6 @@ ARCHITECTURES: dict[str, Reader] = {
     "llama": _llama, "mistral": _mistral, "qwen2": _qwen2, "qwen3": _qwen3, "phi3": _phi3, "gemma": _gemma,
     "gemma2": _gemma2, "gemma3_text": _gemma3, "granite": _granite, "olmo": _olmo, "olmo2": _olmo2, "smollm3": _smollm3,
     "gpt2": _gpt2, "stablelm": _stablelm, "mixtral": _mixtral, "qwen2_moe": _qwen2_moe, "qwen3_moe": _qwen3_moe,
-    "deepseek_v2": _deepseek, "deepseek_v3": _deepseek,
+    "llama4_text": _llama4, "deepseek_v2": _deepseek, "deepseek_v3": _deepseek,
 }  # fmt: skip
 """What reads the configuration of an architecture, by `model_type`."""

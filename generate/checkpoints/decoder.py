@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,13 +28,15 @@ from mirlo.generate.checkpoints.graph import (
     import_graph,
     present,
 )
-from mirlo.generate.checkpoints.image_options import read_image_options, split_tensors, text_config
+from mirlo.generate.checkpoints.image_options import TEXT_ONLY, read_image_options, split_tensors, text_config
 from mirlo.generate.checkpoints.latent import Angles, LatentProjections
-from mirlo.generate.checkpoints.packed import read_weights
+from mirlo.generate.checkpoints.packed import Tensors, read_weights
 from mirlo.generate.checkpoints.router import route
 from mirlo.generate.json_file import read_json
 
 PAST, TOTAL = map(D.symbol, ("past", "total"))
+_FUSED = re.compile(r"(.+\.feed_forward\.experts)\.(gate_up|down)_proj")
+"""Matrices of all experts of a layer, which have the columns of products as columns."""
 PREFIXES = ("transformer.", "model.")
 """What names in files of models without logits lack."""
 
@@ -61,18 +64,30 @@ def import_hidden_states(weights: Path, config: Path) -> ImportedModule:
 def read_decoder(weights: Path, config: Path) -> tuple[DecoderOptions, CheckpointWeights]:
     """Return the options and the tensors of a decoder; those of encoders of images are left out."""
     root = read_json(config)
-    keys = text_config(root)
-    if read_image_options(root) is None:
-        keys = root
+    keys = text_config(root) if read_image_options(root) or root.value("model_type") in TEXT_ONLY else root
     options, tensors = read_options(keys), read_weights(weights, keys)
     if keys is not root:
         tensors, _ = split_tensors(tensors)
+    tensors = dict(separate_experts(tensors))
 
     def name_of(name: str) -> str:
         name = renamed(name, options.renamed)
         return present((name, *map(name.removeprefix, PREFIXES)), tensors)
 
     return options, CheckpointWeights(weights, tensors, name_of, options.unused)
+
+
+def separate_experts(tensors: Tensors) -> Iterator[tuple[str, np.ndarray | BlockWeights]]:
+    """Yield tensors with those of all experts of a layer as one for each."""
+    for name, tensor in tensors.items():
+        match = _FUSED.fullmatch(name)
+        if match is None or isinstance(tensor, BlockWeights) or tensor.ndim != 3:
+            yield name, tensor
+            continue
+        for i, matrix in enumerate(tensor.swapaxes(1, 2)):
+            parts = np.split(matrix, 2) if match[2] == "gate_up" and len(matrix) % 2 == 0 else [matrix]
+            for part, rows in zip(("gate", "up") if len(parts) == 2 else (match[2],), parts, strict=True):
+                yield f"{match[1]}.{i}.{part}_proj.weight", rows
 
 
 MakeGraph = Callable[[GraphBuilder, DecoderOptions, CheckpointWeights, Sequence[Tensor]], "DecoderGraph"]
@@ -111,8 +126,8 @@ class TokenPlaces:
     keys: Tensor
     """[1, 1, 1, total]."""
 
-    def mask(self, window: int, of_image: Tensor | None = None) -> Tensor:
-        """Return what is added to scores: a token sees itself and those before it, the last ones of a window.
+    def mask(self, layer: LayerOptions, of_image: Tensor | None = None) -> Tensor:
+        """Return what is added to scores: a token sees itself and those before it, of a window or a chunk.
 
         `of_image` says which keys are of the same image as a token: those behind it are seen too.
         """
@@ -120,8 +135,10 @@ class TokenPlaces:
         seen = self.keys <= own
         if of_image is not None:
             seen = seen | of_image
-        if window:
-            seen = seen & (self.keys > own - window)
+        if layer.window:
+            seen = seen & (self.keys > own - layer.window)
+        if layer.chunk:
+            seen = seen & (self.keys >= own // layer.chunk * layer.chunk)
         zero = own.like(0).cast("f32")
         return where(seen, zero, zero.like(HIDDEN))
 
@@ -136,7 +153,7 @@ class DecoderGraph(CheckpointGraph):
         super().__init__(builder, weights, options.is_transposed)
         self.options = options
         self._angles: dict[tuple[bytes, float], Angles] = {}
-        self._masks: dict[int, Tensor] = {}
+        self._masks: dict[tuple[int, int], Tensor] = {}
 
     def results(self, tokens: Tensor, mask: Tensor, *caches: Tensor) -> list[Tensor]:
         """Return the logits and the caches afterwards; every tensor of the file must have been used."""
@@ -213,7 +230,7 @@ class DecoderGraph(CheckpointGraph):
         options = self.options
         turns = None if layer.frequencies is None else self._turns(layer.frequencies, layer.rotation_scale, places)
         latent = None if options.latent is None else LatentProjections(self, name, options.heads, options.latent)
-        query, *rows = self._projected(name, x, turns) if latent is None else latent.project(x, turns)
+        query, *rows = self._projected(name, x, turns, layer, places) if latent is None else latent.project(x, turns)
         read = rows
         if cache:
             rows = [self._written(old, new, places) for old, new in zip(cache, rows, strict=True)]
@@ -221,13 +238,15 @@ class DecoderGraph(CheckpointGraph):
             read = [each.part((0, 0, 0, 0), shape) for each in rows]
         # No sequence is longer than the keys, so `at_end` hides nothing that is seen; kernels skip what it hides.
         attended = self.builder.emit(
-            "attention", query, read[0], read[-1], self.mask(layer.window, places), scale=options.scale,
+            "attention", query, read[0], read[-1], self.mask(layer, places), scale=options.scale,
             softcap=options.score_cap, causal=options.is_causal, at_end=options.is_causal,
         )  # fmt: skip
         values = join_heads(attended if latent is None else latent.values(attended))
         return self.product(f"{name}.o_proj", values, options.hidden), *rows
 
-    def _projected(self, name: str, x: Tensor, turns: Angles | None) -> list[Tensor]:
+    def _projected(
+        self, name: str, x: Tensor, turns: Angles | None, layer: LayerOptions, places: TokenPlaces
+    ) -> list[Tensor]:
         """Return queries, keys and values of heads, [batch, heads, length, size]."""
         options = self.options
         widths = [count * options.size for count in (options.heads, options.kv_heads, options.kv_heads)]
@@ -245,14 +264,22 @@ class DecoderGraph(CheckpointGraph):
         if options.head_norms == "each":
             query, key = self.norm(f"{name}.q_norm", query), self.norm(f"{name}.k_norm", key)
         if turns is not None:
-            query, key = (self.builder.emit("rotary_embedding", each, *turns) for each in (query, key))
+            kind = {"interleaved": True} if options.is_interleaved else {}
+            query, key = (self.builder.emit("rotary_embedding", each, *turns, **kind) for each in (query, key))
+            if options.head_norms == "rotated":
+                query, key = (rms_norm(each, None, -1, options.epsilon) for each in (query, key))
+        if layer.temperature is not None:
+            weight, tokens = layer.temperature
+            behind = ((places.tokens + 1).cast("f32") / tokens).floor()
+            query = query * (behind.log1p() * weight + 1).expand_dims(1, 3)
         return [query, key, value]
 
-    def mask(self, window: int, places: TokenPlaces) -> Tensor:
+    def mask(self, layer: LayerOptions, places: TokenPlaces) -> Tensor:
         """Return what is added to the scores of attention, which layers with the same window share."""
-        if window not in self._masks:
-            self._masks[window] = places.mask(window)
-        return self._masks[window]
+        key = layer.window, layer.chunk
+        if key not in self._masks:
+            self._masks[key] = places.mask(layer)
+        return self._masks[key]
 
     def mixture(self, name: str, x: Tensor, experts: ExpertOptions) -> Tensor:
         """Return the sum of what the experts that a router chooses for a token compute, by the router's weights."""
@@ -267,7 +294,7 @@ class DecoderGraph(CheckpointGraph):
         def compute(expert: int, own: Tensor) -> Tensor:
             return self.gated(f"{name}.experts.{expert}", own, experts.inner)
 
-        mixed = mix_experts(rows, chosen, factors, numbers, bound, compute)
+        mixed = mix_experts(rows, chosen, factors, numbers, bound, compute, experts.scales_inputs)
         if experts.shared:
             shared = self.gated(f"{name}.shared_expert", rows, experts.shared)
             if experts.is_shared_gated:

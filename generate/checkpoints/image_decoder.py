@@ -13,7 +13,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import GraphBuilder
 from mirlo.frontends.foreign import ImportedModule
 from mirlo.frontends.tensor import Tensor, maximum, minimum, where
-from mirlo.generate.checkpoints.architectures import DecoderOptions
+from mirlo.generate.checkpoints.architectures import DecoderOptions, LayerOptions
 from mirlo.generate.checkpoints.block_weights import BlockWeights
 from mirlo.generate.checkpoints.decoder import (
     DecoderGraph,
@@ -56,10 +56,11 @@ class ImageDecoderGraph(DecoderGraph):
         images = self._image_rows.gather(maximum(tokens - first, 0))
         return where((tokens >= first).expand_dims(2), images, text)
 
-    def mask(self, window: int, places: TokenPlaces) -> Tensor:
+    def mask(self, layer: LayerOptions, places: TokenPlaces) -> Tensor:
         """Return what is added to the scores of attention: a token also sees all of its image."""
-        if self._spans and window not in self._masks:
+        key = layer.window, layer.chunk
+        if self._spans and key not in self._masks:
             first, last = (self._spans[0].slice(2, i, 1).reshape((BATCH, 1, LENGTH, 1)) for i in (0, 1))
             of_image = (places.keys >= first) & (places.keys <= last)
-            self._masks[window] = places.mask(window, of_image)
-        return super().mask(window, places)
+            self._masks[key] = places.mask(layer, of_image)
+        return super().mask(layer, places)

@@ -21,6 +21,8 @@ ROWS, SPANS = "image_rows", "image_spans"
 """Inputs of decoders: rows of images, which tokens above the vocabulary count, and where the images begin and end."""
 ARCHITECTURES = ("llava", "gemma3")
 """`model_type` of models of text and images."""
+TEXT_ONLY = ("llama4",)
+"""`model_type` of models of text and images of which the text's decoder is read."""
 Array = TypeVar("Array")
 _TEXT_DEFAULTS: dict[str, dict[str, Json]] = {
     "llava": {
@@ -165,7 +167,7 @@ def _used_layers(root: JsonObject, layers: int) -> int:
     return used
 
 
-_TOWERS = ("vision_tower.", "multi_modal_projector.")
+_TOWERS = ("vision_tower.", "vision_model.", "multi_modal_projector.")
 """What the names of tensors begin with that are not those of the decoder."""
 
 

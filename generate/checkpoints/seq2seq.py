@@ -11,7 +11,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import GraphBuilder
 from mirlo.frontends.foreign import ImportedModule
 from mirlo.frontends.tensor import Tensor
-from mirlo.generate.checkpoints.architectures import DecoderOptions, Names, renamed
+from mirlo.generate.checkpoints.architectures import DecoderOptions, LayerOptions, Names, renamed
 from mirlo.generate.checkpoints.cross_decoder import CrossDecoderGraph, keys_and_values, state_types
 from mirlo.generate.checkpoints.decoder import TokenPlaces, import_decoder
 from mirlo.generate.checkpoints.distances import scores_of
@@ -97,17 +97,16 @@ class DistanceGraph(CrossDecoderGraph):
         """Add what the tokens of a decoder see of the states."""
         return super().between(name, x, places) if self._part == "decoder" else x
 
-    def mask(self, window: int, places: TokenPlaces) -> Tensor:
+    def mask(self, layer: LayerOptions, places: TokenPlaces) -> Tensor:
         """Return what is added to the scores of attention."""
-        if window in self._masks:
-            return self._masks[window]
-        if self.options.is_causal:
-            result = places.mask(window)
-        else:
-            result = self.builder.constant(0, "f32").reshape((1, 1, 1, 1))
+        key = layer.window, layer.chunk
+        if key in self._masks:
+            return self._masks[key]
+        zero = self.builder.constant(0, "f32").reshape((1, 1, 1, 1))
+        result = places.mask(layer) if self.options.is_causal else zero
         if self._distances is not None:
             result = result + self._of_distances(places, self._distances)
-        self._masks[window] = result
+        self._masks[key] = result
         return result
 
     def _of_distances(self, places: TokenPlaces, distances: Distances) -> Tensor:

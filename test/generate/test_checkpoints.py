@@ -45,6 +45,10 @@ LATENT = {
     "first_k_dense_replace": 1, "routed_scaling_factor": 1.5, "topk_method": "noaux_tc",
     "num_key_value_heads": 4, "num_hidden_layers": 2,
 }  # fmt: skip
+MIXED = {
+    "num_local_experts": 4, "num_experts_per_tok": 1, "intermediate_size_mlp": 40, "interleave_moe_layer_step": 2,
+    "attention_chunk_size": 4, "no_rope_layer_interval": 3, "floor_scale": 3, "attn_scale": 0.2, "head_dim": 8,
+}  # fmt: skip
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", {}),
     "llama with slower rotations": ("llama", {"rope_parameters": LLAMA3, "attention_bias": True}),
@@ -78,6 +82,11 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
         {**EXPERTS, "shared_expert_intermediate_size": 32, "mlp_only_layers": [0], "norm_topk_prob": False},
     ),
     "qwen3_moe": ("qwen3_moe", {**EXPERTS, "norm_topk_prob": True}),
+    "llama4": ("llama4_text", MIXED),
+    "llama4 without norms": (
+        "llama4_text",
+        {**MIXED, "use_qk_norm": False, "num_experts_per_tok": 2, "moe_layers": [0], "no_rope_layers": [1, 0, 1]},
+    ),
     "deepseek_v2": ("deepseek_v2", {**LATENT, "topk_method": "greedy", "q_lora_rank": None, "mlp_bias": True}),
     "deepseek_v2 with groups": (
         "deepseek_v2",
@@ -293,7 +302,9 @@ def test_damaged_configurations(tmp_path: Path) -> None:
     import_checkpoint(tmp_path / "model.safetensors", path)
     latent = {**SMALL, **LATENT, "model_type": "deepseek_v3", "rope_parameters": {**YARN, "mscale_all_dim": 1.0}}
     latent |= {"norm_topk_prob": True, "n_shared_experts": 1, "num_nextn_predict_layers": 1, "moe_layer_freq": 1}
-    for whole in (config, latent):
+    chunked = {**SMALL, **MIXED, "model_type": "llama4_text", "moe_layers": [0], "no_rope_layers": [1, 0, 1]}
+    chunked |= {"layer_types": ["chunked_attention"] * 3, "attn_temperature_tuning": True, "use_qk_norm": True}
+    for whole in (config, latent, chunked):
         path.write_text(json.dumps(whole), encoding="utf-8")
         read_options(read_json(path))
         for key in whole:

@@ -26,7 +26,7 @@ NAMES = {
     "gemma3_text": "gemma3", "mistral": "llama", "mixtral": "llama", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe",
 }  # fmt: skip
 """Architectures of files, where they have other names."""
-FOLDERS_ONLY = ("deepseek_v2", "deepseek_v3")
+FOLDERS_ONLY = ("deepseek_v2", "deepseek_v3", "llama4_text")
 FILE_KINDS = {name: each for name, each in KINDS.items() if each[0] not in FOLDERS_ONLY}
 
 
