@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -170,7 +171,8 @@ def _message(message: BodyFields) -> dict[str, object]:
     return result
 
 
-def _content(message: BodyFields) -> str:
+def _content(message: BodyFields) -> str | list[object]:
+    """Return the content of a message: a text, or parts if there are images among them."""
     value = message.value("content")
     if value is None:
         return ""
@@ -178,14 +180,31 @@ def _content(message: BodyFields) -> str:
         return value
     if not isinstance(value, list):
         raise message.fail("content", "a text or an array of parts")
-    texts = []
+    parts = list[object]()
     for i, each in enumerate(value):
         part = fields_of(each, f"{message.name('content')}[{i}]")
         kind = part.text("type")
-        if kind not in ("text", "refusal"):
-            raise refused(part.name("type"), f"the model takes text only, found {kind[:40]!a}")
-        texts.append(part.text(kind))
-    return "".join(texts)
+        if kind == "image_url":
+            parts.append({"type": "image", "image": _image(part)})
+        elif kind in ("text", "refusal"):
+            parts.append({"type": "text", "text": part.text(kind)})
+        else:
+            raise refused(part.name("type"), f"the model takes text and images only, found {kind[:40]!a}")
+    texts = [part["text"] for part in parts if isinstance(part, dict) and part["type"] == "text"]
+    return "".join(texts) if len(texts) == len(parts) else parts
+
+
+def _image(part: BodyFields) -> bytes:
+    """Return the file of an image in a data URL; the server opens no other addresses."""
+    field = part.inner("image_url")
+    match = re.fullmatch(r"data:image/[\w.+-]{1,32};base64,([A-Za-z0-9+/]+={0,2})", field.text("url"))
+    if match is None:
+        what = "expected data:image/TYPE;base64,DATA, as the server fetches no images from other addresses"
+        raise refused(field.name("url"), what)
+    try:
+        return base64.b64decode(match[1], validate=True)
+    except ValueError as error:
+        raise refused(field.name("url"), f"the data are no base64: {error}") from None
 
 
 def _past_call(call: BodyFields) -> dict[str, object]:

@@ -28,6 +28,8 @@ from mirlo.serve.options import ModelSource, ServeOptions  # noqa: E402
 
 KEY = "0123456789abcdef"
 
+PICTURE = "data:image/png;base64,AAAA"
+
 
 def client_of(server: Server) -> Any:
     return testclient.TestClient(server, raise_server_exceptions=True)
@@ -183,7 +185,12 @@ BAD_BODIES: list[tuple[dict[str, Any], str]] = [
     ({"messages": "hello"}, "messages"),
     ({"messages": [{"role": "user"}]}, r"messages\[0\].content"),
     ({"messages": [{"role": "king", "content": "x"}]}, r"messages\[0\].role"),
-    ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, "text only"),
+    ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, "image_url.url: expected"),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": PICTURE}}]}]},
+        "the model takes no images",
+    ),
+    ({"messages": [{"role": "user", "content": [{"type": "input_audio"}]}]}, "text and images only"),
     ({"max_tokens": 0}, "max_tokens"),
     ({"max_tokens": 65}, "from 1 to 64"),
     ({"max_tokens": True}, "max_tokens"),

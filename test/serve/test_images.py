@@ -1,0 +1,69 @@
+"""Images in conversations over HTTP."""
+
+from __future__ import annotations
+
+import base64
+import runpy
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import ROOT
+
+for package in ("starlette", "tokenizers", "jinja2", "PIL"):
+    pytest.importorskip(package)
+pytest.importorskip("starlette.testclient")
+
+from served import ready_client  # noqa: E402
+
+from mirlo import generate  # noqa: E402
+from mirlo.serve.application import Server  # noqa: E402
+from mirlo.serve.options import ModelSource, ServeOptions  # noqa: E402
+
+write = runpy.run_path(str(ROOT / "examples" / "tiny_image_model.py"))["write"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path: Path = write(tmp_path_factory.mktemp("served") / "pictures")
+    return path
+
+
+@pytest.fixture(scope="module")
+def client(folder: Path) -> Iterator[Any]:
+    with ready_client(Server([ModelSource("pictures", folder)], ServeOptions(slots=2))) as client:
+        yield client
+
+
+def ask(client: Any, url: str) -> Any:
+    parts = [{"type": "text", "text": "w1"}, {"type": "image_url", "image_url": {"url": url}}]
+    messages = [{"role": "user", "content": parts}]
+    return client.post("/v1/chat/completions", json={"model": "pictures", "messages": messages, "max_tokens": 6})
+
+
+def test_answers_are_those_of_the_model(client: Any, folder: Path) -> None:
+    content = (folder / "image.png").read_bytes()
+    answer = ask(client, f"data:image/png;base64,{base64.b64encode(content).decode()}").json()
+    parts = [{"type": "text", "text": "w1"}, {"type": "image", "image": content}]
+    model = generate.load(folder)
+    tokens = model.chat_tokens([{"role": "user", "content": parts}])
+    assert answer["choices"][0]["message"]["content"] == "".join(model.generator(max_new_tokens=6).stream(tokens))
+    assert answer["usage"]["prompt_tokens"] == len(tokens) > 16
+    # Tokens of an image that another request has sent are none of this one.
+    wrong = client.post("/v1/completions", json={"model": "pictures", "prompt": [1, 65], "max_tokens": 2})
+    assert wrong.status_code == 400 and "a token must be from 0 to 64, found 65" in wrong.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("https://example.org/image.png", "the server fetches no images from other addresses"),
+        ("file:///etc/passwd", "the server fetches no images from other addresses"),
+        ("data:image/png;base64,AAAA", "the image cannot be decoded"),
+        ("data:image/png;base64,AAA", "the data are no base64"),
+    ],
+)
+def test_images_that_are_refused(client: Any, url: str, text: str) -> None:
+    answer = ask(client, url)
+    assert answer.status_code == 400 and text in answer.json()["error"]["message"]
