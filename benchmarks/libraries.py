@@ -186,5 +186,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m benchmarks.libraries")
     parser.add_argument("models", nargs="*", metavar="MODEL")
     parser.add_argument("--iree", metavar="PYTHON", help="a Python with iree-base-compiler, iree-base-runtime and onnx")
-    given = parser.parse_args()
-    main(given.models, given.iree)
+    arguments = parser.parse_args()
+    main(arguments.models, arguments.iree)

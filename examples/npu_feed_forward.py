@@ -107,6 +107,6 @@ if __name__ == "__main__":
         unit = start_unit(folder)
         executable = compile_layer()
         x, *weights = executable.random_inputs().values()
-        given = [x, *(array / 30 for array in weights)]
-        error = np.abs(executable(*given) - mirlo.compile(layer)(*given)).max()
+        operands = [x, *(array / 30 for array in weights)]
+        error = np.abs(executable(*operands) - mirlo.compile(layer)(*operands)).max()
         print(f"{unit.npu_calls()} tiles on the unit, largest difference to target llvm {error:.1e}")

@@ -94,5 +94,5 @@ def _serve(template: str, memory: int, seconds: int) -> None:
 
 
 if __name__ == "__main__":
-    given = json.loads(sys.stdin.readline())
-    _serve(given["template"], given["memory"], given["seconds"])
+    request = json.loads(sys.stdin.readline())
+    _serve(request["template"], request["memory"], request["seconds"])

@@ -211,20 +211,20 @@ def make_pass(cls: type[AnyPass], text: str) -> AnyPass:
 def make_from_options(cls: type[Made], text: str, owner: str) -> Made:
     """Create a dataclass whose fields are options from text; `owner` names it in messages."""
     declared = options_of(cls)
-    given: dict[str, OptionValue] = {}
+    values: dict[str, OptionValue] = {}
     for key, value, key_at, value_at in scan_options(text):
         option = declared.get(key.replace("_", "-"))
         if option is None:
             raise OptionError(f"{owner} has no option '{key}'{_hint(key, declared)}", key_at)
-        if option.field in given:
+        if option.field in values:
             raise OptionError(f"option '{key}' is given twice", key_at)
         try:
-            given[option.field] = option.kind.parse(value)
+            values[option.field] = option.kind.parse(value)
         except (ValueError, KeyError):
             expected = f"option '{key}' of {owner} is {_article(option.kind.label)}"
             raise OptionError(f"{expected}, got '{value}'", value_at) from None
     try:
-        return cls(**given)
+        return cls(**values)
     except ValueError as error:
         raise OptionError(f"{owner}: {error}", 0) from error
 

@@ -132,19 +132,19 @@ class Pipeline:
 
     def insert_before(self, name: str, steps: Steps, occurrence: int | None = None) -> Pipeline:
         """Insert steps before a pass, at its level of nesting."""
-        return self._edit(name, occurrence, lambda found, anchor: (*_as_steps(steps, anchor), found))
+        return self._edit(name, occurrence, lambda step, anchor: (*_as_steps(steps, anchor), step))
 
     def insert_after(self, name: str, steps: Steps, occurrence: int | None = None) -> Pipeline:
         """Insert steps after a pass, at its level of nesting."""
-        return self._edit(name, occurrence, lambda found, anchor: (found, *_as_steps(steps, anchor)))
+        return self._edit(name, occurrence, lambda step, anchor: (step, *_as_steps(steps, anchor)))
 
     def replace(self, name: str, steps: Steps, occurrence: int | None = None) -> Pipeline:
         """Replace a pass by steps."""
-        return self._edit(name, occurrence, lambda found, anchor: _as_steps(steps, anchor))
+        return self._edit(name, occurrence, lambda step, anchor: _as_steps(steps, anchor))
 
     def remove(self, name: str, occurrence: int | None = None) -> Pipeline:
         """Remove a pass."""
-        return self._edit(name, occurrence, lambda found, anchor: ())
+        return self._edit(name, occurrence, lambda step, anchor: ())
 
     def for_target(self, target: str) -> Pipeline:
         """Set the option `target` of every pass that has it."""
@@ -216,17 +216,17 @@ def _is_too_deep(step: Nested) -> bool:
     return any(isinstance(step, Nested) for step in level)
 
 
-def _as_steps(given: Steps, anchor: str, depth: int = 0) -> tuple[Step, ...]:
-    if depth > MAX_NESTING or (isinstance(given, Nested) and _is_too_deep(given)):
+def _as_steps(steps: Steps, anchor: str, depth: int = 0) -> tuple[Step, ...]:
+    if depth > MAX_NESTING or (isinstance(steps, Nested) and _is_too_deep(steps)):
         raise PipelineError(f"a pipeline is nested at most {MAX_NESTING} deep")
-    if isinstance(given, str):
-        return parse_steps(given, anchor)
-    if isinstance(given, (Pass, UpstreamPass, Nested)):
-        complaint = misplaced(given, anchor)
+    if isinstance(steps, str):
+        return parse_steps(steps, anchor)
+    if isinstance(steps, (Pass, UpstreamPass, Nested)):
+        complaint = misplaced(steps, anchor)
         if complaint:
             raise PipelineError(complaint)
         # A copy, so that instruments can tell two occurrences of one pass object apart.
-        return (copy.copy(given),)
-    if isinstance(given, type) or not isinstance(given, Iterable):
-        raise TypeError(f"expected passes or text for a pipeline, got {given!r}")
-    return tuple(step for member in given for step in _as_steps(member, anchor, depth + 1))
+        return (copy.copy(steps),)
+    if isinstance(steps, type) or not isinstance(steps, Iterable):
+        raise TypeError(f"expected passes or text for a pipeline, got {steps!r}")
+    return tuple(step for member in steps for step in _as_steps(member, anchor, depth + 1))

@@ -64,7 +64,7 @@ def _rules(name: str, book: RuleBook) -> Iterator[str]:
     yield f"## Rules of {name}\n"
     yield "| rule | operators | what it does |"
     yield "| --- | --- | --- |"
-    for rule, operators in sorted(subjects.values(), key=lambda found: found[0].name):
+    for rule, operators in sorted(subjects.values(), key=lambda entry: entry[0].name):
         what = (inspect.getdoc(rule.function) or "").split("\n")[0]
         yield f"| {rule.name.replace('_', ' ')} | {_some(operators)} | {what} |"
     yield ""

@@ -175,8 +175,8 @@ class RuleBook:
 
     def table(self, rules: Given, target: str = DEFAULT, priority: int = 0) -> None:
         """Register rules by subject."""
-        for subject, given in rules.items():
-            for function in functions_of(given):
+        for subject, functions in rules.items():
+            for function in functions_of(functions):
                 self.add(subject, target, function, priority)
 
     def subjects(self) -> set[str]:
@@ -256,8 +256,8 @@ def same_place(first: object, second: object) -> bool:
     return first is second or None not in definitions[0] and definitions[0] == definitions[1]
 
 
-def functions_of(given: RuleFunction | Sequence[RuleFunction]) -> Sequence[RuleFunction]:
-    return [given] if callable(given) else given
+def functions_of(functions: RuleFunction | Sequence[RuleFunction]) -> Sequence[RuleFunction]:
+    return [functions] if callable(functions) else functions
 
 
 T = TypeVar("T")

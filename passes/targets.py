@@ -364,11 +364,11 @@ def _checked(target: Target, name: str) -> Target:
 
 def operator_choices(name: str) -> dict[str, type]:
     """Return what is chosen for operators on a target or its parents: by operator, a dataclass of choices."""
-    found: dict[str, type] = {}
+    choices: dict[str, type] = {}
     for target in () if is_partial(name) else chain(name)[:-1]:
         declared = find_target(target).operator_choices
-        found = {**(declared() if declared is not None else {}), **found}
-    return found
+        choices = {**(declared() if declared is not None else {}), **choices}
+    return choices
 
 
 def chain(name: str) -> tuple[str, ...]:

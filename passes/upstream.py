@@ -110,16 +110,16 @@ def _silent_stderr() -> Iterator[None]:
         os.close(kept)
 
 
-def _option_error(found: UpstreamPass, complaint: str) -> OptionError:
-    given = scan_options(found.options)
+def _option_error(step: UpstreamPass, complaint: str) -> OptionError:
+    options = scan_options(step.options)
     unknown = re.search(r"no such option ([\w.-]+)", complaint)
-    known = [key for key, *_ in scan_options(default_options(found.name, found.anchor))]
-    for key, value, key_at, value_at in given:
+    known = [key for key, *_ in scan_options(default_options(step.name, step.anchor))]
+    for key, value, key_at, value_at in options:
         if unknown and key == unknown[1]:
             near = difflib.get_close_matches(key, known, n=1)
             has = f"; it has: {', '.join(known)}" if known else "; it has no options"
             hint = f"; did you mean '{near[0]}'?" if near else has
-            return OptionError(f"pass '{found.name}' has no option '{key}'{hint}", key_at)
-        if not unknown and _parser_error(f"{found.anchor or 'any'}({found.name}{{{key}={value}}})"):
-            return OptionError(f"pass '{found.name}' cannot take '{value}' for its option '{key}'", value_at)
-    return OptionError(f"pass '{found.name}' cannot take these options", 0)
+            return OptionError(f"pass '{step.name}' has no option '{key}'{hint}", key_at)
+        if not unknown and _parser_error(f"{step.anchor or 'any'}({step.name}{{{key}={value}}})"):
+            return OptionError(f"pass '{step.name}' cannot take '{value}' for its option '{key}'", value_at)
+    return OptionError(f"pass '{step.name}' cannot take these options", 0)

@@ -120,7 +120,7 @@ def _in_prim_function(function: ir.Operation, what: str) -> Iterator[str]:
         if str(mlir_type.element_type) not in STORAGE:
             stored = ", ".join(sorted(STORAGE))
             yield f"{side} #{i} of prim {what} must have an element type that memory holds ({stored}), got {mlir_type}"
-    buffers = [isinstance(found, ir.MemRefType) for _, _, found in types]
+    buffers = [isinstance(type_, ir.MemRefType) for _, _, type_ in types]
     if any(buffers) and (not all(buffers) or len(kind.results)):
         yield f"prim {what} must take and return tensors, or take buffers and return nothing, got {kind}"
     yield from _workspace_problem(function, what, taken)
@@ -203,7 +203,7 @@ def _call_external(op: ir.Operation, symbols: dict[str, ir.Operation]) -> str | 
         return f"calls '@{function_name}' of the module '@{module_name}', which does not exist{hint}"
     kind = ir.TypeAttr(function.attributes["function_type"]).value
     return _mismatch(
-        function_name, op, list(kind.inputs), list(kind.results), lambda given, declared: given == declared
+        function_name, op, list(kind.inputs), list(kind.results), lambda passed, declared: passed == declared
     )
 
 
@@ -234,9 +234,9 @@ def _mismatch(
     return None
 
 
-def _is_stored_as(given: ir.Type, declared: ir.Type) -> bool:
+def _is_stored_as(passed: ir.Type, declared: ir.Type) -> bool:
     """Return whether a relax tensor may be passed to a parameter of this type; an unknown dim there takes any size."""
-    tensor = TensorType.from_mlir(given)
+    tensor = TensorType.from_mlir(passed)
     if tensor is None or not isinstance(declared, (ir.RankedTensorType, ir.MemRefType)):
         return False
     if isinstance(declared, ir.MemRefType) and list(declared.shape) == [UNBOUNDED]:

@@ -98,8 +98,8 @@ def require_translated(root: ir.Operation) -> None:
 
 def _cause(crash: Exception) -> str:
     """Return LLVM's own words, without positions in the text of the unit."""
-    said = getattr(crash, "said", "")
-    lines = [re.sub(r"^loc\([^)]*\): |^(LLVM )?(ERROR|error): ", "", line).strip() for line in said.splitlines()]
+    stderr = getattr(crash, "said", "")
+    lines = [re.sub(r"^loc\([^)]*\): |^(LLVM )?(ERROR|error): ", "", line).strip() for line in stderr.splitlines()]
     lines = [line.removeprefix("error: ") for line in lines if line and "PLEASE submit" not in line]
     return lines[0] if lines else f"it {crash}"
 

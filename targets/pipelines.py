@@ -23,7 +23,9 @@ def lowered_by(name: str, pipeline: Callable[[CompileOptions], str]) -> Callable
         from mirlo.passes.options import quote
         from mirlo.passes.pipeline import Pipeline
 
-        given = getattr(options, "target_options", "")
-        return str(Pipeline(pipeline(options)).append(f"{name}{{options={quote(given)}}}" if given else name))
+        target_options = getattr(options, "target_options", "")
+        return str(
+            Pipeline(pipeline(options)).append(f"{name}{{options={quote(target_options)}}}" if target_options else name)
+        )
 
     return lowered

@@ -94,7 +94,7 @@ def run_time_facts(main: ir.Operation, module: ir.Module | ir.OpView) -> dict[st
     windows = {name: ir.IntegerAttr(value).value for name, value in _argument_facts(main, WINDOW)}
     pages = {name: ir.StringAttr(value).value for name, value in _argument_facts(main, PAGES)}
     named = {"packed": functions, "aliases": aliases, "windows": windows, "pages": pages}
-    return {**facts, **{name: found for name, found in named.items() if found}}
+    return {**facts, **{name: fact for name, fact in named.items() if fact}}
 
 
 def _argument_facts(main: ir.Operation, key: str) -> Iterator[tuple[str, ir.Attribute]]:

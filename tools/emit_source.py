@@ -53,8 +53,10 @@ def emit_source(
         params = {name: opened.session.params.get(name) for name in artifact.params}
         files.update(generator_of(artifact.target).files(artifact, params))
     if not files:
-        made = ", ".join(f"'{artifact.target}'" for artifact in artifacts)
-        raise TargetError(f"{made} made nothing to take along" if made else f"no part of the model is for '{targets}'")
+        names = ", ".join(f"'{artifact.target}'" for artifact in artifacts)
+        raise TargetError(
+            f"{names} made nothing to take along" if names else f"no part of the model is for '{targets}'"
+        )
     return _write(files, Path(folder))
 
 
@@ -95,8 +97,8 @@ def _reasons(session: Session, targets: Targets) -> dict[str, str]:
     for note in session.notes:
         if isinstance(note, Placement):
             for node in note.nodes:
-                said = [f"{name}: {why}" for name in note.targets if (why := note.why_not(node.id, name))]
-                reasons[_source_position(node)] = f" ({'; '.join(said)})" if said else ""
+                refusals = [f"{name}: {why}" for name in note.targets if (why := note.why_not(node.id, name))]
+                reasons[_source_position(node)] = f" ({'; '.join(refusals)})" if refusals else ""
     return reasons
 
 

@@ -73,8 +73,8 @@ class MirloBackendRep(BackendRep):  # type: ignore[misc]
             return self._compiled[None]
         shapes = tuple(tuple(np.shape(array)) for array in arrays)
         if shapes not in self._compiled:
-            given = dict(zip(self._names, shapes, strict=True))
-            self._compiled[shapes] = compile_model(self._model, threads=self._threads, shapes=given)
+            input_shapes = dict(zip(self._names, shapes, strict=True))
+            self._compiled[shapes] = compile_model(self._model, threads=self._threads, shapes=input_shapes)
         return self._compiled[shapes]
 
 
@@ -144,7 +144,7 @@ def _model_of(
     arrays = [inputs[name] for name in names] if isinstance(inputs, Mapping) else list(inputs)
     if len(arrays) != len(names):
         raise InputError(f"{node.op_type} is given {len(arrays)} arrays for its inputs {', '.join(names) or 'none'}")
-    given = [
+    input_infos = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.asarray(array).dtype), np.shape(array))
         for name, array in zip(names, arrays, strict=True)
     ]
@@ -155,7 +155,7 @@ def _model_of(
     opsets = {"": onnx.defs.onnx_opset_version()}
     opsets[node.domain] = version or opsets.get(node.domain, 1)
     imports = [helper.make_opsetid(domain, number) for domain, number in opsets.items()]
-    return helper.make_model(helper.make_graph([node], "node", given, wanted), opset_imports=imports)
+    return helper.make_model(helper.make_graph([node], "node", input_infos, wanted), opset_imports=imports)
 
 
 prepare = MirloBackend.prepare

@@ -177,7 +177,7 @@ def _resolve_inputs(arguments: OptArguments, inputs: list[str]) -> None:
     if len(inputs) > 1:
         raise UsageError(f"one input file at a time, got {len(inputs)}: {', '.join(inputs)}")
     arguments.input = inputs[0] if inputs else "-"
-    given = [
+    pipelines = [
         name
         for name, value in (
             ("--pass-pipeline", arguments.pass_pipeline),
@@ -186,8 +186,8 @@ def _resolve_inputs(arguments: OptArguments, inputs: list[str]) -> None:
         )
         if value
     ]
-    if len(given) > 1:
-        raise UsageError(f"give either {' or '.join(given)}, not both")
+    if len(pipelines) > 1:
+        raise UsageError(f"give either {' or '.join(pipelines)}, not both")
 
 
 def nearest_flag(name: str) -> str | None:

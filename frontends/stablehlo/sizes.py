@@ -117,16 +117,16 @@ _RULES: dict[str, Callable[[StablehloOperation, Sequence[Sizes]], Sizes | None]]
     "or": _bits(lambda a, b: a | b),
     "xor": _bits(lambda a, b: a ^ b),
     "not": _not,
-    "negate": lambda op, given: tuple(-size for size in given[0]),
-    "sign": lambda op, given: tuple(OF_INPUTS.sign(size) for size in given[0]),
-    "compare": lambda op, given: tuple(
+    "negate": lambda op, operands: tuple(-size for size in operands[0]),
+    "sign": lambda op, operands: tuple(OF_INPUTS.sign(size) for size in operands[0]),
+    "compare": lambda op, operands: tuple(
         int(OF_INPUTS.functions[COMPARISONS[op.word("comparison_direction")]](a, b))
-        for a, b in zip(*given, strict=True)
+        for a, b in zip(*operands, strict=True)
     ),
     "select": _select,
     "clamp": _clamp,
     "convert": _convert,
-    "reshape": lambda op, given: given[0],
+    "reshape": lambda op, operands: operands[0],
     "broadcast_in_dim": _broadcast,
     "concatenate": _concatenate,
     "slice": _slice,

@@ -179,7 +179,7 @@ def sink(function: ir.Operation, call: ir.Operation, session: Session) -> bool:
         return False
     trial = function.operation.clone()
     push(trial, {i: (list(p.axes), p.x.type) for i, p in permutes.items()}, session)
-    rewrite(trial, LAYOUT, session, given=NOTHING)
+    rewrite(trial, LAYOUT, session, layouts=NOTHING)
     edge = edge_of(trial)
     stays = {i: axes for i, axes in edge.parameters.items() if i in permutes and axes == list(permutes[i].axes)}
     edge.parameters = stays
@@ -233,7 +233,7 @@ def _rearranged(function: ir.Operation, session: Session) -> Iterator[tuple[ir.O
     computed from are read in its layout.
     """
     trial = function.clone()
-    rewrite(trial, LAYOUT, session, given=FORCED)
+    rewrite(trial, LAYOUT, session, layouts=FORCED)
     edge = edge_of(trial)
     strip(trial, edge)
     yield trial, edge
@@ -260,7 +260,7 @@ def _raise(function: ir.Operation, axes: Axes, session: Session) -> dict[int, Ax
             folded = behind.emit(OPS["permute"], value, axes=axes)
             value.replace_all_uses_except(permuted(folded, inverse(axes), behind), folded.owner.operation)
     push(function, {i: (inverse(axes), _permuted_type(block.arguments[i], axes)) for i in raised}, session)
-    rewrite(function, LAYOUT, session, given=NOTHING)
+    rewrite(function, LAYOUT, session, layouts=NOTHING)
     return raised
 
 

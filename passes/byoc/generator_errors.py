@@ -16,9 +16,9 @@ from mirlo.runtime.native import NativeCode
 class Crash(Exception):
     """How the generator's process ended, as the end of a sentence whose subject is the generator."""
 
-    def __init__(self, how: str, said: str = ""):
+    def __init__(self, how: str, stderr: str = ""):
         super().__init__(how)
-        self.said = said
+        self.said = stderr
         """What it wrote to standard error, where that was kept."""
 
 

@@ -148,7 +148,7 @@ class _Hoister:
         return calls
 
     def _cancel(self, function: ir.Operation) -> None:
-        rewrite(function, LAYOUT, self.session, given=NOTHING)
+        rewrite(function, LAYOUT, self.session, layouts=NOTHING)
 
     def _cancel_callers(self) -> None:
         for function in functions_of(self.module).values():

@@ -190,7 +190,7 @@ def is_op(*names: str) -> OpPattern:
 
 def is_const(value: float | None = None) -> Pattern:
     """Return a pattern of a constant; given a number, of one whose elements all equal it."""
-    result = LeafPattern(lambda found: found.is_constant, "a constant", is_constant=True)
+    result = LeafPattern(lambda candidate: candidate.is_constant, "a constant", is_constant=True)
     if value is None:
         return result
     result.constant = value
@@ -206,7 +206,7 @@ def is_const(value: float | None = None) -> Pattern:
 
 def is_var(name: str = "") -> Pattern:
     """Return a pattern of an external value; given a name, of the argument that users call so."""
-    result = LeafPattern(lambda found: found.is_input, "an argument", is_constant=False)
+    result = LeafPattern(lambda candidate: candidate.is_input, "an argument", is_constant=False)
     if not name:
         return result
 
@@ -219,7 +219,7 @@ def is_var(name: str = "") -> Pattern:
 
 def wildcard() -> Pattern:
     """Return a pattern of any value, which stays an input of the composite."""
-    return LeafPattern(lambda found: True, "anything")
+    return LeafPattern(lambda candidate: True, "anything")
 
 
 def maybe(operand: Pattern) -> Pattern:

@@ -68,17 +68,17 @@ def attribute_is(node: BlockNode, name: str, wanted: object) -> Decline | None:
         near = difflib.get_close_matches(name, declared, n=1)
         hint = f"; did you mean '{near[0]}'?" if near else f"; it has: {', '.join(declared) or 'none'}"
         raise PatternError(f"a pattern asks for the attribute '{name}' of {node.name}, which has none such{hint}")
-    found = node.attribute(name)
+    actual = node.attribute(name)
     if callable(wanted):
-        return Predicate.of(wanted, f"has_attr({name})").declines(found)
+        return Predicate.of(wanted, f"has_attr({name})").declines(actual)
     if isinstance(wanted, (set, frozenset)):
-        if _normalize(found) in {_normalize(value) for value in wanted}:
+        if _normalize(actual) in {_normalize(value) for value in wanted}:
             return None
-        return decline(f"expected {name} to be one of {sorted(map(str, wanted))}", found=_normalize(found))
+        return decline(f"expected {name} to be one of {sorted(map(str, wanted))}", found=_normalize(actual))
     return (
         None
-        if _normalize(found) == _normalize(wanted)
-        else decline(f"expected {name} = {wanted}", found=_normalize(found))
+        if _normalize(actual) == _normalize(wanted)
+        else decline(f"expected {name} = {wanted}", found=_normalize(actual))
     )
 
 

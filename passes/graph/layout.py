@@ -47,7 +47,7 @@ class ConvertLayout(Pass):
         if not len(op.operation.regions[0].blocks):
             return
         import_modules("mirlo.passes.graph.rules")
-        rewrite(op, LAYOUT, session, given=self._desired(op, session))
+        rewrite(op, LAYOUT, session, layouts=self._desired(op, session))
         if external_target(op) is None:
             simplify_moves(op, session)
 

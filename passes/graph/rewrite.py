@@ -40,12 +40,12 @@ class Rewriter:
         self,
         op: ir.Operation | ir.OpView,
         session: Session,
-        given: RequestedLayouts | None = None,
+        layouts: RequestedLayouts | None = None,
         at: ir.InsertionPoint | None = None,
     ):
         self.op = op
         self.session = session
-        self.given = given
+        self.given = layouts
         """Data that the pass provides to its rules."""
         self.at = at if at is not None else ir.InsertionPoint(op)
         self.emitted: list[ir.Operation] = []
@@ -178,7 +178,7 @@ def rewrite(
     book: RuleBook,
     session: Session,
     only: Iterable[str] | None = None,
-    given: RequestedLayouts | None = None,
+    layouts: RequestedLayouts | None = None,
 ) -> int:
     """Apply the rules of a book to a function to a fixed point; return the number of rewrites."""
     covers = book.covers if only is None else set(only).__contains__
@@ -186,7 +186,9 @@ def rewrite(
     def rules_of(name: str) -> Sequence[Rule]:
         return book.candidates(name, (DEFAULT,)) if covers(name) else ()
 
-    return rewrite_by(function, rules_of, lambda op, at: Rewriter(op, session, given, at), max_rounds=MAX_SWEEPS).count
+    return rewrite_by(
+        function, rules_of, lambda op, at: Rewriter(op, session, layouts, at), max_rounds=MAX_SWEEPS
+    ).count
 
 
 def rewrite_by(

@@ -135,9 +135,9 @@ class ScaledCaches:
     def _name_outputs(self) -> None:
         attributes = self.function.attributes
         if "res_attrs" in attributes:
-            given = list(ir.ArrayAttr(attributes["res_attrs"]))
-            names = [_scale_name(given, number) for number, _ in self.results]
-            attributes["res_attrs"] = ir.ArrayAttr.get([*given, *names])
+            existing = list(ir.ArrayAttr(attributes["res_attrs"]))
+            names = [_scale_name(existing, number) for number, _ in self.results]
+            attributes["res_attrs"] = ir.ArrayAttr.get([*existing, *names])
 
 
 def _written(cache: CacheUpdate, own: ir.Value) -> tuple[ir.Value, ir.Value]:

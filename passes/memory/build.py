@@ -103,7 +103,7 @@ class PlannedFunction:
             self.symbols.build_function(self.name, old)
         old.erase()
 
-    def _annotate(self, made: ir.OpView, values: list[ir.Value], params: list[str]) -> None:
+    def _annotate(self, planned: ir.OpView, values: list[ir.Value], params: list[str]) -> None:
         """Annotate each argument with its role, for `emit` and for readers of the IR."""
         old, body = self.function.operation, self.assignment.timeline.body
         inputs, outputs = len(body.arguments), len(body.terminator.operands)
@@ -116,9 +116,9 @@ class PlannedFunction:
         ]
         for output, source in self.assignment.aliases.items():
             entries[inputs + output][ALIAS] = ir.StringAttr.get(names[source])
-        for entry, given in zip(entries, old.attributes.get("arg_attrs", None) or (), strict=False):
-            entry |= {key: given[key] for key in (WINDOW, PAGES) if key in given}
-        attributes = made.operation.attributes
+        for entry, declared in zip(entries, old.attributes.get("arg_attrs", None) or (), strict=False):
+            entry |= {key: declared[key] for key in (WINDOW, PAGES) if key in declared}
+        attributes = planned.operation.attributes
         if self.packed.names:
             entries.append({packed.FUNCTIONS: unit})
         if self.record is not None:
@@ -389,9 +389,9 @@ def argument_names(op: ir.Operation, attribute: str, count: int) -> list[str]:
     names = [f"{prefix}_{i}" for i in range(count)]
     if attribute in op.attributes:
         for i, entry in enumerate(ir.ArrayAttr(op.attributes[attribute])):
-            found = ir.DictAttr(entry)
-            if "relax.name" in found:
-                names[i] = ir.StringAttr(found["relax.name"]).value
+            facts = ir.DictAttr(entry)
+            if "relax.name" in facts:
+                names[i] = ir.StringAttr(facts["relax.name"]).value
     return names
 
 

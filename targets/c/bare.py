@@ -35,9 +35,9 @@ def _require_static(description: Description, weights: str) -> None:
         raise LibraryError(f"weights: expected 'embed' or 'auto', found 'beside': {where} has no files")
     if description.sizes.is_dynamic or artifact.metadata.get("allocates"):
         dims = sorted({str(dim) for spec in artifact.inputs for dim in spec.shape if not isinstance(dim, int)})
-        found = ", ".join(dims) or "sizes that depend on data"
+        unknown = ", ".join(dims) or "sizes that depend on data"
         raise LibraryError(
-            f"the model has dynamic dims ({found}), {where} has static memory: fix them with --dim NAME=SIZE"
+            f"the model has dynamic dims ({unknown}), {where} has static memory: fix them with --dim NAME=SIZE"
         )
     if description.functions or description.linked:
         called = ", ".join(function.name for function in description.functions)

@@ -137,9 +137,9 @@ class FunctionPrinter(Printer):
             if not uses(argument):
                 self.line(f"(void){parameters[-1].name};")
         self.body(block)
-        made = CFunctionText(symbol, tuple(parameters), "", workspace, tuple(self.externs.values()))
-        text = f"{made.declaration} {{\n" + "".join(f"{line}\n" for line in self.used_lines()) + "}\n"
-        return replace(made, text=text)
+        printed = CFunctionText(symbol, tuple(parameters), "", workspace, tuple(self.externs.values()))
+        text = f"{printed.declaration} {{\n" + "".join(f"{line}\n" for line in self.used_lines()) + "}\n"
+        return replace(printed, text=text)
 
     def _buffer(self, number: int, argument: ir.BlockArgument, buffers: int, results: int, only: str) -> CParameter:
         kind = self.element(argument.type)

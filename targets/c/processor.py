@@ -69,9 +69,9 @@ def find_processor(name: str) -> CProcessor:
             f"target 'c' has no processor '{name}'{nearest(name, known)}; installed: {', '.join(known) or 'none'}. "
             "A processor is a target of an installed package, see docs/c-source.md"
         )
-    found = find_target(name)
-    assert isinstance(found, CProcessor)
-    return found
+    processor = find_target(name)
+    assert isinstance(processor, CProcessor)
+    return processor
 
 
 def processor_names() -> list[str]:

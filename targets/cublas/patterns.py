@@ -27,14 +27,14 @@ def patterns(f8: bool = False) -> list[tuple[str, Pattern, MatchCheck]]:
         ("matmul_bias", biased),
         ("matmul", product),
     ]
-    made = [
+    activated = [
         (f"{name}_{short}", _activated(body, f"relax.{short}")) for name, body in rows for short in ("relu", "gelu")
     ]
 
     def check(match: Match) -> bool | Decline:
         return product_check(match, f8)
 
-    return [(name, pattern, check) for name, pattern in (*made, *rows)]
+    return [(name, pattern, check) for name, pattern in (*activated, *rows)]
 
 
 def _activated(body: Pattern, op: str) -> Pattern:

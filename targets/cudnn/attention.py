@@ -93,19 +93,19 @@ def attention_of(values: Values, step: Step) -> AttentionStep:
     """Return the plan step of an attention composite."""
     node = next(node for node in step.nodes if node.op == "relax.attention")
     permutes = {other.output: other for other in step.nodes if other.op == "relax.permute"}
-    given: list[ExternalValue] = []
+    sources: list[ExternalValue] = []
     strides = []
     for name in ("query", "key", "value"):
         permute = permutes.get(node[name])
         source = node[name] if permute is None else permute["x"]
-        given.append(source)
+        sources.append(source)
         strides.append(_dense_strides(source.type.static_shape, permute is not None))
     result = step.nodes[-1].output
     q_shape, k_shape, v_shape = (tuple(node[name].type.static_shape) for name in ("query", "key", "value"))
     mask, scale = node["mask"], node["scale"]
     bound = _bound(node["causal"], node["at_end"], q_shape[2], k_shape[2])
     assert not isinstance(bound, Decline)
-    q, k, v = (values.number(value) for value in given)
+    q, k, v = (values.number(value) for value in sources)
     return AttentionStep(
         q,
         k,
@@ -128,5 +128,5 @@ def attention_of(values: Values, step: Step) -> AttentionStep:
 
 def _dense_strides(shape: Sequence[int], transposed: bool) -> tuple[int, ...]:
     """Return the strides by batch, head, token and element of a dense tensor, with or without transposed heads."""
-    found = contiguous(shape)
-    return tuple(found[axis] for axis in HEADS_FIRST) if transposed else found
+    strides = contiguous(shape)
+    return tuple(strides[axis] for axis in HEADS_FIRST) if transposed else strides

@@ -99,14 +99,14 @@ def axis_of(loop: ir.Operation) -> Axis:
 
 def loops_around(loop: ir.Operation) -> list[ir.Operation]:
     """Return the bound loops that a loop is nested in, innermost first."""
-    found: list[ir.Operation] = []
+    loops: list[ir.Operation] = []
     parent = loop.parent
     while parent is not None:
         op = parent.operation
         if op.name == "tir.for" and op.opview.kind == "bound":
-            found.append(op)
+            loops.append(op)
         parent = op.parent
-    return found
+    return loops
 
 
 def extent_of(loop: ir.Operation) -> int | ir.Value:

@@ -138,14 +138,14 @@ class CommandReader:
 
     def steps(self, words: Sequence[int]) -> list[Step]:
         """Return the steps that words stand for, without those that do nothing."""
-        found, at = [], 0
+        decoded, at = [], 0
         while at < len(words):
             site, count = self._sites[words[at]]
             step = _step(site, words[at + 1 : at + 1 + count])
             if step is not None:
-                found.append(step)
+                decoded.append(step)
             at += 1 + count
-        return found
+        return decoded
 
 
 def _step(site: Site, words: Sequence[int]) -> Step | None:

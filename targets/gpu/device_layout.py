@@ -57,9 +57,9 @@ Pointers = ctypes.Array[ctypes.c_void_p] | int
 """Addresses that an entry function receives: an array, or its address."""
 
 
-def pointers(given: Pointers, count: int) -> ctypes.Array[ctypes.c_void_p]:
+def pointers(addresses: Pointers, count: int) -> ctypes.Array[ctypes.c_void_p]:
     """Return the addresses that an entry function receives, given an array or its address."""
-    return (ctypes.c_void_p * count).from_address(given) if isinstance(given, int) else given
+    return (ctypes.c_void_p * count).from_address(addresses) if isinstance(addresses, int) else addresses
 
 
 def params_of(artifact: Artifact, addresses: Pointers) -> list[ctypes.Array[ctypes.c_char]]:

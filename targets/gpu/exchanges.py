@@ -116,15 +116,15 @@ def accesses_of(
     operations: Iterable[ir.Operation], buffers: Set[ir.Value]
 ) -> Iterator[tuple[ir.Operation, ir.Value, bool]]:
     """Yield the operations in these ones that access some of the buffers, each with whether it writes it."""
-    found: list[ir.Operation] = []
+    nested: list[ir.Operation] = []
 
     def visit(inner: ir.Operation) -> ir.WalkResult:
-        found.append(inner)
+        nested.append(inner)
         return ir.WalkResult.ADVANCE
 
     for outer in operations:
         outer.walk(visit, ir.WalkOrder.PRE_ORDER)
-    for op in found:
+    for op in nested:
         for buffer, is_written in own_accesses(op).items():
             if buffer in buffers:
                 yield op, buffer, is_written

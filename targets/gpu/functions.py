@@ -47,5 +47,5 @@ class PackedFunctionTable:
 
     def start(self, name: str, tensors: Sequence[DLTensor]) -> int:
         """Call a function on tensors, wherever their memory is, and return its result."""
-        given = (ctypes.POINTER(DLTensor) * len(tensors))(*(ctypes.pointer(tensor) for tensor in tensors))
-        return int(self._functions[self._names.index(name)](given, len(tensors)))
+        operands = (ctypes.POINTER(DLTensor) * len(tensors))(*(ctypes.pointer(tensor) for tensor in tensors))
+        return int(self._functions[self._names.index(name)](operands, len(tensors)))

@@ -45,8 +45,8 @@ class CommandEmitter:
     def _call(self, name: str, words: Sequence[Value], result: ir.Type) -> ir.Value:
         assert self._values.device is not None
         operands = [self._values.device, *map(as_index, words)]
-        made: ir.Value = func.CallOp([result], ir.FlatSymbolRefAttr.get(name), operands).results[0]
-        return made
+        call_result: ir.Value = func.CallOp([result], ir.FlatSymbolRefAttr.get(name), operands).results[0]
+        return call_result
 
     def finish(self) -> None:
         """Declare the functions that are called, simplify, and note what is constant."""

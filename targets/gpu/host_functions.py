@@ -313,9 +313,9 @@ class _Builder:
         first = sizes[0]
         grid = [self.values.of(value) for value in operands[first : first + 3]]
         block = [_constant_int(value) for value in operands[first + 3 : first + 6]]
-        given = operands[len(operands) - sizes[-1] - sizes[-2] : len(operands) - sizes[-1]]
+        kernel_operands = operands[len(operands) - sizes[-1] - sizes[-2] : len(operands) - sizes[-1]]
         kernel = "::".join(ir.SymbolRefAttr(op.attributes["kernel"]).value)
-        arguments = in_parts(list(map(partial(self._argument, env), given)), self.parts.get(kernel, ()))
+        arguments = in_parts(list(map(partial(self._argument, env), kernel_operands)), self.parts.get(kernel, ()))
         words: list[Value] = [*grid]
         described: list[RangeHome | MapSite | str] = []
         for argument in arguments:

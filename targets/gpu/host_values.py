@@ -41,9 +41,9 @@ class HostValues:
 
     def number(self, value: ir.Value) -> Value:
         """Return an index as a constant, if it is one."""
-        found = self.of(value)
-        constant = integer_of(found)
-        return found if constant is None else constant
+        known = self.of(value)
+        constant = integer_of(known)
+        return known if constant is None else constant
 
     def set(self, value: ir.Value, stands: ir.Value) -> None:
         """Let a value stand for one of the module."""

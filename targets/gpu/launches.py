@@ -121,27 +121,27 @@ def _statement(op: ir.Operation, position: int, values: set[ir.Value]) -> Statem
 
 def accesses(op: ir.Operation) -> dict[ir.Value, bool]:
     """Return the parameters, scratch buffers and arrays that an operation accesses, and whether it writes them."""
-    found: dict[ir.Value, bool] = {}
+    written: dict[ir.Value, bool] = {}
 
     def visit(inner: ir.Operation) -> ir.WalkResult:
         for buffer, is_written in own_accesses(inner).items():
-            found[buffer] = found.get(buffer, False) or is_written
+            written[buffer] = written.get(buffer, False) or is_written
         return ir.WalkResult.ADVANCE
 
     op.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
+    return written
 
 
 def own_accesses(op: ir.Operation) -> dict[ir.Value, bool]:
     """Return the buffers that an operation accesses itself, not in its regions, and whether it writes them."""
-    found: dict[ir.Value, bool] = {}
+    written: dict[ir.Value, bool] = {}
     if op.name.startswith(_ARITHMETIC):
-        return found
+        return written
     for i, operand in enumerate(op.operands):
         if isinstance(operand.type, ir.MemRefType) and op.name not in OUTSIDE:
             buffer = _viewed(operand)
-            found[buffer] = found.get(buffer, False) or i > 0 or op.name not in _READS
-    return found
+            written[buffer] = written.get(buffer, False) or i > 0 or op.name not in _READS
+    return written
 
 
 def _viewed(value: ir.Value) -> ir.Value:

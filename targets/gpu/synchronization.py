@@ -82,23 +82,25 @@ class UniformStatements:
 
     def _elements(self, op: ir.Operation) -> Elements:
         """Return the elements that an operation accesses of what the launch writes."""
-        found: Elements = {}
+        elements: Elements = {}
         for inner, buffer, is_written in accesses_of([op], self.written):
-            merge_elements(found, {buffer: (is_written, {element_of(inner, buffer)})})
-        return found
+            merge_elements(elements, {buffer: (is_written, {element_of(inner, buffer)})})
+        return elements
 
     def _has_loops(self, op: ir.Operation, axes: Set[Axis]) -> bool:
         """Return whether an operation has loops over these axes, or over one thread: a barrier follows it too."""
-        found = False
+        is_looping = False
 
         def look(inner: ir.Operation) -> ir.WalkResult:
-            nonlocal found
+            nonlocal is_looping
             axis = find_axis(inner)
-            found = found or axis in axes or (axis is not None and axis[0] == "thread" and axis not in self.threads)
-            return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
+            is_looping = (
+                is_looping or axis in axes or (axis is not None and axis[0] == "thread" and axis not in self.threads)
+            )
+            return ir.WalkResult.INTERRUPT if is_looping else ir.WalkResult.ADVANCE
 
         op.walk(look, ir.WalkOrder.PRE_ORDER)
-        return found
+        return is_looping
 
     def _descend(self, op: ir.Operation, axes: Set[Axis], reached: bool) -> bool:
         """Visit the blocks of an operation; return whether the barrier after it is left to the caller.

@@ -82,8 +82,8 @@ def _element(value: ir.Value) -> str:
     return str(kind.element_type if isinstance(kind, ir.VectorType) else kind)
 
 
-def _replace(op: ir.Operation, made: Num) -> None:
-    op.results[0].replace_all_uses_with(made.value)
+def _replace(op: ir.Operation, result: Num) -> None:
+    op.results[0].replace_all_uses_with(result.value)
     op.erase()
 
 

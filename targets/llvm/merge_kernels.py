@@ -72,8 +72,8 @@ def merge_kernels(
         kernel = _scan(symbols[name], symbols)
         groups[group, tuple(kernel.operations)].append(kernel)
     scalars: dict[str, tuple[ir.Attribute, ...]] = {}
-    for found in groups.values():
-        for same in _with_equal_constants(found):
+    for candidates in groups.values():
+        for same in _with_equal_constants(candidates):
             scalars |= _merge(same)
     return scalars
 

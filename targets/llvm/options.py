@@ -57,9 +57,9 @@ class LlvmOptions:
 @cache
 def parse_options(text: str = "") -> LlvmOptions:
     """Parse the options in braces; without any, describe this machine."""
-    given = _split(text)
-    cpu = given.get("cpu", NATIVE)
-    triple = given.get("triple", "")
+    options = _split(text)
+    cpu = options.get("cpu", NATIVE)
+    triple = options.get("triple", "")
     if triple and not _TRIPLE.fullmatch(triple):
         raise MachineError(f"option triple of target 'llvm': expected one such as '{_TRIPLES[ARM]}', found '{triple}'")
     if cpu == NATIVE:
@@ -73,22 +73,22 @@ def parse_options(text: str = "") -> LlvmOptions:
         model = _find_cpu(cpu, triple)
         processor = Processor(triple or _triple_for(model.arch), model.name, tuple(sorted(model.features)))
         machine = machine_of(processor, model)
-    if "features" in given:
-        processor = _with_features(processor, given["features"].split(","))
+    if "features" in options:
+        processor = _with_features(processor, options["features"].split(","))
         machine = _with_caches(machine_of(processor), machine)
-    sizes = {f"{name}_bytes": _bytes(name, given[name]) for name in ("l1", "l2", "l3") if name in given}
-    threads = _number(given, "threads", 4096)
-    return LlvmOptions(processor, replace(machine, **sizes), threads, _number(given, "thread_work", MOST_BYTES))  # type: ignore[arg-type]
+    sizes = {f"{name}_bytes": _bytes(name, options[name]) for name in ("l1", "l2", "l3") if name in options}
+    threads = _number(options, "threads", 4096)
+    return LlvmOptions(processor, replace(machine, **sizes), threads, _number(options, "thread_work", MOST_BYTES))  # type: ignore[arg-type]
 
 
 def planning_options(text: str) -> str:
     """Return the options that passes plan for: those that describe a processor other than this machine's."""
-    given = _split(text)
+    options = _split(text)
     for name in _NOT_OF_PROCESSORS:
-        given.pop(name, None)
-    if given.get("cpu") == NATIVE and len(given) == 1:
+        options.pop(name, None)
+    if options.get("cpu") == NATIVE and len(options) == 1:
         return ""
-    return " ".join(f"{name}={value}" for name, value in sorted(given.items()))
+    return " ".join(f"{name}={value}" for name, value in sorted(options.items()))
 
 
 def threads_of(options: CompileOptions | None) -> int:
@@ -271,8 +271,8 @@ def _bytes(name: str, text: str) -> int:
     return size
 
 
-def _number(given: dict[str, str], name: str, most: int) -> int | None:
-    text = given.get(name)
+def _number(options: dict[str, str], name: str, most: int) -> int | None:
+    text = options.get(name)
     if text is None:
         return None
     if not text.isascii() or not text.isdigit() or len(text) > 18 or not 1 <= int(text) <= most:

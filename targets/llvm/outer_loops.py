@@ -30,16 +30,16 @@ def _has_sizes(op: ir.Operation) -> bool:
     if op.name != "func.func" or PRIM_FUNC not in op.attributes:
         return False
     kind = ir.FunctionType(ir.TypeAttr(op.attributes["function_type"]).value)
-    return any(isinstance(given, ir.IndexType) for given in kind.inputs)
+    return any(isinstance(type_, ir.IndexType) for type_ in kind.inputs)
 
 
-def _collect(op: ir.Operation, found: list[ir.Operation]) -> bool:
+def _collect(op: ir.Operation, loops: list[ir.Operation]) -> bool:
     """Collect the loops below an operation that have a loop over accumulators below them; return whether it has one."""
     has_tile = False
     for inner in _with_regions(op):
-        is_around = _collect(inner, found)
+        is_around = _collect(inner, loops)
         if is_around and inner.name == "scf.for":
-            found.append(inner)
+            loops.append(inner)
         has_tile = has_tile or is_around or _is_tile(inner)
     return has_tile
 
@@ -57,6 +57,6 @@ def _hide(loop: ir.Operation) -> None:
     block = loop.regions[0].blocks[0]
     index, i64 = block.arguments[0], ir.IntegerType.get_signless(64)
     with ir.InsertionPoint.at_block_begin(block), loop.location:
-        given = create("arith.index_cast", i64, index)
-        same = create("arith.index_cast", index.type, inline_asm("", "=r,0", i64, given))
-    index.replace_all_uses_except(same, given.owner.operation)
+        cast = create("arith.index_cast", i64, index)
+        same = create("arith.index_cast", index.type, inline_asm("", "=r,0", i64, cast))
+    index.replace_all_uses_except(same, cast.owner.operation)

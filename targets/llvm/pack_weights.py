@@ -177,13 +177,13 @@ class Panels:
         cut, width = exprs[order.columns], ir.AffineExpr.get_constant(order.width)
         panel, column = ir.AffineExpr.get_floor_div(cut, width), ir.AffineExpr.get_mod(cut, width)
         inner = [exprs[d] for d in order.inner]
-        made = [*(exprs[d] for d in order.outer), panel, *inner, column]
+        reordered = [*(exprs[d] for d in order.outer), panel, *inner, column]
         if order.group > 1:
             size = ir.AffineExpr.get_constant(order.group)
-            made[-2:] = [
+            reordered[-2:] = [
                 ir.AffineExpr.get_floor_div(inner[-1], size), column, ir.AffineExpr.get_mod(inner[-1], size)
             ]  # fmt: skip
-        return ir.AffineMap.get(self.operand.map.n_dims, 0, made)
+        return ir.AffineMap.get(self.operand.map.n_dims, 0, reordered)
 
     @property
     def stored(self) -> Stored:

@@ -55,8 +55,8 @@ def compile_pipeline(options: CompileOptions | None = None) -> str:
 
 def _step(name: str, *options: str) -> str:
     """Return the text of a pass with those of its options that are not empty."""
-    given = " ".join(filter(None, options))
-    return f"{name}{{{given}}}" if given else name
+    joined = " ".join(filter(None, options))
+    return f"{name}{{{joined}}}" if joined else name
 
 
 def lower_to_llvm(module: ir.Module, processor: Processor, verify: bool = True, calls_kernels: bool = False) -> None:

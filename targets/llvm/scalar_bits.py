@@ -20,5 +20,5 @@ def hide_scalar_bits(text: str) -> str | None:
 
 def _hidden(match: re.Match[str]) -> str:
     space, name, bits = match.groups()
-    given = '%"' + name.strip('%"') + '.bits"'
-    return f'{space}{given} = {bits}\n{space}{name} = call i16 asm "", "=r,0"(i16 {given})'
+    bits_name = '%"' + name.strip('%"') + '.bits"'
+    return f'{space}{bits_name} = {bits}\n{space}{name} = call i16 asm "", "=r,0"(i16 {bits_name})'

@@ -21,7 +21,7 @@ def flush_subnormals(array: np.ndarray) -> None:
     bits = array.reshape(-1).view(kind)
     starts = range(0, bits.size, CHUNK)
     tiny = np.finfo(array.dtype).tiny
-    found: list[tuple[slice, np.ndarray]] = []
+    chunks: list[tuple[slice, np.ndarray]] = []
     largest = 0
     for start in starts:
         chunk = slice(start, start + CHUNK)
@@ -29,7 +29,7 @@ def flush_subnormals(array: np.ndarray) -> None:
         largest = max(largest, int(magnitudes.max()))
         are_subnormal = (magnitudes - kind(1)) < kind(largest_subnormal)  # zero wraps around
         if are_subnormal.any():
-            found.append((chunk, are_subnormal))
-    if found and kind(largest).view(array.dtype.type) * NEGLIGIBLE >= tiny:
-        for chunk, are_subnormal in found:
+            chunks.append((chunk, are_subnormal))
+    if chunks and kind(largest).view(array.dtype.type) * NEGLIGIBLE >= tiny:
+        for chunk, are_subnormal in chunks:
             bits[chunk][are_subnormal] = 0

@@ -47,8 +47,8 @@ def _tool() -> str | None:
     """Return the available assembler with its version; None if there is none."""
     path = find_ptxas()
     if path is not None:
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
-        return f"ptxas {' '.join(re.findall(r'V[0-9.]+', said)) or path}"
+        report = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+        return f"ptxas {' '.join(re.findall(r'V[0-9.]+', report)) or path}"
     name = find_nvjitlink()
     if name is None:
         return None

@@ -56,7 +56,7 @@ def on_gpu(
     """Make a loader's result from functions of a GPU, a stream and the addresses of tensors."""
     problems: dict[str, str] = {}
 
-    def made(name: str, function: Callable[[Gpu, int, Sequence[int]], None]) -> Callable[..., int]:
+    def wrapped(name: str, function: Callable[[Gpu, int, Sequence[int]], None]) -> Callable[..., int]:
         def call(tensors: ctypes._Pointer[ctypes._Pointer[DLTensor]], count: int) -> int:
             place = getattr(_now, "place", None)
             if place is None:
@@ -76,7 +76,7 @@ def on_gpu(
             return "it works on tensors that lie on an NVIDIA GPU: let target nvvm compile the rest of the model"
         return problems.get(name)
 
-    return ExternalFunctions({name: made(name, f) for name, f in functions.items()}, keep, release, explain)
+    return ExternalFunctions({name: wrapped(name, f) for name, f in functions.items()}, keep, release, explain)
 
 
 def _address(tensor: DLTensor) -> int:

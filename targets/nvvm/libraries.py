@@ -82,7 +82,9 @@ def _read(path: Path, changed: int, size: int) -> DeviceLibrary:
         raise ChipError(f"library '{path}' of target 'nvvm' is neither LLVM bitcode nor PTX")
     library = DeviceLibrary(path, True, {}, content)
     functions = {
-        name: _signature(result, given) for result, name, given, end in _FUNCTION.findall(library.text) if end == "{"
+        name: _signature(result, parameters)
+        for result, name, parameters, end in _FUNCTION.findall(library.text)
+        if end == "{"
     }
     return DeviceLibrary(path, True, functions, content)
 
@@ -105,7 +107,7 @@ def _functions_of_bitcode(path: Path, content: bytes) -> dict[str, str]:
     return result
 
 
-def _signature(result: str, given: str) -> str:
+def _signature(result: str, parameters: str) -> str:
     """Return the types of a PTX function by their bits, `b32 (b32, b64)`."""
 
     def bits(part: str) -> str:
@@ -113,7 +115,7 @@ def _signature(result: str, given: str) -> str:
         size = re.search(r"\[(\d+)\]", part)
         return f"b{match[1]}{f'[{size[1]}]' if size else ''}" if match else "?"
 
-    parts = [bits(part) for part in given.split(",") if part.strip()]
+    parts = [bits(part) for part in parameters.split(",") if part.strip()]
     return f"{bits(result) if result.strip() else 'void'} ({', '.join(parts)})"
 
 
@@ -165,14 +167,14 @@ def _pass_words(call: ir.Operation, function: ir.Operation) -> None:
     with ir.InsertionPoint(call), call.location:
         operands = [arith.IndexCastOp(i64, v).result if isinstance(v.type, ir.IndexType) else v for v in call.operands]
         results = [i64 if isinstance(result.type, ir.IndexType) else result.type for result in call.results]
-        made = func.CallOp(results, ir.FlatSymbolRefAttr(call.attributes["callee"]), operands).operation.results
+        call_results = func.CallOp(results, ir.FlatSymbolRefAttr(call.attributes["callee"]), operands).operation.results
         kinds = ir.FunctionType.get([value.type for value in operands], results)
         function.attributes["function_type"] = ir.TypeAttr.get(kinds)
-        given = [
+        indices = [
             arith.IndexCastOp(old.type, new).result if isinstance(old.type, ir.IndexType) else new
-            for old, new in zip(call.results, made, strict=True)
+            for old, new in zip(call.results, call_results, strict=True)
         ]
-    replace_op(call, given)
+    replace_op(call, indices)
 
 
 class LlvmFunction(Protocol):

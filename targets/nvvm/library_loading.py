@@ -58,8 +58,8 @@ class NvidiaLibrary:
         if not status:
             return
         library = self.load()
-        said = getattr(library, self.explain)(status)
-        text = said.decode() if said else f"status {status}"
+        message = getattr(library, self.explain)(status)
+        text = message.decode() if message else f"status {status}"
         raise self.error(f"{what}: {text}{self.detail(library)}")
 
     def version_text(self) -> str:

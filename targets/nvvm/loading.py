@@ -17,10 +17,10 @@ LOG_BYTES = 4096
 
 def check_chip(artifact: Artifact, gpu: Gpu) -> None:
     """Raise an error if the GPU cannot run code for the model's chip."""
-    chip, found = find_chip(artifact.metadata["chip"]), gpu.capability
+    chip, capability = find_chip(artifact.metadata["chip"]), gpu.capability
     bound = chip.name.endswith("a")
-    if found < chip.version or (bound and found != chip.version):
-        which = f"{found[0]}.{found[1]}"
+    if capability < chip.version or (bound and capability != chip.version):
+        which = f"{capability[0]}.{capability[1]}"
         raise CudaError(
             f"the model was compiled for {chip.name}, this GPU has the compute capability {which}: compile it again"
         )
@@ -51,17 +51,17 @@ def load_kernels(artifact: Artifact, gpu: Gpu, held: list[int]) -> dict[str, str
 
 def _load_ptx(artifact: Artifact, gpu: Gpu, code: bytes) -> int:
     """Load a module of zero-terminated PTX; the error contains the log of the driver's assembler."""
-    cuda, said = gpu.cuda, bytearray(LOG_BYTES)
+    cuda, error_log = gpu.cuda, bytearray(LOG_BYTES)
     options = cuda.CUjit_option
     asked = [options.CU_JIT_ERROR_LOG_BUFFER, options.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES]
-    found = cuda.cuModuleLoadDataEx(code, len(asked), asked, [said, LOG_BYTES])
-    if found[0] == cuda.CUresult.CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
+    outcome = cuda.cuModuleLoadDataEx(code, len(asked), asked, [error_log, LOG_BYTES])
+    if outcome[0] == cuda.CUresult.CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
         major, minor = divmod(find_chip(artifact.metadata["chip"]).ptx, 10)
         raise CudaError(
             f"the CUDA driver does not know PTX {major}.{minor}: install a newer one, or compile with cubin=true"
         )
-    log = said.split(b"\0", 1)[0].decode(errors="replace").strip()
-    module: int = check(found, f"loading kernels ({log})" if log else "loading kernels")
+    log = error_log.split(b"\0", 1)[0].decode(errors="replace").strip()
+    module: int = check(outcome, f"loading kernels ({log})" if log else "loading kernels")
     return module
 
 

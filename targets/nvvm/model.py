@@ -235,22 +235,22 @@ class CudaModel:
             return
         arguments = step["arguments"]
         values = tuple(self._argument(argument, tensors) for argument in arguments)
-        given = (values, tuple(KINDS[type(argument)] for argument in arguments))
+        parameters = (values, tuple(KINDS[type(argument)] for argument in arguments))
         name = step["kernel"]
         asked = self.artifact.metadata["kernels"][name].get("shared", 0)
         started = self.gpu.cuda.cuLaunchKernel(
-            self._functions[name], *step["grid"], *step["block"], asked, self.stream, given, 0
+            self._functions[name], *step["grid"], *step["block"], asked, self.stream, parameters, 0
         )
         check(started, f"starting the kernel '{name}'")
 
     def _call_library(self, step: Step, tensors: Sequence[int]) -> None:
         assert self._libraries is not None
-        given = [
+        operands = [
             tensor_on_gpu(self.place(where, tensors), self.gpu.number, dtype, shape)
             for where, (dtype, shape) in zip(step["ranges"], step["types"], strict=True)
         ]
         with working_on(self.gpu, int(self.stream)):
-            code = self._libraries.start(step["call"], given)
+            code = self._libraries.start(step["call"], operands)
         if code:
             raise DeviceFunctionFailed(step["call"], code)
 
@@ -299,12 +299,12 @@ class CudaModel:
         own = int(self.stream)
         results: dict[int, Written] = {}
         with self.lock, self.gpu.entered(), self._noting(record):
-            given = [*inputs, *(output for output in outputs if isinstance(output, DeviceView))]
-            self._prepare(record, params, any(isinstance(g, np.ndarray) or g.address % VECTOR for g in given))
+            exchanged = [*inputs, *(output for output in outputs if isinstance(output, DeviceView))]
+            self._prepare(record, params, any(isinstance(g, np.ndarray) or g.address % VECTOR for g in exchanged))
             self._release_finished()
             Event(self.gpu, stream).hold(own)
             addresses = self._bind_inputs(inputs)
-            results |= {i: self._result(given, own) for i, given in enumerate(outputs) if given is not None}
+            results |= {i: self._result(output, own) for i, output in enumerate(outputs) if output is not None}
             copies = []
             for i in range(len(outputs)):
                 number, address = len(inputs) + i, results[i].address if i in results else 0
@@ -330,31 +330,31 @@ class CudaModel:
 
     def _bind_inputs(self, inputs: Sequence[Given]) -> list[int]:
         """Return the addresses where kernels find the inputs."""
-        here = [number for number, given in enumerate(inputs) if isinstance(given, np.ndarray)]
+        here = [number for number, array in enumerate(inputs) if isinstance(array, np.ndarray)]
         if here:
             self._wait_for_staging()
-        addresses = [self._take(number, given) for number, given in enumerate(inputs)]
+        addresses = [self._take(number, array) for number, array in enumerate(inputs)]
         if here:
             self._staged = Event(self.gpu, int(self.stream))
         return addresses
 
-    def _take(self, number: int, given: Given) -> int:
+    def _take(self, number: int, array: Given) -> int:
         region = self.frame.regions[number]
-        if isinstance(given, np.ndarray):
-            ctypes.memmove(self.staged(number), given.__array_interface__["data"][0], region.size)
+        if isinstance(array, np.ndarray):
+            ctypes.memmove(self.staged(number), array.__array_interface__["data"][0], region.size)
             self._copy_in(number)
             return self._own(number)
-        if given.stream is not None:
-            Event(self.gpu, given.stream).hold(int(self.stream))
-        if given.address % VECTOR == 0:
-            return given.address
-        self.copy(self._own(number), given.address, region.size)
+        if array.stream is not None:
+            Event(self.gpu, array.stream).hold(int(self.stream))
+        if array.address % VECTOR == 0:
+            return array.address
+        self.copy(self._own(number), array.address, region.size)
         return self._own(number)
 
-    def _result(self, given: DeviceView | int, own: int) -> Written:
-        if isinstance(given, DeviceView):
-            return Written(self.gpu, given.address, own, (given.owner, self._held))
-        return written_block(self.gpu, pool_of(self.gpu).take(given, own), own, self._held)
+    def _result(self, destination: DeviceView | int, own: int) -> Written:
+        if isinstance(destination, DeviceView):
+            return Written(self.gpu, destination.address, own, (destination.owner, self._held))
+        return written_block(self.gpu, pool_of(self.gpu).take(destination, own), own, self._held)
 
     def _release_finished(self) -> None:
         """Release the inputs of finished calls."""

@@ -52,7 +52,7 @@ def _not_positions(kernels: ir.Operation) -> set[ir.Value]:
         value = left.pop()
         if value not in positions:
             positions.add(value)
-            left += [made for use in value.uses for made in _derived_values(use) if _is_integer(made)]
+            left += [derived for use in value.uses for derived in _derived_values(use) if _is_integer(derived)]
     return positions
 
 

@@ -66,9 +66,9 @@ def expected(chip: str, maker: KernelSource, tf32: bool, work: RegionWork) -> Co
     found_chip = find_chip(chip)
     device, reached = found_chip.peak, maker.share(found_chip)
     types = [parsed(text) for text in (*work.operands[:2], *work.results[:1])]
-    if len(types) < 3 or any(found is None for found in types):
+    if len(types) < 3 or any(typed is None for typed in types):
         return None
-    (left, dtype), (right, _), (result, _) = (found for found in types if found is not None)
+    (left, dtype), (right, _), (result, _) = (typed for typed in types if typed is not None)
     family = _family(dtype, tf32, device)
     peak = 1e12 * device.tflops[family]
     is_plain = family in ("f32", "f64")

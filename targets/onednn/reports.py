@@ -14,5 +14,5 @@ if TYPE_CHECKING:
 def reports(executable: Executable) -> dict[str, RegionReport]:
     """Return, by region, the steps with the library's name for each, and the memory that they take."""
     loaded = executable.externals.loaded
-    programs = [made.keep for made in loaded if isinstance(made.keep, OneDnnProgram)]
+    programs = [external.keep for external in loaded if isinstance(external.keep, OneDnnProgram)]
     return {name: report for program in programs for name, report in program.reports.items()}

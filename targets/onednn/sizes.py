@@ -86,9 +86,9 @@ def _root(text: str, name: str, value: int, sizes: Mapping[str, int]) -> int | N
     return (value - at[0]) // slope
 
 
-def undetermined(given: Iterable[str], wanted: Iterable[str]) -> set[str]:
-    """Return the symbols of `wanted` dims that `given` ones do not determine."""
-    listed = list(given)
+def undetermined(determining: Iterable[str], wanted: Iterable[str]) -> set[str]:
+    """Return the symbols of `wanted` dims that `determining` ones do not determine."""
+    listed = list(determining)
     names = sorted({name for text in listed for name in symbols(text)})
     # Arbitrary sizes show it; different primes make no two products equal.
     trial = dict(zip(names, _primes(len(names)), strict=True))

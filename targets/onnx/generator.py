@@ -61,7 +61,7 @@ class OnnxGenerator(CodeGenerator):
             models[function.name] = [len(data), len(model)]
             weights[function.name] = region.weights
             data += model
-        params = dict.fromkeys(name for found in weights.values() for name in found.values())
+        params = dict.fromkeys(name for of_region in weights.values() for name in of_region.values())
         provider = self.provider if self.source_only else require_provider(self.provider)
         metadata = {
             "models": models, "weights": weights, "provider": provider, "provider_options": dict(self._options),

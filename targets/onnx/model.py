@@ -92,10 +92,10 @@ def export_node(graph: ExportGraph, node: ExternalNode) -> Decline | None:
         return names
     if node.name and len(graph.nodes) == before + 1:
         graph.nodes[before].name = f"{node.name}%{before}"
-    made = dict(zip(names, (value.name for value in node.outputs), strict=True))
+    result_names = dict(zip(names, (value.name for value in node.outputs), strict=True))
     for added in graph.nodes[before:]:
-        added.input[:] = [made.get(name, name) for name in added.input]
-        added.output[:] = [made.get(name, name) for name in added.output]
+        added.input[:] = [result_names.get(name, name) for name in added.input]
+        added.output[:] = [result_names.get(name, name) for name in added.output]
     return None
 
 
@@ -121,8 +121,8 @@ def _model(
     from onnx import helper
 
     taken = [_declared(value, value.name) for value in inputs]
-    given = [_declared(value, output) for value, output in zip(outputs, output_names, strict=True)]
-    proto = helper.make_graph(graph.nodes, name, taken, given, list(graph.initializers.values()))
+    declared_outputs = [_declared(value, output) for value, output in zip(outputs, output_names, strict=True)]
+    proto = helper.make_graph(graph.nodes, name, taken, declared_outputs, list(graph.initializers.values()))
     imports = [helper.make_opsetid("", OPSET), *(helper.make_opsetid(*item) for item in graph.domains.items())]
     return helper.make_model(proto, opset_imports=imports, ir_version=IR_VERSION, producer_name="mirlo")
 

@@ -89,6 +89,6 @@ def try_model(model: bytes, provider: str, provider_options: tuple[tuple[str, st
     except ProviderError:
         raise
     except Exception as error:
-        said = str(error).splitlines()[0].removeprefix("[ONNXRuntimeError] : ")
-        return Decline(f"ONNX Runtime cannot run it: {said}")
+        message = str(error).splitlines()[0].removeprefix("[ONNXRuntimeError] : ")
+        return Decline(f"ONNX Runtime cannot run it: {message}")
     return None

@@ -225,49 +225,49 @@ class VulkanModel:
         result.end()
         return result
 
-    def _record_profiled(self, made: Recording, steps: Sequence[Step]) -> None:
+    def _record_profiled(self, recording: Recording, steps: Sequence[Step]) -> None:
         """Record steps that run one after another with time stamps between them."""
         rows = len(self.artifact.kernels)
-        self.pipelines.begin_stamps(made.commands, rows + 1)
+        self.pipelines.begin_stamps(recording.commands, rows + 1)
         row = -1
         for step in steps:
-            made.barrier()
+            recording.barrier()
             while row < step["row"]:
                 row += 1
-                self.pipelines.stamp(made.commands, row)
-            self.record_step(made, step, self.touched(step))
-        made.barrier()
+                self.pipelines.stamp(recording.commands, row)
+            self.record_step(recording, step, self.touched(step))
+        recording.barrier()
         while row < rows:
             row += 1
-            self.pipelines.stamp(made.commands, row)
+            self.pipelines.stamp(recording.commands, row)
 
     @staticmethod
-    def record_step(made: Recording, step: Step, touched: Sequence[tuple[DeviceBuffer, int, int, bool]]) -> None:
+    def record_step(recording: Recording, step: Step, touched: Sequence[tuple[DeviceBuffer, int, int, bool]]) -> None:
         """Record a launch or a copy."""
         places = [(buffer, offset, size) for buffer, offset, size, _ in touched]
         if "copy" in step:
-            made.copy(*places)
+            recording.copy(*places)
         else:
-            made.dispatch(step, places)
+            recording.dispatch(step, places)
 
-    def copy_inputs(self, made: Recording) -> None:
+    def copy_inputs(self, recording: Recording) -> None:
         """Record the copy of the inputs to the device."""
-        self._transfer(made, self.staging, self.tensors, self.frame.regions[: len(self.artifact.inputs)])
+        self._transfer(recording, self.staging, self.tensors, self.frame.regions[: len(self.artifact.inputs)])
 
-    def copy_outputs(self, made: Recording) -> None:
+    def copy_outputs(self, recording: Recording) -> None:
         """Record the copy of the outputs to the host."""
-        made.barrier()
-        self._transfer(made, self.tensors, self.staging, self.frame.regions[len(self.artifact.inputs) :])
+        recording.barrier()
+        self._transfer(recording, self.tensors, self.staging, self.frame.regions[len(self.artifact.inputs) :])
 
     @staticmethod
-    def _transfer(made: Recording, source: DeviceBuffer, target: DeviceBuffer, regions: list[Region]) -> None:
+    def _transfer(recording: Recording, source: DeviceBuffer, target: DeviceBuffer, regions: list[Region]) -> None:
         """Copy tensors between mapped memory and device memory, if they differ."""
         if source is target:
             return
         for region in regions:
             if region.size:
-                made.copy((source, region.offset, region.size), (target, region.offset, region.size))
-        made.barrier()
+                recording.copy((source, region.offset, region.size), (target, region.offset, region.size))
+        recording.barrier()
 
 
 def _release(

@@ -130,13 +130,13 @@ class Pipelines:
                     stageFlags=vk.VK_SHADER_STAGE_COMPUTE_BIT,
                 ) for i in range(bindings)
             ]  # fmt: skip
-            made = vk.vkCreateDescriptorSetLayout(
+            set_layout = vk.vkCreateDescriptorSetLayout(
                 self.device.handle, vk.VkDescriptorSetLayoutCreateInfo(pBindings=slots), None
             )
             whole = vk.vkCreatePipelineLayout(
-                self.device.handle, vk.VkPipelineLayoutCreateInfo(pSetLayouts=[made]), None
+                self.device.handle, vk.VkPipelineLayoutCreateInfo(pSetLayouts=[set_layout]), None
             )
-            self._layouts[bindings] = (made, whole)
+            self._layouts[bindings] = (set_layout, whole)
         return self._layouts[bindings]
 
     # Time stamps

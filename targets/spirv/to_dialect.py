@@ -26,6 +26,6 @@ class LowerToSpirv(Pass):
 
     def run(self, op: ir.OpView, session: Session) -> None:
         lower_to_spirv(op)
-        for other in [found.operation for found in op.body.operations][::-1]:
+        for other in [operation.operation for operation in op.body.operations][::-1]:
             if other.name != "spirv.module":
                 other.erase()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 import warnings
+from collections.abc import Iterator
 from fnmatch import filter as matching
 from pathlib import Path
 
@@ -14,6 +15,15 @@ from parsed_package import house
 
 import mirlo
 from mirlo.benchmarks.features import FEATURES, new_features
+
+VAGUE = {"made", "given", "found", "said"}
+"""Names that say where a value comes from, not what it is: a kernel, operands, a match, the declared type."""
+
+UNNAMED = ("passes/schedule/*", "targets/*/schedule/*")
+"""Where locals with these names are left."""
+
+MOST_UNNAMED = 71
+"""How many of them there may be: lower it when some get names, never raise it."""
 
 
 def test_types_of_lazy_names_are_those_that_are_imported() -> None:
@@ -55,3 +65,56 @@ def test_figures_tell_files_of_new_features() -> None:
     old = [name for name in names if not name.startswith("frontends/torch/ops/")]
     assert new_features(names, names) == {} and "PyTorch" not in new_features(names, old)
     assert "frontends/sklearn/__init__.py" in new_features(names, ["passes/rules.py"])["scikit-learn"]
+
+
+def _vague_bindings(tree: ast.Module) -> Iterator[str]:
+    """Yield the line and the name of each parameter and local with a vague name; fields of classes are attributes."""
+    fields = {
+        id(item.target)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for item in node.body
+        if isinstance(item, ast.AnnAssign)
+    }
+    for node in ast.walk(tree):
+        name: str | None = None
+        if isinstance(node, ast.arg):
+            name = node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in fields:
+            name = node.id
+        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)):
+            name = node.name
+        if name in VAGUE:
+            yield f"{node.lineno} {name}"
+
+
+def test_locals_say_what_they_hold() -> None:
+    """No local or parameter is called `made`, `given`, `found` or `said`; where some are left, none is added."""
+    scripts = [path for folder in ("benchmarks", "examples", "release") for path in (ROOT / folder).rglob("*.py")]
+    trees = house().trees | {
+        path: ast.parse(path.read_text(encoding="utf-8")) for path in [*scripts, *ROOT.glob("*.py")]
+    }
+    left, added = [], []
+    for path, tree in trees.items():
+        name = path.relative_to(ROOT).as_posix()
+        known = left if any(matching([name], pattern) for pattern in UNNAMED) else added
+        known += [f"{name}:{binding}" for binding in _vague_bindings(tree)]
+    assert not added, f"name what these hold, with a noun of the field: {', '.join(added)}"
+    assert len(left) <= MOST_UNNAMED, f"{len(left)} locals are called so: name those that were added"
+
+
+def test_vague_locals_are_found() -> None:
+    text = """
+def f(given, *made):
+    for found in given:
+        said = self.found = made
+    try:
+        return lambda found: f(found=said)
+    except E as said:
+        pass
+
+
+class C:
+    made: int
+"""
+    assert sorted(_vague_bindings(ast.parse(text))) == ["2 given", "2 made", "3 found", "4 said", "6 found", "7 said"]

@@ -68,7 +68,7 @@ class RooflineMeasurement:
 
     def limits(self) -> RooflineLimits:
         """Return the fastest of all: what other processes took is not a limit of the machine."""
-        gbytes = {size: max(found) * 1e-9 for size, found in self._bytes.items()}
+        gbytes = {size: max(rates) * 1e-9 for size, rates in self._bytes.items()}
         return RooflineLimits(max(self._flops) * 1e-9, gbytes)
 
 
@@ -119,7 +119,7 @@ def kernel_rows(executable: Executable, inputs: Mapping[str, np.ndarray], thread
     limits = machine.limits()
     rows: list[RooflineRow] = []
     for index, info in enumerate(executable.artifact.kernels):
-        microseconds = statistics.median(found[index] for found in times)
+        microseconds = statistics.median(timing[index] for timing in times)
         least = limits.seconds(info.flops, info.bytes) * 1e6
         # All cores share the cycles, and all of them make the peak.
         expected = info.cycles * flops_per_cycle() / limits.gflops * 1e-3

@@ -168,10 +168,10 @@ def _start(
         own = name == MIRLO
         try:
             process = stack.enter_context(Process(name, (settings.pythons or {}).get(name), threads))
-            given: Mapping[str, list[int | str] | list[int]] = (
+            shapes: Mapping[str, list[int | str] | list[int]] = (
                 {key: list(value) for key, value in settings.shapes.items()} if own else sizes
             )
-            order: dict[str, object] = {"engine": name, "model": str(model), "threads": threads, "shapes": given}
+            order: dict[str, object] = {"engine": name, "model": str(model), "threads": threads, "shapes": shapes}
             order |= {"target": settings.target} if own and settings.target is not None else {}
             loaded: LoadedEngine = process.ask("load", **order, cache=None)
             if own:
@@ -256,14 +256,14 @@ def _rows(started: Mapping[str, _Started], times: Mapping[str, _Times], folder: 
     return rows
 
 
-def _difference(found: Mapping[str, np.ndarray], reference: Mapping[str, np.ndarray]) -> float:
+def _difference(actual: Mapping[str, np.ndarray], reference: Mapping[str, np.ndarray]) -> float:
     """Return the largest difference over the outputs that both have."""
     worst = 0.0
     for name, expected in reference.items():
-        if name not in found or not expected.size:
+        if name not in actual or not expected.size:
             continue
         largest = float(np.abs(expected.astype(np.float64)).max()) or 1.0
-        worst = max(worst, float(np.abs(found[name].astype(np.float64) - expected).max()) / largest)
+        worst = max(worst, float(np.abs(actual[name].astype(np.float64) - expected).max()) / largest)
     return worst
 
 

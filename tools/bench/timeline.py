@@ -52,7 +52,7 @@ def memory_plan(row: ModelRow) -> str:
     inner = PLAN_HEIGHT - TOP - BOTTOM
     lines = drawing.frame(f"memory of a call, {top / 2**20:.2f} MiB", "kernel calls", "MiB", PLAN_HEIGHT)
     column = _SPAN / len(kernels)
-    for number, buffer in enumerate(sorted(buffers, key=lambda found: found["first"])):
+    for number, buffer in enumerate(sorted(buffers, key=lambda entry: entry["first"])):
         x, width = LEFT + column * buffer["first"], column * (buffer["last"] - buffer["first"] + 1)
         y = TOP + inner * (1 - (buffer["offset"] + buffer["bytes"]) / top)
         writer, reader = (kernels[buffer[end]]["kernel"] for end in ("first", "last"))

@@ -37,7 +37,7 @@ class Amplified:
 
 def amplified(
     divided: DividedModel,
-    found: DepartingNode,
+    departing: DepartingNode,
     values: Mapping[str, ModelValue],
     settings: TrialOptions,
     oracle: Oracle,
@@ -48,20 +48,20 @@ def amplified(
     nodes before it are compiled without those code generators whose composite it ends.
     """
     model = divided.model
-    node = model.content.graph.nodes[found.node]
-    before = found.part.nodes[:-1]
-    if found.trial.failed or found.part.nodes[-1] != found.node or not before:
+    node = model.content.graph.nodes[departing.node]
+    before = departing.part.nodes[:-1]
+    if departing.trial.failed or departing.part.nodes[-1] != departing.node or not before:
         return None
-    made = [name for index in before for name in model.content.graph.nodes[index].outputs if name in values]
-    inputs = [name for name in dict.fromkeys(read_names(node)) if name in made]
+    computed = [name for index in before for name in model.content.graph.nodes[index].outputs if name in values]
+    inputs = [name for name in dict.fromkeys(read_names(node)) if name in computed]
     outputs = [name for name in node.outputs if name in values]
-    others = set(unit_outputs(divided, found.unit, values)) - set(outputs)
-    if any(difference(found.trial.values.get(name), values[name], settings.tolerance) for name in others):
+    others = set(unit_outputs(divided, departing.unit, values)) - set(outputs)
+    if any(difference(departing.trial.values.get(name), values[name], settings.tolerance) for name in others):
         return None
     upstream = try_submodel(cut(model, before, inputs, values), values, settings)
     if upstream.departs is not None or not inputs:
         return None
-    alone = cut(model, [found.node], outputs, values)
+    alone = cut(model, [departing.node], outputs, values)
     near: dict[str, list[ModelValue]] = {name: [] for name in outputs}
     for feeds in _roundings({name: values[name] for name in inputs}, upstream.values):
         try:
@@ -71,9 +71,9 @@ def amplified(
         for name in outputs:
             near[name].append(results[name])
     for name in outputs:
-        if not _explains(near[name], found.trial.values.get(name), values[name], settings.tolerance):
+        if not _explains(near[name], departing.trial.values.get(name), values[name], settings.tolerance):
             return None
-    return _beginning(model, found, values, settings)
+    return _beginning(model, departing, values, settings)
 
 
 def _roundings(
@@ -107,9 +107,9 @@ def _rounded(expected: ModelValue, computed: ModelValue, direction: np.ndarray |
         return np.asarray(wide + direction * distance).astype(array.dtype)
 
 
-def _explains(near: list[ModelValue], found: ModelValue, expected: ModelValue, tolerance: Tolerance) -> bool:
+def _explains(near: list[ModelValue], actual: ModelValue, expected: ModelValue, tolerance: Tolerance) -> bool:
     """Return whether each departing element departs for rounded inputs too, or is between their results."""
-    wrong = wrong_elements(found, expected, tolerance)
+    wrong = wrong_elements(actual, expected, tolerance)
     if wrong is None:
         return False
     arrays = [np.asarray(array) for array in near]
@@ -119,21 +119,21 @@ def _explains(near: list[ModelValue], found: ModelValue, expected: ModelValue, t
     for array in arrays:
         departs |= wrong_elements(array, expected, tolerance)
     if np.asarray(expected).dtype.kind not in "OSUbc":
-        stacked, value = np.stack([array.astype(np.float64) for array in arrays]), np.asarray(found).astype(np.float64)
+        stacked, value = np.stack([array.astype(np.float64) for array in arrays]), np.asarray(actual).astype(np.float64)
         departs |= (stacked.min(0) <= value) & (value <= stacked.max(0))
     return bool((departs | ~wrong).all())
 
 
 def _beginning(
-    model: LoadedModel, found: DepartingNode, values: Mapping[str, ModelValue], settings: TrialOptions
+    model: LoadedModel, departing: DepartingNode, values: Mapping[str, ModelValue], settings: TrialOptions
 ) -> Amplified:
     """Return the first node of the part whose result is not bit-identical to the oracle's."""
-    before = found.part.nodes[:-1]
+    before = departing.part.nodes[:-1]
     shown = [name for index in before for name in model.content.graph.nodes[index].outputs if name in values]
     computed = try_submodel(cut(model, before, shown, values), values, settings).values
     for index in before:
         for name in model.content.graph.nodes[index].outputs:
             how = difference(computed[name], values[name], EXACT) if name in computed else None
             if how is not None:
-                return Amplified(found.node, index, f"'{name}': {how}")
-    return Amplified(found.node, before[-1], "it is not rounded where it is fused with what reads it")
+                return Amplified(departing.node, index, f"'{name}': {how}")
+    return Amplified(departing.node, before[-1], "it is not rounded where it is fused with what reads it")

@@ -99,21 +99,21 @@ def bisect(
 
 def _culprit(divided: DividedModel, result: Found, settings: TrialOptions, oracle: Oracle, tell: Tell) -> Culprit:
     """Return the code generator, or the pass of the host, that makes a submodel depart."""
-    found, values = result.node, result.values
-    inside = set(found.part.nodes)
+    departing, values = result.node, result.values
+    inside = set(departing.part.nodes)
 
     def is_rounding(trial: Trial) -> bool:
-        return amplified(divided, replace(found, trial=trial), values, settings, oracle) is not None
+        return amplified(divided, replace(departing, trial=trial), values, settings, oracle) is not None
 
     patterns = [unit.pattern for unit in divided.units if unit.pattern and inside >= set(unit.nodes)]
     generator = departing_generator(
-        found.part, list(dict.fromkeys(patterns)), found.trial, values, settings, tell, is_rounding
+        departing.part, list(dict.fromkeys(patterns)), departing.trial, values, settings, tell, is_rounding
     )
     if generator is not None:
         return generator
-    if found.trial.failed:
-        return failing_pass(found.trial, settings)
-    return first_departing_pass(found.part, values, settings, tell)
+    if departing.trial.failed:
+        return failing_pass(departing.trial, settings)
+    return first_departing_pass(departing.part, values, settings, tell)
 
 
 def is_rounding(model: Source, feeds: Mapping[str, np.ndarray], *, against: str, settings: TrialOptions) -> bool:
@@ -184,9 +184,9 @@ def _continued(
     return {**values, **oracle(rest.model, rest.feeds, names)}
 
 
-def _rounding(model: LoadedModel, found: Amplified) -> Rounding:
-    node, began = model.content.graph.nodes[found.node], model.content.graph.nodes[found.began]
-    return Rounding(node.name, node.operator, began.name, found.how)
+def _rounding(model: LoadedModel, origin: Amplified) -> Rounding:
+    node, began = model.content.graph.nodes[origin.node], model.content.graph.nodes[origin.began]
+    return Rounding(node.name, node.operator, began.name, origin.how)
 
 
 def _departure(
@@ -197,21 +197,21 @@ def _departure(
     against: str,
     bundle: Path,
 ) -> Departure:
-    model, found, values = divided.model, result.node, result.values
-    node = model.content.graph.nodes[found.node]
-    part = tuple(model.content.graph.nodes[index].name for index in found.part.nodes)
+    model, departing, values = divided.model, result.node, result.values
+    node = model.content.graph.nodes[departing.node]
+    part = tuple(model.content.graph.nodes[index].name for index in departing.part.nodes)
     facts = {
         "node": node.name,
         "operator": node.operator,
-        "how": found.trial.departs,
+        "how": departing.trial.departs,
         "against": against,
         "part": list(part),
     }
-    replay = write_bundle(bundle, found.part, values, culprit, settings, against, facts)
+    replay = write_bundle(bundle, departing.part, values, culprit, settings, against, facts)
     return Departure(
-        node.name, node.operator, found.node, len(model.content.graph.nodes), found.trial.departs or "", part,
-        tuple(model.content.graph.nodes[index].name for index in divided.units[found.unit].nodes), culprit,
-        bundle, replay, replays(bundle, found.part, settings, ORACLES[against]),
+        node.name, node.operator, departing.node, len(model.content.graph.nodes), departing.trial.departs or "", part,
+        tuple(model.content.graph.nodes[index].name for index in divided.units[departing.unit].nodes), culprit,
+        bundle, replay, replays(bundle, departing.part, settings, ORACLES[against]),
     )  # fmt: skip
 
 

@@ -54,7 +54,7 @@ def write_bundle(
 
     _prepare(folder)
     onnx.save(part.model, folder / "model.onnx")
-    given = [shell_word(f"--input={name}={path}") for name, path in _arrays(folder, "input", part.feeds)]
+    input_flags = [shell_word(f"--input={name}={path}") for name, path in _arrays(folder, "input", part.feeds)]
     _arrays(folder, "expected", {name: expected[name] for name in part.outputs})
     replay = " ".join(
         ["mirlo bisect model.onnx", f"--against {shell_word(against)}", f"--target {shell_word(settings.target)}"]
@@ -66,7 +66,7 @@ def write_bundle(
         ]
         + ([f"--pipeline {shell_word(settings.pipeline)}"] if settings.pipeline is not None else [])
         + [f"--plugin {shell_word(_plugin(name))}" for name in settings.plugins]
-        + given
+        + input_flags
     )
     _ir(folder, part, expected, culprit, settings)
     report = {

@@ -38,43 +38,43 @@ def tolerance_of(epsilon: float) -> float:
     return min(_EPSILON_FACTOR * epsilon, max(4 * epsilon, 1e-3))
 
 
-def difference(found: ModelValue, expected: ModelValue, tolerance: Tolerance) -> str | None:
+def difference(actual: ModelValue, expected: ModelValue, tolerance: Tolerance) -> str | None:
     """Return the difference between two results as text; None if they agree."""
-    if expected is None or found is None or isinstance(expected, (list, tuple)):
-        return _of_objects(found, expected, tolerance)
-    found, expected = np.asarray(found), np.asarray(expected)
-    if found.dtype != expected.dtype:
-        return f"element type {found.dtype}, expected {expected.dtype}"
-    if found.shape != expected.shape:
-        return f"shape {found.shape}, expected {expected.shape}"
-    if found.dtype.kind in "OSU":
-        wrong = found.astype(str) != expected.astype(str)
+    if expected is None or actual is None or isinstance(expected, (list, tuple)):
+        return _of_objects(actual, expected, tolerance)
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    if actual.dtype != expected.dtype:
+        return f"element type {actual.dtype}, expected {expected.dtype}"
+    if actual.shape != expected.shape:
+        return f"shape {actual.shape}, expected {expected.shape}"
+    if actual.dtype.kind in "OSU":
+        wrong = actual.astype(str) != expected.astype(str)
         return f"{int(wrong.sum())} of {wrong.size} strings differ" if wrong.any() else None
-    wrong = _wrong(found, expected, tolerance)
+    wrong = _wrong(actual, expected, tolerance)
     if not wrong.any():
         return None
     if expected.dtype.kind not in "biu":
         kind = np.complex128 if expected.dtype.kind == "c" else np.float64
-        found, expected = found.astype(kind), expected.astype(kind)
-    return _worst(wrong, found, expected)
+        actual, expected = actual.astype(kind), expected.astype(kind)
+    return _worst(wrong, actual, expected)
 
 
-def wrong_elements(found: ModelValue, expected: ModelValue, tolerance: Tolerance) -> np.ndarray | None:
+def wrong_elements(actual: ModelValue, expected: ModelValue, tolerance: Tolerance) -> np.ndarray | None:
     """Return which elements differ, as an array of bool; None where it is not an array of that type and shape."""
-    if expected is None or found is None or isinstance(expected, (list, tuple)):
+    if expected is None or actual is None or isinstance(expected, (list, tuple)):
         return None
-    found, expected = np.asarray(found), np.asarray(expected)
-    if found.dtype != expected.dtype or found.shape != expected.shape:
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    if actual.dtype != expected.dtype or actual.shape != expected.shape:
         return None
-    return np.asarray(found != expected) if found.dtype.kind in "OSU" else _wrong(found, expected, tolerance)
+    return np.asarray(actual != expected) if actual.dtype.kind in "OSU" else _wrong(actual, expected, tolerance)
 
 
-def _wrong(found: np.ndarray, expected: np.ndarray, tolerance: Tolerance) -> np.ndarray:
+def _wrong(actual: np.ndarray, expected: np.ndarray, tolerance: Tolerance) -> np.ndarray:
     rtol, atol = tolerance.of(expected.dtype)
     if not rtol and not atol and expected.dtype.kind in "biu":
-        return np.asarray(found != expected)
+        return np.asarray(actual != expected)
     kind = np.complex128 if expected.dtype.kind == "c" else np.float64
-    left, right = found.astype(kind), expected.astype(kind)
+    left, right = actual.astype(kind), expected.astype(kind)
     finite = np.isfinite(right)
     scale = float(np.abs(right[finite]).max()) if finite.any() else 0.0
     same = (left == right) | (np.isnan(left) & np.isnan(right))
@@ -83,22 +83,22 @@ def _wrong(found: np.ndarray, expected: np.ndarray, tolerance: Tolerance) -> np.
     return np.asarray(~(same | near))
 
 
-def _of_objects(found: ModelValue, expected: ModelValue, tolerance: Tolerance) -> str | None:
-    if expected is None or found is None:
-        return None if found is expected else f"{found}, expected {expected}"
-    if not isinstance(found, (list, tuple)) or len(found) != len(expected):
+def _of_objects(actual: ModelValue, expected: ModelValue, tolerance: Tolerance) -> str | None:
+    if expected is None or actual is None:
+        return None if actual is expected else f"{actual}, expected {expected}"
+    if not isinstance(actual, (list, tuple)) or len(actual) != len(expected):
         return f"not a sequence of {len(expected)}"
-    for index, (left, right) in enumerate(zip(found, expected, strict=True)):
+    for index, (left, right) in enumerate(zip(actual, expected, strict=True)):
         text = difference(left, right, tolerance)
         if text is not None:
             return f"item {index}: {text}"
     return None
 
 
-def _worst(wrong: np.ndarray, found: np.ndarray, expected: np.ndarray) -> str:
+def _worst(wrong: np.ndarray, actual: np.ndarray, expected: np.ndarray) -> str:
     """Return the number of wrong elements and the worst one as text."""
     places = np.argwhere(wrong)
     with np.errstate(invalid="ignore", over="ignore"):
-        gaps = [abs(float(found[tuple(p)]) - float(expected[tuple(p)])) for p in places[:1000]]
+        gaps = [abs(float(actual[tuple(p)]) - float(expected[tuple(p)])) for p in places[:1000]]
     at = tuple(int(i) for i in places[int(np.nanargmax(gaps)) if not np.isnan(gaps).all() else 0])
-    return f"{len(places)} of {wrong.size} elements differ; at {list(at)}: {found[at]!s}, expected {expected[at]!s}"
+    return f"{len(places)} of {wrong.size} elements differ; at {list(at)}: {actual[at]!s}, expected {expected[at]!s}"

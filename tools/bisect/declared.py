@@ -43,11 +43,11 @@ def later_operators(model: onnx.ModelProto) -> list[type]:
     for name in sorted(_operator_names(model.graph)):
         for later in range(version, onnx_opset_version() + 1):
             try:
-                found = load_op("", name, later)
+                implementation = load_op("", name, later)
             except Exception:  # of many kinds: there is no such version, or it is a function
                 continue
-            if later > version and isinstance(found, type):
-                result.append(type(name, (found,), {"op_domain": ""}))
+            if later > version and isinstance(implementation, type):
+                result.append(type(name, (implementation,), {"op_domain": ""}))
             break
     return result
 
@@ -83,12 +83,12 @@ def _evaluated(cls: type[DialectOp], base: type) -> type:
     defaults = {name: declared.default for name, declared in cls._attributes.items()}
 
     def run(self: object, *inputs: np.ndarray, **attributes: Any) -> tuple[np.ndarray, ...]:
-        given = {names.get(name, name): value for name, value in attributes.items()}
-        given = {name: cls._attributes[name].normalize(value) for name, value in given.items()}
+        normalized = {names.get(name, name): value for name, value in attributes.items()}
+        normalized = {name: cls._attributes[name].normalize(value) for name, value in normalized.items()}
         rest, operands = list(inputs), list[np.ndarray | list[np.ndarray] | None]()
         for field in cls._operand_layout.fields:
             operands.append(rest if field.kind == "variadic" else rest.pop(0) if rest else None)
-        result = meaning(*operands, **{**defaults, **given})
+        result = meaning(*operands, **{**defaults, **normalized})
         results = result if isinstance(result, tuple) else (result,)
         kind = inputs[0].dtype if inputs else None
         return tuple(

@@ -66,11 +66,15 @@ def stretch(divided: DividedModel, start: int, last: int, values: Mapping[str, M
 
 
 def _smallest(
-    divided: DividedModel, found: DepartingNode, values: Mapping[str, ModelValue], settings: TrialOptions, tell: Tell
+    divided: DividedModel,
+    departing: DepartingNode,
+    values: Mapping[str, ModelValue],
+    settings: TrialOptions,
+    tell: Tell,
 ) -> DepartingNode:
     """Return the unit alone if it departs, else with as few of the preceding units as needed."""
-    outputs = unit_outputs(divided, found.unit, values)
-    before = _units_before(divided, found)
+    outputs = unit_outputs(divided, departing.unit, values)
+    before = _units_before(divided, departing)
     count, budget = 1, SHRINK_TRIALS
     while budget:
         units = before[-count:]
@@ -78,12 +82,12 @@ def _smallest(
         budget -= 1
         tell(f"{'the node alone' if count == 1 else f'the last {len(units)} nodes'}: {trial.departs or 'as expected'}")
         if trial.departs is not None:
-            smaller = DepartingNode(found.node, found.unit, part, trial)
+            smaller = DepartingNode(departing.node, departing.unit, part, trial)
             return _without(divided, smaller, units, outputs, values, settings, budget, tell)
         if count >= len(before):
             break
         count = min(2 * count, len(before))
-    return found
+    return departing
 
 
 def unit_outputs(divided: DividedModel, unit: int, values: Mapping[str, ModelValue]) -> list[str]:
@@ -95,17 +99,17 @@ def unit_outputs(divided: DividedModel, unit: int, values: Mapping[str, ModelVal
     return listed or [name for name in graph.nodes[own[-1]].outputs if name in values]
 
 
-def _units_before(divided: DividedModel, found: DepartingNode) -> list[int]:
+def _units_before(divided: DividedModel, departing: DepartingNode) -> list[int]:
     """Return the unit that departs, and those of the part that it depends on, in order."""
     place = {index: i for i, unit in enumerate(divided.units) for index in unit.nodes}
-    inside = {place[index] for index in found.part.nodes}
-    needed = {place[index] for own in divided.units[found.unit].nodes for index in ancestors(divided.model, own)}
-    return sorted((needed & inside) | {found.unit})
+    inside = {place[index] for index in departing.part.nodes}
+    needed = {place[index] for own in divided.units[departing.unit].nodes for index in ancestors(divided.model, own)}
+    return sorted((needed & inside) | {departing.unit})
 
 
 def _without(
     divided: DividedModel,
-    found: DepartingNode,
+    departing: DepartingNode,
     units: Sequence[int],
     outputs: Sequence[str],
     values: Mapping[str, ModelValue],
@@ -116,7 +120,7 @@ def _without(
     """Remove units one by one, as long as the rest still departs."""
     left = list(units)
     for unit in units:
-        if unit == found.unit or not budget:
+        if unit == departing.unit or not budget:
             continue
         budget -= 1
         rest = [other for other in left if other != unit]
@@ -124,8 +128,8 @@ def _without(
         name = divided.model.content.graph.nodes[divided.units[unit].nodes[-1]].name
         tell(f"without '{name}': {trial.departs or 'as expected'}")
         if trial.departs is not None:
-            left, found = rest, DepartingNode(found.node, found.unit, part, trial)
-    return found
+            left, departing = rest, DepartingNode(departing.node, departing.unit, part, trial)
+    return departing
 
 
 def _try(

@@ -88,15 +88,15 @@ def _by_node(
 
     values: Values = {**{tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}, **feeds}
     for node in model.graph.node:
-        made = [name for name in node.output if name]
-        given = {name: np.asarray(values[name]) for name in (*node.input, *_captured(node)) if name in values}
-        kinds = {name: helper.np_dtype_to_tensor_dtype(array.dtype) for name, array in given.items()}
-        inputs = [helper.make_tensor_value_info(name, kinds[name], array.shape) for name, array in given.items()]
+        outputs = [name for name in node.output if name]
+        operands = {name: np.asarray(values[name]) for name in (*node.input, *_captured(node)) if name in values}
+        kinds = {name: helper.np_dtype_to_tensor_dtype(array.dtype) for name, array in operands.items()}
+        inputs = [helper.make_tensor_value_info(name, kinds[name], array.shape) for name, array in operands.items()]
         alone = onnx.ModelProto()
         alone.CopyFrom(model)
-        shown = [helper.make_empty_tensor_value_info(name) for name in made]
+        shown = [helper.make_empty_tensor_value_info(name) for name in outputs]
         alone.graph.CopyFrom(helper.make_graph([node], node.name or node.op_type, inputs, shown))
-        values.update(_first_answer(alone, given, made, oracles))
+        values.update(_first_answer(alone, operands, outputs, oracles))
     return {name: values[name] for name in names}
 
 

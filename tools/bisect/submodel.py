@@ -39,17 +39,17 @@ def cut(model: LoadedModel, nodes: Sequence[int], outputs: Sequence[str], values
     """
     graph = model.content.graph
     chosen = tuple(graph.nodes[index] for index in _with_widening(model, nodes, values))
-    made = {name for node in chosen for name in node.outputs if name}
-    needed = list(dict.fromkeys(name for node in chosen for name in read_names(node) if name not in made))
+    computed = {name for node in chosen for name in node.outputs if name}
+    needed = list(dict.fromkeys(name for node in chosen for name in read_names(node) if name not in computed))
     initializers = {tensor.name: tensor for tensor in graph.initializers}
-    given = [name for name in needed if name not in initializers]
+    inputs = [name for name in needed if name not in initializers]
     part = GraphDef(
-        graph.name or "part", chosen, tuple(_value(name, values[name]) for name in given),
+        graph.name or "part", chosen, tuple(_value(name, values[name]) for name in inputs),
         tuple(_value(name, values[name]) for name in outputs),
         initializers=tuple(initializers[name] for name in needed if name in initializers),
     )  # fmt: skip
     message = message_of(replace(model, content=replace(model.content, graph=part)))
-    return Submodel(message, {name: values[name] for name in given}, tuple(outputs), tuple(nodes))
+    return Submodel(message, {name: values[name] for name in inputs}, tuple(outputs), tuple(nodes))
 
 
 def _with_widening(model: LoadedModel, nodes: Sequence[int], values: Values) -> list[int]:

@@ -109,10 +109,10 @@ def _composites(model: LoadedModel, values: Mapping[str, ModelValue], settings: 
     result, seen = [], set[int]()
     for taken in placement.taken:
         names = [name for at in taken.nodes for name in placement.nodes[at].names]
-        found = tuple(sorted({index[name] for name in names if name in index} - seen))
-        if found:
-            seen |= set(found)
-            result.append(NodeGroup(found, f"{taken.target}.{taken.pattern}"))
+        members = tuple(sorted({index[name] for name in names if name in index} - seen))
+        if members:
+            seen |= set(members)
+            result.append(NodeGroup(members, f"{taken.target}.{taken.pattern}"))
     return sorted(result, key=lambda unit: unit.nodes)
 
 

@@ -110,12 +110,12 @@ class CommandParser(OptionsParser):
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Reject unknown flags here, where the flags of the command are known."""
-        found, rest = super().parse_known_args(args, namespace)
+        parsed, rest = super().parse_known_args(args, namespace)
         if rest:
             flag = rest[0].partition("=")[0]
             hint = nearest(flag, self._option_string_actions) if flag.startswith("-") else ""
             self.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
-        return found, rest
+        return parsed, rest
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -30,8 +30,8 @@ def execute(arguments: Arguments) -> None:
     if is_compiled(arguments.model):
         raise CommandError(f"{arguments.model} is compiled already: bisect the model that it was made from")
     require_onnx(arguments.model)
-    given = {name: read_array(path, name) for name, path in arguments.input}
-    feeds = _inputs(arguments, given)
+    arrays = {name: read_array(path, name) for name, path in arguments.input}
+    feeds = _inputs(arguments, arrays)
     settings = TrialOptions(
         arguments.target or "llvm",
         arguments.threads or 1,
@@ -59,18 +59,19 @@ def execute(arguments: Arguments) -> None:
     raise CommandError(f"{arguments.model} departs from {arguments.against}")
 
 
-def _print_departure(found: Departure, bundle: Path) -> None:
-    print(f"first node that departs: '{found.node}' ({found.operator}), node {found.index + 1} of {found.nodes}")
-    print(f"  {found.how}")
-    if len(found.unit) > 1:
-        print(f"  one pattern computes {', '.join(found.unit)}")
-    if len(found.part) > len(found.unit):
-        print(f"  alone it does not: it takes {', '.join(found.part)}")
-    for line in _culprit(found.culprit):
+def _print_departure(departure: Departure, bundle: Path) -> None:
+    node = f"'{departure.node}' ({departure.operator}), node {departure.index + 1} of {departure.nodes}"
+    print(f"first node that departs: {node}")
+    print(f"  {departure.how}")
+    if len(departure.unit) > 1:
+        print(f"  one pattern computes {', '.join(departure.unit)}")
+    if len(departure.part) > len(departure.unit):
+        print(f"  alone it does not: it takes {', '.join(departure.part)}")
+    for line in _culprit(departure.culprit):
         print(line)
     print(f"{bundle}/: the part as a model, its inputs, what is expected, the IR; replay there with")
-    print(f"  {found.replay}")
-    if not found.replays:
+    print(f"  {departure.replay}")
+    if not departure.replays:
         print("replayed here it does not depart: what departs changes from run to run")
 
 
@@ -98,7 +99,7 @@ def _step_text(name: str | None) -> str:
     return others.get(name or "", f"pass {name}")
 
 
-def _inputs(arguments: Arguments, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _inputs(arguments: Arguments, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the given arrays, and random ones for the other inputs."""
     import numpy as np
 
@@ -110,33 +111,33 @@ def _inputs(arguments: Arguments, given: Mapping[str, np.ndarray]) -> dict[str, 
 
     loaded = models.load(arguments.model)
     inputs = graph_inputs(
-        loaded.content.graph, {**arguments.shapes, **{name: array.shape for name, array in given.items()}}
+        loaded.content.graph, {**arguments.shapes, **{name: array.shape for name, array in arrays.items()}}
     )
-    unknown = set(given) - {value.name for value in inputs}
+    unknown = set(arrays) - {value.name for value in inputs}
     if unknown:
         names = ", ".join(value.name for value in inputs) or "none"
         raise CommandError(f"{arguments.model} has no input '{sorted(unknown)[0]}'; inputs: {names}")
-    shapes = {name: array.shape for name, array in given.items()} | arguments.shapes
+    shapes = {name: array.shape for name, array in arrays.items()} | arguments.shapes
     types = input_types(inputs, shapes, loaded.name)
     rng = np.random.default_rng(arguments.seed)
     feeds = {}
-    for name, found in types.items():
-        if name in given:
-            feeds[name] = given[name]
+    for name, input_type in types.items():
+        if name in arrays:
+            feeds[name] = arrays[name]
             continue
-        if isinstance(found, Kind):
-            raise CommandError(f"input '{name}' is {found}: only models on tensors of numbers can be bisected")
-        if not found.is_static:
+        if isinstance(input_type, Kind):
+            raise CommandError(f"input '{name}' is {input_type}: only models on tensors of numbers can be bisected")
+        if not input_type.is_static:
             raise CommandError(
-                f"input '{name}' is {found}: give the sizes of its dims, {_dim_flags(found)}, its shape, "
+                f"input '{name}' is {input_type}: give the sizes of its dims, {_dim_flags(input_type)}, its shape, "
                 f"--shape {name}=..., or an array, --input {name}=FILE.npy"
             )
-        feeds[name] = random_input(TensorSpec(name, str(found.dtype), found.static_shape), {}, rng)
+        feeds[name] = random_input(TensorSpec(name, str(input_type.dtype), input_type.static_shape), {}, rng)
     return feeds
 
 
-def _dim_flags(found: TensorType) -> str:
+def _dim_flags(type_: TensorType) -> str:
     from mirlo.dialects.core import dims as D
 
-    names = sorted({name for dim in found.shape for name in D.symbols_of(dim)})
+    names = sorted({name for dim in type_.shape for name in D.symbols_of(dim)})
     return " ".join(f"--dim {name}=N" for name in names)

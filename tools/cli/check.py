@@ -55,7 +55,7 @@ def _refused(check: ModelCheck, target: str) -> list[LegalizationRecord]:
     assert module is not None
     with module.context as context, ir.Location.unknown():
         # The records contain all that the diagnostics would.
-        handler = context.attach_diagnostic_handler(lambda found: True)
+        handler = context.attach_diagnostic_handler(lambda diagnostic: True)
         try:
             Pipeline(f"builtin.module({divided}simplify,remove-dead,legalize{{target={host}}})").run(module, session)
         except PassFailed as failure:

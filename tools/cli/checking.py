@@ -42,17 +42,17 @@ def execute(arguments: Arguments) -> None:
         raise CommandError(f"no case took {len(matrix.untaken)} patterns of '{target}': nothing is known of them")
 
 
-def _operator_names(given: list[str], target: str) -> list[str] | None:
+def _operator_names(words: list[str], target: str) -> list[str] | None:
     """Return the full names of the operators, and of the target's patterns, given by `--operator`."""
     from mirlo.runtime.nearest import nearest
     from mirlo.tools.conformance.check import names
     from mirlo.tools.conformance.patterns import operator_patterns
 
     known = [*names(), *operator_patterns(target)]
-    found = []
-    for name in given:
+    full_names = []
+    for name in words:
         full = [name] if name in known else [f"{space}.{name}" for space in ("relax", "tir")]
         if not set(full) & set(known):
             raise CommandError(f"there is nothing to check called '{name}'{nearest(name, known)}")
-        found += [name for name in full if name in known]
-    return found or None
+        full_names += [name for name in full if name in known]
+    return full_names or None

@@ -39,7 +39,7 @@ def commands(parser: argparse.ArgumentParser) -> list[CommandSummary]:
     """Return the commands of a parser."""
     (subparsers,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     helps = {action.dest: action.help or "" for action in subparsers._choices_actions}
-    return [_summary(name, helps.get(name, ""), found) for name, found in subparsers.choices.items()]
+    return [_summary(name, helps.get(name, ""), subparser) for name, subparser in subparsers.choices.items()]
 
 
 def _summary(name: str, help_text: str, parser: argparse.ArgumentParser) -> CommandSummary:
@@ -57,17 +57,17 @@ def _summary(name: str, help_text: str, parser: argparse.ArgumentParser) -> Comm
     return CommandSummary(name, help_text, tuple(flags), tuple(words))
 
 
-def _bash(found: list[CommandSummary]) -> str:
+def _bash(summaries: list[CommandSummary]) -> str:
     lines = [
         "# Completion of mirlo for bash: source this file, or write it to the folder bash-completion/completions.",
         "_mirlo() {",
         '  local word="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}" command="${COMP_WORDS[1]}"',
         "  if [ $COMP_CWORD -eq 1 ]; then",
-        f'    COMPREPLY=($(compgen -W "{" ".join(each.name for each in found)}" -- "$word")); return',
+        f'    COMPREPLY=($(compgen -W "{" ".join(each.name for each in summaries)}" -- "$word")); return',
         "  fi",
         '  case "$command $before" in',
     ]
-    for each in found:
+    for each in summaries:
         for flag in each.flags:
             if flag.choices:
                 patterns = "|".join(f'"{each.name} {name}"' for name in flag.names)
@@ -75,20 +75,20 @@ def _bash(found: list[CommandSummary]) -> str:
                     f'    {patterns}) COMPREPLY=($(compgen -W "{" ".join(flag.choices)}" -- "$word")); return;;'
                 )
     lines += ["  esac", '  case "$command" in']
-    for each in found:
+    for each in summaries:
         names = " ".join([*each.words, *(name for flag in each.flags for name in flag.names)])
         lines.append(f'    {each.name}) COMPREPLY=($(compgen -W "{names}" -- "$word"));;')
     lines += ["  esac", '  COMPREPLY+=($(compgen -f -- "$word"))', "}", "complete -o filenames -F _mirlo mirlo"]
     return "\n".join(lines) + "\n"
 
 
-def _zsh(found: list[CommandSummary]) -> str:
-    return "autoload -U +X bashcompinit && bashcompinit\n" + _bash(found).replace("for bash: ", "for zsh: ", 1)
+def _zsh(summaries: list[CommandSummary]) -> str:
+    return "autoload -U +X bashcompinit && bashcompinit\n" + _bash(summaries).replace("for bash: ", "for zsh: ", 1)
 
 
-def _fish(found: list[CommandSummary]) -> str:
+def _fish(summaries: list[CommandSummary]) -> str:
     lines = ["# Completion of mirlo for fish: write this to ~/.config/fish/completions/mirlo.fish."]
-    for each in found:
+    for each in summaries:
         lines.append(f"complete -c mirlo -n __fish_use_subcommand -a {each.name} -d {_quoted(each.help)}")
         inside = f"-n '__fish_seen_subcommand_from {each.name}'"
         if each.words:

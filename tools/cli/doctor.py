@@ -90,10 +90,10 @@ def _machine(problems: list[str]) -> Iterator[str]:
     cores = available_cores()
     yield f"{platform.system()} {platform.machine()}, {cores} cores for this process"
     try:
-        found = host_cpu()
+        cpu = host_cpu()
         known = ("avx2", "fma", "avx512f", "avx512vnni", "avxvnni", "avx512bf16", "amx-int8", "neon", "dotprod", "i8mm")
-        listed = ", ".join(name for name in known if name in found.features) or "none that matter here"
-        yield f"CPU: {found.name}; {listed}"
+        listed = ", ".join(name for name in known if name in cpu.features) or "none that matter here"
+        yield f"CPU: {cpu.name}; {listed}"
     except (ImportError, RuntimeError) as error:
         problems.append(f"LLVM does not load: {error}")
         yield f"CPU: unknown, LLVM does not load: {error}"

@@ -51,8 +51,8 @@ def _texts(arguments: Arguments) -> list[str]:
     """Return the texts of the command line and of a file."""
     from mirlo.generate import GenerationError
 
-    for flag, given in (("--output", arguments.output), ("--dimensions", arguments.dimensions)):
-        if arguments.query is not None and given is not None:
+    for flag, value in (("--output", arguments.output), ("--dimensions", arguments.dimensions)):
+        if arguments.query is not None and value is not None:
             raise GenerationError(f"{flag}: with --query, scores are printed, and no rows")
     if arguments.top is not None and arguments.query is None:
         raise GenerationError("--top: it needs --query, by which texts are ordered")

@@ -33,7 +33,7 @@ def execute(arguments: Arguments) -> None:
 
     measured = None if arguments.no_times else _measured(arguments)
     options = arguments.options
-    found = explore(
+    exploration = explore(
         arguments.model,
         f"{os.path.basename(arguments.model)} on {arguments.target or 'llvm'}",
         measured,
@@ -44,11 +44,11 @@ def execute(arguments: Arguments) -> None:
         schedules=options.get("schedules"),
         precision=options.get("precision"),
     )
-    _write(output, page(found))
+    _write(output, page(exploration))
     if arguments.model_explorer:
-        _write(Path(arguments.model_explorer), json.dumps(model_explorer(found)))
+        _write(Path(arguments.model_explorer), json.dumps(model_explorer(exploration)))
     if arguments.netron:
-        _write(Path(arguments.netron), json.dumps(netron(found)))
+        _write(Path(arguments.netron), json.dumps(netron(exploration)))
     if arguments.open:
         import webbrowser
 

@@ -73,8 +73,8 @@ def write_arrays(folder: str, arrays: dict[str, np.ndarray]) -> list[Path]:
 def _file_name(name: str, taken: set[str]) -> str:
     """Return a name that any file system takes: those of tensors may hold slashes, colons and worse."""
     base = file_name(name) or "output"
-    found, count = base, 0
-    while found in taken:
+    unique, count = base, 0
+    while unique in taken:
         count += 1
-        found = f"{base}_{count}"
-    return found
+        unique = f"{base}_{count}"
+    return unique

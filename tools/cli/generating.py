@@ -83,9 +83,9 @@ def _rewrite(arguments: Arguments) -> None:
     from mirlo.generate import GenerationError
 
     others = ("prompts", "chat", "image", "adapter", "pages", "regex", "lark", "json_schema")
-    given = [name for name in others if getattr(arguments, name)]
-    if given:
-        flag = given[0].replace("_", "-")
+    refused = [name for name in others if getattr(arguments, name)]
+    if refused:
+        flag = refused[0].replace("_", "-")
         raise GenerationError(f"--{flag}: models of an encoder and a decoder do not take it")
     text = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
     name = os.path.basename(os.path.normpath(arguments.folder))
@@ -114,9 +114,9 @@ def _given(arguments: Arguments) -> dict[str, object]:
     return given_options(arguments, search_options())
 
 
-def _changes(given: Mapping[str, object]) -> dict[str, object]:
+def _changes(options: Mapping[str, object]) -> dict[str, object]:
     """Return changes to the search options of a folder: a temperature asks for random tokens."""
-    return {"do_sample": True, **given} if given.get("temperature") else dict(given)
+    return {"do_sample": True, **options} if options.get("temperature") else dict(options)
 
 
 def _generator(model: LanguageModel, arguments: Arguments) -> Generator:

@@ -85,9 +85,14 @@ def _onnx(arguments: Arguments) -> Iterable[str]:
     producer = f" by {loaded.content.producer}" if loaded.content.producer else ""
     yield f"{arguments.model}: ONNX{producer}, operator sets: {opsets}"
     types = input_types(graph_inputs(graph, arguments.shapes), arguments.shapes, loaded.name)
-    given = {name: found if isinstance(found, Kind) else tensor_kind(found) for name, found in types.items()}
-    yield from _tensors("inputs", (TensorSpec(name, k.name, k.shape or ()) for name, k in given.items() if k.is_tensor))
-    yield from (f"input '{name}': {kind}" for name, kind in given.items() if not kind.is_tensor)
+    input_kinds = {
+        name: input_type if isinstance(input_type, Kind) else tensor_kind(input_type)
+        for name, input_type in types.items()
+    }
+    yield from _tensors(
+        "inputs", (TensorSpec(name, k.name, k.shape or ()) for name, k in input_kinds.items() if k.is_tensor)
+    )
+    yield from (f"input '{name}': {kind}" for name, kind in input_kinds.items() if not kind.is_tensor)
     yield f"outputs: {', '.join(value.name for value in graph.outputs)}"
     count, size = _parameters(graph)
     yield f"parameters: {count}, {bytes_text(size)}"

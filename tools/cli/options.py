@@ -141,7 +141,7 @@ def given_flags(arguments: argparse.Namespace, of: type | None = None) -> dict[s
     """Return the flag and the value of each option that the command line gives, by the name of the option."""
     from mirlo.runtime.options import declared_options
 
-    given: dict[str, tuple[str, Any]] = {}
+    by_name: dict[str, tuple[str, Any]] = {}
     for name, declared in declared_options(of or compile_options()).items():
         for flag in declared.flags:
             value = getattr(arguments, flag.dest or name, None)
@@ -151,5 +151,5 @@ def given_flags(arguments: argparse.Namespace, of: type | None = None) -> dict[s
                 continue  # the value is that of another flag
             if flag.form == "constant" and value is not flag.constant:
                 continue
-            given[name] = (flag.name, flag.convert(value) if flag.convert is not None else value)
-    return given
+            by_name[name] = (flag.name, flag.convert(value) if flag.convert is not None else value)
+    return by_name

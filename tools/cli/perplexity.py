@@ -19,8 +19,8 @@ def execute(arguments: Arguments) -> None:
     with Progress(f"compiling {name}", arguments.verbose) as progress:
         model = generate.load(arguments.folder, progress=progress, **arguments.options)
     with Progress(f"reading {os.path.basename(arguments.text)}", arguments.verbose):
-        found = model.perplexity(text, arguments.window)
-    print(f"perplexity {found.value:.4f} of {found.tokens} tokens")
+        result = model.perplexity(text, arguments.window)
+    print(f"perplexity {result.value:.4f} of {result.tokens} tokens")
 
 
 def read_text(path: str) -> str:

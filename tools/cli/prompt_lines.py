@@ -100,26 +100,26 @@ class PromptLines:
         """Add the request of a line; an error becomes a line of its own."""
         name: object = number
         try:
-            given = _parsed(line)
-            name = given.pop("id", number)
+            fields = _parsed(line)
+            name = fields.pop("id", number)
             if isinstance(name, bool) or not isinstance(name, (str, int)):
                 raise LineError(f"'id': expected a text or an integer, found {name!r:.40}")
-            self._jobs.append(_Job(name, self._request(given)))
+            self._jobs.append(_Job(name, self._request(fields)))
         except MirloError as error:
             self._fail(name if isinstance(name, (str, int)) else number, f"line {number}: {error}")
 
-    def _request(self, given: dict[str, object]) -> Request:
-        sources = [key for key in SOURCES if key in given]
+    def _request(self, fields: dict[str, object]) -> Request:
+        sources = [key for key in SOURCES if key in fields]
         if len(sources) != 1:
             raise LineError(f"expected one of {', '.join(SOURCES)}, found {' and '.join(sources) or 'none'}")
-        value = _checked(sources[0], given.pop(sources[0]))
-        stop = given.pop("stop", self._stop)
+        value = _checked(sources[0], fields.pop(sources[0]))
+        stop = fields.pop("stop", self._stop)
         stops = [stop] if isinstance(stop, str) else stop
         if not isinstance(stops, list) or not all(isinstance(each, str) for each in stops):
             raise LineError(f"'stop': expected texts, found {stop!r:.40}")
-        forms = {key: given.pop(key) for key in OTHERS if key in given} or self._form
+        forms = {key: fields.pop(key) for key in OTHERS if key in fields} or self._form
         prompt = self._model.chat_tokens(value) if sources[0] == "messages" else value
-        options: dict[str, Any] = {**forms, **self._changes(self._options | given)}
+        options: dict[str, Any] = {**forms, **self._changes(self._options | fields)}
         return self._engine.add(prompt, stops, adapter=self._adapter, **options)
 
     def _report(self, is_streamed: bool) -> None:

@@ -32,7 +32,7 @@ def execute(arguments: Arguments) -> None:
     """Load or compile the model, run it, print."""
     require_file(arguments.model)
     # Read first: a missing file should not cost a compilation.
-    given = {name: read_array(path, name) for name, path in arguments.input}
+    arrays = {name: read_array(path, name) for name, path in arguments.input}
     executable: Executable | Program = _executable(arguments)
     from mirlo.runtime.program import Program
     from mirlo.tools.cli.compile_report import executable_regions
@@ -42,9 +42,9 @@ def execute(arguments: Arguments) -> None:
     if isinstance(executable, Program):
         from mirlo.tools.cli.run_program import run_program
 
-        run_program(executable, given, arguments)
+        run_program(executable, arrays, arguments)
         return
-    inputs = _inputs(executable, given, arguments)
+    inputs = _inputs(executable, arrays, arguments)
     outputs = executable.run(inputs)
     _print_tensors("inputs", executable.inputs, inputs, {name for name, _ in arguments.input}, arguments.seed)
     _print_tensors("outputs", executable.outputs, outputs)
@@ -78,16 +78,16 @@ def _refuse_compilation(arguments: Arguments) -> None:
             raise CommandError(f"{arguments.model} is compiled already: {flag} is for 'mirlo compile'")
 
 
-def _inputs(executable: Executable, given: Mapping[str, np.ndarray], arguments: Arguments) -> dict[str, np.ndarray]:
+def _inputs(executable: Executable, arrays: Mapping[str, np.ndarray], arguments: Arguments) -> dict[str, np.ndarray]:
     """Return the given arrays, and random ones for other inputs."""
     from mirlo.runtime.inputs import bind, convert
 
     specs = {spec.name: spec for spec in executable.inputs}
     dims: dict[str, int] = {}
-    for name, array in given.items():
+    for name, array in arrays.items():
         if name not in specs:
             # Tells which inputs there are, and the nearest.
-            bind(executable.inputs, (), given)
+            bind(executable.inputs, (), arrays)
         convert(specs[name], array, dims)
     if is_compiled(arguments.model):
         dims.update(sizes_of_shapes(executable.inputs, dict(arguments.shape), arguments.model))
@@ -97,7 +97,7 @@ def _inputs(executable: Executable, given: Mapping[str, np.ndarray], arguments: 
     problem: MirloError | None = None
     unknown: list[str] = []
     for sizes, unknown in with_small_sizes(executable.inputs, dims):
-        inputs = {**executable.random_inputs(arguments.seed, sizes), **given}
+        inputs = {**executable.random_inputs(arguments.seed, sizes), **arrays}
         if unknown:
             try:
                 executable.run(inputs)
@@ -126,7 +126,7 @@ def _print_tensors(
     title: str,
     specs: tuple[TensorSpec, ...],
     arrays: Mapping[str, np.ndarray],
-    given: set[str] | None = None,
+    named: set[str] | None = None,
     seed: int = 0,
 ) -> None:
     from mirlo.runtime.artifact import describe
@@ -134,7 +134,7 @@ def _print_tensors(
     rows = [(f"{title}:", "", "mean", "min", "max", "first values")]
     for spec in specs:
         array = arrays[spec.name]
-        source = f"  (random, seed {seed})" if given is not None and spec.name not in given else ""
+        source = f"  (random, seed {seed})" if named is not None and spec.name not in named else ""
         kind = describe(spec.dtype, array.shape)
         rows.append((f"  {spec.name}", kind, *_statistics(array), _first_values(array) + source))
     print("\n".join(columns(rows, numbers={2, 3, 4})))

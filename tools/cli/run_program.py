@@ -21,9 +21,9 @@ SHOWN = 60
 """Letters of a value that are printed."""
 
 
-def run_program(program: Program, given: Mapping[str, np.ndarray], arguments: Arguments) -> None:
+def run_program(program: Program, feeds: Mapping[str, np.ndarray], arguments: Arguments) -> None:
     """Run it with the arrays given and random ones for other tensors, print."""
-    inputs = _inputs(program, given, arguments)
+    inputs = _inputs(program, feeds, arguments)
     outputs = program.run(inputs)
     _print("inputs", program.inputs, inputs)
     _print("outputs", program.outputs, outputs)
@@ -40,21 +40,21 @@ def run_program(program: Program, given: Mapping[str, np.ndarray], arguments: Ar
         print(f"\n{program.profile(*inputs.values(), repeats=arguments.repeat).table(limit=15)}")
 
 
-def _inputs(program: Program, given: Mapping[str, np.ndarray], arguments: Arguments) -> dict[str, np.ndarray]:
+def _inputs(program: Program, feeds: Mapping[str, np.ndarray], arguments: Arguments) -> dict[str, np.ndarray]:
     import numpy as np
 
     from mirlo.runtime.artifact import TensorSpec
     from mirlo.runtime.inputs import random_input
 
     ports = {port.name: port for port in program.inputs}
-    for name in (*given, *arguments.shapes):
+    for name in (*feeds, *arguments.shapes):
         if name not in ports:
             raise CommandError(
                 f"{arguments.model} has no input '{name}'; inputs: {', '.join(map(str, program.inputs))}"
             )
-    rng, values = np.random.default_rng(arguments.seed), dict(given)
+    rng, values = np.random.default_rng(arguments.seed), dict(feeds)
     for name, port in ports.items():
-        if name in given:
+        if name in feeds:
             continue
         shape = arguments.shapes.get(name, port.kind.shape or ())
         if not port.kind.is_tensor or not all(isinstance(dim, int) for dim in shape):

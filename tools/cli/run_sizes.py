@@ -54,12 +54,12 @@ def with_small_sizes(
     for size in SMALL_SIZES if missing else (0,):
         sizes = {name: 1 if name in batches else size for name in missing}
         values = {name: known[name] for name in symbols if name in known} | sizes
-        made: dict[str, int] = dict(values)
+        chosen: dict[str, int] = dict(values)
         for text, dim in texts.items():
-            found = known.get(text, D.substitute(dim, values))
-            if not isinstance(found, int) or found < 0:
+            dim_size = known.get(text, D.substitute(dim, values))
+            if not isinstance(dim_size, int) or dim_size < 0:
                 raise InputError(f"the size of the dim '{text}' is not known: give it with --dim")
-            made[text] = found
-        yield made, missing
+            chosen[text] = dim_size
+        yield chosen, missing
         if not set(missing) - batches:
             return

@@ -26,12 +26,12 @@ def execute(arguments: Arguments) -> None:
     def show(segment: Segment) -> None:
         print(f"[{segment.start:8.2f} {segment.end:8.2f}] {segment.text.strip()}", flush=True)
 
-    found = model.transcribe(
+    transcript = model.transcribe(
         sound, language=arguments.language, task=arguments.task, on_segment=show if shows else None
     )
     if shows:
         return
-    text = WRITERS[arguments.format or "text"](found)
+    text = WRITERS[arguments.format or "text"](transcript)
     if arguments.output is None:
         sys.stdout.write(text)
     else:

@@ -77,13 +77,13 @@ class Draw:
 
     def sizes(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape that is drawn in place of another one."""
-        made = tuple(
+        drawn = tuple(
             size if size <= self.small or size in self.kept else -(-size // self.tile) * self.tile + self.beyond
             for size in shape
         )
-        if self.most and np.prod(made) > self.most:
+        if self.most and np.prod(drawn) > self.most:
             raise ValueError(f"more than {self.most} elements")
-        return made
+        return drawn
 
     @property
     def is_float(self) -> bool:

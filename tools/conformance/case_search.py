@@ -127,8 +127,8 @@ class HostReference:
     """Which operation of the module it is."""
 
     def compute(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-        given = [*self.arrays[: self.number], arrays, *self.arrays[self.number + 1 :]]
-        return self.compiled.call(given)[self.number]
+        operands = [*self.arrays[: self.number], arrays, *self.arrays[self.number + 1 :]]
+        return self.compiled.call(operands)[self.number]
 
 
 def _renamed(kind: TensorType, name: str) -> TensorType:
@@ -142,19 +142,19 @@ def _symbol(name: str) -> str:
 
 
 def _emit(typed: TypedGraph, known: dict[GraphLeaf, ir.Value]) -> list[ir.Value]:
-    made: dict[GraphOperation, tuple[ir.Value, ...]] = {}
+    computed: dict[GraphOperation, tuple[ir.Value, ...]] = {}
 
     def emitted(value: object) -> ir.Value:
-        return known[value] if isinstance(value, GraphLeaf) else made[value.operation][value.number]  # type: ignore[attr-defined]
+        return known[value] if isinstance(value, GraphLeaf) else computed[value.operation][value.number]  # type: ignore[attr-defined]
 
     for operation in typed.graph.operations:
-        given = [
+        operands = [
             [emitted(v) for v in o] if isinstance(o, list) else None if o is None else emitted(o)
             for o in operation.operands.values()
         ]
-        result = operator_class(operation.name.removeprefix("relax.")).make(*given, **typed.attributes[operation])
-        made[operation] = result if isinstance(result, tuple) else (result,)
-    return [made[value.operation][value.number] for value in typed.graph.outputs]
+        result = operator_class(operation.name.removeprefix("relax.")).make(*operands, **typed.attributes[operation])
+        computed[operation] = result if isinstance(result, tuple) else (result,)
+    return [computed[value.operation][value.number] for value in typed.graph.outputs]
 
 
 @dataclass
@@ -221,13 +221,13 @@ class CaseSearch(ABC):
 
     def _taken(self, graphs: Sequence[PatternGraph]) -> list[TypedGraph]:
         """Return graphs that the pattern takes, as different as possible."""
-        found = self._found(graphs, MAX_TRIED, 4 * ENOUGH)
+        matched = self._found(graphs, MAX_TRIED, 4 * ENOUGH)
         others = self.beside_others(graphs)
-        if not found:
+        if not matched:
             return _most_different(self._found(others, MAX_TRIED, 4 * ENOUGH), ENOUGH)
         order = self.random.permutation(len(others))[:MAX_BESIDE]
         beside = self._found([others[i] for i in order], BATCH, 1)
-        return [*_most_different(found, ENOUGH), *_most_different(beside, MAX_BESIDE)]
+        return [*_most_different(matched, ENOUGH), *_most_different(beside, MAX_BESIDE)]
 
     def beside_others(self, graphs: Sequence[PatternGraph]) -> list[PatternGraph]:
         """Return graphs in which others compute operands, for what is not taken alone, and regions of several."""
@@ -235,12 +235,12 @@ class CaseSearch(ABC):
 
     def _found(self, graphs: Sequence[PatternGraph], most: int, enough: int) -> dict[TypedGraph, set[object]]:
         """Return graphs that are taken, with their features; so many are tried at most, until enough are found."""
-        found: dict[TypedGraph, set[object]] = {}
+        matched: dict[TypedGraph, set[object]] = {}
         pending: dict[TypedGraph, set[object]] = {}
         seen: set[str] = set()
         last = self.tried + most
         for kind, lattice, graph in self._order(graphs):
-            if self.tried >= last or len(found) >= enough:
+            if self.tried >= last or len(matched) >= enough:
                 break
             typed = typed_graph(graph, kind, lattice, self.random)
             if typed is None or typed.text in seen:
@@ -248,8 +248,8 @@ class CaseSearch(ABC):
             seen.add(typed.text)
             pending[typed] = {str(graph), kind, lattice, *typed.changes}
             if len(pending) == min(BATCH, most):
-                found |= self._match(pending)
-        return found | self._match(pending)
+                matched |= self._match(pending)
+        return matched | self._match(pending)
 
     def _order(self, graphs: Sequence[PatternGraph]) -> Iterator[tuple[str, Lattice, PatternGraph]]:
         """Yield what to draw: the usual sizes of all types first, then multiples of what declines name.
@@ -273,11 +273,11 @@ class CaseSearch(ABC):
     def _match(self, pending: dict[TypedGraph, set[object]]) -> dict[TypedGraph, set[object]]:
         """Match the graphs that wait, and return those that are taken."""
         taken = self._matched(list(pending))
-        found = {typed: own for (typed, own), is_taken in zip(pending.items(), taken, strict=True) if is_taken}
-        self.kinds.update(dict.fromkeys(kind for own in found.values() for kind in KINDS if kind in own))
+        matched = {typed: own for (typed, own), is_taken in zip(pending.items(), taken, strict=True) if is_taken}
+        self.kinds.update(dict.fromkeys(kind for own in matched.values() for kind in KINDS if kind in own))
         self.tried += len(pending)
         pending.clear()
-        return found
+        return matched
 
     def _matched(self, graphs: Sequence[TypedGraph]) -> list[bool]:
         """Return which graphs are taken, after the passes that come before."""
@@ -373,12 +373,12 @@ class CaseSearch(ABC):
         """Compute the cases in one module, twice with other arguments and then both at once, and compare."""
         first = [case.arrays for case in cases]
         second = [again(case.typed, case.arrays, self.random) for case in cases]
-        given = [[c.given(a) for c, a in zip(cases, arrays, strict=True)] for arrays in (first, second)]
+        inputs = [[c.given(a) for c, a in zip(cases, arrays, strict=True)] for arrays in (first, second)]
         try:
             compiled = compile_programs([case.program for case in cases], self.target, threads)
-            calls = [(arrays, compiled.call(own)) for arrays, own in zip((first, second), given, strict=True)]
+            calls = [(arrays, compiled.call(own)) for arrays, own in zip((first, second), inputs, strict=True)]
             with ThreadPoolExecutor(2) as pool:
-                calls += zip((first, second) * CONCURRENT, pool.map(compiled.call, given * CONCURRENT), strict=True)
+                calls += zip((first, second) * CONCURRENT, pool.map(compiled.call, inputs * CONCURRENT), strict=True)
         except Exception as error:  # a code generator and its loader may raise anything
             if len(cases) > 1:
                 middle = len(cases) // 2
@@ -390,17 +390,17 @@ class CaseSearch(ABC):
         taken = self.taken_names(compiled.notes)
         judged: dict[tuple[str, int], list[tuple[np.ndarray, ...]]] = {}
         for arrays, results in calls:
-            for case, own, made in zip(cases, arrays, results, strict=True):
+            for case, own, outputs in zip(cases, arrays, results, strict=True):
                 former = judged.setdefault((case.name, id(own)), [])
-                if case.name in taken and not any(_equal(made, other) for other in former):
-                    former.append(made)
-                    self._judge(replace(case, arrays=own), made, result)
+                if case.name in taken and not any(_equal(outputs, other) for other in former):
+                    former.append(outputs)
+                    self._judge(replace(case, arrays=own), outputs, result)
 
-    def _judge(self, case: GraphCase, made: Sequence[np.ndarray], result: CaseCheck) -> None:
+    def _judge(self, case: GraphCase, outputs: Sequence[np.ndarray], result: CaseCheck) -> None:
         if sum(bool(wrong) for texts in result.kinds.values() for wrong in texts) >= MAX_WRONG:
             return
         try:
-            wrong = _wrong(case, made, self._by_host)
+            wrong = _wrong(case, outputs, self._by_host)
             if wrong and self._host_differs(case):
                 return  # the reference is not to be trusted
         except (MirloError, ir.MLIRError, ValueError):
@@ -433,13 +433,13 @@ class CaseSearch(ABC):
         for typed in dict.fromkeys(sorted(taken, key=lambda typed: len(typed.types))):
             candidates |= {dynamic: (typed, axes) for dynamic, axes in with_dynamic_dims(typed)}
         is_taken = self._matched(list(candidates))
-        found = {
+        features = {
             dynamic: _dynamic_features(*candidates[dynamic])
             for dynamic, own in zip(candidates, is_taken, strict=True)
             if own
         }
         chosen: list[GraphCase] = []
-        for dynamic in _most_different(found, MAX_DYNAMIC):
+        for dynamic in _most_different(features, MAX_DYNAMIC):
             typed, axes = candidates[dynamic]
             case = next(self._cases(typed), None)
             if case is not None:
@@ -457,10 +457,10 @@ class CaseSearch(ABC):
         for sized in by_size:
             if not any(sized):
                 continue
-            given = [(own or case).given((own or case).arrays) for case, own in zip(cases, sized, strict=True)]
+            inputs = [(own or case).given((own or case).arrays) for case, own in zip(cases, sized, strict=True)]
             try:
                 compiled = compiled or compile_programs([case.program for case in cases], self.target, THREADS)
-                made = compiled.call(given)
+                outputs = compiled.call(inputs)
             except Exception as error:  # a code generator and its loader may raise anything
                 if len(cases) > 1:
                     for case in cases:
@@ -468,7 +468,7 @@ class CaseSearch(ABC):
                 elif sized[0] is not None and self._host_computes(sized[0]):
                     result.failures.setdefault(cases[0].kind, []).append(_described(error, sized[0]))
                 return
-            for own, results in zip(sized, made, strict=True):
+            for own, results in zip(sized, outputs, strict=True):
                 if own is not None:
                     self._judge(own, results, result)
 
@@ -495,17 +495,17 @@ def _without_reference(
     typed: TypedGraph, arrays: Arrays
 ) -> list[tuple[GraphOperation, Sequence[Operand], dict[str, object]]]:
     """Return the operations of a graph without a reference in numpy, with operands of their types and attributes."""
-    found: list[tuple[GraphOperation, Sequence[Operand], dict[str, object]]] = []
+    recorded: list[tuple[GraphOperation, Sequence[Operand], dict[str, object]]] = []
 
     def record(
         operation: GraphOperation, operands: Sequence[Operand], attributes: dict[str, object]
     ) -> tuple[np.ndarray, ...]:
-        found.append((operation, operands, attributes))
+        recorded.append((operation, operands, attributes))
         return tuple(np.zeros(kind.static_shape, kind.dtype.to_numpy()) for kind in typed.results[operation])
 
     with contextlib.suppress(MirloError, ir.MLIRError, ValueError), np.errstate(all="ignore"):
         compute(typed, arrays, record)
-    return found
+    return recorded
 
 
 def _flat(operands: Sequence[object]) -> list[TensorType]:
@@ -526,10 +526,10 @@ def _reference_program(
 
     def emit(values: list[ir.Value]) -> list[ir.Value]:
         rest = iter(values)
-        given = [
+        arguments = [
             [next(rest) for _ in o] if isinstance(o, list) else None if o is None else next(rest) for o in operands
         ]
-        result = operator_class(operation.name.removeprefix("relax.")).make(*given, **attributes)
+        result = operator_class(operation.name.removeprefix("relax.")).make(*arguments, **attributes)
         return list(result) if isinstance(result, tuple) else [result]
 
     layout = [len(o) if isinstance(o, list) else o is not None for o in operands]
@@ -544,9 +544,9 @@ def _dynamic_features(typed: TypedGraph, axes: Mapping[GraphLeaf, Mapping[int, s
     return {str(typed.graph), first.dtype.name, ends, (len(typed.types), ends)}
 
 
-def _most_different(found: dict[TypedGraph, set[object]], count: int) -> list[TypedGraph]:
+def _most_different(features: dict[TypedGraph, set[object]], count: int) -> list[TypedGraph]:
     """Return graphs that between them have as many features as possible."""
-    left, chosen, covered = dict(found), list[TypedGraph](), set[object]()
+    left, chosen, covered = dict(features), list[TypedGraph](), set[object]()
     while left and len(chosen) < count:
         best = max(left, key=lambda typed: len(left[typed] - covered))
         covered |= left.pop(best)
@@ -554,10 +554,10 @@ def _most_different(found: dict[TypedGraph, set[object]], count: int) -> list[Ty
     return chosen
 
 
-def _wrong(case: GraphCase, made: Sequence[np.ndarray], fallback: object) -> str | None:
+def _wrong(case: GraphCase, outputs: Sequence[np.ndarray], fallback: object) -> str | None:
     with np.errstate(all="ignore"):
         wanted = expectations(case.typed, case.arrays, fallback)  # type: ignore[arg-type]
-        wrongs = [expected.error_in(got) for expected, got in zip(wanted, made, strict=True)]
+        wrongs = [expected.error_in(got) for expected, got in zip(wanted, outputs, strict=True)]
     return next(filter(None, wrongs), None)
 
 

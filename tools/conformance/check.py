@@ -122,10 +122,10 @@ def check_target(
     judges += [(name, kind, judge) for name, kind, judge, _ in rules.judged]
     outcomes += [outcome for *_, outcome in rules.judged]
     untaken: list[tuple[str, str]] = []
-    for pattern, found in _loop_cases(target, outcomes, report) if only is None else ():
-        judges += [(case.name, case.kind, partial(_judge_found, case=case)) for case, _ in found]
-        outcomes += [outcome for _, outcome in found]
-        if not found:
+    for pattern, cases in _loop_cases(target, outcomes, report) if only is None else ():
+        judges += [(case.name, case.kind, partial(_judge_found, case=case)) for case, _ in cases]
+        outcomes += [outcome for _, outcome in cases]
+        if not cases:
             untaken.append((pattern, "no case was found among contractions and kernels of several blocks"))
     verdicts: dict[str, dict[str, list[SupportVerdict]]] = {name: {} for name in wanted}
     with np.errstate(all="ignore"):
@@ -268,10 +268,10 @@ def _case_verdicts(check: CaseCheck) -> dict[str, list[SupportVerdict]]:
     """Return the verdicts on the cases of a pattern or a rule, by element type."""
     verdicts: dict[str, list[SupportVerdict]] = {}
     for kind in COLUMNS:
-        made = [SupportVerdict(WRONG, wrong) if wrong else SupportVerdict(OK) for wrong in check.kinds.get(kind, ())]
-        made += [SupportVerdict(FAILED, failure) for failure in check.failures.get(kind, ())]
-        if made:
-            verdicts[kind] = made
+        of_kind = [SupportVerdict(WRONG, wrong) if wrong else SupportVerdict(OK) for wrong in check.kinds.get(kind, ())]
+        of_kind += [SupportVerdict(FAILED, failure) for failure in check.failures.get(kind, ())]
+        if of_kind:
+            verdicts[kind] = of_kind
     return verdicts
 
 

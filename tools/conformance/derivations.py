@@ -107,11 +107,11 @@ def graphs_of(patterns: Iterable[Pattern]) -> tuple[list[PatternGraph], str]:
 
 def with_more_operands(graph: PatternGraph, count: int) -> PatternGraph | None:
     """Return a graph whose operators of any number of operands have that many; None where there is none."""
-    made = copy.deepcopy(graph)
-    lists = [o for operation in made.operations for o in operation.operands.values() if isinstance(o, list)]
+    extended = copy.deepcopy(graph)
+    lists = [o for operation in extended.operations for o in operation.operands.values() if isinstance(o, list)]
     for values in lists:
         values += [GraphLeaf(False) for _ in range(count - len(values))]
-    return made if lists else None
+    return extended if lists else None
 
 
 def producing(producer: PatternGraph, consumer: PatternGraph) -> PatternGraph | None:
@@ -154,23 +154,23 @@ class _Derivation:
 
     def graph(self, pattern: Pattern) -> PatternGraph:
         outputs = self._several(pattern) if isinstance(pattern, Several) else [self._value(pattern)]
-        made = [value for value in outputs if isinstance(value, GraphResult)]
-        if not made:
+        results = [value for value in outputs if isinstance(value, GraphResult)]
+        if not results:
             raise NoGraph("the pattern has no operation")
-        return PatternGraph(self.operations, made)
+        return PatternGraph(self.operations, results)
 
     def _several(self, pattern: Several) -> list[GraphValue]:
         sources = {producer for producer, _, _ in pattern.links}
-        pending, made = list(range(len(pattern.points))), dict[int, GraphValue]()
+        pending, values = list(range(len(pattern.points))), dict[int, GraphValue]()
         while pending:
-            ready = [i for i in pending if all(p in made for p, c, _ in pattern.links if c == i)]
+            ready = [i for i in pending if all(p in values for p, c, _ in pattern.links if c == i)]
             if not ready:
                 raise NoGraph("the links of the pattern form a cycle")
             point = pattern.points[ready[0]]
-            self.linked[str(point.label)] = [(k.index, made[p]) for p, c, k in pattern.links if c == ready[0]]
-            made[ready[0]] = self._value(point)
+            self.linked[str(point.label)] = [(k.index, values[p]) for p, c, k in pattern.links if c == ready[0]]
+            values[ready[0]] = self._value(point)
             pending.remove(ready[0])
-        return [made[i] for i in range(len(pattern.points)) if i not in sources]
+        return [values[i] for i in range(len(pattern.points)) if i not in sources]
 
     def _arm(self, of: object, count: int) -> int:
         """Return the number of the arm to take."""

@@ -66,12 +66,14 @@ def _results(
     cls: type[DialectOp], function: Callable[..., object], operands: Sequence[Operand], attributes: dict[str, object]
 ) -> tuple[np.ndarray, ...]:
     """Apply a function of operands and of all attributes by name."""
-    given = {name: declared.default for name, declared in cls._attributes.items()} | attributes
-    given = {name: cls._attributes[name].normalize(v) if v is not None else None for name, v in given.items()}
+    named_attributes = {name: declared.default for name, declared in cls._attributes.items()} | attributes
+    named_attributes = {
+        name: cls._attributes[name].normalize(v) if v is not None else None for name, v in named_attributes.items()
+    }
     with np.errstate(all="ignore"):
-        result = function(*operands, **given)
+        result = function(*operands, **named_attributes)
     if result is None:
-        raise ValueError(f"'{cls.OPERATION_NAME}' does not say what it means for {given}")
+        raise ValueError(f"'{cls.OPERATION_NAME}' does not say what it means for {named_attributes}")
     return tuple(np.asarray(array) for array in (result if isinstance(result, tuple) else (result,)))
 
 
@@ -150,9 +152,9 @@ def _maker(cls: type[DialectOp], **attributes: object) -> Callable[[Draw], Opera
         for i, shape in enumerate(shapes):
             low, high = cls.DOMAIN[min(i, len(cls.DOMAIN) - 1)]
             arrays.append(_array(draw, shape, low, high))
-        given = iter(arrays)
+        remaining = iter(arrays)
         operands = [
-            [next(given)] if f.kind == "variadic" else next(given) if f.kind == "single" else None
+            [next(remaining)] if f.kind == "variadic" else next(remaining) if f.kind == "single" else None
             for f in cls._operand_layout.fields
         ]
         results = expected(cls, operands, attributes)

@@ -41,10 +41,10 @@ def kernel_case(steps: Sequence[str], random: np.random.Generator) -> OperatorCa
     return case(x, *weights, expected=value, tolerance=1e-4)
 
 
-def kernel_program(steps: Sequence[str], made: OperatorCase) -> TestProgram:
+def kernel_program(steps: Sequence[str], operator_case: OperatorCase) -> TestProgram:
     """Return a program of one prim function, each of whose blocks reads the one before."""
     symbol = "kernel_" + "_".join(steps)
-    types = [tensor_type(array) for array in made.arrays]
+    types = [tensor_type(array) for array in operator_case.arrays]
 
     def emit(values: list[ir.Value]) -> list[ir.Value]:
         prim = PrimBuilder(symbol, types, ir.Location.unknown())
@@ -55,7 +55,7 @@ def kernel_program(steps: Sequence[str], made: OperatorCase) -> TestProgram:
         _append(prim.finish(current).operation)
         return [CallTir.make(values, result_types=[current.type], callee=symbol)]
 
-    return TestProgram(symbol, made.arrays, emit)
+    return TestProgram(symbol, operator_case.arrays, emit)
 
 
 def _product(p: PrimBuilder, x: TensorExpr, weights: Iterator[TensorExpr]) -> TensorExpr:
@@ -116,8 +116,8 @@ def vector_program(
     width = rows * lanes or 1
     size = len(arrays[0]) // width * width
     cut = [array[:size] for array in arrays]
-    made = dtype("bool") if is_bool else dtypes[0]
-    assert made is not None and None not in dtypes, [array.dtype for array in arrays]
+    result_type = dtype("bool") if is_bool else dtypes[0]
+    assert result_type is not None and None not in dtypes, [array.dtype for array in arrays]
     symbol = "_".join(["vectors", name.replace(".", "_"), f"{rows}x{lanes}", *(str(array.dtype) for array in arrays)])
 
     def words(storage: str) -> dict[str, str]:
@@ -126,7 +126,7 @@ def vector_program(
         return {"memref": f"memref<{size}x{storage}>", "row": f"vector<{width}x{storage}>", "vector": vector}
 
     kinds = [words(str(kind.storage)) for kind in dtypes if kind is not None]
-    output = words(str(made.storage))
+    output = words(str(result_type.storage))
     result = output["vector"].replace("i8", "i1") if is_bool else output["vector"]
     load, stored = (_LOAD, _STORED) if lanes else (_LOAD_SCALAR, _STORED_SCALAR)
     cast = "extui" if is_bool else "bitcast"
@@ -141,7 +141,7 @@ def vector_program(
     def emit(values: list[ir.Value]) -> list[ir.Value]:
         parsed = ir.Module.parse(text)
         _append(parsed.body.operations[0].operation.clone())
-        return [CallTir.make(values, result_types=[TensorType((size,), made)], callee=symbol)]
+        return [CallTir.make(values, result_types=[TensorType((size,), result_type)], callee=symbol)]
 
     return TestProgram(full_name, cut, emit)
 

@@ -253,15 +253,15 @@ def _paged_attention(draw: Draw, has_scales: bool) -> OperatorCase:
     query, caches = draw.array(2, 4, 1, 8), [draw.array(5, 4, 2, 8) for _ in "kv"]
     scales = [draw.nonzero(5, 4, 2, 1) if has_scales else None for _ in "kv"]
     table, lengths = np.array([[3, 0, 9], [1, 4, -2]], np.int64), np.array([10, 4], np.int64)
-    found = []
+    gathered = []
     for cache, scale in zip(caches, scales, strict=True):
         wide_rows = wide(cache) if scale is None else wide(cache) * wide(scale)
         rows = wide_rows[np.clip(table, 0, 4)].reshape(2, 12, 2, 8).transpose(0, 2, 1, 3)
-        found.append(np.where(np.arange(12)[:, None] < lengths[:, None, None, None], rows, 0).repeat(2, 1))
+        gathered.append(np.where(np.arange(12)[:, None] < lengths[:, None, None, None], rows, 0).repeat(2, 1))
     seen = (np.arange(12) < lengths[:, None])[:, None, None]
-    scores = np.where(seen, wide(query) @ found[0].swapaxes(-1, -2) / math.sqrt(8), -np.inf)
+    scores = np.where(seen, wide(query) @ gathered[0].swapaxes(-1, -2) / math.sqrt(8), -np.inf)
     raised = np.exp(scores - scores.max(-1, keepdims=True))
-    expected = raised / raised.sum(-1, keepdims=True) @ found[1]
+    expected = raised / raised.sum(-1, keepdims=True) @ gathered[1]
     return case(query, *caches, table, lengths, seen, *scales, None, expected=expected)
 
 
@@ -349,5 +349,5 @@ def _grid_sample(draw: Draw) -> OperatorCase:
     w = wide(x)[0]
     upper = w[:, top, left] * (1 - across) + w[:, top, left + 1] * across
     lower = w[:, top + 1, left] * (1 - across) + w[:, top + 1, left + 1] * across
-    made = upper * (1 - down) + lower * down
-    return case(x, grid, align_corners=True, expected=made[:, 0][None])
+    interpolated = upper * (1 - down) + lower * down
+    return case(x, grid, align_corners=True, expected=interpolated[:, 0][None])

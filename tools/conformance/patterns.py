@@ -57,8 +57,8 @@ class PatternSearch(CaseSearch):
     def beside_others(self, graphs: Sequence[PatternGraph]) -> list[PatternGraph]:
         entries = (*self.others, *self.entries)
         producers = [graph for entry in entries for graph in graphs_of([entry.pattern])[0][:1]]
-        made = (producing(producer, graph) for graph in graphs for producer in producers)
-        return [graph for graph in made if graph is not None]
+        produced = (producing(producer, graph) for graph in graphs for producer in producers)
+        return [graph for graph in produced if graph is not None]
 
     def passes(self) -> str:
         return Targets.parse(self.target).dividing()

@@ -86,10 +86,10 @@ def operator_program(operator: str, case: OperatorCase, constants: bool = False)
     def emit(values: list[ir.Value]) -> list[ir.Value]:
         known = [constant(array) for array in case.arrays[len(arrays) :]]
         rest = iter([*values, *known])
-        given = [
+        arguments = [
             [next(rest) for _ in o] if isinstance(o, list) else None if o is None else next(rest) for o in case.operands
         ]
-        result = operator_class(operator).make(*given, **case.attributes)
+        result = operator_class(operator).make(*arguments, **case.attributes)
         return list(result) if isinstance(result, tuple) else [result]
 
     return TestProgram(operator, arrays, emit)
@@ -160,8 +160,10 @@ def _run_batch(programs: Sequence[TestProgram], target: str) -> list[ProgramOutc
                 own.setdefault(name, set()).add(note.rule)
     results = compiled.call([program.arrays for program in programs])
     return [
-        ProgramOutcome(made, None, rules, frozenset(own.get(program.name, ())), declines, compiled.patterns_of(program))
-        for program, made in zip(programs, results, strict=True)
+        ProgramOutcome(
+            outputs, None, rules, frozenset(own.get(program.name, ())), declines, compiled.patterns_of(program)
+        )
+        for program, outputs in zip(programs, results, strict=True)
     ]
 
 
@@ -178,8 +180,8 @@ class CompiledPrograms:
 
     def call(self, arrays: Sequence[Sequence[np.ndarray]]) -> list[tuple[np.ndarray, ...]]:
         """Compute all programs on their arrays."""
-        made = self.executable(*(array for given in arrays for array in given))
-        outputs = iter(made if isinstance(made, (tuple, list)) else [made])
+        results = self.executable(*(array for of_program in arrays for array in of_program))
+        outputs = iter(results if isinstance(results, (tuple, list)) else [results])
         return [tuple(np.copy(next(outputs)) for _ in range(count)) for count in self.counts]
 
     def patterns_of(self, program: TestProgram) -> frozenset[str]:
@@ -222,10 +224,10 @@ def module_of(programs: Sequence[TestProgram]) -> tuple[ir.Module, list[int]]:
     for program in programs:
         with ir.InsertionPoint(entry), ir.Location.name(program.name):
             results.append(program.emit([next(arguments) for _ in program.arrays]))
-    flat = [value for made in results for value in made]
+    flat = [value for of_program in results for value in of_program]
     with ir.InsertionPoint(entry):
         func.ReturnOp(flat)
     main.operation.attributes["function_type"] = ir.TypeAttr.get(
         ir.FunctionType.get(types, [value.type for value in flat])
     )
-    return module, [len(made) for made in results]
+    return module, [len(of_program) for of_program in results]

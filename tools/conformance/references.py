@@ -60,11 +60,11 @@ def conv(
     columns = split.swapaxes(2, 3).reshape(batch, groups, -1, depth)
     grouped = kernels.reshape(groups, -1, depth).swapaxes(1, 2)
     # Sums of products of bytes are exact in f64, whose products are fast.
-    made = (columns.astype(np.float64) @ grouped.astype(np.float64)).astype(x.dtype)
-    made = made.swapaxes(2, 3).reshape(batch, kernels.shape[0], *positions)
+    result = (columns.astype(np.float64) @ grouped.astype(np.float64)).astype(x.dtype)
+    result = result.swapaxes(2, 3).reshape(batch, kernels.shape[0], *positions)
     if bias is not None:
-        made = made + bias.reshape(-1, *[1] * len(positions))
-    return made if data_layout == CHANNELS_FIRST else np.moveaxis(made, 1, -1)
+        result = result + bias.reshape(-1, *[1] * len(positions))
+    return result if data_layout == CHANNELS_FIRST else np.moveaxis(result, 1, -1)
 
 
 @reference("quantize")
@@ -156,7 +156,7 @@ def tree_ensemble(
 
 
 def _vary_conv(
-    x: tuple[int, ...], weight: tuple[int, ...], bias: bool = False, kinds: tuple[str, ...] = FLOATS, **given: object
+    x: tuple[int, ...], weight: tuple[int, ...], bias: bool = False, kinds: tuple[str, ...] = FLOATS, **options: object
 ) -> None:
     """Add a convolution with these shapes and attributes."""
 
@@ -169,7 +169,7 @@ def _vary_conv(
         kernel_draw = Draw(dtype("i8"), draw.random, draw.tile, draw.small, draw.beyond) if is_byte else draw
         kernel = kernel_draw.array(*weight, low=-100, high=100) if is_byte else draw.array(*weight, low=-1, high=1)
         shift = draw.random.integers(-2000, 2000, channels).astype(np.int32) if is_byte else draw.array(channels)
-        attributes = {**given, **({"out_dtype": "i32"} if is_byte else {})}
+        attributes = {**options, **({"out_dtype": "i32"} if is_byte else {})}
         operands = (data, kernel, shift if bias else None)
         return OperatorCase(operands, attributes, ())
 

@@ -59,9 +59,9 @@ def search_loops(pattern: str, target: str) -> Iterator[tuple[FoundCase, Program
     for batch in (*_kernels(), *(_contractions(tile) for tile in (1, *TILES))):
         cases = list(batch)
         outcomes = run([case.program for case in cases], target, lambda done: None)
-        found = [(case, outcome) for case, outcome in zip(cases, outcomes, strict=True) if pattern in outcome.patterns]
-        yield from found
-        if found:
+        taken = [(case, outcome) for case, outcome in zip(cases, outcomes, strict=True) if pattern in outcome.patterns]
+        yield from taken
+        if taken:
             return
 
 

@@ -131,18 +131,18 @@ class TypedGraph:
         """Return the graph with other types of leaves, or None where inference rejects them or assumes sizes."""
         if dict(types) != self.types and any(may_be_positions(kind.dtype.to_numpy()) for kind in types.values()):
             return None  # positions are those of the case, in tensors of its sizes
-        made = replace(self, types=dict(types), results={})
+        retyped = replace(self, types=dict(types), results={})
         for operation in self.graph.operations:
             try:
                 with collect_conditions() as conditions:
-                    made.results[operation] = _infer(
-                        operation, made.operand_types(operation), self.attributes[operation]
+                    retyped.results[operation] = _infer(
+                        operation, retyped.operand_types(operation), self.attributes[operation]
                     )
             except Reject:
                 return None
             if conditions:
                 return None
-        return made
+        return retyped
 
     @property
     def text(self) -> str:
@@ -195,13 +195,13 @@ def _infer(
     infer = getattr(cls, "infer", None)
     if infer is None:
         raise ValueError(f"'{operation.name}' has no inference")
-    found = infer(*operands, **_all_attributes(cls, attributes))
-    return tuple(found) if isinstance(found, (tuple, list)) else (found,)
+    inferred = infer(*operands, **_all_attributes(cls, attributes))
+    return tuple(inferred) if isinstance(inferred, (tuple, list)) else (inferred,)
 
 
-def _all_attributes(cls: type[DialectOp], given: Mapping[str, object]) -> dict[str, object]:
+def _all_attributes(cls: type[DialectOp], attributes: Mapping[str, object]) -> dict[str, object]:
     values = {name: declared.default for name, declared in cls._attributes.items() if declared.default is not REQUIRED}
-    values |= {name: None if v is None else cls._attributes[name].normalize(v) for name, v in given.items()}
+    values |= {name: None if v is None else cls._attributes[name].normalize(v) for name, v in attributes.items()}
     return values
 
 
@@ -230,7 +230,7 @@ def _type_operation(
         tried = [case.attributes]
         if random.integers(2):
             tried.insert(0, _with_other_axes(operation, case, random))
-        for attributes in itertools.chain.from_iterable(_constrained(operation, given) for given in tried):
+        for attributes in itertools.chain.from_iterable(_constrained(operation, candidate) for candidate in tried):
             chosen = _fitting(typed, operation, case, attributes, random)
             if chosen is not None:
                 types, ranges, results = chosen
@@ -298,11 +298,11 @@ def _fitting(
     arrays = [operand for operand in case.operands if isinstance(operand, np.ndarray)]
     is_fixed = any(may_be_positions(array.dtype) for array in arrays)
     known = [typed.type_of(v) for v in _flat(operation) if isinstance(v, GraphResult) or v in typed.types]
-    for (_, operand), given in zip(operation.operands.items(), case.operands, strict=False):
+    for (_, operand), example in zip(operation.operands.items(), case.operands, strict=False):
         for position, value in enumerate(operand if isinstance(operand, list) else [operand]):
             if not isinstance(value, GraphLeaf) or value in typed.types:
                 continue
-            array = given[position % len(given)] if isinstance(given, list) else given
+            array = example[position % len(example)] if isinstance(example, list) else example
             if array is None:
                 return None
             elements = ElementRange.of(array)
@@ -325,14 +325,14 @@ def _fitting(
 def _renamed_sizes(typed: TypedGraph, operation: GraphOperation, case: OperatorCase) -> dict[int, set[int]]:
     """Return what the sizes of a case become where computed operands have others."""
     renamed: dict[int, set[int]] = {}
-    for operand, given in zip(operation.operands.values(), case.operands, strict=False):
-        if not isinstance(given, np.ndarray) or operand is None or isinstance(operand, list):
+    for operand, array in zip(operation.operands.values(), case.operands, strict=False):
+        if not isinstance(array, np.ndarray) or operand is None or isinstance(operand, list):
             continue
         if isinstance(operand, GraphLeaf) and operand not in typed.types:
             continue
         shape = typed.type_of(operand).static_shape
-        if len(shape) == given.ndim:
-            for old, new in zip(given.shape, shape, strict=True):
+        if len(shape) == array.ndim:
+            for old, new in zip(array.shape, shape, strict=True):
                 renamed.setdefault(old, set()).add(new)
     return renamed
 
@@ -359,9 +359,9 @@ def with_dynamic_dims(typed: TypedGraph) -> Iterator[tuple[TypedGraph, dict[Grap
     shape = typed.types[first].static_shape
     for axis in dict.fromkeys((0, len(shape) - 2, len(shape) - 1)):
         if 0 <= axis < len(shape):
-            found = _dynamic(typed, first, axis, shape[axis])
-            if found is not None:
-                yield found
+            variant = _dynamic(typed, first, axis, shape[axis])
+            if variant is not None:
+                yield variant
 
 
 def _dynamic(
@@ -384,7 +384,7 @@ def _dynamic(
         for leaf, names in axes.items():
             dims = [names.get(i, dim) for i, dim in enumerate(types[leaf].shape)]
             types[leaf] = TensorType.of(dims, types[leaf].dtype)
-        made = typed.with_types(types)
-        if made is not None and not any(made.type_of(output).is_static for output in made.graph.outputs):
-            return made, axes
+        variant = typed.with_types(types)
+        if variant is not None and not any(variant.type_of(output).is_static for output in variant.graph.outputs):
+            return variant, axes
     return None

@@ -70,11 +70,11 @@ class ExpectedResult:
 
 def compute(typed: TypedGraph, arrays: Arrays, fallback: Fallback, noise: float = 0.0) -> list[np.ndarray]:
     """Return the outputs of a graph in the widest types; `noise` moves floats by so many roundings."""
-    made: dict[GraphOperation, list[np.ndarray]] = {}
+    computed: dict[GraphOperation, list[np.ndarray]] = {}
     read = _moved(typed, arrays, noise) if noise else arrays
 
     def value_of(value: GraphValue) -> np.ndarray:
-        return read[value] if isinstance(value, GraphLeaf) else made[value.operation][value.number]
+        return read[value] if isinstance(value, GraphLeaf) else computed[value.operation][value.number]
 
     for operation in typed.graph.operations:
         operands: list[Operand] = [
@@ -89,11 +89,11 @@ def compute(typed: TypedGraph, arrays: Arrays, fallback: Fallback, noise: float 
             raise
         except (ValueError, OverflowError):
             results = fallback(operation, _as_declared(typed, operation, operands), attributes)
-        made[operation] = [
+        computed[operation] = [
             _stored(array, kind.dtype.name, noise)
             for array, kind in zip(results, typed.results[operation], strict=True)
         ]
-    return [made[value.operation][value.number] for value in typed.graph.outputs]
+    return [computed[value.operation][value.number] for value in typed.graph.outputs]
 
 
 def _as_declared(typed: TypedGraph, operation: GraphOperation, operands: Sequence[Operand]) -> list[Operand]:

@@ -117,7 +117,7 @@ def _count_ngrams(draw: Draw) -> OperatorCase:
     x = draw.array(2, 30, low=0, high=2)
     grams = np.array([[0, 1], [2, 2]], x.dtype)
     pairs = [(x[:, : 30 - d, None] == grams[:, 0]) & (x[:, d:, None] == grams[:, 1]) for d in (1, 2)]
-    return case(x, grams, skips=1, expected=sum(found.sum(1) for found in pairs))
+    return case(x, grams, skips=1, expected=sum(matches.sum(1) for matches in pairs))
 
 
 @operator("random_uniform", kinds=FLOATS)

@@ -80,8 +80,8 @@ class FollowedKernels(Instrument):
             operations = [op.operation for op in module.regions[0].blocks[0].operations]
             graphs = [op for op in operations if op.name == "func.func" and not is_prim_func(op)]
             if self._keep(self.graph, title, [op for op in graphs if op.regions[0].blocks]):
-                found = operations_of(module)
-                self.called = found if calls_kernels(found) else self.called
+                followed = operations_of(module)
+                self.called = followed if calls_kernels(followed) else self.called
 
     def _keep(self, stages: list[KernelStage], title: str, operations: Sequence[ir.Operation]) -> bool:
         """Keep the text of operations if it differs from what was kept last; return whether it does."""
@@ -123,8 +123,8 @@ class FollowedKernels(Instrument):
         """Return the operators of nodes, and their prim functions before fusion."""
         wanted = set(nodes)
 
-        def of_nodes(found: Sequence[tuple[list[str], str]]) -> str:
-            return "\n".join(dict.fromkeys(text for labels, text in found if wanted.intersection(labels)))
+        def of_nodes(labelled: Sequence[tuple[list[str], str]]) -> str:
+            return "\n".join(dict.fromkeys(text for labels, text in labelled if wanted.intersection(labels)))
 
         first = [
             KernelStage("relax", of_nodes(self.operators)),
@@ -140,8 +140,8 @@ class FollowedKernels(Instrument):
             for text in texts:
                 if self.kernel is None or self.kernel in (text.function, text.symbol):
                     code.setdefault(self.kernel or text.function, []).append(text.code.decode())
-            for name, found in code.items():
-                result.setdefault(name, []).append(KernelStage(form.help or form.name, "\n".join(found)))
+            for name, listings in code.items():
+                result.setdefault(name, []).append(KernelStage(form.help or form.name, "\n".join(listings)))
         return result
 
 
@@ -174,7 +174,7 @@ def _kernels(module: ir.Operation, wanted: str | None) -> dict[str, list[ir.Oper
     for op in operations:
         if op.name == "func.func" and is_prim_func(op) and wanted in (None, symbol_name(op)):
             modules = _launched(op) if launched else set()
-            kernels[symbol_name(op)] = [op, *(found for name, found in launched.items() if name in modules)]
+            kernels[symbol_name(op)] = [op, *(module_op for name, module_op in launched.items() if name in modules)]
     return kernels
 
 

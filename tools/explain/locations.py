@@ -28,10 +28,10 @@ def locations_in(line: str) -> Iterator[tuple[int, int]]:
 def _closed(line: str, at: int) -> int | None:
     """Return the end of what a parenthesis before `at` opened."""
     depth = 1
-    for found in _STRING_OR_PARENTHESIS.finditer(line, at):
-        depth += {"(": 1, ")": -1}.get(found.group(), 0)
+    for match in _STRING_OR_PARENTHESIS.finditer(line, at):
+        depth += {"(": 1, ")": -1}.get(match.group(), 0)
         if depth == 0:
-            return found.end()
+            return match.end()
     return None
 
 

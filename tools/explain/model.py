@@ -279,5 +279,5 @@ def _note_taken(placement: Placement, nodes: dict[str, ExplainedNode]) -> None:
         for at in taken.nodes:
             node = placement.nodes[at]
             for name in node.names or (node.place,):
-                given = nodes.setdefault(name, ExplainedNode(name)).given_to
-                given += [taken.pattern] if taken.pattern not in given else []
+                patterns = nodes.setdefault(name, ExplainedNode(name)).given_to
+                patterns += [taken.pattern] if taken.pattern not in patterns else []

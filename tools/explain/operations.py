@@ -32,24 +32,24 @@ def operations_of(module: ir.Operation) -> list[FollowedOperation]:
         if op.operation.name == "func.func" and not is_prim_func(op) and op.operation.regions[0].blocks
     )
     block = function.regions[0].blocks[0]
-    found: list[FollowedOperation] = []
+    operations: list[FollowedOperation] = []
     owner: dict[ir.Value, tuple[int, int]] = {}
     for i, argument in enumerate(block.arguments):
-        owner[argument] = len(found), 0
-        found.append(FollowedOperation(INPUT, f"input {i}", (), (), (str(argument.type),)))
+        owner[argument] = len(operations), 0
+        operations.append(FollowedOperation(INPUT, f"input {i}", (), (), (str(argument.type),)))
     for inner in block.operations:
         op = inner.operation
         reads = tuple(owner[value] for value in op.operands if value in owner)
         if op.name == "func.return":
-            found += [FollowedOperation(OUTPUT, f"output {i}", (), (each,), ()) for i, each in enumerate(reads)]
+            operations += [FollowedOperation(OUTPUT, f"output {i}", (), (each,), ()) for i, each in enumerate(reads)]
             continue
         if op.name == "relax.constant":
             continue
         for i, value in enumerate(op.results):
-            owner[value] = len(found), i
+            owner[value] = len(operations), i
         types = tuple(str(value.type) for value in op.results)
-        found.append(FollowedOperation(op.name, _title(op), tuple(node_labels(op.location)), reads, types))
-    return found
+        operations.append(FollowedOperation(op.name, _title(op), tuple(node_labels(op.location)), reads, types))
+    return operations
 
 
 def calls_kernels(operations: list[FollowedOperation]) -> bool:

@@ -8,13 +8,13 @@ from mirlo.tools.explorer.collect import Exploration
 from mirlo.tools.html_page import html_page
 
 
-def page(found: Exploration) -> str:
+def page(exploration: Exploration) -> str:
     """Return the text of the page."""
     data = {
-        "summary": found.summary,
-        "nodes": found.nodes,
-        "kernels": found.kernels,
-        "calls": found.calls,
-        "graph": found.graph,
+        "summary": exploration.summary,
+        "nodes": exploration.nodes,
+        "kernels": exploration.kernels,
+        "calls": exploration.calls,
+        "graph": exploration.graph,
     }
-    return html_page(Path(__file__).parent, found.title, data)
+    return html_page(Path(__file__).parent, exploration.title, data)

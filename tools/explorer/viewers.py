@@ -11,23 +11,23 @@ from mirlo.tools.explorer.collect import CallData, Exploration
 DOMAIN = "mirlo"
 
 
-def model_explorer(found: Exploration) -> dict[str, Any]:
+def model_explorer(exploration: Exploration) -> dict[str, Any]:
     """Return the graph as imported and the one of kernels, as Model Explorer reads them."""
     graphs = [
-        ("operators", found.explanation.imported, {}),
-        ("kernels", found.explanation.called, _calls_of(found)),
+        ("operators", exploration.explanation.imported, {}),
+        ("kernels", exploration.explanation.called, _calls_of(exploration)),
     ]
     return {
-        "label": found.title,
+        "label": exploration.title,
         "graphs": [
-            {"id": name, "nodes": [_explorer_node(i, op, calls.get(i), found) for i, op in enumerate(operations)]}
+            {"id": name, "nodes": [_explorer_node(i, op, calls.get(i), exploration) for i, op in enumerate(operations)]}
             for name, operations, calls in graphs
         ],
     }
 
 
-def _explorer_node(i: int, op: FollowedOperation, call: CallData | None, found: Exploration) -> dict[str, Any]:
-    facts = _facts(op, call, found)
+def _explorer_node(i: int, op: FollowedOperation, call: CallData | None, exploration: Exploration) -> dict[str, Any]:
+    facts = _facts(op, call, exploration)
     return {
         "id": str(i),
         "label": op.title,
@@ -43,10 +43,10 @@ def _explorer_node(i: int, op: FollowedOperation, call: CallData | None, found: 
     }
 
 
-def netron(found: Exploration) -> dict[str, Any]:
+def netron(exploration: Exploration) -> dict[str, Any]:
     """Return the graph of kernels as a model of ONNX in the JSON of its messages, which Netron opens."""
-    operations = found.explanation.called or found.explanation.imported
-    calls = _calls_of(found)
+    operations = exploration.explanation.called or exploration.explanation.imported
+    calls = _calls_of(exploration)
     inputs = [{"name": _value(i, 0)} for i, op in enumerate(operations) if op.name == INPUT]
     outputs = [{"name": _value(*op.reads[0])} for op in operations if op.name == OUTPUT]
     nodes = [
@@ -56,7 +56,7 @@ def netron(found: Exploration) -> dict[str, Any]:
             "domain": DOMAIN,
             "input": [_value(*read) for read in op.reads],
             "output": [_value(i, result) for result in range(len(op.types))],
-            "attribute": [_attribute(key, value) for key, value in _facts(op, calls.get(i), found).items()],
+            "attribute": [_attribute(key, value) for key, value in _facts(op, calls.get(i), exploration).items()],
         }
         for i, op in enumerate(operations)
         if op.name not in (INPUT, OUTPUT)
@@ -65,7 +65,7 @@ def netron(found: Exploration) -> dict[str, Any]:
         "irVersion": "10",
         "producerName": "mirlo",
         "opsetImport": [{"domain": DOMAIN, "version": "1"}],
-        "graph": {"name": found.title, "node": nodes, "input": inputs, "output": outputs},
+        "graph": {"name": exploration.title, "node": nodes, "input": inputs, "output": outputs},
     }
 
 
@@ -79,26 +79,26 @@ def _attribute(key: str, value: str) -> dict[str, str]:
     return {"name": key.replace(" ", "_"), "type": "STRING", "s": b64encode(value.encode()).decode()}
 
 
-def _calls_of(found: Exploration) -> Mapping[int, CallData]:
+def _calls_of(exploration: Exploration) -> Mapping[int, CallData]:
     """Return the call of each operation of the graph of kernels, where the last stage makes the same calls."""
-    operations = found.explanation.called
-    made = [(i, op.title) for i, op in enumerate(operations) if op.name == "relax.call_tir"]
-    if [title for _, title in made] != [name for name, _ in found.explanation.calls]:
+    operations = exploration.explanation.called
+    called = [(i, op.title) for i, op in enumerate(operations) if op.name == "relax.call_tir"]
+    if [title for _, title in called] != [name for name, _ in exploration.explanation.calls]:
         return {}
-    return {i: call for (i, _), call in zip(made, found.calls, strict=True)}
+    return {i: call for (i, _), call in zip(called, exploration.calls, strict=True)}
 
 
-def _facts(op: FollowedOperation, call: CallData | None, found: Exploration) -> dict[str, str]:
-    return dict(_fact_rows(op, call, found))
+def _facts(op: FollowedOperation, call: CallData | None, exploration: Exploration) -> dict[str, str]:
+    return dict(_fact_rows(op, call, exploration))
 
 
-def _fact_rows(op: FollowedOperation, call: CallData | None, found: Exploration) -> Iterator[tuple[str, str]]:
+def _fact_rows(op: FollowedOperation, call: CallData | None, exploration: Exploration) -> Iterator[tuple[str, str]]:
     yield "operation", op.name
     if op.nodes:
         yield "nodes", ", ".join(op.nodes)
     if call is None:
         return
-    schedule = found.kernels[call["kernel"]]["schedule"]
+    schedule = exploration.kernels[call["kernel"]]["schedule"]
     if schedule is not None:
         yield "schedule", schedule["rule"]["name"]
     if call["microseconds"] is not None:

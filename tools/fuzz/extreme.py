@@ -32,8 +32,8 @@ def doubling(model: onnx.ModelProto, rng: np.random.Generator) -> None:
     for i in range(depth):
         function = model.functions.add(name=f"D{i}", domain="local", input=["p"], output=["q"])
         last = i + 1 == depth
-        for given, made in (("p", "m"), ("m", "q")):
-            node = function.node.add(op_type="Relu" if last else f"D{i + 1}", input=[given], output=[made])
+        for source, target in (("p", "m"), ("m", "q")):
+            node = function.node.add(op_type="Relu" if last else f"D{i + 1}", input=[source], output=[target])
             node.domain = "" if last else "local"
         function.opset_import.add(domain="", version=20)
         function.opset_import.add(domain="local", version=1)

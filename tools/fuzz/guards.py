@@ -206,26 +206,26 @@ def _lift(model: onnx.ModelProto, lifted: Mapping[str, np.ndarray]) -> onnx.Mode
     """Return a model with constants as inputs."""
     from onnx import helper
 
-    made = type(model)()
-    made.CopyFrom(model)
-    kept = [tensor for tensor in made.graph.initializer if tensor.name not in lifted]
-    del made.graph.initializer[:]
-    made.graph.initializer.extend(kept)
+    copied = type(model)()
+    copied.CopyFrom(model)
+    kept = [tensor for tensor in copied.graph.initializer if tensor.name not in lifted]
+    del copied.graph.initializer[:]
+    copied.graph.initializer.extend(kept)
     for name, array in lifted.items():
         kind = helper.np_dtype_to_tensor_dtype(array.dtype)
-        made.graph.input.append(helper.make_tensor_value_info(name, kind, array.shape))
-    return made
+        copied.graph.input.append(helper.make_tensor_value_info(name, kind, array.shape))
+    return copied
 
 
 def _open(model: onnx.ModelProto, lifted: Mapping[str, np.ndarray] | tuple[()]) -> onnx.ModelProto:
     """Return a model each dim of whose inputs has a symbol of its own."""
-    made = _lift(model, dict(lifted))
-    for value in made.graph.input:
+    copied = _lift(model, dict(lifted))
+    for value in copied.graph.input:
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
             dim.dim_param = f"{value.name}_{axis}"
-    for value in made.graph.output:
+    for value in copied.graph.output:
         value.type.tensor_type.ClearField("shape")
-    return made
+    return copied
 
 
 def _array(tensor: onnx.TensorProto) -> np.ndarray:

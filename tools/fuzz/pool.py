@@ -151,8 +151,8 @@ class ValuePool:
             right = value.is_float if dtype is None else value.dtype == dtype
             return right and low <= value.rank <= high and (value.is_exact or not exact) and value.array.size > 0
 
-        found = self.find(fits) if self.chance(0.85) else None
-        return found or self.leaf(self.array(self.shape(low, high), dtype or self.choice(FLOATS)))
+        existing = self.find(fits) if self.chance(0.85) else None
+        return existing or self.leaf(self.array(self.shape(low, high), dtype or self.choice(FLOATS)))
 
     def of_shape(self, shape: Sequence[int], dtype: npt.DTypeLike) -> GraphValue:
         """Draw a tensor of this shape and type."""
@@ -166,9 +166,9 @@ class ValuePool:
             right = value.dtype.kind in kinds and low <= value.rank <= high
             return right and (value.is_exact or not exact) and value.array.size > 0
 
-        found = self.find(fits) if self.chance(0.85) else None
-        if found is not None:
-            return found
+        existing = self.find(fits) if self.chance(0.85) else None
+        if existing is not None:
+            return existing
         kind = self.choice(kinds)
         dtype = {"f": self.choice(FLOATS), "b": np.bool_}.get(kind) or self.choice(
             [t for t in INTS if np.dtype(t).kind == kind]

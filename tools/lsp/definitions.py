@@ -47,12 +47,12 @@ def describe_word(word: str) -> str | None:
 
     language, _, name = word.partition(".")
     try:
-        found = getattr({"R": R, "T": T}[language], name.partition(".")[0])
+        definition = getattr({"R": R, "T": T}[language], name.partition(".")[0])
     except (AttributeError, KeyError):
         return None
-    if isinstance(found, Word):
-        return f"`{found}`: a word of scripts"
-    return f"`{word}`\n\n{inspect.getdoc(found) or ''}".rstrip()
+    if isinstance(definition, Word):
+        return f"`{definition}`: a word of scripts"
+    return f"`{word}`\n\n{inspect.getdoc(definition) or ''}".rstrip()
 
 
 def _operation_of(word: str) -> str | None:
@@ -116,12 +116,12 @@ def _place_of_rule(rule: Rule) -> CodePlace | None:
 def places_of(name: Name, target: str, rules: bool) -> list[CodePlace]:
     """Return where a name is defined outside of the document; with `rules`, where its rules on a target are."""
     if name.kind == "rule":
-        found = place_of_rule(name.text)
+        place = place_of_rule(name.text)
     elif rules:
         operation = _operation_of(name.text) if name.kind == "word" else name.text
         return places_of_rules(operation, target) if operation is not None else []
     elif name.kind == "word":
-        found = place_of_word(name.text)
+        place = place_of_word(name.text)
     else:
-        found = place_of_operation(name.text) if name.kind == "operation" else None
-    return [found] if found is not None else []
+        place = place_of_operation(name.text) if name.kind == "operation" else None
+    return [place] if place is not None else []

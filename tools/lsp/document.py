@@ -62,8 +62,8 @@ class Index:
 
     def name_at(self, line: int, character: int) -> Name | None:
         """Return the name at a position; of two that touch there, the second one."""
-        found = [name for name in self.names if name.span.holds(line, character)]
-        return found[-1] if found else None
+        names = [name for name in self.names if name.span.holds(line, character)]
+        return names[-1] if names else None
 
     def function_at(self, line: int) -> Function | None:
         """Return the innermost function around a line."""

@@ -70,22 +70,22 @@ def _read_chunk(chunk: Chunk, index: Index, types: Types) -> None:
         finally:
             handler.detach()
     lines = chunk.source.lines
-    index.problems += [_problem(found, lines) for found in diagnostics.kept]
+    index.problems += [_problem(diagnostic, lines) for diagnostic in diagnostics.kept]
 
 
 def _types(module: ir.Module) -> Types:
-    found: Types = {}
+    types: Types = {}
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         place = find_source_position(op.location)
         if place is not None and place.line > 0:
             blocks = [region.blocks[0] for region in op.regions if len(region.blocks)]
             inside = [str(argument.type) for argument in blocks[0].arguments] if blocks else []
-            found[place.line, place.column] = [str(result.type) for result in op.results], inside
+            types[place.line, place.column] = [str(result.type) for result in op.results], inside
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
-    return found
+    return types
 
 
 def _set_types(named: NamedText, types: Types) -> None:
@@ -106,13 +106,13 @@ def _set_types(named: NamedText, types: Types) -> None:
             name.type = by_span[name.definition].type
 
 
-def _problem(found: Diagnostic, lines: list[str]) -> TextProblem:
-    notes = tuple((note.message, _span(note.place, lines)) for note in _all_notes(found))
-    return TextProblem(found.severity, found.message, _span(found.place, lines), notes)
+def _problem(diagnostic: Diagnostic, lines: list[str]) -> TextProblem:
+    notes = tuple((note.message, _span(note.place, lines)) for note in _all_notes(diagnostic))
+    return TextProblem(diagnostic.severity, diagnostic.message, _span(diagnostic.place, lines), notes)
 
 
-def _all_notes(found: Diagnostic) -> Iterator[Diagnostic]:
-    for note in found.notes:
+def _all_notes(diagnostic: Diagnostic) -> Iterator[Diagnostic]:
+    for note in diagnostic.notes:
         yield note
         yield from _all_notes(note)
 

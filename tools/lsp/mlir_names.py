@@ -57,7 +57,7 @@ class NamedText:
 
 def tokens_of(text: str) -> list[Token]:
     """Return the tokens of a text, without comments."""
-    found = []
+    tokens = []
     line, begin = 0, 0
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup or ""
@@ -68,8 +68,8 @@ def tokens_of(text: str) -> list[Token]:
             kind = "value"
         if kind != "comment":
             end = match.end("value") if kind == "value" else match.end()
-            found.append(Token(kind, text[match.start() : end], TextSpan(line, match.start() - begin, end - begin)))
-    return found
+            tokens.append(Token(kind, text[match.start() : end], TextSpan(line, match.start() - begin, end - begin)))
+    return tokens
 
 
 def names_of(text: str) -> NamedText:

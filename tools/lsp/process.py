@@ -37,10 +37,10 @@ class Worker:
             raise WorkerError(
                 "the process that reads this document ended: its text made the parser or the compiler fail"
             )
-        found = json.loads(answer)
-        if "error" in found:
-            raise WorkerError(found["error"])
-        return found["result"]
+        reply = json.loads(answer)
+        if "error" in reply:
+            raise WorkerError(reply["error"])
+        return reply["result"]
 
     async def _answer(self, line: bytes) -> bytes:
         process = await self._running()

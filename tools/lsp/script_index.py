@@ -58,17 +58,17 @@ def module_of_scripts(text: str, file: str, line: int, context: ir.Context) -> i
 
 
 def _types(module: ir.Module) -> Types:
-    found: Types = {}
+    types: Types = {}
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         place = find_source_position(op.location)
         if place is not None and place.line > 0 and op.name not in ("builtin.module", "func.func"):
             # The outermost operator of an expression comes last, and is where the expression is.
-            found[place.line, place.column] = ", ".join(str(result.type) for result in op.results)
+            types[place.line, place.column] = ", ".join(str(result.type) for result in op.results)
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
-    return found
+    return types
 
 
 def _error_span(error: ScriptError, lines: Sequence[str]) -> TextSpan:

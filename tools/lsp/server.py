@@ -23,7 +23,7 @@ PARSE_SECONDS = 60.0
 COMPILE_SECONDS = 600.0
 
 
-def index_from(found: dict[str, Any]) -> Index:
+def index_from(fields: dict[str, Any]) -> Index:
     """Return an index from the worker's JSON."""
 
     def span(value: dict[str, int] | None) -> TextSpan | None:
@@ -34,11 +34,11 @@ def index_from(found: dict[str, Any]) -> Index:
 
     problems = [
         TextProblem(p["severity"], p["message"], some(p["span"]), tuple((text, some(at)) for text, at in p["notes"]))
-        for p in found["problems"]
+        for p in fields["problems"]
     ]
-    names = [Name(some(n["span"]), n["kind"], n["text"], span(n["definition"]), n["type"]) for n in found["names"]]
-    functions = [Function(f["name"], some(f["span"]), f["last_line"]) for f in found["functions"]]
-    return Index(problems, names, functions, [(line, column) for line, column in found["operations"]])
+    names = [Name(some(n["span"]), n["kind"], n["text"], span(n["definition"]), n["type"]) for n in fields["names"]]
+    functions = [Function(f["name"], some(f["span"]), f["last_line"]) for f in fields["functions"]]
+    return Index(problems, names, functions, [(line, column) for line, column in fields["operations"]])
 
 
 def write_report(what: str, uri: str, text: str, folder: Path) -> Path:
@@ -177,11 +177,11 @@ async def hover(ls: MirloServer, params: lsp.HoverParams) -> lsp.Hover | None:
 
 async def _places(ls: MirloServer, name: Name, rules: bool) -> list[lsp.Location]:
     places = await ls.parser.ask("places", kind=name.kind, text=name.text, target=ls.target, rules=rules)
-    found = []
+    locations = []
     for place in places:
         at = lsp.Position(place["line"], 0)
-        found.append(lsp.Location(Path(place["file"]).resolve().as_uri(), lsp.Range(at, at)))
-    return found
+        locations.append(lsp.Location(Path(place["file"]).resolve().as_uri(), lsp.Range(at, at)))
+    return locations
 
 
 async def definition(ls: MirloServer, params: lsp.DefinitionParams) -> list[lsp.Location]:
@@ -211,11 +211,11 @@ async def references(ls: MirloServer, params: lsp.ReferenceParams) -> list[lsp.L
 async def symbols(ls: MirloServer, params: lsp.DocumentSymbolParams) -> list[lsp.DocumentSymbol]:
     uri = params.text_document.uri
     document = ls.document(uri)
-    found = []
+    entries = []
     for each in (await ls.index(uri)).functions:
         whole = lsp.Range(lsp.Position(each.span.line, 0), lsp.Position(each.last_line + 1, 0))
-        found.append(lsp.DocumentSymbol(each.name, lsp.SymbolKind.Function, whole, _range(each.span, document)))
-    return found
+        entries.append(lsp.DocumentSymbol(each.name, lsp.SymbolKind.Function, whole, _range(each.span, document)))
+    return entries
 
 
 async def lenses(ls: MirloServer, params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
@@ -223,13 +223,13 @@ async def lenses(ls: MirloServer, params: lsp.CodeLensParams) -> list[lsp.CodeLe
     index = await ls.index(uri)
     if any(problem.severity == "error" for problem in index.problems):
         return []  # there is nothing to compile
-    found = []
+    code_lenses = []
     for each in index.functions:
         at = _range(each.span, ls.document(uri))
         for title, name in (("explain", "mirlo.explain"), ("show assembly", "mirlo.assembly")):
             arguments: list[Any] = [uri, each.span.line, each.last_line]
-            found.append(lsp.CodeLens(at, lsp.Command(title, name, arguments=arguments)))
-    return found
+            code_lenses.append(lsp.CodeLens(at, lsp.Command(title, name, arguments=arguments)))
+    return code_lenses
 
 
 async def actions(ls: MirloServer, params: lsp.CodeActionParams) -> list[lsp.Command]:

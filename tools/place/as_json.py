@@ -101,9 +101,9 @@ def as_json(survey: Survey) -> PlacementReport:
     }  # fmt: skip
 
 
-def dumped(found: PlacementReport) -> str:
+def dumped(report: PlacementReport) -> str:
     """Format a file: sorted, one line per value."""
-    return json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    return json.dumps(report, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def _share(share: Share, whole: int | None) -> dict[str, float]:

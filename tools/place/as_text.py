@@ -89,8 +89,8 @@ def _attempts(node: NodeReport) -> Iterator[str]:
             yield f"{head}: matched, {attempt['depth']} deep"
             continue
         at = f" (at {_quoted(attempt['at'])})" if "at" in attempt else ""
-        said = f" [{attempt['predicate']}]" if "predicate" in attempt else ""
-        yield f"{head}: no, {attempt['depth']} deep: {attempt['reason']}{at}{said}"
+        predicate = f" [{attempt['predicate']}]" if "predicate" in attempt else ""
+        yield f"{head}: no, {attempt['depth']} deep: {attempt['reason']}{at}{predicate}"
     tried = {attempt["pattern"].partition(".")[0] for attempt in node["tried"]}
     yield from (f"{target}: {why}" for target, why in node["why_not"].items() if target not in tried)
 

@@ -14,14 +14,14 @@ def candidate_rows(decision: Decision) -> list[tuple[str, ...]]:
     """Return the alternatives as rows of text."""
     rows: list[tuple[str, ...]] = []
     for candidate in decision.candidates:
-        given = str(sum(map(len, candidate.nodes.values())))
+        count = str(sum(map(len, candidate.nodes.values())))
         mark = " ← taken" if candidate.name == decision.best else ""
         if candidate.microseconds is None:
-            rows.append((candidate.name, given, "", candidate.problem))
+            rows.append((candidate.name, count, "", candidate.problem))
         else:
             ratio = f"{candidate.ratio:.3f}" if candidate.ratio is not None else ""
             note = f" ({candidate.problem})" if candidate.problem else ""
-            rows.append((candidate.name, given, f"{candidate.microseconds / 1000:.3f}", f"{ratio}{mark}{note}"))
+            rows.append((candidate.name, count, f"{candidate.microseconds / 1000:.3f}", f"{ratio}{mark}{note}"))
     return rows
 
 
@@ -36,8 +36,8 @@ def decision_lines(decision: Decision) -> Iterator[str]:
         rows = []
         for region in decision.regions:
             costs = ", ".join(f"{name} {cost:.1f}" for name, cost in region.microseconds.items())
-            said = f"best on {region.best}" + (f" ({region.problem})" if region.problem else "")
-            rows.append((f"  {region.region}", f"{region.operators} operators", costs, said))
+            best = f"best on {region.best}" + (f" ({region.problem})" if region.problem else "")
+            rows.append((f"  {region.region}", f"{region.operators} operators", costs, best))
         yield from columns(rows, numbers={1})
         for region in decision.regions:
             yield from (f"  {region.region} on {name}: {why}" for name, why in region.why.items() if why)

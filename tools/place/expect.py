@@ -55,12 +55,12 @@ def _are(value: object, kind: type) -> bool:
     return isinstance(value, list) and all(isinstance(entry, kind) for entry in value)
 
 
-def differences(expected: PlacementReport, found: PlacementReport) -> list[str]:
+def differences(expected: PlacementReport, actual: PlacementReport) -> list[str]:
     """Return a line for each difference: first the targets of nodes, then totals, then all others."""
-    lines = [*_targets(expected, found), *_nodes(expected, found), *_totals(expected, found)]
+    lines = [*_targets(expected, actual), *_nodes(expected, actual), *_totals(expected, actual)]
     if not lines:
         # What is left is in how patterns were tried, or in regions: the place in the file tells.
-        lines = list(_values("", expected, found))
+        lines = list(_values("", expected, actual))
     return lines
 
 
@@ -70,9 +70,9 @@ def shown(lines: Sequence[str]) -> str:
     return "\n".join([*(f"  {line}" for line in lines[:SHOWN]), *more])
 
 
-def _targets(expected: PlacementReport, found: PlacementReport) -> Iterator[str]:
-    if expected["targets"] != found["targets"]:
-        yield f"targets: expected {', '.join(expected['targets'])}; found {', '.join(found['targets'])}"
+def _targets(expected: PlacementReport, actual: PlacementReport) -> Iterator[str]:
+    if expected["targets"] != actual["targets"]:
+        yield f"targets: expected {', '.join(expected['targets'])}; found {', '.join(actual['targets'])}"
 
 
 def _keyed(nodes: Sequence[NodeReport]) -> dict[Key, NodeReport]:
@@ -86,8 +86,8 @@ def _keyed(nodes: Sequence[NodeReport]) -> dict[Key, NodeReport]:
     return keyed
 
 
-def _nodes(expected: PlacementReport, found: PlacementReport) -> Iterator[str]:
-    old, new = _keyed(expected["nodes"]), _keyed(found["nodes"])
+def _nodes(expected: PlacementReport, actual: PlacementReport) -> Iterator[str]:
+    old, new = _keyed(expected["nodes"]), _keyed(actual["nodes"])
     for key, node in new.items():
         if key not in old:
             yield f"{_title(node)}: is new, on {_assigned_target(node)}"
@@ -111,21 +111,21 @@ def _assigned_target(node: NodeReport) -> str:
     return f"{node['target']}.{node['pattern']}" if node["pattern"] else str(node["target"])
 
 
-def _totals(expected: PlacementReport, found: PlacementReport) -> Iterator[str]:
-    yield from _values("totals", expected["totals"], found["totals"])
-    yield from _values("regions", len(expected.get("regions", ())), len(found["regions"]))
+def _totals(expected: PlacementReport, actual: PlacementReport) -> Iterator[str]:
+    yield from _values("totals", expected["totals"], actual["totals"])
+    yield from _values("regions", len(expected.get("regions", ())), len(actual["regions"]))
 
 
-def _values(path: str, expected: object, found: object) -> Iterator[str]:
+def _values(path: str, expected: object, actual: object) -> Iterator[str]:
     """Yield every value that differs, by its path in the file."""
-    if isinstance(expected, dict) and isinstance(found, dict):
-        for key in sorted({*expected, *found}):
-            yield from _values(f"{path}.{key}" if path else key, expected.get(key), found.get(key))
-    elif isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
-        for i, (one, other) in enumerate(zip(expected, found, strict=True)):
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        for key in sorted({*expected, *actual}):
+            yield from _values(f"{path}.{key}" if path else key, expected.get(key), actual.get(key))
+    elif isinstance(expected, list) and isinstance(actual, list) and len(expected) == len(actual):
+        for i, (one, other) in enumerate(zip(expected, actual, strict=True)):
             yield from _values(f"{path}[{i}]", one, other)
-    elif expected != found:
-        yield f"{path}: expected {_short(expected)}, found {_short(found)}"
+    elif expected != actual:
+        yield f"{path}: expected {_short(expected)}, found {_short(actual)}"
 
 
 def _short(value: object) -> str:

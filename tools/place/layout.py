@@ -44,7 +44,7 @@ class Drawing:
 
 def draw(boxes: list[Box], reads: Sequence[Sequence[int]]) -> Drawing:
     """Place boxes; `reads` are for each box those that it reads, which come before it in some order."""
-    plan = _Plan(boxes, [list(dict.fromkeys(found)) for found in reads])
+    plan = _Plan(boxes, [list(dict.fromkeys(sources)) for sources in reads])
     plan.rank()
     plan.connect()
     plan.order()
@@ -70,7 +70,7 @@ class _Plan:
         """Assign a layer to each box."""
         count = len(self.boxes)
         users: list[list[int]] = [[] for _ in range(count)]
-        waiting = [len(found) for found in self.reads]
+        waiting = [len(sources) for sources in self.reads]
         for box, reads in enumerate(self.reads):
             for other in reads:
                 users[other].append(box)

@@ -93,19 +93,19 @@ def _level(survey: Survey, name: str) -> LevelDrawing:
         group = owner[name](node.id)
         groups.setdefault(node.id if group is None else group.function, []).append(node.id)
     members = list(groups.values())
-    box_of = {node: i for i, found in enumerate(members) for node in found}
+    box_of = {node: i for i, member_nodes in enumerate(members) for node in member_nodes}
     reads = [
-        [box_of[other] for node in found for other in survey.placement.nodes[node].reads if box_of[other] != i]
-        for i, found in enumerate(members)
+        [box_of[other] for node in member_nodes for other in survey.placement.nodes[node].reads if box_of[other] != i]
+        for i, member_nodes in enumerate(members)
     ]
-    lines = [_label_lines(survey, found, name) for found in members]
+    lines = [_label_lines(survey, member_nodes, name) for member_nodes in members]
     boxes = [Box(max(64.0, CHARACTER * max(map(len, pair)) + 20), 38.0) for pair in lines]
     drawing = draw(boxes, reads)
     return {
         "width": round(drawing.width), "height": round(drawing.height),
         "boxes": [
-            [*_frame(box), survey.target_of(found[0]), *pair, found]
-            for box, pair, found in zip(drawing.boxes, lines, members, strict=True)
+            [*_frame(box), survey.target_of(member_nodes[0]), *pair, member_nodes]
+            for box, pair, member_nodes in zip(drawing.boxes, lines, members, strict=True)
         ],
         "edges": [
             [first, last, *(round(number, 1) for point in points for number in point)]

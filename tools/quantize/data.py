@@ -48,8 +48,8 @@ class CalibrationData:
 
     def __iter__(self) -> Iterator[Feeds]:
         left = self.limit
-        for what, given in self.calls():
-            whole = self._named(given, what)
+        for what, arguments in self.calls():
+            whole = self._named(arguments, what)
             for feeds in self._batches(whole, what) if self.is_stacked else [whole]:
                 if left is not None and left <= 0:
                     return
@@ -63,15 +63,15 @@ class CalibrationData:
         shape = feeds[first.name].shape if first is not None else ()
         return shape[0] if first is not None and len(first.shape) and len(shape) == len(first.shape) else 1
 
-    def _named(self, given: object, what: str) -> Feeds:
+    def _named(self, arguments: object, what: str) -> Feeds:
         names = [spec.name for spec in self.specs]
-        if isinstance(given, Mapping):
-            missing = [name for name in names if name not in given]
+        if isinstance(arguments, Mapping):
+            missing = [name for name in names if name not in arguments]
             if missing:
-                found = ", ".join(f"'{terminal(str(name))}'" for name in given) or "nothing"
-                raise QuantizationError(f"{what}: no array for input '{missing[0]}'; found {found}")
-            return {name: np.asarray(given[name]) for name in names}
-        arrays = list(given) if isinstance(given, (tuple, list)) else [given]
+                listed = ", ".join(f"'{terminal(str(name))}'" for name in arguments) or "nothing"
+                raise QuantizationError(f"{what}: no array for input '{missing[0]}'; found {listed}")
+            return {name: np.asarray(arguments[name]) for name in names}
+        arrays = list(arguments) if isinstance(arguments, (tuple, list)) else [arguments]
         if len(arrays) != len(names):
             raise QuantizationError(
                 f"{what}: {len(arrays)} array{'s' * (len(arrays) != 1)} for {len(names)} inputs: "
@@ -95,17 +95,17 @@ class CalibrationData:
 
 
 def open_data(
-    given: Given, specs: Sequence[TensorSpec], limit: int | None = None, images: ImageScaling | None = None
+    source: Given, specs: Sequence[TensorSpec], limit: int | None = None, images: ImageScaling | None = None
 ) -> CalibrationData:
     """Return the data that a caller names or gives, for inputs of these types."""
     wanted = tuple(specs)
-    if isinstance(given, (str, os.PathLike)):
-        return _of_path(os.fspath(given), wanted, limit, images or ImageScaling())
-    if isinstance(given, (np.ndarray, Mapping)):
-        return CalibrationData("the data", lambda: [("the data", given)], wanted, limit, is_stacked=True)
-    if callable(given):
-        return CalibrationData("the data", lambda: _numbered("the data", given()), wanted, limit)
-    listed = list(given)
+    if isinstance(source, (str, os.PathLike)):
+        return _of_path(os.fspath(source), wanted, limit, images or ImageScaling())
+    if isinstance(source, (np.ndarray, Mapping)):
+        return CalibrationData("the data", lambda: [("the data", source)], wanted, limit, is_stacked=True)
+    if callable(source):
+        return CalibrationData("the data", lambda: _numbered("the data", source()), wanted, limit)
+    listed = list(source)
     return CalibrationData("the data", lambda: _numbered("the data", listed), wanted, limit)
 
 
@@ -152,13 +152,13 @@ def _function(path: Path, name: str) -> Callable[[], object]:
         spec.loader.exec_module(module)
     except Exception as error:  # whatever the user's program raises
         raise QuantizationError(f"{shown} cannot be imported: {type(error).__name__}: {error}") from error
-    found = getattr(module, name, None)
-    if not callable(found):
+    function = getattr(module, name, None)
+    if not callable(function):
         raise QuantizationError(f"{shown} has no function '{terminal(name)}'")
 
     def call() -> object:
         try:
-            return found()
+            return function()
         except Exception as error:
             raise QuantizationError(f"{shown}: {name}() fails: {type(error).__name__}: {error}") from error
 
@@ -180,8 +180,8 @@ def _read_npz(path: Path, shown: str, names: Sequence[str]) -> dict[str, np.ndar
         return {names[0]: arrays[listed[0]]}
     missing = [name for name in names if name not in arrays]
     if missing:
-        found = ", ".join(f"'{terminal(name)}'" for name in listed) or "nothing"
-        raise QuantizationError(f"{shown}: no array for input '{missing[0]}'; found {found}")
+        listing = ", ".join(f"'{terminal(name)}'" for name in listed) or "nothing"
+        raise QuantizationError(f"{shown}: no array for input '{missing[0]}'; found {listing}")
     return arrays
 
 
@@ -235,7 +235,7 @@ def _checked(array: np.ndarray, spec: TensorSpec, what: str) -> np.ndarray:
     if array.dtype.kind not in "fiub":
         raise QuantizationError(f"{what}: input '{spec.name}': expected numbers, found {array.dtype}")
     fits = len(array.shape) == len(spec.shape) and all(
-        found == dim for found, dim in zip(array.shape, spec.shape, strict=True) if isinstance(dim, int)
+        size == dim for size, dim in zip(array.shape, spec.shape, strict=True) if isinstance(dim, int)
     )
     if not fits:
         raise QuantizationError(f"{what}: expected {spec}, found an array of shape {list(array.shape)}")

@@ -20,15 +20,15 @@ class Difference:
     rows: int = 0
     same: int = 0
 
-    def add(self, found: np.ndarray, expected: np.ndarray) -> None:
-        left, right = found.astype(np.float64), expected.astype(np.float64)
+    def add(self, actual: np.ndarray, expected: np.ndarray) -> None:
+        left, right = actual.astype(np.float64), expected.astype(np.float64)
         gap = left - right
         self.squares += float(np.square(gap).sum())
         self.expected_squares += float(np.square(right).sum())
         self.largest = max(self.largest, float(np.abs(gap).max(initial=0)))
         if expected.ndim == 2 and expected.shape[1] > 1:
             self.rows += len(expected)
-            self.same += int((found.argmax(1) == expected.argmax(1)).sum())
+            self.same += int((actual.argmax(1) == expected.argmax(1)).sum())
 
     @property
     def relative(self) -> float:
@@ -43,10 +43,10 @@ class Differences:
 
     by_output: dict[str, Difference] = field(default_factory=dict)
 
-    def add(self, found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> None:
+    def add(self, actual: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> None:
         for name, array in expected.items():
             if array.dtype.kind == "f":
-                self.by_output.setdefault(name, Difference()).add(found[name], array)
+                self.by_output.setdefault(name, Difference()).add(actual[name], array)
 
     @property
     def relative(self) -> float:

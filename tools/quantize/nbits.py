@@ -126,9 +126,9 @@ def quantize_model(model: onnx.ModelProto, how: Quantization) -> int:
             by_initializer[tensor.name] = list(arrays)
         node.input[:] = [node.input[0], *by_initializer[tensor.name]]
         node.op_type, node.domain = "MatMulNBits", DOMAIN
-        given = {"K": rows, "N": columns, "bits": how.bits, "block_size": how.block}
-        given["accuracy_level"] = LEVELS[how.activations]
-        node.attribute.extend(helper.make_attribute(name, value) for name, value in given.items())
+        attributes = {"K": rows, "N": columns, "bits": how.bits, "block_size": how.block}
+        attributes["accuracy_level"] = LEVELS[how.activations]
+        node.attribute.extend(helper.make_attribute(name, value) for name, value in attributes.items())
         count += 1
     if not count:
         raise QuantizationError(

@@ -167,9 +167,9 @@ def _unit(
                 name = added.outputs[0]
                 after = users.get(name, [])
     if readers[name] == 1 and len(after) == 1:
-        found = role_of(after[0].operator, after[0].domain)
+        tail_role = role_of(after[0].operator, after[0].domain)
         is_bound = all(each in network.constants for each in after[0].inputs[1:] if each)
-        if found is not None and found.activation and is_bound and not selection.keeps(after[0]):
+        if tail_role is not None and tail_role.activation and is_bound and not selection.keeps(after[0]):
             tail.append(after[0])
     return Unit(node, tuple(tail), data, weight, axis, bias)
 

@@ -43,14 +43,14 @@ def _unscale_products(network: Network) -> None:
     for at, node in enumerate(network.nodes):
         if (node.domain, node.operator) != ("", "Gemm"):
             continue
-        found = attributes_of(node)
-        alpha, beta = (np.float32(found.get(name, 1.0)) for name in ("alpha", "beta"))  # type: ignore[arg-type]
+        attributes = attributes_of(node)
+        alpha, beta = (np.float32(attributes.get(name, 1.0)) for name in ("alpha", "beta"))  # type: ignore[arg-type]
         weight = network.weight(node.inputs[1])
         has_bias = len(node.inputs) > 2 and bool(node.inputs[2])
         bias = network.weight(node.inputs[2]) if has_bias else None
         if weight is None or weight.ndim != 2 or (has_bias and bias is None):
             continue
-        columns = weight.shape[0 if found.get("transB", 0) else 1]
+        columns = weight.shape[0 if attributes.get("transB", 0) else 1]
         inputs = [node.inputs[0], node.inputs[1]]
         if alpha != 1:
             inputs[1] = network.add(weight * alpha, f"{node.inputs[1]}_scaled")
@@ -88,12 +88,12 @@ def _folded(network: Network, product: NodeDef, norm: NodeDef) -> NodeDef | None
     if product.operator not in ("Conv", "Gemm") or axis is None or len(product.inputs) < 2:
         return None
     weight = network.weight(product.inputs[1])
-    given = [network.weight(name) for name in norm.inputs[1:5]]
+    parameters = [network.weight(name) for name in norm.inputs[1:5]]
     has_bias = len(product.inputs) > 2 and bool(product.inputs[2])
     bias = network.weight(product.inputs[2]) if has_bias else np.zeros(1, np.float32)
-    if weight is None or bias is None or any(each is None for each in given):
+    if weight is None or bias is None or any(each is None for each in parameters):
         return None
-    gamma, beta, mean, variance = (each.astype(np.float64) for each in given if each is not None)
+    gamma, beta, mean, variance = (each.astype(np.float64) for each in parameters if each is not None)
     epsilon = float(attributes_of(norm).get("epsilon", 1e-5))  # type: ignore[arg-type]
     channels = weight.shape[axis]
     if gamma.shape != (channels,) or (bias.size != 1 and bias.size != channels) or (variance + epsilon <= 0).any():
@@ -110,13 +110,13 @@ def _folded(network: Network, product: NodeDef, norm: NodeDef) -> NodeDef | None
 
 def weight_axis(node: NodeDef) -> int | None:
     """Return the axis of a product's weights along which its result has channels; None where they are mixed."""
-    found = attributes_of(node)
+    attributes = attributes_of(node)
     if node.operator == "Conv":
         return 0
     if node.operator == "ConvTranspose":
-        return 1 if found.get("group", 1) == 1 else None
+        return 1 if attributes.get("group", 1) == 1 else None
     if node.operator == "Gemm":
-        return 0 if found.get("transB", 0) else 1
+        return 0 if attributes.get("transB", 0) else 1
     return 1
 
 
@@ -172,15 +172,15 @@ def _equalized(
         return None
     weight, axis = network.weight(first.inputs[1]), weight_axis(first)
     other = network.weight(second.inputs[1])
-    found = attributes_of(second)
+    attributes = attributes_of(second)
     has_bias = len(first.inputs) > 2 and bool(first.inputs[2])
     bias = network.weight(first.inputs[2]) if has_bias else np.zeros(1, np.float32)
-    if weight is None or axis is None or other is None or bias is None or found.get("transA", 0):
+    if weight is None or axis is None or other is None or bias is None or attributes.get("transA", 0):
         return None
     channels = weight.shape[axis]
     if second.operator == "Conv":
-        depthwise = found.get("group", 1) != 1
-        if depthwise and not (other.shape[0] == channels == found["group"]):
+        depthwise = attributes.get("group", 1) != 1
+        if depthwise and not (other.shape[0] == channels == attributes["group"]):
             return None
         read_axis = 0 if depthwise else 1
     elif second.operator in ("Gemm", "MatMul"):

@@ -60,8 +60,8 @@ class RangeObserver:
             return
         self.low, self.high = min(self.low, float(x.min())), max(self.high, float(x.max()))
         if by_channel and x.ndim >= 2:
-            found = np.abs(x).max(axis=(0, *range(2, x.ndim)))
-            self.channels = found if self.channels is None else np.maximum(self.channels, found)
+            magnitudes = np.abs(x).max(axis=(0, *range(2, x.ndim)))
+            self.channels = magnitudes if self.channels is None else np.maximum(self.channels, magnitudes)
 
     def count(self, x: np.ndarray) -> None:
         """Count the values between the limits, which are known by now."""
@@ -111,10 +111,13 @@ def _least(counts: np.ndarray, edges: np.ndarray, cost: Cost) -> tuple[float, fl
 
 
 def _squared_error(counts: np.ndarray, centres: np.ndarray, low: float, high: float) -> float:
-    found = quantizer_of(low, high)
-    steps = np.clip(np.rint(centres / float(found.scale)) + found.zero, found.low, found.high) - found.zero
+    quantizer = quantizer_of(low, high)
+    steps = (
+        np.clip(np.rint(centres / float(quantizer.scale)) + quantizer.zero, quantizer.low, quantizer.high)
+        - quantizer.zero
+    )
     inside = (centres >= low) & (centres <= high)
-    step = float(found.scale)
+    step = float(quantizer.scale)
     # Values within a bin are spread: the error of rounding is that of a uniform distribution, not of the centre alone.
     error = np.where(inside, step * step / 12, (steps * step - centres) ** 2)
     return float((counts * error).sum())

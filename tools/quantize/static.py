@@ -89,14 +89,14 @@ class _Quantizing:
     count: int = 0
     """Samples of the data."""
 
-    def run(self, given: Given) -> QuantizedModel:
+    def run(self, calibration: Given) -> QuantizedModel:
         network, how = self.network, self.how
         fold(network)
         self._require_names()
         self.tell("compile the f32 model")
         watched = self._watched()
         exact = self._compiled(network.nodes, [*network.outputs, *watched])
-        self.data = open_data(given, exact.inputs, how.samples, how.images)
+        self.data = open_data(calibration, exact.inputs, how.samples, how.images)
         self.floats = frozenset(spec.name for spec in (*exact.inputs, *exact.outputs) if spec.dtype == "f32")
         observers = self._limits(exact, {})
         divided = self._equalized(observers)
@@ -141,8 +141,8 @@ class _Quantizing:
     def _compiled(self, nodes: Sequence[NodeDef], outputs: Sequence[str] | None, switches: int = 0) -> Executable:
         inputs = [switches_input(switches)] if switches else []
         message = self.network.message(nodes, outputs, inputs)
-        made: Executable = compile_model(message, threads=self.how.threads, cache=False)
-        return made
+        executable: Executable = compile_model(message, threads=self.how.threads, cache=False)
+        return executable
 
     def _limits(self, exact: Executable, divided: Mapping[str, np.ndarray]) -> dict[str, RangeObserver]:
         observers = {name: RangeObserver() for name in self.floats}
@@ -154,8 +154,8 @@ class _Quantizing:
                 observers[name].see_limits(array, self.how.equalize)
         if not self.count:
             raise QuantizationError(f"{self.data.what}: no samples")
-        for name, found in observers.items():
-            if not (np.isfinite(found.low) and np.isfinite(found.high)) and found.high >= found.low:
+        for name, observer in observers.items():
+            if not (np.isfinite(observer.low) and np.isfinite(observer.high)) and observer.high >= observer.low:
                 raise QuantizationError(
                     f"{self.network.model.name}: '{name}' has values that are not finite for {self.data.what}"
                 )
@@ -164,9 +164,9 @@ class _Quantizing:
     def _values(
         self, exact: Executable, feeds: Feeds, divided: Mapping[str, np.ndarray]
     ) -> Iterable[tuple[str, np.ndarray]]:
-        found = {**exact.run(feeds), **feeds}
+        arrays = {**exact.run(feeds), **feeds}
         for name in self.floats:
-            array = found[name]
+            array = arrays[name]
             if name in divided:
                 array = _divided(array, divided[name])
             yield name, array
@@ -174,7 +174,7 @@ class _Quantizing:
     def _equalized(self, observers: Mapping[str, RangeObserver]) -> dict[str, np.ndarray]:
         if not self.how.equalize:
             return {}
-        largest = {name: found.channels for name, found in observers.items() if found.channels is not None}
+        largest = {name: observer.channels for name, observer in observers.items() if observer.channels is not None}
         return equalize(self.network, largest)
 
     def _quantizers(
@@ -194,8 +194,8 @@ class _Quantizing:
                         observers[name].count(array)
         how = self.how
         return {
-            name: quantizer_of(*found.range(how.ranges, how.percentile), how.unsigned)
-            for name, found in observers.items()
+            name: quantizer_of(*observer.range(how.ranges, how.percentile), how.unsigned)
+            for name, observer in observers.items()
             if name in self.floats
         }
 
@@ -223,9 +223,9 @@ class _Quantizing:
         for feeds in self.data:
             seen += self.data.samples(feeds)
             self.tell(f"errors of nodes on {seen} of {self.count} samples")
-            found = probe.run({**feeds, SWITCHES: off})
+            outputs = probe.run({**feeds, SWITCHES: off})
             for difference, pair in zip(own, pairs, strict=True):
-                exact, quantized = found[pair.exact], found[pair.quantized]
+                exact, quantized = outputs[pair.exact], outputs[pair.quantized]
                 difference.add(quantized, exact)
                 axis = _result_axis(pair.unit, exact)
                 if axis is None or not exact.size:
@@ -255,8 +255,8 @@ class _Quantizing:
         off = np.zeros_like(switches)
         for number, feeds in enumerate(few):
             if number not in self._expected:
-                found = probe.run({**feeds, SWITCHES: off})
-                self._expected[number] = {name: found[name] for name in self.network.outputs}
+                outputs = probe.run({**feeds, SWITCHES: off})
+                self._expected[number] = {name: outputs[name] for name in self.network.outputs}
             differences.add(probe.run({**feeds, SWITCHES: switches}), self._expected[number])
         return differences.relative
 
@@ -312,13 +312,13 @@ class _Quantizing:
             writer = Writer(self.network, plan, quantizers, corrections)
             message = self.network.message(write_model(writer, self.how.whole))
             self.tell("compile the int8 model")
-            made = compile_model(message, threads=self.how.threads, cache=False)
+            compiled = compile_model(message, threads=self.how.threads, cache=False)
             differences, seen = Differences(), 0
             for feeds in self.data:
                 seen += self.data.samples(feeds)
                 self.tell(f"error of the int8 model on {seen} of {self.count} samples")
-                found, expected = made.run(feeds), exact.run(feeds)
-                differences.add(found, {name: expected[name] for name in self.network.outputs})
+                actual, expected = compiled.run(feeds), exact.run(feeds)
+                differences.add(actual, {name: expected[name] for name in self.network.outputs})
             if not differences.by_output:
                 raise QuantizationError(f"{self.network.model.name}: no output is f32: no error can be measured")
             budget = self.how.max_error
@@ -342,7 +342,7 @@ class _Quantizing:
         for node in self.network.nodes:
             number = numbers.get(id(node))
             measured = number if number is not None and units[number].node is node else None
-            found = quantizers.get(plan.root(node.outputs[0])) if id(node) in int8 and node.outputs else None
+            quantizer = quantizers.get(plan.root(node.outputs[0])) if id(node) in int8 and node.outputs else None
             why = "max_error" if node.name in self._searched else plan.reasons.get(node.name, "")
             is_int8 = id(node) in int8
             rows.append(
@@ -352,7 +352,7 @@ class _Quantizing:
                     is_int8,
                     None if measured is None else own[measured],
                     None if measured is None else effects[measured],
-                    None if found is None else found.range,
+                    None if quantizer is None else quantizer.range,
                     "" if is_int8 else why,
                 )
             )
@@ -388,6 +388,6 @@ def quantize_static_file(
     """Quantize an ONNX file and write another; return what was measured."""
     if Path(source).resolve() == Path(target).resolve():
         raise QuantizationError(f"'{target}' is the model itself: name another file")
-    found = quantize(source, data, progress=progress, how=how)
-    found.save(target)
-    return found.report
+    quantized = quantize(source, data, progress=progress, how=how)
+    quantized.save(target)
+    return quantized.report

@@ -54,9 +54,9 @@ class Writer:
     def rounded(self, name: str) -> str:
         """Return a value after it was quantized."""
         if name not in self._rounded:
-            found = self.quantizers[self.plan.root(name)]
-            scale = self._constant(np.array(found.scale), f"{self.plan.root(name)}_scale")
-            zero = self._constant(found.stored(np.zeros((), np.float32)), f"{self.plan.root(name)}_zero_point")
+            quantizer = self.quantizers[self.plan.root(name)]
+            scale = self._constant(np.array(quantizer.scale), f"{self.plan.root(name)}_scale")
+            zero = self._constant(quantizer.stored(np.zeros((), np.float32)), f"{self.plan.root(name)}_zero_point")
             stored = self.network.fresh(f"{name}_quantized")
             result = name if name in self.renamed else self.network.fresh(f"{name}_dequantized")
             self.emit("QuantizeLinear", [self.renamed.get(name, name), scale, zero], stored)
@@ -97,7 +97,7 @@ class Writer:
 
     def unit(self, unit: Unit, names: Mapping[str, str] | None = None) -> None:
         """Write a unit in int8; `names` rename what it computes."""
-        given = names or self.renamed
+        renamed = names or self.renamed
         inputs, tail = list(unit.node.inputs), list(unit.tail)
         for place in unit.data:
             name = inputs[place]
@@ -112,13 +112,13 @@ class Writer:
             inputs[unit.weight] = self._weight(inputs[unit.weight], unit.axis, scales)
             if bias is not None and unit.axis is not None:
                 self._add_bias(unit, inputs, tail, bias, x, scales)
-        inner = {name: given[name] for each in unit.nodes for name in each.outputs if name in given}
+        inner = {name: renamed[name] for each in unit.nodes for name in each.outputs if name in renamed}
         for node in (replace(unit.node, inputs=tuple(inputs)), *tail):
             self.nodes.append(
                 replace(
                     node,
                     inputs=tuple(inner.get(name, name) for name in node.inputs),
-                    outputs=tuple(given.get(name, name) for name in node.outputs),
+                    outputs=tuple(renamed.get(name, name) for name in node.outputs),
                 )
             )
 
@@ -137,10 +137,10 @@ class Writer:
     def _constant_data(self, name: str) -> str:
         """Write a constant that is added, multiplied or joined with data."""
         array = self.network.array(name)
-        found = quantizer_of(float(array.min(initial=0)), float(array.max(initial=0)))
+        quantizer = quantizer_of(float(array.min(initial=0)), float(array.max(initial=0)))
         key = (name, None, b"data")
         if key not in self._weights:
-            parts = [found.stored(array), np.array(found.scale), np.array(found.zero, np.int8)]
+            parts = [quantizer.stored(array), np.array(quantizer.scale), np.array(quantizer.zero, np.int8)]
             inputs = [
                 self.network.add(part, f"{name}_{what}")
                 for part, what in zip(parts, ("quantized", "scale", "zero_point"), strict=True)

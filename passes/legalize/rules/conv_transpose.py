@@ -116,8 +116,8 @@ def _weight_of_phases(
     phases = math.prod(strides)
     beyond = any(t * s > k for t, s, k in zip(taps, strides, weight.shape[2:], strict=True))
 
-    def element(made: Expr, ic: Expr, *at: Expr) -> Expr:
-        rest: Expr = made
+    def element(phase_channel: Expr, ic: Expr, *at: Expr) -> Expr:
+        rest: Expr = phase_channel
         inner: list[Expr] = []
         for i in reversed(range(len(strides))):
             inner.insert(0, rest % strides[i] + ((taps[i] - 1) - at[i]) * strides[i])

@@ -66,10 +66,10 @@ _dft_element = as_scalar_function(dft_element)
 def dft_matrix(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape = shape_of(op.output)
 
-    def element(n: Expr, part: Expr, k: Expr, made: Expr) -> Expr:
+    def element(n: Expr, part: Expr, k: Expr, result_part: Expr) -> Expr:
         length = constant(op.length[0], "i64")
         turns = n.cast("i64") * k.cast("i64") % maximum(length, 1)  # a call may find a length of 0
-        numbers = (each.cast("f64") for each in (turns, n, part, made, length))
+        numbers = (each.cast("f64") for each in (turns, n, part, result_part, length))
         return _dft_element(*numbers, inverse=op.inverse, mirrored=op.mirrored).cast(op.dtype)
 
     return b.call_prim(lambda p: p.compute(shape, element, name="dft_matrix"))

@@ -138,12 +138,12 @@ def compared(value: Expr, bound: Expr, how: Expr, mode: int) -> Expr:
     """Return whether a node's comparison holds: `mode` as `relax.tree_ensemble` defines it, `how` is the node's."""
     tests = [value <= bound, value < bound, value >= bound, value > bound, value.equals(bound), value.differs(bound)]
     if mode >= 0:
-        found = tests[mode & 7]
+        holds = tests[mode & 7]
         if mode & NAN_BY_NODE:
-            return found | (value.differs(value) & (how & 8).equals(8))
-        return found | value.differs(value) if mode & 8 else found
+            return holds | (value.differs(value) & (how & 8).equals(8))
+        return holds | value.differs(value) if mode & 8 else holds
     kind = how & 7
-    found = tests[0]
+    holds = tests[0]
     for number, test in enumerate(tests[1:], 1):
-        found = select(kind.equals(number), test, found)
-    return found | (value.differs(value) & (how & 8).equals(8))
+        holds = select(kind.equals(number), test, holds)
+    return holds | (value.differs(value) & (how & 8).equals(8))

@@ -86,21 +86,21 @@ def graph_of(step: AttentionStep) -> OperationGraph:
     return OperationGraph(tuple(result.tensors), tuple(result.operations), result.numbers)
 
 
-def _bounded(made: _Graph, scores: int, step: AttentionStep) -> int:
+def _bounded(graph: _Graph, scores: int, step: AttentionStep) -> int:
     """Mask scores beyond the bound, key <= query + bound, in the form that engines recognize.
 
     With a cache the bound is the difference of the lengths, which are passed separately.
     """
-    row = made.add("index", (scores,), made.scores, kind=INT32, axis=2)
-    column = made.add("index", (scores,), made.scores, kind=INT32, axis=3)
+    row = graph.add("index", (scores,), graph.scores, kind=INT32, axis=2)
+    column = graph.add("index", (scores,), graph.scores, kind=INT32, axis=3)
     if step.bound:
-        made.number(LENGTH, INT32, ctypes.c_int32(step.bound + step.q_shape[2]))
-        made.number(QUERIES, INT32, ctypes.c_int32(step.q_shape[2]))
-        row = made.add("add", (row, LENGTH), made.scores, kind=INT32, compute=INT32)
-        row = made.add("subtract", (row, QUERIES), made.scores, kind=INT32, compute=INT32)
-    made.number(HIDDEN, dnn.F32, ctypes.c_float(hidden()))
-    seen = made.add("greater_equal", (row, column), made.scores, kind=BOOLEAN, compute=BOOLEAN)
-    return made.score("select", (scores, HIDDEN, seen))
+        graph.number(LENGTH, INT32, ctypes.c_int32(step.bound + step.q_shape[2]))
+        graph.number(QUERIES, INT32, ctypes.c_int32(step.q_shape[2]))
+        row = graph.add("add", (row, LENGTH), graph.scores, kind=INT32, compute=INT32)
+        row = graph.add("subtract", (row, QUERIES), graph.scores, kind=INT32, compute=INT32)
+    graph.number(HIDDEN, dnn.F32, ctypes.c_float(hidden()))
+    seen = graph.add("greater_equal", (row, column), graph.scores, kind=BOOLEAN, compute=BOOLEAN)
+    return graph.score("select", (scores, HIDDEN, seen))
 
 
 def hidden() -> float:
@@ -150,9 +150,9 @@ class _Graph:
         return self._next
 
 
-def dotted(found: tuple[int, ...]) -> str:
+def dotted(numbers: tuple[int, ...]) -> str:
     """Return a version as text."""
-    return ".".join(map(str, found))
+    return ".".join(map(str, numbers))
 
 
 def _is_static(number: int | None) -> int:

@@ -123,8 +123,8 @@ class Descriptors:
         self._do("GetAttribute", descriptor, number, form, ctypes.c_int64(0), ctypes.byref(count), None)
         return count.value
 
-    def _do(self, name: str, *given: object) -> None:
-        CUDNN.check(getattr(self._library, f"cudnnBackend{name}")(*given), self._what)
+    def _do(self, name: str, *arguments: object) -> None:
+        CUDNN.check(getattr(self._library, f"cudnnBackend{name}")(*arguments), self._what)
 
     def release(self) -> None:
         """Destroy the descriptors, the last one first."""
@@ -133,14 +133,14 @@ class Descriptors:
         self._made.clear()
 
 
-def operations_of(graph: OperationGraph, made: Descriptors) -> list[c_void_p]:
+def operations_of(graph: OperationGraph, descriptors: Descriptors) -> list[c_void_p]:
     """Return the descriptors of a graph's operations."""
-    tensors = {tensor.number: _tensor(tensor, made) for tensor in graph.tensors}
-    return [_operation(operation, tensors, made) for operation in graph.operations]
+    tensors = {tensor.number: _tensor(tensor, descriptors) for tensor in graph.tensors}
+    return [_operation(operation, tensors, descriptors) for operation in graph.operations]
 
 
-def _tensor(tensor: BackendTensor, made: Descriptors) -> c_void_p:
-    return made.make(
+def _tensor(tensor: BackendTensor, descriptors: Descriptors) -> c_void_p:
+    return descriptors.make(
         TENSOR, (900, INT64, ctypes.c_int64(ALIGNMENT)), (901, DATA_TYPE, ctypes.c_int(tensor.kind)),
         (902, INT64, _longs(tensor.dims)), (903, INT64, _longs(tensor.strides)),
         (906, INT64, ctypes.c_int64(tensor.number)), (907, BOOL, ctypes.c_bool(tensor.is_virtual)),
@@ -148,36 +148,36 @@ def _tensor(tensor: BackendTensor, made: Descriptors) -> c_void_p:
     )  # fmt: skip
 
 
-def _operation(operation: Operation, tensors: Mapping[int, c_void_p], made: Descriptors) -> c_void_p:
+def _operation(operation: Operation, tensors: Mapping[int, c_void_p], descriptors: Descriptors) -> c_void_p:
     inputs, output = [tensors[number] for number in operation.inputs], tensors[operation.output]
     compute = ctypes.c_int(operation.compute)
     if operation.name == "matmul":
-        how = made.make(MATMUL, (1500, DATA_TYPE, compute))
+        how = descriptors.make(MATMUL, (1500, DATA_TYPE, compute))
         ends = zip((1520, 1521, 1522, 1523), (*inputs, output, how), strict=True)
-        return made.make(MATMUL_OPERATION, *((number, DESCRIPTOR, value) for number, value in ends))
+        return descriptors.make(MATMUL_OPERATION, *((number, DESCRIPTOR, value) for number, value in ends))
     if operation.name in REDUCTIONS:
         mode = ctypes.c_int(REDUCTIONS[operation.name])
-        how = made.make(REDUCTION, (1600, REDUCTION_MODE, mode), (1601, DATA_TYPE, compute))
+        how = descriptors.make(REDUCTION, (1600, REDUCTION_MODE, mode), (1601, DATA_TYPE, compute))
         ends = zip((1610, 1611, 1612), (*inputs, output, how), strict=True)
-        return made.make(REDUCTION_OPERATION, *((number, DESCRIPTOR, value) for number, value in ends))
+        return descriptors.make(REDUCTION_OPERATION, *((number, DESCRIPTOR, value) for number, value in ends))
     axis = [] if operation.axis is None else [(9, INT64, ctypes.c_int64(operation.axis))]
     mode = ctypes.c_int(MODES[operation.name])
-    how = made.make(POINTWISE, (0, POINTWISE_MODE, mode), (1, DATA_TYPE, compute), *axis)
+    how = descriptors.make(POINTWISE, (0, POINTWISE_MODE, mode), (1, DATA_TYPE, compute), *axis)
     # x, b and t: the third selects one of the others.
-    given = zip((751, 752, 758), inputs, strict=False)
-    return made.make(
-        POINTWISE_OPERATION, (750, DESCRIPTOR, how), *((number, DESCRIPTOR, value) for number, value in given),
+    operands = zip((751, 752, 758), inputs, strict=False)
+    return descriptors.make(
+        POINTWISE_OPERATION, (750, DESCRIPTOR, how), *((number, DESCRIPTOR, value) for number, value in operands),
         (753, DESCRIPTOR, output),
     )  # fmt: skip
 
 
-def engine_configs(rules: c_void_p, made: Descriptors) -> list[c_void_p]:
+def engine_configs(rules: c_void_p, descriptors: Descriptors) -> list[c_void_p]:
     """Return the engine configurations that the heuristics propose; empty if no engine computes the graph."""
-    count = made.count(rules, HEURISTICS_RESULTS, DESCRIPTOR)
+    count = descriptors.count(rules, HEURISTICS_RESULTS, DESCRIPTOR)
     if not count:
         return []
-    configs = [made.new(ENGINE_CONFIG) for _ in range(count)]
-    known = made.get(rules, HEURISTICS_RESULTS, DESCRIPTOR, _pointers(configs))
+    configs = [descriptors.new(ENGINE_CONFIG) for _ in range(count)]
+    known = descriptors.get(rules, HEURISTICS_RESULTS, DESCRIPTOR, _pointers(configs))
     return configs[:known]
 
 
@@ -197,8 +197,10 @@ class Execution:
             raise
 
     def _find(self, operations: Sequence[c_void_p], most: int) -> c_void_p:
-        made, handle = self._made, ctypes.c_void_p(_value(self._handle))
-        graph = made.make(GRAPH, (GRAPH_HANDLE, HANDLE, handle), (GRAPH_OPERATIONS, DESCRIPTOR, _pointers(operations)))
+        descriptors, handle = self._made, ctypes.c_void_p(_value(self._handle))
+        graph = descriptors.make(
+            GRAPH, (GRAPH_HANDLE, HANDLE, handle), (GRAPH_OPERATIONS, DESCRIPTOR, _pointers(operations))
+        )
         refused: list[str] = []
         for mode in (BY_HEURISTICS, FALLBACK):
             try:
@@ -208,12 +210,12 @@ class Execution:
                 continue
             for config in engines:
                 try:
-                    plan = made.make(PLAN, (PLAN_HANDLE, HANDLE, handle), (PLAN_CONFIG, DESCRIPTOR, config))
+                    plan = descriptors.make(PLAN, (PLAN_HANDLE, HANDLE, handle), (PLAN_CONFIG, DESCRIPTOR, config))
                 except CuDnnError as problem:
                     refused.append(str(problem))
                     continue
                 size = ctypes.c_int64()
-                made.get(plan, PLAN_WORKSPACE, INT64, size)
+                descriptors.get(plan, PLAN_WORKSPACE, INT64, size)
                 if size.value <= most:
                     self.memory = size.value
                     return plan
@@ -222,21 +224,21 @@ class Execution:
         raise CuDnnError(f"cuDNN {version()} has no engine for {self._what}{why}")
 
     def _engines(self, graph: c_void_p, mode: int) -> list[c_void_p]:
-        made = self._made
-        rules = made.make(
+        descriptors = self._made
+        rules = descriptors.make(
             HEURISTICS, (HEURISTICS_MODE, MODE, ctypes.c_int(mode)), (HEURISTICS_GRAPH, DESCRIPTOR, graph)
         )
-        return engine_configs(rules, made)
+        return engine_configs(rules, descriptors)
 
     def start(self, address: Callable[[int], int], memory: int) -> None:
         """Enqueue the plan on the stream of the handle, with the addresses of tensors by number."""
-        given = [tensor.number for tensor in self._graph.tensors if not tensor.is_virtual]
+        tensor_numbers = [tensor.number for tensor in self._graph.tensors if not tensor.is_virtual]
         numbers = self._graph.numbers
-        places = [ctypes.addressof(numbers[n]) if n in numbers else address(n) for n in given]
+        places = [ctypes.addressof(numbers[n]) if n in numbers else address(n) for n in tensor_numbers]
         pack = Descriptors(self._what)
         try:
             described = pack.make(
-                VARIANT_PACK, (PACK_IDS, INT64, _longs(given)),
+                VARIANT_PACK, (PACK_IDS, INT64, _longs(tensor_numbers)),
                 (PACK_POINTERS, POINTER, (ctypes.c_void_p * len(places))(*places)),
                 (PACK_WORKSPACE, POINTER, ctypes.c_void_p(memory or None)),
             )  # fmt: skip
@@ -258,4 +260,4 @@ def _longs(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
 
 
 def _pointers(descriptors: Sequence[c_void_p]) -> ctypes.Array[ctypes.c_void_p]:
-    return (ctypes.c_void_p * len(descriptors))(*(made.value for made in descriptors))
+    return (ctypes.c_void_p * len(descriptors))(*(descriptor.value for descriptor in descriptors))

@@ -47,10 +47,10 @@ class ConvolutionCall:
         self._one, self._zero, self._of_added = number(1), number(0), number(step.added is not None)
         self._chosen: dict[int, tuple[int, int]] = {}
 
-    def _do(self, name: str, *given: object) -> None:
+    def _do(self, name: str, *arguments: object) -> None:
         step = self.step
         CUDNN.check(
-            getattr(self._library, f"cudnn{name}")(*given), f"convolving {step.x_shape} with {step.weight_shape}"
+            getattr(self._library, f"cudnn{name}")(*arguments), f"convolving {step.x_shape} with {step.weight_shape}"
         )
 
     def _new(self, what: str) -> c_void_p:
@@ -128,8 +128,8 @@ class ConvolutionCall:
 
     def release(self) -> None:
         """Destroy the descriptors."""
-        for what, made in self._made:
-            getattr(self._library, f"cudnnDestroy{what}Descriptor")(made)
+        for what, descriptor in self._made:
+            getattr(self._library, f"cudnnDestroy{what}Descriptor")(descriptor)
         self._made.clear()
 
 

@@ -42,9 +42,9 @@ def _why(library: ctypes.CDLL) -> str:
     """Return the library's message for its last error, if the version provides one."""
     if not hasattr(library, "cudnnGetLastErrorString"):
         return ""
-    said = ctypes.create_string_buffer(512)
-    library.cudnnGetLastErrorString(said, ctypes.c_size_t(len(said)))
-    lines = said.value.decode(errors="replace").split("\n")
+    message = ctypes.create_string_buffer(512)
+    library.cudnnGetLastErrorString(message, ctypes.c_size_t(len(message)))
+    lines = message.value.decode(errors="replace").split("\n")
     return f" ({lines[0]})" if lines[0] else ""
 
 

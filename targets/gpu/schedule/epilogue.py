@@ -110,7 +110,7 @@ def epilogue_results(
 ) -> Mapping[ir.Value | Unfinished, ir.Value]:
     """Return the epilogue's results for one accumulator, by tensor; `read` are operands loaded before."""
     result = contraction.block.outputs[0]
-    made: dict[ir.Value | Unfinished, ir.Value] = {result.value: convert_accumulator(total, result.element_type)}
+    computed: dict[ir.Value | Unfinished, ir.Value] = {result.value: convert_accumulator(total, result.element_type)}
     for stage in contraction.stages:
         env: dict[ir.Value, ir.Value] = {}
         for axis, (argument, form) in enumerate(zip(stage.block.index_arguments, stage.indices, strict=True)):
@@ -118,8 +118,8 @@ def epilogue_results(
                 env[argument] = evaluate(form, values)
         pairs = zip(stage.block.input_arguments, stage.block.inputs, stage.reads, strict=True)
         for argument, operand, access in pairs:
-            if operand.value in made:
-                env[argument] = made[operand.value]
+            if operand.value in computed:
+                env[argument] = computed[operand.value]
             elif access is None:
                 env[argument] = memory.buffers.buffer(operand.value)
             elif read is not None and access is read[0]:
@@ -127,9 +127,9 @@ def epilogue_results(
             else:
                 env[argument] = _load(memory, access, values)
         results = clone_body(stage.block, env)
-        made.update(zip((output.value for output in stage.block.outputs), results, strict=True))
-    made.update((value, total) for value, _ in contraction.writes if isinstance(value, Unfinished))
-    return made
+        computed.update(zip((output.value for output in stage.block.outputs), results, strict=True))
+    computed.update((value, total) for value, _ in contraction.writes if isinstance(value, Unfinished))
+    return computed
 
 
 @dataclass(frozen=True)

@@ -100,8 +100,8 @@ def _code(rows: RowGroup) -> int:
 
 def plan(group: BlockGroup[LaneModel]) -> ThreadRowsPlan | Decline:
     """Plan these blocks row by row."""
-    found = find_rows(group)
-    result = found if isinstance(found, Decline) else found.merged()
+    row_group = find_rows(group)
+    result = row_group if isinstance(row_group, Decline) else row_group.merged()
     if isinstance(result, Decline):
         return result
     if not any(D.estimate_dim(D.product(list(walk.own))) >= SHORTEST for walk in result.walks if walk.reductions):

@@ -32,8 +32,8 @@ def store_vectors(
     where = instance.flat(output, slot.strides)
     values = [point.find(value) for point in points]
     if len(points) == 1 or not is_aligned(where, axis, len(points)):
-        for point, found in zip(points, values, strict=True):
-            point.store(instance, output, found)
+        for point, result in zip(points, values, strict=True):
+            point.store(instance, output, result)
         return
     vector = create("vector.from_elements", ir.VectorType.get([len(points)], values[0].type), *values)
     store_vector(vector, slot.buffer, points[0].first(where))

@@ -119,11 +119,11 @@ class Description:
     @property
     def drivers(self) -> dict[str, list[str]]:
         """Return the drivers that programs link or register, with their regions."""
-        found: dict[str, list[str]] = {}
+        regions: dict[str, list[str]] = {}
         for function in self.functions:
             if function.driver and not function.is_defined:
-                found.setdefault(function.driver, []).append(function.name)
-        return found
+                regions.setdefault(function.driver, []).append(function.name)
+        return regions
 
     @property
     def passes_record(self) -> bool:

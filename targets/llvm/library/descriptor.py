@@ -104,20 +104,20 @@ class _Constants:
         return self.add(f"[{len(members)} x {kind}] [{', '.join(members)}]") if members else "null"
 
 
-def _values(made: _Constants, description: Description) -> tuple[list[str], bool]:
+def _values(constants: _Constants, description: Description) -> tuple[list[str], bool]:
     """Return the descriptions of inputs and outputs, and whether the shape of an output depends on data."""
     artifact = description.artifact
     late = set(artifact.late)
     is_late = [bool(late & set(map(str, spec.shape))) for spec in artifact.outputs]
-    values = [_value(made, description, spec, False, 0) for spec in artifact.inputs]
+    values = [_value(constants, description, spec, False, 0) for spec in artifact.inputs]
     values += [
-        _value(made, description, spec, each, description.in_place(spec))
+        _value(constants, description, spec, each, description.in_place(spec))
         for spec, each in zip(artifact.outputs, is_late, strict=True)
     ]
     return values, any(is_late)
 
 
-def _callees(made: _Constants, description: Description) -> list[str]:
+def _callees(constants: _Constants, description: Description) -> list[str]:
     """Return the descriptions of the functions that the model calls."""
     has_weak = system_of(str(description.artifact.metadata["triple"])) not in WITHOUT_WEAK
     rows = []
@@ -125,9 +125,9 @@ def _callees(made: _Constants, description: Description) -> list[str]:
         driver = f"@{function.symbol}" if function.driver and (function.is_defined or has_weak) else "null"
         call = f"@call.{number}" if description.passes_record else "null"
         fields = [
-            f"ptr {made.text(function.name)}", f"ptr {made.text(function.driver) if function.driver else 'null'}",
-            f"ptr {driver}", f"ptr {call}",
-            f"ptr {made.array('i64', [f'i64 {offset}' for offset in function.offsets])}",
+            f"ptr {constants.text(function.name)}",
+            f"ptr {constants.text(function.driver) if function.driver else 'null'}", f"ptr {driver}", f"ptr {call}",
+            f"ptr {constants.array('i64', [f'i64 {offset}' for offset in function.offsets])}",
             f"i64 {function.program}", f"i64 {function.program_bytes}",
             f"i32 {len(function.offsets)}", "i32 0",
         ]  # fmt: skip
@@ -192,7 +192,7 @@ def _calls(description: Description) -> list[str]:
     return lines
 
 
-def _value(made: _Constants, description: Description, spec: TensorSpec, is_late: bool, in_place: int) -> str:
+def _value(constants: _Constants, description: Description, spec: TensorSpec, is_late: bool, in_place: int) -> str:
     kind = ELEMENT_TYPES[spec.dtype]
     dims = []
     for dim in spec.shape:
@@ -201,6 +201,6 @@ def _value(made: _Constants, description: Description, spec: TensorSpec, is_late
         dims.append(f"i64 {dim if word is None else -word}")
     dtype = f"%dtype {{ i8 {type_code(spec.dtype)}, i8 {kind.dlpack_bits}, i16 1 }}"
     return (
-        f"%value {{ ptr {made.text(spec.name)}, {dtype}, i32 {len(dims)}, ptr {made.array('i64', dims)}, "
+        f"%value {{ ptr {constants.text(spec.name)}, {dtype}, i32 {len(dims)}, ptr {constants.array('i64', dims)}, "
         f"i32 {int(is_late)}, i32 {in_place} }}"
     )

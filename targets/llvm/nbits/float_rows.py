@@ -122,9 +122,9 @@ class FloatKernel(ProductKernel):
                         sums[i * PAIR + p] = C.fused(x, columns[p], sums[i * PAIR + p])
             return sums
 
-        made = C.loop(C.index(0), C.index(layout.sub), step, totals, step=4)
+        loop_results = C.loop(C.index(0), C.index(layout.sub), step, totals, step=4)
         for i in range(size):
-            self.put(accumulators, C.offset(first, i), made[i * PAIR : (i + 1) * PAIR])
+            self.put(accumulators, C.offset(first, i), loop_results[i * PAIR : (i + 1) * PAIR])
 
 
 def _sum_pairs(parts: Sequence[ir.Value]) -> ir.Value:

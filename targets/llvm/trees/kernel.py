@@ -299,8 +299,8 @@ class _Group:
             low, high = (bounded(self.tables.starts[place + i], self.trees.blocks + 1) for i in range(2))
             predicate = self.predicate(group)
 
-            def block(number: ir.Value, *found: ir.Value, predicate: str = predicate) -> list[ir.Value]:
-                masks = list(found)
+            def block(number: ir.Value, *initial: ir.Value, predicate: str = predicate) -> list[ir.Value]:
+                masks = list(initial)
                 for i in range(BLOCK):
                     masks = self.masked((Value(number) * BLOCK + i) * 3, predicate, masks)
                 return masks

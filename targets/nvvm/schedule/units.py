@@ -128,9 +128,9 @@ def _decoded(factor: ProductInput) -> np.ndarray | None:
     with np.errstate(all="ignore"):
         for op in factor.body_ops:
             kind = _KINDS.get(str(op.results[0].type))
-            found = [_operand(value, values) for value in op.operands]
-            operands = [operand for operand in found if operand is not None]
-            if kind is None or len(operands) < len(found):
+            evaluated = [_operand(value, values) for value in op.operands]
+            operands = [operand for operand in evaluated if operand is not None]
+            if kind is None or len(operands) < len(evaluated):
                 return None
             result = _computed(op, operands, np.dtype(kind))
             if result is None:

@@ -95,8 +95,8 @@ def _load() -> Library:
         raise OneDnnError(f"the oneDNN library does not load ({problem}): {hint}") from None
     try:
         handle.dnnl_version.restype = ctypes.POINTER(_Version)
-        found = handle.dnnl_version().contents
-        version = (found.major, found.minor, found.patch)
+        release = handle.dnnl_version().contents
+        version = (release.major, release.minor, release.patch)
         threads = handle.omp_set_num_threads, handle.omp_get_max_threads
     except AttributeError:
         raise OneDnnError(

@@ -59,12 +59,12 @@ def export_by_name(onnx: OnnxName, g: ExportGraph, node: ExternalNode) -> Sequen
     if not onnx.domain and onnx.since > OPSET:
         return decline("the models are of an older opset", opset=OPSET, since=onnx.since)
     names = dict(onnx.attributes)
-    given = {names.get(name, name): _plain(value) for name, value in node.attributes.items()}
+    attributes = {names.get(name, name): _plain(value) for name, value in node.attributes.items()}
     if node.inputs and node.inputs[0].type.dtype.name == "f64":
-        lost = {n: v for n, v in given.items() if isinstance(v, float) and float(np.float32(v)) != v}
+        lost = {n: v for n, v in attributes.items() if isinstance(v, float) and float(np.float32(v)) != v}
         if lost:
             return decline("ONNX's attributes are f32", **lost)
-    return g.add_all(onnx, node.inputs, len(node.outputs), **given)
+    return g.add_all(onnx, node.inputs, len(node.outputs), **attributes)
 
 
 def _plain(value: object) -> object:

@@ -55,9 +55,9 @@ class ExportGraph:
         while names and not names[-1]:
             names.pop()
         result = [self.fresh(called.operator.lower()) for _ in range(outputs)]
-        given = {name: value for name, value in attributes.items() if value is not None}
+        present = {name: value for name, value in attributes.items() if value is not None}
         fresh = self.fresh(called.operator)
-        self.nodes.append(helper.make_node(called.operator, names, result, name=fresh, domain=called.domain, **given))
+        self.nodes.append(helper.make_node(called.operator, names, result, name=fresh, domain=called.domain, **present))
         if called.domain:
             self.domains[called.domain] = max(called.since, self.domains.get(called.domain, 1))
         return result

@@ -17,12 +17,14 @@ export_formulas({"einsum": lambda g, node: g.add("Einsum", node["xs"], equation=
 @exports("matmul")
 def matmul(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     sides = [_transposed(g, node[name], node[f"transpose_{name}"]) for name in ("lhs", "rhs")]
-    wide, given = node["out_dtype"], node["lhs"].type.dtype
-    if wide is None or wide is given:
+    wide, operand_type = node["out_dtype"], node["lhs"].type.dtype
+    if wide is None or wide is operand_type:
         return [g.add("MatMul", sides)]
-    if wide.name == "i32" and given.bits == 8 and given.is_integer:
+    if wide.name == "i32" and operand_type.bits == 8 and operand_type.is_integer:
         return [g.add("MatMulInteger", sides)]
-    return decline("ONNX multiplies matrices in their own type, or bytes to i32", found=given.name, wanted=wide.name)
+    return decline(
+        "ONNX multiplies matrices in their own type, or bytes to i32", found=operand_type.name, wanted=wide.name
+    )
 
 
 def _transposed(g: ExportGraph, value: ExternalValue, swap: bool) -> ExternalValue | str:

@@ -28,6 +28,6 @@ def plans(weight: float = 1.0) -> Callable[[Planner], Planner]:
 @cache
 def load_planners() -> tuple[tuple[float, Planner], ...]:
     """Return all planners."""
-    for module in sorted(found.name for found in pkgutil.iter_modules(__path__)):
+    for module in sorted(info.name for info in pkgutil.iter_modules(__path__)):
         importlib.import_module(f"{__name__}.{module}")
     return tuple(PLANNERS)

@@ -52,9 +52,9 @@ def plan(cls: type[DialectOp], pool: ValuePool) -> NodeDraft | None:
     except (OpError, ValueError, IndexError, TypeError):
         return None
     names = dict(named.attributes)
-    given = {names.get(name, name): _plain(v) for name, v in attributes.items() if v is not None}
+    onnx_attributes = {names.get(name, name): _plain(v) for name, v in attributes.items() if v is not None}
     count = len(result) if isinstance(result, tuple) else 1
-    return NodeDraft(named.operator, tuple(inputs), given, count, domain=named.domain)
+    return NodeDraft(named.operator, tuple(inputs), onnx_attributes, count, domain=named.domain)
 
 
 def _attribute(declared: Attribute, pool: ValuePool) -> object:

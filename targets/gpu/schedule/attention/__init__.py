@@ -68,17 +68,19 @@ def plan_group(
     return one if isinstance(one, Decline) else QueryCountPlans(one, more, single[1])
 
 
-def plan_attention(found: AttentionBlocks, busy: int = MIN_BLOCKS, team: Team = in_shared_memory) -> AttentionPlan:
+def plan_attention(
+    attention_blocks: AttentionBlocks, busy: int = MIN_BLOCKS, team: Team = in_shared_memory
+) -> AttentionPlan:
     """Plan any attention."""
-    tile = choose_tile(found)
-    parts = choose_key_splits(found, BlockProperties(tile.height, tile.width, tile.columns, busy))
-    return TiledAttentionPlan("attention", found, tile, parts, team)
+    tile = choose_tile(attention_blocks)
+    parts = choose_key_splits(attention_blocks, BlockProperties(tile.height, tile.width, tile.columns, busy))
+    return TiledAttentionPlan("attention", attention_blocks, tile, parts, team)
 
 
-def choose_tile(found: AttentionBlocks) -> ThreadAttentionTile:
+def choose_tile(attention_blocks: AttentionBlocks) -> ThreadAttentionTile:
     """Return the largest tile that fits shared memory."""
-    tile = _widest_tile(found)
-    size = element_bytes(found.sum_type)
+    tile = _widest_tile(attention_blocks)
+    size = element_bytes(attention_blocks.sum_type)
     while size * tile.shared_elements > SHARED_BYTES:
         if tile.columns > FEWEST_COLUMNS:
             tile = replace(tile, columns=-(-tile.columns // 2))
@@ -91,15 +93,18 @@ def choose_tile(found: AttentionBlocks) -> ThreadAttentionTile:
     return tile
 
 
-def _widest_tile(found: AttentionBlocks) -> ThreadAttentionTile:
+def _widest_tile(attention_blocks: AttentionBlocks) -> ThreadAttentionTile:
     """Return threads and their scores: as many rows as there are, up to 64."""
-    rows = D.estimate_dim(found.count(found.rows))
-    columns = min(found.value_size, MOST_COLUMNS)
+    rows = D.estimate_dim(attention_blocks.count(attention_blocks.rows))
+    columns = min(attention_blocks.value_size, MOST_COLUMNS)
     if rows >= 16:
         of_thread = 4 if rows >= 64 else 2 if rows >= 32 else 1
         return ThreadAttentionTile(16, 16, of_thread, 2, columns)
     down = 1 << (rows - 1).bit_length()
-    widest = max(found.value_size, min(found.keys, WIDEST) if isinstance(found.keys, int) else WIDEST)
+    widest = max(
+        attention_blocks.value_size,
+        min(attention_blocks.keys, WIDEST) if isinstance(attention_blocks.keys, int) else WIDEST,
+    )
     across = min(128 // down, max(16, 1 << (widest - 1).bit_length()))
     return ThreadAttentionTile(down, across, 1, KEYS, columns)
 

@@ -79,11 +79,11 @@ class QueryCountPlans:
         return {**self.more.describe(), **one}
 
 
-def with_one_query(found: AttentionBlocks) -> tuple[AttentionBlocks, Dim] | None:
+def with_one_query(attention: AttentionBlocks) -> tuple[AttentionBlocks, Dim] | None:
     """Return the attention for one query and the number of queries, if that is dynamic."""
-    loops = [loop for loop in found.rows if not isinstance(found.extents[loop], int)]
+    loops = [loop for loop in attention.rows if not isinstance(attention.extents[loop], int)]
     if len(loops) != 1:
         return None
-    length = found.extents[loops[0]]
-    extents = [1 if loop == loops[0] else extent for loop, extent in enumerate(found.extents)]
-    return replace(found, extents=tuple(extents)), length
+    length = attention.extents[loops[0]]
+    extents = [1 if loop == loops[0] else extent for loop, extent in enumerate(attention.extents)]
+    return replace(attention, extents=tuple(extents)), length

@@ -39,11 +39,11 @@ class BlockProperties:
     """Blocks resident on a multiprocessor: those with few warps, and those that wait for memory."""
 
 
-def choose_key_splits(found: AttentionBlocks, blocks: BlockProperties) -> Dim:
+def choose_key_splits(attention: AttentionBlocks, blocks: BlockProperties) -> Dim:
     """Return the number of parts with the lowest cost."""
-    keys, batches, rows = found.keys, found.count(found.batch), found.count(found.rows)
+    keys, batches, rows = attention.keys, attention.count(attention.batch), attention.count(attention.rows)
     if not (isinstance(keys, int) and isinstance(batches, int) and isinstance(rows, int)):
-        return _dynamic_key_splits(found, blocks)
+        return _dynamic_key_splits(attention, blocks)
     sizes = _Sizes(keys, batches, rows)
     tiles = -(-keys // blocks.width)
     parts = [1]
@@ -51,15 +51,15 @@ def choose_key_splits(found: AttentionBlocks, blocks: BlockProperties) -> Dim:
         parts.append(2 * parts[-1])
     # Among numbers with the same longest part, the smallest is best.
     even = sorted({-(-tiles // -(-tiles // number)) for number in parts})
-    return min(even, key=lambda number: _seconds(found, sizes, blocks, number))
+    return min(even, key=lambda number: _seconds(attention, sizes, blocks, number))
 
 
-def _dynamic_key_splits(found: AttentionBlocks, blocks: BlockProperties) -> Dim:
+def _dynamic_key_splits(attention: AttentionBlocks, blocks: BlockProperties) -> Dim:
     """Return one part per available multiprocessor, each with enough keys."""
-    wide = -(-found.value_size // blocks.columns)
-    count = found.count(found.batch) * D.ceildiv(found.count(found.rows), blocks.height) * wide
+    wide = -(-attention.value_size // blocks.columns)
+    count = attention.count(attention.batch) * D.ceildiv(attention.count(attention.rows), blocks.height) * wide
     free = blocks.units * blocks.together // count
-    worth = found.keys // DIVIDED_KEYS * (DIVIDED_KEYS // MIN_KEYS)
+    worth = attention.keys // DIVIDED_KEYS * (DIVIDED_KEYS // MIN_KEYS)
     return D.maximum(1, D.minimum(MAX_SPLITS, D.minimum(free, worth)))
 
 
@@ -70,21 +70,21 @@ class _Sizes:
     rows: int
 
 
-def _seconds(found: AttentionBlocks, sizes: _Sizes, blocks: BlockProperties, parts: int) -> float:
-    wide = -(-found.value_size // blocks.columns)
+def _seconds(attention: AttentionBlocks, sizes: _Sizes, blocks: BlockProperties, parts: int) -> float:
+    wide = -(-attention.value_size // blocks.columns)
     count = sizes.batches * -(-sizes.rows // blocks.height) * wide
     tiles = -(-sizes.keys // blocks.width)
-    length = found.size + blocks.columns
-    size = element_bytes(found.key.operand.element_type)
+    length = attention.size + blocks.columns
+    size = element_bytes(attention.key.operand.element_type)
     bandwidth = blocks.units * UNIT_BYTES
     tile = max(
         blocks.height * blocks.width * length * blocks.together / blocks.rate,
         blocks.width * length * size / (ALONE * UNIT_BYTES / blocks.together),
     )
     rounds = -(-count * parts // (blocks.units * blocks.together))
-    keys = sizes.batches * sizes.keys * (found.size + found.value_size) * size
+    keys = sizes.batches * sizes.keys * (attention.size + attention.value_size) * size
     busy = max(rounds * -(-tiles // parts) * tile, keys / bandwidth)
     if parts == 1:
         return busy
-    kept = parts * sizes.batches * sizes.rows * found.value_size * element_bytes(found.sum_type)
+    kept = parts * sizes.batches * sizes.rows * attention.value_size * element_bytes(attention.sum_type)
     return busy + LAUNCH + 2 * kept / bandwidth

@@ -126,7 +126,7 @@ class TiledKernel(AttentionKernel):
 
     def _scores(self, first_key: Value) -> list[list[ir.Value]]:
         """Compute this thread's masked scores of a tile."""
-        found, tile = self.found, self.tile
+        attention, tile = self.found, self.tile
         zero = emit_constant(0.0, self.kind)
 
         def step(first: Value, *sums: ir.Value) -> list[ir.Value]:
@@ -137,16 +137,16 @@ class TiledKernel(AttentionKernel):
             barrier()
             return following
 
-        sums = for_loop(0, found.size, DEPTH, step, [zero] * (tile.rows * tile.keys))
+        sums = for_loop(0, attention.size, DEPTH, step, [zero] * (tile.rows * tile.keys))
         lines = []
         for i, loops in enumerate(self.row_loops):
             line = []
             for j in range(tile.keys):
                 key = first_key + (self.across + j * tile.across)
-                at = {**loops, found.key_loop: clamp_index(key, found.keys, tile.width)}
+                at = {**loops, attention.key_loop: clamp_index(key, attention.keys, tile.width)}
                 score = self.work.score(sums[i * tile.keys + j], at)
-                if not D.is_multiple(found.keys, tile.width):
-                    score = create("arith.select", score.type, key.below(found.keys), score, hidden(score.type))
+                if not D.is_multiple(attention.keys, tile.width):
+                    score = create("arith.select", score.type, key.below(attention.keys), score, hidden(score.type))
                 line.append(score)
             lines.append(line)
         return lines
@@ -210,7 +210,7 @@ class TiledKernel(AttentionKernel):
 
     def _weighted(self, first_key: Value, sums: list[ir.Value]) -> list[ir.Value]:
         """Add the tile's weights times the values to the accumulators."""
-        tile, found = self.tile, self.found
+        tile, attention = self.tile, self.found
         if tile.height < MIN_ROWS_FOR_SHARED:
             barrier()
             return for_loop(0, tile.width, 1, lambda k, *held: self._add_directly(first_key, k, held), sums)
@@ -218,10 +218,10 @@ class TiledKernel(AttentionKernel):
 
         def step(first: Value, *held: ir.Value) -> list[ir.Value]:
             def load(line: Value, column: Value) -> None:
-                key = clamp_index(first_key + (first + line), found.keys, tile.width)
-                at = clamp_index(self.first_column + column, found.value_size, tile.columns)
-                loops = {**self.batch, found.key_loop: key, found.value_loop: at}
-                memref.StoreOp(self.work.factor(found.value, loops), self.stage, [line * tile.columns + column])
+                key = clamp_index(first_key + (first + line), attention.keys, tile.width)
+                at = clamp_index(self.first_column + column, attention.value_size, tile.columns)
+                loops = {**self.batch, attention.key_loop: key, attention.value_loop: at}
+                memref.StoreOp(self.work.factor(attention.value, loops), self.stage, [line * tile.columns + column])
 
             self._share(depth, tile.columns, load)
             barrier()
@@ -234,13 +234,15 @@ class TiledKernel(AttentionKernel):
 
     def _add_directly(self, first_key: Value, k: Value, sums: tuple[ir.Value, ...]) -> list[ir.Value]:
         """Add values for few rows directly from global memory."""
-        tile, found = self.tile, self.found
-        key = clamp_index(first_key + k, found.keys, tile.width)
+        tile, attention = self.tile, self.found
+        key = clamp_index(first_key + k, attention.keys, tile.width)
         values = []
         for c in range(tile.thread_columns):
             column = clamp_index(self.across + c * tile.across, tile.columns, tile.across)
-            at = clamp_index(self.first_column + column, found.value_size, tile.columns)
-            values.append(self.work.factor(found.value, {**self.batch, found.key_loop: key, found.value_loop: at}))
+            at = clamp_index(self.first_column + column, attention.value_size, tile.columns)
+            values.append(
+                self.work.factor(attention.value, {**self.batch, attention.key_loop: key, attention.value_loop: at})
+            )
         return self._multiplied(k, values, sums)
 
     def _add(self, first: Value, k: Value, sums: tuple[ir.Value, ...]) -> list[ir.Value]:
@@ -270,7 +272,7 @@ class TiledKernel(AttentionKernel):
             when(self.row_exists(i), partial(self._finish_row, i, done[i], totals[i], sums))
 
     def _finish_row(self, i: int, peak: ir.Value, total: ir.Value, sums: list[ir.Value]) -> None:
-        tile, found = self.tile, self.found
+        tile, attention = self.tile, self.found
         mine = self.across.below(1)
         line = self.parts.store_row(self.part, self.batch_number, self.own_rows[i], peak, total, mine)
         for c in range(tile.thread_columns):
@@ -278,6 +280,6 @@ class TiledKernel(AttentionKernel):
             column = self.first_column + own
             condition = all_of(
                 own.below(tile.columns) if tile.columns % tile.across != 0 else None,
-                column.below(found.value_size) if not D.is_multiple(found.value_size, tile.columns) else None,
+                column.below(attention.value_size) if not D.is_multiple(attention.value_size, tile.columns) else None,
             )
             when(condition, partial(self.store, line, i, column, total, sums[c]))

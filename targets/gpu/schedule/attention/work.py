@@ -26,25 +26,28 @@ Loops = Mapping[int, Value]
 class Work:
     """An attention, and the memory that its kernels use."""
 
-    def __init__(self, found: AttentionBlocks, memory: TensorBuffers, times: Dim = 1):
-        self.found = found
+    def __init__(self, attention: AttentionBlocks, memory: TensorBuffers, times: Dim = 1):
+        self.found = attention
         self.times = times
         """How often the host launches the kernels: once, or not at all if run-time sizes need others."""
         self.memory = memory
-        self.batches = found.count(found.batch)
-        self.rows = found.count(found.rows)
-        scaling = found.scaling
+        self.batches = attention.count(attention.batch)
+        self.rows = attention.count(attention.rows)
+        scaling = attention.scaling
         self.factor_of_scores = None if scaling is None else scaling.factor
         self.inside = tuple(
-            instance.assuming({bound.condition: True for bound in found.bounds}) for instance in found.mask
+            instance.assuming({bound.condition: True for bound in attention.bounds}) for instance in attention.mask
         )
 
     def touch(self) -> None:
         """Make the views of all buffers outside of the kernels."""
-        found = self.found
-        own = {found.scores, found.total, found.weighted}
-        instances = [read.instance for read in (found.query, found.key, found.value)] + [*found.mask, *found.after]
-        for instance in (*found.mask, *found.after):
+        attention = self.found
+        own = {attention.scores, attention.total, attention.weighted}
+        instances = [read.instance for read in (attention.query, attention.key, attention.value)] + [
+            *attention.mask,
+            *attention.after,
+        ]
+        for instance in (*attention.mask, *attention.after):
             own |= {output.value for output in instance.block.outputs}
         for instance in instances:
             for operand in instance.needed_inputs:
@@ -90,19 +93,19 @@ class Work:
         loops: Loops,
         inside: bool = False,
         in_units: bool = False,
-        given: Mapping[ir.Value, ir.Value] | None = None,
+        known: Mapping[ir.Value, ir.Value] | None = None,
     ) -> ir.Value:
         """Return a masked score; `inside` says whether its key is within all bounds.
 
-        With `in_units` the common scale is not applied, if there is one; `given` are known values of the mask's
+        With `in_units` the common scale is not applied, if there is one; `known` are known values of the mask's
         body.
         """
         instances = self.inside if inside else self.found.mask
         scaling = self.found.scaling if in_units else None
-        given = dict(given or {})
+        known = dict(known or {})
         if scaling is not None:
-            given[scaling.product] = total
-        return self._chain(instances, {self.found.scores: total}, loops, given).get(self.found.masked, total)
+            known[scaling.product] = total
+        return self._chain(instances, {self.found.scores: total}, loops, known).get(self.found.masked, total)
 
     def finish(self, total: ir.Value, weighted: ir.Value, loops: Loops) -> None:
         """Apply the epilogue to an element and store it; `total` is the sum of its row's weights."""
@@ -113,28 +116,28 @@ class Work:
 
     def finished(self, total: ir.Value, weighted: ir.Value, loops: Loops) -> dict[ir.Value, ir.Value]:
         """Return the epilogue's results for an element, by tensor."""
-        found = self.found
-        (product,) = found.value.instance.block.outputs
-        held = {found.total: total, found.weighted: convert_accumulator(weighted, product.element_type)}
-        return self._chain(found.after, held, loops)
+        attention = self.found
+        (product,) = attention.value.instance.block.outputs
+        held = {attention.total: total, attention.weighted: convert_accumulator(weighted, product.element_type)}
+        return self._chain(attention.after, held, loops)
 
     @property
     def kept(self) -> list[tuple[BlockInstance, OperandView]]:
         """Return the stored outputs and the blocks that compute them."""
-        found = self.found
-        outputs = [(instance, output) for instance in found.after for output in instance.block.outputs]
-        return [(instance, output) for instance, output in outputs if output.value in found.group.kept]
+        attention = self.found
+        outputs = [(instance, output) for instance in attention.after for output in instance.block.outputs]
+        return [(instance, output) for instance, output in outputs if output.value in attention.group.kept]
 
     def _chain(
         self,
         instances: Sequence[BlockInstance],
         held: dict[ir.Value, ir.Value],
         loops: Loops,
-        given: dict[ir.Value, ir.Value] | None = None,
+        known: dict[ir.Value, ir.Value] | None = None,
     ) -> dict[ir.Value, ir.Value]:
         """Apply elementwise blocks to values in registers at one point; return their results by tensor."""
         produced = {instance.block.outputs[0].value: (instance, instance.roots[0]) for instance in instances}
-        point = Iteration(LoopNestState(self.memory, None, produced, held), self.indices(loops), given=given)
+        point = Iteration(LoopNestState(self.memory, None, produced, held), self.indices(loops), given=known)
         for instance in instances:
             point.run(instance)
         return {value: point.find(root) for value, (_, root) in produced.items()}

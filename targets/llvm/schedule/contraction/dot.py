@@ -44,9 +44,9 @@ def sum_lanes(vectors: list[ir.Value], lanes: int, part: int) -> ir.Value:
             add_vectors(shuffle(vectors[a], vectors[b], low), shuffle(vectors[a], vectors[b], high)) for a, b in pairs
         ]
         distance //= 2
-    (made,), (order,) = vectors, owners
+    (sums,), (order,) = vectors, owners
     wanted = [order.index(i) if i in order else 0 for i in range(lanes)]
-    return pick_lanes(made, wanted)
+    return pick_lanes(sums, wanted)
 
 
 def _halves(lanes: int, distance: int, part: int) -> tuple[list[int], list[int]]:

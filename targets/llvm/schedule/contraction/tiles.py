@@ -99,19 +99,19 @@ def span_count(span: Span) -> int:
 
 def edge_spans(extent: int, size: int, first: int, stop: int) -> list[tuple[Span, bool]]:
     """Divide an extent into tiles; tiles that reach outside of `first .. stop - 1` are single spans, and marked."""
-    found, at = [], 0
+    tile_spans, at = [], 0
     while at < min(first, extent):
-        found.append((Span(at, min(at + size, extent), min(size, extent - at)), True))
-        at += found[-1][0].size
+        tile_spans.append((Span(at, min(at + size, extent), min(size, extent - at)), True))
+        at += tile_spans[-1][0].size
     whole = max(stop - at, 0) // size * size
     if whole:
-        found.append((Span(at, at + whole, size), False))
+        tile_spans.append((Span(at, at + whole, size), False))
         at += whole
     while at < extent:
         rest = min(size, extent - at)
-        found.append((Span(at, at + rest, rest), at + rest > stop))
+        tile_spans.append((Span(at, at + rest, rest), at + rest > stop))
         at += rest
-    return found
+    return tile_spans
 
 
 def column_vectors(columns: int, lanes: int, masked: bool) -> list[ColumnVector]:

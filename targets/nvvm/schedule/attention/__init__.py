@@ -72,67 +72,77 @@ class DecodeAttentionPlan(AttentionPlan):
         return DecodeKernel(work, self.tile, self.parts)
 
 
-def plan_group_attention(found: AttentionBlocks, options: Options) -> GroupAttentionPlan | Decline:
+def plan_group_attention(attention_blocks: AttentionBlocks, options: Options) -> GroupAttentionPlan | Decline:
     """Plan an attention by warpgroups."""
     if not options.chip.has_warpgroups:
         return decline("the chip has no products of warpgroups", chip=options.chip.name)
-    if str(found.sum_type) != "f32":
-        return decline("the sums are not f32", type=str(found.sum_type))
-    form = _common_form(found, options)
-    return form if isinstance(form, Decline) else plan_groups(found, form, options.chip)
+    if str(attention_blocks.sum_type) != "f32":
+        return decline("the sums are not f32", type=str(attention_blocks.sum_type))
+    form = _common_form(attention_blocks, options)
+    return form if isinstance(form, Decline) else plan_groups(attention_blocks, form, options.chip)
 
 
-def plan_mma_attention(found: AttentionBlocks, options: Options) -> AttentionPlan | Decline:
+def plan_mma_attention(attention_blocks: AttentionBlocks, options: Options) -> AttentionPlan | Decline:
     """Plan an attention by `mma.sync`."""
-    if str(found.sum_type) != "f32":
-        return decline("the sums are not f32", type=str(found.sum_type))
-    form = _common_form(found, options)
+    if str(attention_blocks.sum_type) != "f32":
+        return decline("the sums are not f32", type=str(attention_blocks.sum_type))
+    form = _common_form(attention_blocks, options)
     if isinstance(form, Decline):
         return form
-    if found.size > LARGEST:
-        return decline("heads are too large for registers", size=found.size)
-    rows = D.estimate_dim(found.count(found.rows))
+    if attention_blocks.size > LARGEST:
+        return decline("heads are too large for registers", size=attention_blocks.size)
+    rows = D.estimate_dim(attention_blocks.count(attention_blocks.rows))
     if rows < ROWS // 2:
         return decline("there are too few rows for matrix units", rows=rows)
-    tile = choose_tile(found)
+    tile = choose_tile(attention_blocks)
     together = max(1, RESIDENT_BLOCKS // tile.warps)
     blocks = BlockProperties(tile.height, tile.keys, tile.columns, options.chip.units, MATRIX_UNITS, together)
-    parts = choose_key_splits(found, blocks)
-    return MmaAttentionPlan("attention on tensor cores", found, tile, parts, form)
+    parts = choose_key_splits(attention_blocks, blocks)
+    return MmaAttentionPlan("attention on tensor cores", attention_blocks, tile, parts, form)
 
 
-def plan_decode(found: AttentionBlocks, options: Options) -> AttentionPlan | Decline:
+def plan_decode(attention_blocks: AttentionBlocks, options: Options) -> AttentionPlan | Decline:
     """Plan an attention with few rows."""
-    if str(found.sum_type) != "f32":
-        return decline("the sums are not f32", type=str(found.sum_type))
-    rows = found.count(found.rows)
+    if str(attention_blocks.sum_type) != "f32":
+        return decline("the sums are not f32", type=str(attention_blocks.sum_type))
+    rows = attention_blocks.count(attention_blocks.rows)
     if not isinstance(rows, int):
         return decline("how many rows there are is known at run time only", rows=str(rows))
     if rows >= ROWS // 2:
         return decline("there are too many rows for registers", rows=rows)
-    if max(found.size, found.value_size) > LARGEST:
-        return decline("heads are too large for registers", size=max(found.size, found.value_size))
-    teams = teams_of(found)
-    for read, loop in _reads(found):
+    if max(attention_blocks.size, attention_blocks.value_size) > LARGEST:
+        return decline(
+            "heads are too large for registers", size=max(attention_blocks.size, attention_blocks.value_size)
+        )
+    teams = teams_of(attention_blocks)
+    for read, loop in _reads(attention_blocks):
         if any(op.name != "arith.extf" for op in read.factor.body_ops):
             return decline("the factors are computed from their elements")
         if not _is_vectorizable(read, loop, teams.vector):
             return decline("an operand is not contiguous in 16-byte vectors", shape=read.operand.shape)
-        if read.operand.element_type != found.key.operand.element_type:
+        if read.operand.element_type != attention_blocks.key.operand.element_type:
             return decline("the factors have different types", type=str(read.operand.element_type))
-    blocks = BlockProperties(rows, teams.keys, found.value_size, options.chip.units, together=RESIDENT_BLOCKS)
-    return DecodeAttentionPlan("attention of few rows", found, teams, choose_key_splits(found, blocks))
+    blocks = BlockProperties(
+        rows, teams.keys, attention_blocks.value_size, options.chip.units, together=RESIDENT_BLOCKS
+    )
+    return DecodeAttentionPlan(
+        "attention of few rows", attention_blocks, teams, choose_key_splits(attention_blocks, blocks)
+    )
 
 
-def _reads(found: AttentionBlocks) -> list[tuple[Read, int]]:
+def _reads(attention_blocks: AttentionBlocks) -> list[tuple[Read, int]]:
     """Return query, key and value, with the loop along which each is contiguous."""
-    return [(found.query, found.size_loop), (found.key, found.size_loop), (found.value, found.value_loop)]
+    return [
+        (attention_blocks.query, attention_blocks.size_loop),
+        (attention_blocks.key, attention_blocks.size_loop),
+        (attention_blocks.value, attention_blocks.value_loop),
+    ]
 
 
-def _common_form(found: AttentionBlocks, options: Options) -> Format | Decline:
+def _common_form(attention_blocks: AttentionBlocks, options: Options) -> Format | Decline:
     """Return the common matrix-unit format of query, key and value."""
     forms: list[Format] = []
-    for read, loop in _reads(found):
+    for read, loop in _reads(attention_blocks):
         form = format_of(read.factor, read.operand.element_type, options)
         if isinstance(form, Decline):
             return form
@@ -155,13 +165,13 @@ def _by_shuffles(down: Value, across: Value, tile: SumsTile, kind: ir.Type) -> E
     return ShuffleExchange(down, across, tile.down, tile.across, tile.rows, kind)
 
 
-def choose_tile(found: AttentionBlocks) -> WarpAttentionTile:
+def choose_tile(attention_blocks: AttentionBlocks) -> WarpAttentionTile:
     """Return warps of 16 rows each, as many as there are rows for, and as many keys as registers hold scores for."""
-    rows = D.estimate_dim(found.count(found.rows))
-    columns = min(128, -(-found.value_size // 16) * 16)
+    rows = D.estimate_dim(attention_blocks.count(attention_blocks.rows))
+    columns = min(128, -(-attention_blocks.value_size // 16) * 16)
     warps = 4 if rows > 32 else 2 if rows > 16 else 1
-    keys = 64 if found.size <= 128 else 32
-    most = -(-found.keys // 16) * 16 if isinstance(found.keys, int) else keys
+    keys = 64 if attention_blocks.size <= 128 else 32
+    most = -(-attention_blocks.keys // 16) * 16 if isinstance(attention_blocks.keys, int) else keys
     return WarpAttentionTile(warps, 1, min(keys, most), columns)
 
 
@@ -177,15 +187,19 @@ def plan_any(
 ) -> AttentionPlan | QueryCountPlans | Decline:
     """Plan these blocks if they are an attention."""
 
-    def plan(found: AttentionBlocks) -> AttentionPlan:
+    def plan(attention_blocks: AttentionBlocks) -> AttentionPlan:
         reasons = []
         for way in PLANNERS:
-            planned = way(found, options) if is_allowed(way is plan_group_attention, chosen) else DECLINED_BY_TUNING
+            planned = (
+                way(attention_blocks, options)
+                if is_allowed(way is plan_group_attention, chosen)
+                else DECLINED_BY_TUNING
+            )
             if not isinstance(planned, Decline):
                 break
             reasons.append(planned)
         else:
-            planned = plan_attention(found, busy=options.chip.units, team=_by_shuffles)
+            planned = plan_attention(attention_blocks, busy=options.chip.units, team=_by_shuffles)
         if isinstance(planned.tile, WarpAttentionTile) and options.chip.has_warpgroups:
             planned = replace(planned, facts={"no_warpgroups": str(reasons[PLANNERS.index(plan_group_attention)])})
         return with_choices(planned, chosen)

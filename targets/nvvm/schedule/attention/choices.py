@@ -62,14 +62,14 @@ def _of_warps(tile: WarpAttentionTile, parts: int) -> AttentionChoices:
     return AttentionChoices(warps=tile.warps, rows=tile.rows, keys=tile.keys, parts=parts)
 
 
-def tiles(found: AttentionBlocks, own: WarpAttentionTile) -> Iterator[WarpAttentionTile]:
+def tiles(attention: AttentionBlocks, own: WarpAttentionTile) -> Iterator[WarpAttentionTile]:
     """Yield `mma.sync` tiles whose fragments fit registers, those like the plan's own first."""
     for warps in (4, 8, 2):
         for rows in (1, 2):
             for keys in (64, 32, 128):
                 tile = replace(own, warps=warps, rows=rows, keys=keys)
-                fits = rows * (tile.columns / 2 + keys / 2 + found.size / 4) <= MAX_PERSISTENT_REGISTERS
-                if fits and (not isinstance(found.keys, int) or keys <= max(found.keys, 32)):
+                fits = rows * (tile.columns / 2 + keys / 2 + attention.size / 4) <= MAX_PERSISTENT_REGISTERS
+                if fits and (not isinstance(attention.keys, int) or keys <= max(attention.keys, 32)):
                     yield tile
 
 

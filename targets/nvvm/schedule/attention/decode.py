@@ -61,10 +61,10 @@ class Teams:
         return {"keys": self.keys, "threads_of_a_key": self.members}
 
 
-def teams_of(found: AttentionBlocks) -> Teams:
+def teams_of(attention: AttentionBlocks) -> Teams:
     """Return teams with as many threads as one read of a key takes, up to a warp."""
-    vector = ACCESS // element_bytes(found.key.operand.element_type)
-    pieces = max(found.size, found.value_size) // vector
+    vector = ACCESS // element_bytes(attention.key.operand.element_type)
+    pieces = max(attention.size, attention.value_size) // vector
     return Teams(min(WARP, 1 << max(pieces - 1, 0).bit_length()), vector, unrolled=4)
 
 
@@ -98,13 +98,13 @@ class DecodeKernel(AttentionKernel):
 
     def _query(self, row: Loops) -> list[ir.Value]:
         """Load this thread's part of a query row; zero beyond its end."""
-        found, vector = self.found, self.teams.vector
+        attention, vector = self.found, self.teams.vector
         result = []
         for number in range(self.of_head):
-            value = self._vector(found.query, row, found.size_loop, number)
-            if not D.is_multiple(found.size, self.teams.members * vector):
+            value = self._vector(attention.query, row, attention.size_loop, number)
+            if not D.is_multiple(attention.size, self.teams.members * vector):
                 zero = spread(emit_constant(0.0, self.f32), vector)
-                value = create("arith.select", value.type, self._column(number).below(found.size), value, zero)
+                value = create("arith.select", value.type, self._column(number).below(attention.size), value, zero)
             result.append(value)
         return result
 
@@ -123,12 +123,14 @@ class DecodeKernel(AttentionKernel):
 
     def _step(self, first_key: Value, carried: list[ir.Value]) -> list[ir.Value]:
         """Process some keys of each team."""
-        found, teams, rows = self.found, self.teams, self.height
+        attention, teams, rows = self.found, self.teams, self.height
         peaks, totals, sums = carried[:rows], carried[rows : 2 * rows], carried[2 * rows :]
         keys = [first_key + (self.team + u * teams.count) for u in range(teams.unrolled)]
-        held = [{**self.batch, found.key_loop: clamp_index(key, found.keys, teams.keys)} for key in keys]
-        heads = [[self._vector(found.key, at, found.size_loop, n) for n in range(self.of_head)] for at in held]
-        values = [[self._vector(found.value, at, found.value_loop, n) for n in range(self.of_value)] for at in held]
+        held = [{**self.batch, attention.key_loop: clamp_index(key, attention.keys, teams.keys)} for key in keys]
+        heads = [[self._vector(attention.key, at, attention.size_loop, n) for n in range(self.of_head)] for at in held]
+        values = [
+            [self._vector(attention.value, at, attention.value_loop, n) for n in range(self.of_value)] for at in held
+        ]
         new_peaks: list[ir.Value] = []
         new_totals: list[ir.Value] = []
         new_sums: list[ir.Value] = []
@@ -147,7 +149,7 @@ class DecodeKernel(AttentionKernel):
 
     def _score(self, row: int, key: Value, head: list[ir.Value]) -> ir.Value:
         """Return a masked score, known to all threads of the team."""
-        found = self.found
+        attention = self.found
         total: ir.Value | None = None
         for query, own in zip(self.query[row], head, strict=True):
             total = times(query, own) if total is None else create("vector.fma", own.type, query, own, total)
@@ -157,16 +159,16 @@ class DecodeKernel(AttentionKernel):
         while distance < self.teams.members:
             score = plus(score, of_neighbour(score, distance))
             distance *= 2
-        at = {**self.row_loops[row], found.key_loop: clamp_index(key, found.keys, self.teams.keys)}
+        at = {**self.row_loops[row], attention.key_loop: clamp_index(key, attention.keys, self.teams.keys)}
         score = self.work.score(score, at, in_units=True)
-        if not D.is_multiple(found.keys, self.teams.keys):
-            score = create("arith.select", score.type, key.below(found.keys), score, hidden(score.type))
+        if not D.is_multiple(attention.keys, self.teams.keys):
+            score = create("arith.select", score.type, key.below(attention.keys), score, hidden(score.type))
         return score
 
     def _meet(self, done: list[ir.Value]) -> None:
         """Combine the results of the teams and apply the epilogue, to one element per thread or several."""
-        found, teams, rows = self.found, self.teams, self.height
-        wide = found.value_size
+        attention, teams, rows = self.found, self.teams, self.height
+        wide = attention.value_size
         peaks, totals = (shared(rows * teams.count, self.f32) for _ in range(2))
         sums = shared(rows * teams.count * wide, self.f32)
         for row in range(rows):
@@ -191,8 +193,8 @@ class DecodeKernel(AttentionKernel):
             when(inside, partial(self._finish, own, peaks, totals, sums))
 
     def _finish(self, number: Value, peaks: Value, totals: Value, sums: Value) -> None:
-        found, teams, rows = self.found, self.teams, self.height
-        row, column = split(number, [rows, found.value_size])
+        attention, teams, rows = self.found, self.teams, self.height
+        row, column = split(number, [rows, attention.value_size])
         lines = [index(team) * rows + row for team in range(teams.count)]
         own = [memref.LoadOp(peaks, [line]).result for line in lines]
         peak = in_pairs(larger, own)
@@ -203,8 +205,8 @@ class DecodeKernel(AttentionKernel):
         for line, value in zip(lines, own, strict=True):
             share = exp2(fma(value, scale, away))
             total = fma(share, memref.LoadOp(totals, [line]).result, total)
-            place = line * found.value_size + column
+            place = line * attention.value_size + column
             weighted = fma(share, memref.LoadOp(sums, [place]).result, weighted)
-        loops = {**self.batch, **self.work.row(row), found.value_loop: column}
+        loops = {**self.batch, **self.work.row(row), attention.value_loop: column}
         kept = self.parts.store_row(self.part, self.batch_number, row, peak, total, column.equals(0))
         self.parts.store(kept, loops, total, weighted)

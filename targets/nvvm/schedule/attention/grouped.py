@@ -77,42 +77,42 @@ class GroupAttentionPlan(AttentionPlan):
         return GroupKernel(work, self.tile, self.parts, self.factors, self.chip.units)
 
 
-def plan_groups(found: AttentionBlocks, form: Format, chip: Chip) -> GroupAttentionPlan | Decline:
+def plan_groups(attention: AttentionBlocks, form: Format, chip: Chip) -> GroupAttentionPlan | Decline:
     """Plan an attention in this format by warpgroups."""
-    if not all(isinstance(extent, int) for extent in found.extents):
+    if not all(isinstance(extent, int) for extent in attention.extents):
         return decline("sizes are known at run time only, which tensor maps must be made for")
-    if max(found.size, found.value_size) > LARGEST:
-        return decline("heads are too large for registers", size=max(found.size, found.value_size))
-    if found.value_size % COLUMNS != 0:
-        return decline("eight does not divide the size of values", value_size=found.value_size)
-    factors = map_operands(found, form)
+    if max(attention.size, attention.value_size) > LARGEST:
+        return decline("heads are too large for registers", size=max(attention.size, attention.value_size))
+    if attention.value_size % COLUMNS != 0:
+        return decline("eight does not divide the size of values", value_size=attention.value_size)
+    factors = map_operands(attention, form)
     if isinstance(factors, Decline):
         return factors
     if factors.query.lines < MIN_WARPGROUP_ROWS:
         return decline("there are too few rows for warpgroups", rows=factors.query.lines)
-    tile = choose_tile(found, factors, chip)
+    tile = choose_tile(attention, factors, chip)
     if tile is None:
-        return decline("no tile fits registers and shared memory", size=found.size, value_size=found.value_size)
-    blocks = BlockProperties(tile.height, tile.keys, found.value_size, chip.units, RATE)
-    parts = nonempty_splits(found, tile, static_dim(choose_key_splits(found, blocks)))
-    if 2 * jobs(found, factors, tile) * parts < chip.units:
-        return decline("there are too few rows for the chip's units", rows=found.count(found.rows))
-    return GroupAttentionPlan("attention on warpgroups", found, tile, parts, factors, chip)
+        return decline("no tile fits registers and shared memory", size=attention.size, value_size=attention.value_size)
+    blocks = BlockProperties(tile.height, tile.keys, attention.value_size, chip.units, RATE)
+    parts = nonempty_splits(attention, tile, static_dim(choose_key_splits(attention, blocks)))
+    if 2 * jobs(attention, factors, tile) * parts < chip.units:
+        return decline("there are too few rows for the chip's units", rows=attention.count(attention.rows))
+    return GroupAttentionPlan("attention on warpgroups", attention, tile, parts, factors, chip)
 
 
-def map_operands(found: AttentionBlocks, form: Format) -> MappedOperands | Decline:
+def map_operands(attention: AttentionBlocks, form: Format) -> MappedOperands | Decline:
     """Return queries, keys and values as they are copied; the rows of a tile have a uniform stride."""
-    inner = found.rows
-    while len(inner) > 1 and uniform_pitch(found, found.query, inner) is None:
+    inner = attention.rows
+    while len(inner) > 1 and uniform_pitch(attention, attention.query, inner) is None:
         inner = inner[1:]
-    outer = found.rows[: len(found.rows) - len(inner)]
+    outer = attention.rows[: len(attention.rows) - len(inner)]
     reads = (
-        (found.query, found.size_loop, inner), (found.key, found.size_loop, (found.key_loop,)),
-        (found.value, found.value_loop, (found.key_loop,)),
+        (attention.query, attention.size_loop, inner), (attention.key, attention.size_loop, (attention.key_loop,)),
+        (attention.value, attention.value_loop, (attention.key_loop,)),
     )  # fmt: skip
     mapped = []
     for read, across, down in reads:
-        result = mapped_read(found, read, form, across, down)
+        result = mapped_read(attention, read, form, across, down)
         if isinstance(result, Decline):
             return result
         mapped.append(result)
@@ -120,52 +120,52 @@ def map_operands(found: AttentionBlocks, form: Format) -> MappedOperands | Decli
     return MappedOperands(query, key, value, outer)
 
 
-def tiles(found: AttentionBlocks, factors: MappedOperands, chip: Chip) -> Iterator[tuple[GroupTile, float]]:
+def tiles(attention: AttentionBlocks, factors: MappedOperands, chip: Chip) -> Iterator[tuple[GroupTile, float]]:
     """Yield tiles that fit registers and shared memory, with their estimated speed."""
     for way in STRATEGIES:
         _, registers = REGISTERS[way.groups]
-        taken = RESERVED_REGISTERS + found.value_size / 2 + way.keys / 2 + way.keys / 4
-        plain = not any(o.value != found.scores for place in found.mask for o in place.needed_inputs)
-        if way.unmasked and (found.bounds or not plain):
+        taken = RESERVED_REGISTERS + attention.value_size / 2 + way.keys / 2 + way.keys / 4
+        plain = not any(o.value != attention.scores for place in attention.mask for o in place.needed_inputs)
+        if way.unmasked and (attention.bounds or not plain):
             continue
-        if taken > registers or (way.simple and not (plain and _is_simple(found, way.keys))):
+        if taken > registers or (way.simple and not (plain and _is_simple(attention, way.keys))):
             continue
         for stages in range(STAGES, 1, -1):
             tile = GroupTile(way.groups, way.keys, stages)
             if factors.shared_bytes(tile) + RESERVED_BYTES <= chip.shared_bytes:
-                yield tile, way.speed * (SLOWER if way.groups < 3 and found.value_size <= SMALL else 1.0)
+                yield tile, way.speed * (SLOWER if way.groups < 3 and attention.value_size <= SMALL else 1.0)
                 break
 
 
-def _is_simple(found: AttentionBlocks, keys: int) -> bool:
+def _is_simple(attention: AttentionBlocks, keys: int) -> bool:
     """Return whether all tiles of this many keys are full, and rows belong to one head."""
-    heads = [loop for loop in found.rows if static_dim(found.extents[loop]) > 1]
-    return len(heads) <= 1 and static_dim(found.keys) % keys == 0
+    heads = [loop for loop in attention.rows if static_dim(attention.extents[loop]) > 1]
+    return len(heads) <= 1 and static_dim(attention.keys) % keys == 0
 
 
-def choose_tile(found: AttentionBlocks, factors: MappedOperands, chip: Chip) -> GroupTile | None:
+def choose_tile(attention: AttentionBlocks, factors: MappedOperands, chip: Chip) -> GroupTile | None:
     """Return the tile with the lowest estimated time, counting wasted products."""
-    keys = static_dim(found.keys)
+    keys = static_dim(attention.keys)
 
     def cost(tile: GroupTile, speed: float) -> float:
         whole = -(-keys // tile.keys) * tile.keys
-        length = (keys + tile.height + tile.keys) / 2 if found.bounds else whole
-        rounds = jobs(found, factors, tile) / chip.units
+        length = (keys + tile.height + tile.keys) / 2 if attention.bounds else whole
+        rounds = jobs(attention, factors, tile) / chip.units
         # Jobs of unequal length balance across multiprocessors; equal ones run in whole waves.
-        rounds = max(rounds, 1.0) if found.bounds else ceil(rounds)
+        rounds = max(rounds, 1.0) if attention.bounds else ceil(rounds)
         return rounds * tile.height * length / speed
 
-    found_tiles = list(tiles(found, factors, chip))
+    found_tiles = list(tiles(attention, factors, chip))
     return min(found_tiles, key=lambda pair: cost(*pair))[0] if found_tiles else None
 
 
-def jobs(found: AttentionBlocks, factors: MappedOperands, tile: GroupTile) -> int:
+def jobs(attention: AttentionBlocks, factors: MappedOperands, tile: GroupTile) -> int:
     """Return the number of row tiles."""
-    heads = static_dim(found.count(found.batch)) * static_dim(found.count(factors.outer))
+    heads = static_dim(attention.count(attention.batch)) * static_dim(attention.count(factors.outer))
     return heads * -(-factors.query.lines // tile.height)
 
 
-def nonempty_splits(found: AttentionBlocks, tile: GroupTile, parts: int) -> int:
+def nonempty_splits(attention: AttentionBlocks, tile: GroupTile, parts: int) -> int:
     """Return the number of non-empty parts if each has as many key tiles as the first one."""
-    whole = -(-static_dim(found.keys) // tile.keys)
+    whole = -(-static_dim(attention.keys) // tile.keys)
     return -(-whole // -(-whole // min(parts, whole)))

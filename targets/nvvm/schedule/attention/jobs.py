@@ -68,15 +68,15 @@ class Jobs:
 
     def __init__(self, work: Work, factors: MappedOperands, tile: GroupTile, parts: int, units: int):
         self.work, self.factors, self.tile, self.parts = work, factors, tile, parts
-        found = work.found
+        attention = work.found
         self.rows = factors.query.lines
-        self.outers = static_dim(found.count(factors.outer))
+        self.outers = static_dim(attention.count(factors.outer))
         self.heads = static_dim(work.batches) * self.outers
         self.high = -(-self.rows // tile.height)
         self.count = self.heads * self.high * parts
         self.blocks = min(units, self.count)
         element = factors.key.form.bytes
-        read = static_dim(found.keys) * (found.size + found.value_size) * element // self.outers
+        read = static_dim(attention.keys) * (attention.size + attention.value_size) * element // self.outers
         near = max(1, CACHED // read)
         self.near = next(n for n in range(min(near, self.heads), 0, -1) if self.heads % n == 0)
 

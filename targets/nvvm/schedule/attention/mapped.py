@@ -63,7 +63,7 @@ class MappedOperands:
 
 
 def mapped_read(
-    found: AttentionBlocks, read: Read, form: Format, across: int, down: Sequence[int]
+    attention: AttentionBlocks, read: Read, form: Format, across: int, down: Sequence[int]
 ) -> MappedMatrix | Decline:
     """Return a tensor whose rows run over the loops `down`, contiguous along `across`."""
     if read.operand.outside is not None:
@@ -75,28 +75,28 @@ def mapped_read(
         return decline("the offset of an operand is known only at run time", shape=read.operand.shape)
     if flat.coefficient(across) != 1:
         return decline("the elements of a head are not contiguous", shape=read.operand.shape)
-    pitch = uniform_pitch(found, read, down)
+    pitch = uniform_pitch(attention, read, down)
     if pitch is None:
         return decline("rows of a factor are not the same distance apart", shape=read.operand.shape)
-    moving = [loop for loop in range(len(found.extents)) if loop not in (across, *down) and flat.moves_along(loop)]
+    moving = [loop for loop in range(len(attention.extents)) if loop not in (across, *down) and flat.moves_along(loop)]
     outside = tuple(
-        _merged([OuterDim((loop,), (static_dim(found.extents[loop]),), flat.coefficient(loop)) for loop in moving])
+        _merged([OuterDim((loop,), (static_dim(attention.extents[loop]),), flat.coefficient(loop)) for loop in moving])
     )
-    lines = prod(static_dim(found.extents[loop]) for loop in down)
-    size = static_dim(found.extents[across])
+    lines = prod(static_dim(attention.extents[loop]) for loop in down)
+    size = static_dim(attention.extents[across])
     return checked(MappedMatrix(read.operand.value, form, True, lines, size, pitch, outside, flat.constant))
 
 
-def uniform_pitch(found: AttentionBlocks, read: Read, down: Sequence[int]) -> int | None:
+def uniform_pitch(attention: AttentionBlocks, read: Read, down: Sequence[int]) -> int | None:
     """Return the uniform pitch along loops, the last one fastest; None if it is not uniform."""
     flat = read.instance.flat(read.operand)
-    wide = [loop for loop in down if static_dim(found.extents[loop]) > 1]
+    wide = [loop for loop in down if static_dim(attention.extents[loop]) > 1]
     if not wide:
-        return static_dim(found.extents[-1]) * ACCESS  # a single row: any pitch is right
+        return static_dim(attention.extents[-1]) * ACCESS  # a single row: any pitch is right
     pitch: int = flat.coefficient(wide[-1])
     stride = pitch
     for loop in reversed(wide):
         if flat.coefficient(loop) != stride:
             return None
-        stride *= static_dim(found.extents[loop])
+        stride *= static_dim(attention.extents[loop])
     return pitch

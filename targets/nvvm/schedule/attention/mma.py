@@ -123,13 +123,15 @@ class MmaKernel(AttentionKernel):
 
     def _copy_keys(self, number: Value) -> None:
         source = partial(self._key, self._first_key(number))
-        found = self.found
-        self._copy(found.key, self.keys, self.tile.keys, self.depth, found.size_loop, index(0), source)
+        attention = self.found
+        self._copy(attention.key, self.keys, self.tile.keys, self.depth, attention.size_loop, index(0), source)
 
     def _copy_values(self, number: Value) -> None:
         source = partial(self._key, self._first_key(number))
-        found, tile = self.found, self.tile
-        self._copy(found.value, self.values, tile.keys, tile.columns, found.value_loop, self.first_column, source)
+        attention, tile = self.found, self.tile
+        self._copy(
+            attention.value, self.values, tile.keys, tile.columns, attention.value_loop, self.first_column, source
+        )
 
     def _first_key(self, number: Value) -> Value:
         """Return the first key of a tile; of the last tile for tiles beyond it."""
@@ -262,7 +264,7 @@ class MmaKernel(AttentionKernel):
             when(self.row_exists(line), finish)
 
     def _finish_row(self, line: int, peak: ir.Value, total: ir.Value, sums: list[ir.Value]) -> None:
-        tile, found = self.tile, self.found
+        tile, attention = self.tile, self.found
         mine = self.lane.member.below(1)
         kept = self.parts.store_row(self.part, self.batch_number, self.own_rows[line], peak, total, mine)
         count = tile.columns // COLUMNS
@@ -270,5 +272,9 @@ class MmaKernel(AttentionKernel):
             for c in range(2):
                 weighted = element_at(sums[line // 2 * count + j], line % 2, c)
                 column = self.first_column + (self.lane.member * 2 + (j * COLUMNS + c))
-                inside = column.below(found.value_size) if not D.is_multiple(found.value_size, tile.columns) else None
+                inside = (
+                    column.below(attention.value_size)
+                    if not D.is_multiple(attention.value_size, tile.columns)
+                    else None
+                )
                 when(inside, partial(self.store, kept, line, column, total, weighted))

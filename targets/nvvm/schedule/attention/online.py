@@ -39,24 +39,24 @@ def masked(
 
     `first` is the thread's first key in a tile of `keys`; `inside` says that all of them are within all bounds.
     """
-    found = work.found
-    is_ragged = not inside and not D.is_multiple(found.keys, keys)
-    left = _in_tile(index(found.keys), first, keys) if is_ragged else None
+    attention = work.found
+    is_ragged = not inside and not D.is_multiple(attention.keys, keys)
+    left = _in_tile(index(attention.keys), first, keys) if is_ragged else None
     lines = []
     for line, loops in zip(scores, rows, strict=True):
-        bounds = () if inside else found.bounds
+        bounds = () if inside else attention.bounds
         seen = [(bound.condition, _in_tile(Value(work.limit(bound, loops)) + 1, first, keys)) for bound in bounds]
-        made = []
+        row = []
         for i, total in enumerate(line):
             apart = i // PAIR * COLUMNS + i % PAIR
             key = first + apart
-            at = create("arith.minui", key.type, key, index(found.keys - 1)) if is_ragged else key
-            given = {condition: _above(end, apart) for condition, end in seen}
-            score = work.score(total, {**loops, found.key_loop: at}, inside, in_units=True, given=given)
+            at = create("arith.minui", key.type, key, index(attention.keys - 1)) if is_ragged else key
+            known = {condition: _above(end, apart) for condition, end in seen}
+            score = work.score(total, {**loops, attention.key_loop: at}, inside, in_units=True, known=known)
             if left is not None:
                 score = create("arith.select", score.type, _above(left, apart), score, hidden(score.type))
-            made.append(score)
-        lines.append(made)
+            row.append(score)
+        lines.append(row)
     return lines
 
 

@@ -47,13 +47,13 @@ class SharedRowStores:
     @property
     def is_contiguous(self) -> bool:
         """Return whether the only result has 16-bit elements, of which eight of a row are aligned to 16 bytes."""
-        found, kept = self.work.found, self.work.kept
+        attention, kept = self.work.found, self.work.kept
         if len(kept) != 1:
             return False
         instance, output = kept[0]
         if str(output.element_type) not in ("f16", "bf16"):
             return False
-        return is_aligned(instance.flat(output), found.value_loop, COLUMNS, found.value_size)
+        return is_aligned(instance.flat(output), attention.value_loop, COLUMNS, attention.value_size)
 
     def _column(self, number: int) -> Value:
         """Return the column of one of this thread's elements."""
@@ -62,11 +62,11 @@ class SharedRowStores:
     def _together(
         self, total: ir.Value, sums: Sequence[ir.Value], row: Mapping[int, Value], exists: Value | None
     ) -> None:
-        found, ((instance, output),) = self.work.found, self.work.kept
+        attention, ((instance, output),) = self.work.found, self.work.kept
         element = output.element_type
         numbers = []
         for i, weighted in enumerate(sums):
-            loops = {**row, found.value_loop: self._column(i)}
+            loops = {**row, attention.value_loop: self._column(i)}
             numbers.append(self.work.finished(total, weighted, loops)[output.value])
         words = [self._word(element, numbers[i : i + PAIR]) for i in range(0, len(numbers), PAIR)]
         for first in range(0, len(words), TEAM):
@@ -74,7 +74,7 @@ class SharedRowStores:
             whole = exchanged(self.lane.member, here + here[-1:] * (TEAM - len(here)))
             column = self.lane.member * COLUMNS + first * COLUMNS
             condition = all_of(exists, self.lane.member.below(len(here)) if len(here) < TEAM else None)
-            loops = {**row, found.value_loop: column}
+            loops = {**row, attention.value_loop: column}
             when(condition, partial(self._write, instance, output, whole, loops))
 
     @staticmethod
