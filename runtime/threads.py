@@ -40,6 +40,7 @@ define void @mirlo_pool_cores(ptr %list, i32 %count) { ret void }
 define internal void @affinity_started(i32 %id, i64 %thread) { ret void }
 define internal void @affinity_place(i32 %workers) { ret void }
 """
+_WASM = "wasm32"
 _WINDOWS = ("windows", "win32", "w64", "mingw")
 _POSIX = re.compile(r"^declare i32 @(pthread_\w+|sched_yield)\(.*\n", re.MULTILINE)
 """The functions of the system that the pool calls."""
@@ -130,8 +131,9 @@ def _siblings(core: int) -> list[int]:
 def pool_text(machine: str, system: str) -> str:
     """Return the pool's LLVM IR for a processor and a system, by their names in triples."""
     template = Path(__file__).with_name("threads.ll").read_text(encoding="utf-8")
-    if any(name in system for name in _WINDOWS):
-        own = Path(__file__).with_name("threads_windows.ll").read_text(encoding="utf-8")
+    file = "threads_wasm.ll" if machine == _WASM else "threads_windows.ll"
+    if machine == _WASM or any(name in system for name in _WINDOWS):
+        own = Path(__file__).with_name(file).read_text(encoding="utf-8")
         template = f"{_POSIX.sub('', template)}\n{own}"
     pause = _PAUSES.get(machine, "")
     # What LLVM knows of another processor need not be declared.

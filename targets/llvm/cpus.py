@@ -48,6 +48,9 @@ L3_OF_MESH = 16.0
 rows, takes 0.85 of the time in blocks of K of 512, ViT's 0.93: the model expects 0.8 and 0.9 with this value."""
 
 
+WASM_THREADS = ("atomics", "bulk-memory")
+"""What object files of WebAssembly need, so that they may have a memory that threads share."""
+
 BASE = {X86: "x86-64", ARM: "generic", RISCV: "generic-rv64", WASM: "generic"}
 """The processor of LLVM whose features all processors of a kind have."""
 
@@ -136,7 +139,7 @@ USED: dict[str, frozenset[str]] = {
     X86: frozenset().union(*(cpu.features for cpu in CPUS.values() if cpu.arch == X86)) | {"avxneconvert"},
     ARM: frozenset().union(*(cpu.features for cpu in CPUS.values() if cpu.arch == ARM)) | set(SVE),
     RISCV: frozenset().union(*(cpu.features for cpu in CPUS.values() if cpu.arch == RISCV)),
-    WASM: frozenset({"simd128", "relaxed-simd"}),
+    WASM: frozenset({"simd128", "relaxed-simd", *WASM_THREADS}),
 }
 """By kind of processor, all features that generated code may use."""
 

@@ -7,5 +7,5 @@ from mirlo_npm.writer import write_package
 
 FORM = LibraryForm(
     "npm", "a package of npm: a module of WebAssembly, JavaScript, types, a worker, a demo page", write_package,
-    target="llvm{cpu=generic triple=wasm32-unknown-unknown features=+simd128}",
+    target="llvm{cpu=generic triple=wasm32-unknown-unknown features=+simd128,+atomics,+bulk-memory}",
 )  # fmt: skip

@@ -1,13 +1,11 @@
 """Packages beside onnxruntime-web: `python -m mirlo_npm.measure --peer NODE_MODULES [--browser NAME] MODEL.onnx...`.
 
-`npm install onnxruntime-web` makes the folder `node_modules`. One thread, calls in turns; open sizes are 1.
+`npm install onnxruntime-web` makes the folder `node_modules`. Calls are in turns; open sizes are 1.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
-import http.server
 import json
 import os
 import shutil
@@ -19,13 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from mirlo_npm.browsers import PROGRAMS, find_browser, visit
+from mirlo_npm.server import IsolatedHandler, served
 
 MOST_SECONDS = 300
 PROGRAM = """
 import * as ort from "PEER";
 import { load, signature } from "PACKAGE";
 const model = await load();
-ort.env.wasm.numThreads = 1;
+if (model.threads !== THREADS) throw new Error(model.reason);
+ort.env.wasm.numThreads = THREADS;
 const session = await ort.InferenceSession.create(MODEL, { executionProviders: ["wasm"] });
 const kinds = { f32: ["float32", Float32Array], i64: ["int64", BigInt64Array], i32: ["int32", Int32Array] };
 const ours = {}, theirs = {};
@@ -56,14 +56,22 @@ for (let call = 0; call < CALLS + 1; ++call) {
 const [mine, other] = times.map((list) => list.sort((a, b) => a - b)[list.length >> 1]);
 await (REPORT)({ mine, other, difference });
 """
+REPORT_ERRORS = """<script>
+const report = (problem) => fetch("/", { method: "POST", body: JSON.stringify({ problem: String(problem) }) });
+addEventListener("error", ({ message }) => report(message));
+addEventListener("unhandledrejection", ({ reason }) => report(reason));
+</script>"""
 
 
-def measure(package: Path, model: Path, modules: Path, calls: int, browser: str = "") -> dict[str, float]:
+def measure(
+    package: Path, model: Path, modules: Path, calls: int, browser: str = "", threads: int = 1
+) -> dict[str, float]:
     """Return the medians of calls of the package and of onnxruntime-web, in ms, and the largest difference."""
     peer = modules / "onnxruntime-web"
     if not browser:
         text = _program(
             peer=(peer / "dist" / "ort.node.min.mjs").as_uri(), package=(package / "index.js").as_uri(), calls=calls,
+            threads=threads,
             model=f'(await import("node:fs")).readFileSync({json.dumps(str(model))})',
             report="(result) => console.log(JSON.stringify(result))",
         )  # fmt: skip
@@ -79,10 +87,11 @@ def measure(package: Path, model: Path, modules: Path, calls: int, browser: str 
         os.symlink(peer, root / "peer")
         os.symlink(model, root / "model.onnx")
         text = _program(
-            peer="./peer/dist/ort.wasm.min.mjs", package="./package/index.js", calls=calls, model='"./model.onnx"',
+            peer="./peer/dist/ort.wasm.min.mjs", package="./package/index.js", calls=calls,
+            threads=threads, model='"./model.onnx"',
             report='(result) => fetch("/", { method: "POST", body: JSON.stringify(result) })',
         )  # fmt: skip
-        (root / "index.html").write_text(f'<!doctype html><script type="module">{text}</script>')
+        (root / "index.html").write_text(f'<!doctype html>{REPORT_ERRORS}<script type="module">{text}</script>')
         return _visited(root, browser)
 
 
@@ -98,23 +107,19 @@ def _visited(root: Path, browser: str) -> dict[str, float]:
     results: list[dict[str, float]] = []
     finished = threading.Event()
 
-    class Handler(http.server.SimpleHTTPRequestHandler):
+    class Handler(IsolatedHandler):
         def do_POST(self) -> None:
             results.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
             self.send_response(204)
             self.end_headers()
             finished.set()
 
-        def log_message(self, *arguments: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(root)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    with visit(browser, f"http://127.0.0.1:{server.server_address[1]}/"):
+    with served(root, Handler) as address, visit(browser, address):
         is_done = finished.wait(MOST_SECONDS)
-    server.shutdown()
     if not is_done:
         raise TimeoutError(f"the page gave no result within {MOST_SECONDS} s")
+    if "problem" in results[0]:
+        raise RuntimeError(f"the page ended with: {results[0]['problem']}")
     return results[0]
 
 
@@ -124,6 +129,7 @@ def main() -> None:
     parser.add_argument("--peer", type=Path, required=True, metavar="NODE_MODULES")
     parser.add_argument("--browser", choices=tuple(PROGRAMS), default="", help="in this browser, not in Node.js")
     parser.add_argument("--target", help="of `mirlo compile`")
+    parser.add_argument("--threads", type=int, default=1, help="of both (default: 1)")
     parser.add_argument("--calls", type=int, default=15)
     arguments = parser.parse_args()
     if (find_browser(arguments.browser) if arguments.browser else shutil.which("node")) is None:
@@ -132,12 +138,13 @@ def main() -> None:
     for model in arguments.models:
         with tempfile.TemporaryDirectory() as folder:
             words = ["compile", str(model), "--emit", "npm", "-o", folder]
+            words += ["--threads", str(arguments.threads)]
             words += ["--target", arguments.target] if arguments.target else []
             command = [sys.executable, "-m", "mirlo.tools.cli", *words]
             if subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode:
                 sys.exit(1)  # the command has said why
             peer = arguments.peer.resolve()
-            found = measure(Path(folder), model.resolve(), peer, arguments.calls, arguments.browser)
+            found = measure(Path(folder), model.resolve(), peer, arguments.calls, arguments.browser, arguments.threads)
         ratio = found["mine"] / found["other"]
         times = f"{found['mine']:.1f} | {found['other']:.1f} | {ratio:.2f}"
         print(f"| {model.stem} | {times} | {found['difference']:.1g} |", flush=True)

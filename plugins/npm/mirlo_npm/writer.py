@@ -17,7 +17,7 @@ from mirlo.extend import Artifact, write_library
 
 CACHE_RANK = 4
 """Of key/value caches: [batch, heads, rows, size]."""
-SCRIPTS = ("index.js", "state.js", "generate.js", "generate.d.ts", "sample.js", "worker.js")
+SCRIPTS = ("index.js", "state.js", "generate.js", "generate.d.ts", "sample.js", "threads.js", "thread.js", "worker.js")
 """Files of each package that are the same in all."""
 SOURCES = Path(__file__).parent / "package"
 TYPES = {
@@ -29,6 +29,14 @@ FLAGS = (
     "-target", "wasm32-wasi", "-O2", "-msimd128", "-mexec-model=reactor", "-fvisibility=hidden",
     "-Wl,--max-memory=4294901760", "-Wl,--strip-all", "-D_WASI_EMULATED_MMAN", "-lwasi-emulated-mman",
 )  # fmt: skip
+THREAD_FEATURES = ("atomics", "bulk-memory")
+"""What all object files of a module with a shared memory are compiled for."""
+THREAD_FLAGS = (
+    "-mcpu=generic+simd128+atomics+bulk_memory", "-Wl,--import-memory", "-Wl,--shared-memory",
+    "-Wl,--initial-memory=67108864", "-Wl,--export=__stack_pointer",
+)  # fmt: skip
+"""Of a module with a memory that JavaScript makes, of the pages that `threads.js` names."""
+MODULES = ("model.wasm", "model-threads.wasm")
 
 
 def write_package(artifact: Artifact, store: Any, folder: Path, name: str, weights: str = "auto") -> list[Path]:
@@ -46,20 +54,26 @@ def write_package(artifact: Artifact, store: Any, folder: Path, name: str, weigh
     other = [spec.name for spec in (*artifact.inputs, *artifact.outputs) if str(spec.dtype) not in TYPES]
     if other:
         raise MirloError(f"'{other[0]}' has elements that JavaScript has no arrays of")
+    if artifact.threads > 1 and not set(THREAD_FEATURES) <= set(artifact.metadata["features"]):
+        raise MirloError(f"threads need the features {' and '.join(THREAD_FEATURES)}: name them in --target")
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="mirlo-npm-") as temporary:
         parts = Path(temporary)
         written = write_library(artifact, store, parts, "model", shared=False, weights="beside")
-        _link(parts, [path for path in written if path.suffix == ".o"], folder / "model.wasm")
-        files = [folder / "model.wasm"]
+        modules = [folder / name for name in MODULES[: 1 + (artifact.threads > 1)]]
+        for module in modules:
+            _link(parts, [path for path in written if path.suffix == ".o"], module)
+        files = list(modules)
         file = parts / "model.weights"
         if file.exists():
             shutil.copyfile(file, folder / file.name)
             files.append(folder / file.name)
     facts = {
         "name": name, "inputs": _specs(artifact.inputs), "outputs": _specs(artifact.outputs),
-        "weights": "model.weights", "weightsBytes": (folder / "model.weights").stat().st_size if len(files) > 1 else 0,
-        "moduleBytes": files[0].stat().st_size, "needs": artifact.metadata["features"],
+        "weights": "model.weights",
+        "weightsBytes": files[-1].stat().st_size if files[-1] not in modules else 0,
+        "modules": [{"name": module.name, "bytes": module.stat().st_size} for module in modules],
+        "threads": artifact.threads, "needs": artifact.metadata["features"],
         "caches": _caches(artifact), "windows": list(artifact.windows),
     }  # fmt: skip
     texts = {
@@ -82,8 +96,11 @@ def _source(name: str) -> str:
 def _link(folder: Path, objects: Sequence[Path], module: Path) -> None:
     from mirlo import MirloError
 
-    words = [sys.executable, "-m", "ziglang", "cc", *FLAGS, f"-I{folder}", "-DMODEL=mirlo_model_model"]
-    words += [str(SOURCES / "module.c"), str(folder / "mirlo.c"), *map(str, objects), "-o", str(module)]
+    is_shared = module.name == MODULES[1]
+    linked = [path for path in objects if is_shared or path.name != "mirlo_pool.o"]
+    words = [sys.executable, "-m", "ziglang", "cc", *FLAGS, *(THREAD_FLAGS if is_shared else ())]
+    words += [f"-I{folder}", "-DMODEL=mirlo_model_model"]
+    words += [str(SOURCES / "module.c"), str(folder / "mirlo.c"), *map(str, linked), "-o", str(module)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         raise MirloError(f"Zig does not link the module:\n{done.stderr}")

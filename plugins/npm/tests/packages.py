@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import http.server
 import importlib.util
 import json
@@ -19,6 +18,7 @@ from typing import Any
 import onnx
 import pytest
 from mirlo_npm.browsers import PROGRAMS, find_browser, visit
+from mirlo_npm.server import served as serve_folder
 
 NODE = shutil.which("node")
 TOOLS = {"node": NODE, "ziglang": importlib.util.find_spec("ziglang")}
@@ -95,16 +95,12 @@ class Handler(http.server.SimpleHTTPRequestHandler):
 
 
 @contextmanager
-def served(package: Path) -> Iterator[str]:
-    """Serve a package; yield its address."""
+def served(package: Path, handler: type[Handler] = Handler) -> Iterator[str]:
+    """Serve a package, with new results; yield its address."""
     Handler.results, Handler.broken = [], False
     Handler.finished.clear()
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(package)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
+    with serve_folder(package, handler) as address:
+        yield address
 
 
 def in_browser(browser: str, package: Path, address: str, page: str) -> Any:

@@ -96,17 +96,9 @@ def test_results_are_those_of_onnx_runtime(package: Path, batch: int) -> None:
 
 def test_the_files_of_a_package(package: Path) -> None:
     names = {path.name for path in package.iterdir()}
-    scripts = {
-        "index.js",
-        "index.d.ts",
-        "call.js",
-        "state.js",
-        "generate.js",
-        "generate.d.ts",
-        "sample.js",
-        "worker.js",
-    }
-    assert names == {"model.wasm", "model.weights", "demo.html", "package.json", *scripts}
+    scripts = ("index", "call", "state", "generate", "sample", "threads", "thread", "worker")
+    files = {f"{name}.js" for name in scripts} | {"index.d.ts", "generate.d.ts", "demo.html", "package.json"}
+    assert names == {"model.wasm", "model.weights", *files}
     manifest = json.loads((package / "package.json").read_text())
     assert manifest["name"] == "some-model" and set(manifest["files"]) | {"package.json"} == names
     text = (package / "index.d.ts").read_text()
@@ -240,6 +232,10 @@ def test_weights_that_do_not_fit(package: Path, size: int, reason: str) -> None:
     [
         (["--weights", "embed"], "packages of npm have their weights in a file"),
         (["--target", "llvm"], "packages of npm are WebAssembly: leave out --target"),
+        (
+            ["--threads", "2", "--target", "llvm{cpu=generic triple=wasm32-unknown-unknown features=+simd128}"],
+            "threads need the features atomics and bulk-memory: name them in --target",
+        ),
     ],
 )
 def test_flags_that_do_not_fit(tmp_path: Path, flags: list[str], reason: str) -> None:

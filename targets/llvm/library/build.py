@@ -53,11 +53,11 @@ def write_library(
         written.append(folder / description.weights_file)
         write_weights_file(written[-1], description)
     texts = {
-        **build_files(description, [each.name for each in objects], has_pool(processor.triple)),
+        **build_files(description, [each.name for each in objects], has_pool(processor)),
         f"{description.name}.h": model_header(description),
     }
     contents = {name: text.encode() for name, text in texts.items()} | run_time_files()
-    if has_pool(processor.triple):
+    if has_pool(processor):
         contents["mirlo_pool.o"] = pool_object(processor)
     for file, content in contents.items():
         path = folder / file

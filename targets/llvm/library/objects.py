@@ -11,7 +11,7 @@ from mirlo.runtime import archive
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.threads import pool_text
 from mirlo.targets.host.llvm_ir import llvmlite
-from mirlo.targets.llvm.cpus import CPUS, RISCV, arch_of, system_of
+from mirlo.targets.llvm.cpus import BASE, CPUS, RISCV, WASM, WASM_THREADS, arch_of, system_of
 from mirlo.targets.llvm.library import coff, elf, macho
 from mirlo.targets.llvm.library.description import HEADER_BYTES, MAGIC, Description, LibraryError, padded
 from mirlo.targets.llvm.library.descriptor import descriptor
@@ -87,14 +87,15 @@ def unit_objects(description: Description, settings: CodeSettings) -> list[tuple
     return [*objects, ("descriptor.o", emit(optimized(text, settings), settings))]
 
 
-def has_pool(triple: str) -> bool:
+def has_pool(processor: Processor) -> bool:
     """Return whether there is a thread pool for a system."""
-    return "wasm" not in triple
+    return processor.arch != WASM or set(WASM_THREADS) <= set(processor.features)
 
 
 def pool_object(processor: Processor) -> bytes:
     """Return the object file of the thread pool for every processor of a kind."""
-    features = sorted(CPUS[processor.base].features) if processor.arch == RISCV else []  # atomics are a feature there
+    of_arch = {RISCV: sorted(CPUS[BASE[RISCV]].features), WASM: WASM_THREADS}
+    features = of_arch.get(processor.arch, ())  # atomics are features there
     settings = CodeSettings(Processor(processor.triple, processor.cpu, tuple(features)), form=OBJECT)
     return emit(optimized(pool_text(processor.arch, processor.triple), settings), settings)
 

@@ -15,8 +15,9 @@ from mirlo.runtime import archive
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.object_symbols import symbols_of
-from mirlo.targets.llvm.cpus import CPUS, X86
-from mirlo.targets.llvm.processor import host_processor
+from mirlo.targets.llvm.cpus import CPUS, WASM_THREADS, X86
+from mirlo.targets.llvm.library.objects import has_pool, pool_object
+from mirlo.targets.llvm.processor import Processor, host_processor
 
 LIBRARY = {
     *("memcpy", "memset", "memmove", "fmod", "fmodf", "fma", "fmin", "fminf", "fmax", "fmaxf"),
@@ -86,6 +87,14 @@ def test_code_calls_what_c_libraries_have(name: str, dtype: str) -> None:
     # Functions of Mirlo's run time, the pool and the memory of a call, have this prefix.
     undefined = _undefined(_artifact(name, dtype))
     assert not {symbol for symbol in undefined if not symbol.startswith("mirlo_")} - LIBRARY
+
+
+def test_the_pool_of_webassembly_calls_nothing() -> None:
+    """It has instructions for what other systems have functions for."""
+    triple = "wasm32-unknown-unknown"
+    plain, threads = (Processor(triple, "generic", features) for features in (("simd128",), (*WASM_THREADS, "simd128")))
+    assert not has_pool(plain) and has_pool(threads)
+    assert imported_functions(pool_object(threads)) == set()
 
 
 def _arrays(dtype: str) -> list[np.ndarray]:

@@ -26,6 +26,8 @@ export interface LoadOptions {
   weights?: string | URL | ArrayBuffer | ArrayBufferView;
   /** Where the module is, likewise. */
   module?: string | URL | ArrayBuffer | ArrayBufferView;
+  /** At most so many threads; all that the model was compiled for, if the page is isolated. */
+  threads?: number;
   /** Called with the bytes that are loaded, and how many there are. */
   onProgress?: (loaded: number, total: number) => void;
   signal?: AbortSignal;
@@ -71,10 +73,16 @@ export interface StatefulModel {
 export interface Model extends StatefulModel {
   readonly inputs: Spec[];
   readonly outputs: Spec[];
+  /** How many threads calls use. */
+  readonly threads: number;
+  /** Why these are not as many as the model was compiled for; otherwise an empty text. */
+  readonly reason: string;
   run(inputs: Inputs): Promise<Outputs>;
+  /** End the threads of the model, and its worker. */
+  close(): void;
 }
 
-export const signature: { name: string; inputs: Spec[]; outputs: Spec[]; needs: string[]; caches: [CacheInput, CacheOutput][] };
+export const signature: { name: string; inputs: Spec[]; outputs: Spec[]; needs: string[]; threads: number; caches: [CacheInput, CacheOutput][] };
 export class ModelError extends Error {}
 export function load(options?: LoadOptions): Promise<Model>;
-export function loadInWorker(options?: Omit<LoadOptions, "signal">): Promise<Model & { close(): void }>;
+export function loadInWorker(options?: Omit<LoadOptions, "signal">): Promise<Model>;

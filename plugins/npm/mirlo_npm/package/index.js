@@ -2,6 +2,7 @@
 
 import { ARRAYS, ModelError, call, message, signature } from "./call.js";
 import { State, planState } from "./state.js";
+import { newMemory, planThreads, startThreads } from "./threads.js";
 
 export { ARRAYS, ModelError, signature };
 const ATTEMPTS = 3; // to go on with a file that breaks off
@@ -69,19 +70,38 @@ function system(module) {
 
 /**
  * Open the model. Options: `weights` and `module`, where their files are (a URL, or the content as an ArrayBuffer);
- * `onProgress(loaded, total)`, in bytes of both; `signal`, an AbortSignal.
+ * `threads`, at most so many; `onProgress(loaded, total)`, in bytes of both; `signal`, an AbortSignal.
  */
 export async function load(options = {}) {
-  const { weights = `./${signature.weights}`, module = "./model.wasm", onProgress, signal } = options;
-  const total = signature.moduleBytes + signature.weightsBytes;
+  const { weights = `./${signature.weights}`, onProgress, signal } = options;
+  let { threads, reason } = await planThreads(options.threads);
+  const file = signature.modules[threads > 1 ? 1 : 0];
+  const total = file.bytes + signature.weightsBytes;
   let loaded = 0;
-  const code = await content(module, signal, (bytes) => onProgress?.(loaded = bytes, total));
-  const compiled = await WebAssembly.compile(code).catch((error) => {
+  const code = await content(options.module ?? `./${file.name}`, signal, (bytes) => onProgress?.(loaded = bytes, total));
+  const module = await WebAssembly.compile(code).catch((error) => {
     throw new ModelError(`this engine does not compile the module, which needs ${signature.needs.join(", ") || "WebAssembly"}: ${error.message}`);
   });
-  const { exports } = await WebAssembly.instantiate(compiled, system(compiled));
+  const imports = system(module);
+  const isShared = WebAssembly.Module.imports(module).some(({ kind }) => kind === "memory");
+  if (threads > 1 && !isShared) [threads, reason] = [1, "the module that was given is for one thread"];
+  if (isShared) (imports.env ??= {}).memory = newMemory();
+  const instance = await WebAssembly.instantiate(module, imports);
+  const exports = { ...instance.exports, ...(isShared && { memory: imports.env.memory }) };
   exports._initialize?.();
-  const before = loaded;
+  let close = () => {};
+  if (threads > 1) ({ threads, reason, close } = await startThreads(module, exports, imports, threads, reason));
+  try {
+    await open(exports, weights, signal, (bytes) => onProgress?.(loaded + bytes, total));
+  } catch (error) {
+    close();
+    throw error;
+  }
+  return new Model(exports, threads, reason, close);
+}
+
+/** Load the weights into the module's memory, and open the model. */
+async function open(exports, weights, signal, progress) {
   let place = 0;
   if (signature.weightsBytes) {
     place = exports.allocate(signature.weightsBytes);
@@ -92,19 +112,32 @@ export async function load(options = {}) {
         throw new ModelError(`the weights have more than the ${signature.weightsBytes} bytes of this model`);
       new Uint8Array(exports.memory.buffer, place + offset, part.length).set(part);
       end = offset + part.length;
-      onProgress?.(before + end, total);
+      progress(end);
     }, signal);
     if (end !== signature.weightsBytes)
       throw new ModelError(`the weights have ${end} bytes, expected ${signature.weightsBytes}`);
   }
   if (exports.open_model(place)) throw new ModelError(message(exports));
-  return new Model(exports);
 }
+
+const dropped = new FinalizationRegistry((close) => close());
 
 class Model {
   #exports;
-  constructor(exports) {
+  #close;
+
+  /** How many threads calls use. */
+  threads;
+
+  /** Why these are not as many as the model was compiled for; otherwise an empty text. */
+  reason;
+
+  constructor(exports, threads, reason, close) {
     this.#exports = exports;
+    this.#close = close;
+    this.threads = threads;
+    this.reason = reason;
+    dropped.register(this, close, this);
   }
 
   /** The inputs: names, element types, dims. */
@@ -119,7 +152,7 @@ class Model {
 
   /** Run the model on an array for each input, or `{data, dims}`; return `{data, dims}` for each output. */
   async run(feeds) {
-    return call(this.#exports, feeds);
+    return call(this.#opened(), feeds);
   }
 
   /**
@@ -127,27 +160,38 @@ class Model {
    * that there is room for at first; `batch`; `limit`, most tokens; `pairs` and `states`, outputs by inputs.
    */
   state(options = {}) {
-    return new State(this.#exports, options);
+    return new State(this.#opened(), options);
+  }
+
+  /** End the threads of the model. Those of a model that nothing refers to end, too, some time later. */
+  close() {
+    dropped.unregister(this);
+    this.#close();
+    this.#exports = null;
+  }
+
+  #opened() {
+    if (!this.#exports) throw new ModelError("the model is closed");
+    return this.#exports;
   }
 }
-
-const dropped = new FinalizationRegistry(({ request, id }) => request("closeState", { id }).catch(() => {}));
 
 /** A state of a model in a worker: the same methods. */
 class WorkerState {
   static #count = 0;
   #request;
-  #id = ++WorkerState.#count;
+  #id;
   length = 0;
   capacity = 0;
 
   constructor(request, options, source) {
+    const id = (this.#id = ++WorkerState.#count);
     this.#request = request;
     this.length = source?.length ?? 0;
     this.capacity = source?.capacity ?? planState(options).capacity;
-    dropped.register(this, { request, id: this.#id }, this);
+    dropped.register(this, () => request("closeState", { id }).catch(() => {}), this);
     // What is wrong with it, the next call reports.
-    if (!source) request("openState", { id: this.#id, options }).catch(() => {});
+    if (!source) request("openState", { id, options }).catch(() => {});
   }
 
   async #call(method, values) {
@@ -198,9 +242,9 @@ export async function loadInWorker(options = {}) {
       waiting.set(++calls, { resolve, reject });
       worker.postMessage({ call: calls, method, argument });
     });
-  await request("load", rest);
+  const { threads, reason } = await request("load", rest);
   return {
-    inputs: signature.inputs, outputs: signature.outputs, run: (feeds) => request("run", feeds),
+    threads, reason, inputs: signature.inputs, outputs: signature.outputs, run: (feeds) => request("run", feeds),
     state: (options) => new WorkerState(request, options), close: () => worker.terminate(),
   };
 }

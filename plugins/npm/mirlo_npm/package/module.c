@@ -10,6 +10,27 @@ enum { MAX_RANK = 64 };
 
 extern const mirlo_code MODEL;
 
+#ifdef __wasm_atomics__ /* the memory is shared: instances in workers help the one that runs the model */
+void mirlo_parallel(void (*function)(void *, int32_t, int32_t), void *arguments, int32_t chunks, int32_t threads);
+int32_t mirlo_pool_start(int32_t workers);
+void mirlo_pool_reset(void);
+void mirlo_pool_may_sleep(int32_t may);
+void mirlo_pool_work(int32_t id);
+#define PARALLEL mirlo_parallel
+
+/* Prepare for so many helpers; the main thread of a browser may not sleep. */
+EXPORT(start_pool) void start_pool(int helpers, int may_sleep) {
+  mirlo_pool_reset();
+  mirlo_pool_may_sleep(may_sleep);
+  mirlo_pool_start(helpers);
+}
+
+/* Help for ever; JavaScript has set the stack of the instance. */
+EXPORT(work) void work(int id) { mirlo_pool_work(id); }
+#else
+#define PARALLEL NULL
+#endif
+
 static mirlo_model *model;
 static mirlo_context *context;
 static DLTensor *tensors; /* inputs, then outputs */
@@ -25,7 +46,7 @@ EXPORT(message) const char *message(void) { return problem; }
 
 /* Open the model with its weights, of which JavaScript keeps the memory. */
 EXPORT(open_model) int open_model(const void *weights) {
-  mirlo_options options = {.size = sizeof options, .weights = weights};
+  mirlo_options options = {.size = sizeof options, .weights = weights, .parallel = PARALLEL};
   const int count = MODEL.inputs + MODEL.outputs;
   int result = mirlo_create(&MODEL, &options, &model, problem, sizeof problem);
   if (result != MIRLO_OK) return result;

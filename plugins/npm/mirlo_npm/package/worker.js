@@ -20,6 +20,7 @@ async function answer(state, result) {
 const methods = {
   async load(options) {
     model = await load({ ...options, onProgress: (...progress) => postMessage({ progress }) });
+    return { threads: model.threads, reason: model.reason };
   },
   run: (feeds) => model.run(feeds),
   async openState({ id, options }) {
