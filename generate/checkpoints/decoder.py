@@ -176,17 +176,8 @@ class DecoderGraph(CheckpointGraph):
 
         `table` are the rows of the tokens, if the caller has taken them from the file.
         """
-        options = self.options
-        places = self._places(mask)
-        if table is None:
-            table = self._weights.take("model.embed_tokens.weight", options.vocabulary, options.hidden)
-        with self.named("model.embed_tokens"):
-            x, kept = self.embedded(table, tokens), list[Tensor]()
-        if options.positions:
-            count = options.positions + options.first_position
-            positions = self._weights.take("model.embed_positions.weight", count, options.hidden)
-            x = x + self.rows(positions, places.tokens + options.first_position)
-        x, kinds = self.norm(options.embedding_norm, x), len(options.cache_kinds)
+        options, places, kept = self.options, self.places(mask), list[Tensor]()
+        x, kinds = self.first_states(tokens, places, table), len(options.cache_kinds)
         for i, layer in enumerate(options.layers):
             x, *written = self.layer(f"model.layers.{i}", x, layer, places, caches[kinds * i : kinds * (i + 1)])
             kept += written if caches else []
@@ -195,6 +186,21 @@ class DecoderGraph(CheckpointGraph):
     def embedded(self, table: np.ndarray | BlockWeights, tokens: Tensor) -> Tensor:
         """Return the rows of tokens that the first layer reads."""
         return self.rows(table, tokens) * self.options.embedding_scale
+
+    def first_states(
+        self, tokens: Tensor, places: TokenPlaces, table: np.ndarray | BlockWeights | None = None
+    ) -> Tensor:
+        """Return what the first layer reads."""
+        options = self.options
+        if table is None:
+            table = self._weights.take("model.embed_tokens.weight", options.vocabulary, options.hidden)
+        with self.named("model.embed_tokens"):
+            x = self.embedded(table, tokens)
+        if options.positions:
+            count = options.positions + options.first_position
+            positions = self._weights.take("model.embed_positions.weight", count, options.hidden)
+            x = x + self.rows(positions, places.tokens + options.first_position)
+        return self.norm(options.embedding_norm, x)
 
     def layer(
         self, name: str, x: Tensor, layer: LayerOptions, places: TokenPlaces, cache: tuple[Tensor, ...]
@@ -283,9 +289,20 @@ class DecoderGraph(CheckpointGraph):
 
     def mixture(self, name: str, x: Tensor, experts: ExpertOptions) -> Tensor:
         """Return the sum of what the experts that a router chooses for a token compute, by the router's weights."""
-        b, hidden = self.builder, self.options.hidden
+        hidden = self.options.hidden
         rows = x.reshape((BATCH * LENGTH, hidden))
         chosen, factors = route(self, name, rows, experts)
+        mixed = self.mix(name, rows, chosen, factors, experts)
+        if experts.shared:
+            shared = self.gated(f"{name}.shared_expert", rows, experts.shared)
+            if experts.is_shared_gated:
+                shared = shared * self.product(f"{name}.shared_expert_gate", rows, 1).sigmoid()
+            mixed = mixed + shared
+        return mixed.reshape((BATCH, LENGTH, hidden))
+
+    def mix(self, name: str, rows: Tensor, chosen: Tensor, factors: Tensor, experts: ExpertOptions) -> Tensor:
+        """Return the sum of what the chosen experts compute of rows, times their factors."""
+        b = self.builder
         numbers = b.constant(np.arange(experts.count)[None], chosen.dtype, (1, experts.count))
 
         def bound(sizes: Tensor, bounds: list[D.Dim]) -> tuple[D.Dim, ...]:
@@ -294,13 +311,7 @@ class DecoderGraph(CheckpointGraph):
         def compute(expert: int, own: Tensor) -> Tensor:
             return self.gated(f"{name}.experts.{expert}", own, experts.inner)
 
-        mixed = mix_experts(rows, chosen, factors, numbers, bound, compute, experts.scales_inputs)
-        if experts.shared:
-            shared = self.gated(f"{name}.shared_expert", rows, experts.shared)
-            if experts.is_shared_gated:
-                shared = shared * self.product(f"{name}.shared_expert_gate", rows, 1).sigmoid()
-            mixed = mixed + shared
-        return mixed.reshape((BATCH, LENGTH, hidden))
+        return mix_experts(rows, chosen, factors, numbers, bound, compute, experts.scales_inputs)
 
     def gated(self, name: str, x: Tensor, inner: int) -> Tensor:
         """Return act(gate(x)) * up(x), or act(up(x)), multiplied by the weights that lead back."""
@@ -350,7 +361,7 @@ class DecoderGraph(CheckpointGraph):
             self._angles[key] = angles.cos() * scale, angles.sin() * scale
         return self._angles[key]
 
-    def _places(self, mask: Tensor) -> TokenPlaces:
+    def places(self, mask: Tensor) -> TokenPlaces:
         """Return positions: in a prompt, sequences that are shorter than the longest are padded at the end."""
         before = mask.sum(1).reshape((BATCH, 1)) - self._size(LENGTH)
         first = maximum(before, 0)

@@ -74,6 +74,19 @@ class CheckpointWeights:
     def __contains__(self, name: str) -> bool:
         return self._name_of(name) in self._tensors
 
+    def name_in_file(self, name: str) -> str:
+        """Return what the file calls a tensor."""
+        return self._name_of(name)
+
+    @property
+    def tensors(self) -> Mapping[str, np.ndarray | BlockWeights]:
+        """Return the tensors that were not used, by their names in the file."""
+        return self._tensors
+
+    def copy(self) -> CheckpointWeights:
+        """Return the tensors that were not used, which may be used once more."""
+        return type(self)(self.path, self._tensors, self._name_of)
+
     def is_in_blocks(self, name: str) -> bool:
         """Return whether a matrix is in blocks: its rows are the columns of a product then."""
         return isinstance(self._tensors.get(self._name_of(name)), BlockWeights)

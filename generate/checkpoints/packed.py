@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,7 +13,10 @@ from mirlo.generate.checkpoints.block_weights import BlockWeights, pack_codes
 from mirlo.generate.checkpoints.safetensors import read_checkpoint
 from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.json_file import JsonObject
-from mirlo.runtime.bit_fields import unpack_fields
+from mirlo.runtime.bit_fields import pack_fields, unpack_fields
+
+if TYPE_CHECKING:
+    from mirlo.runtime.fields import Json
 
 CONFIG = "quantization_config"
 """The key of `config.json` that says how matrices are stored."""
@@ -154,6 +158,26 @@ def _gptq(stored: JsonObject) -> tuple[str, Reader]:
         return _GroupedCodes(codes, scales, zeros, kept, depth, order).blocks()
 
     return ".qweight", read
+
+
+def gptq_keys(bits: int, group: int, symmetric: bool, method: str) -> dict[str, Json]:
+    """Return what `config.json` says of matrices that `gptq_tensors` stores."""
+    return {
+        "quant_method": "gptq", "checkpoint_format": "gptq", "bits": bits, "group_size": group, "desc_act": False,
+        "sym": symmetric, "lm_head": False, "meta": {"quantizer": ["mirlo"], "method": method},
+    }  # fmt: skip
+
+
+def gptq_tensors(codes: np.ndarray, scales: np.ndarray, zeros: np.ndarray, bits: int) -> dict[str, np.ndarray]:
+    """Return the tensors of a matrix: codes [columns, K], scales and codes of 0 from 1 on, [columns, groups]."""
+    (columns, depth), groups = codes.shape, scales.shape[1]
+    words = np.ascontiguousarray(pack_fields(codes, bits)).view("<i4")
+    padded = np.zeros((groups, -(-columns * bits // WORD) * WORD // bits), np.uint8)
+    padded[:, :columns] = zeros.T - 1
+    return {
+        "qweight": np.ascontiguousarray(words.T), "qzeros": pack_fields(padded, bits).view("<i4"),
+        "scales": np.ascontiguousarray(scales.T), "g_idx": np.arange(depth, dtype=np.int32) // (depth // groups),
+    }  # fmt: skip
 
 
 def _order(matrix: _StoredMatrix, part: str, depth: int, groups: int) -> np.ndarray | None:

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +107,22 @@ def tensor_of_bytes(
         raise ModelFolderError(f"{path}: tensor '{name}': {what}")
     array: np.ndarray = np.frombuffer(content, dtype.newbyteorder("<")).reshape(shape)
     return array.astype(dtype, copy=not array.flags.aligned)
+
+
+def write_safetensors(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
+    """Write a file with these tensors."""
+    codes = {numpy_dtype(kind): code for code, kind in _TYPES.items()}
+    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    at = 0
+    for name, array in tensors.items():
+        entry = {"dtype": codes[array.dtype], "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
+        header[name], at = entry, at + array.nbytes
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for array in tensors.values():
+            file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
 def map_bytes(path: Path) -> np.ndarray:

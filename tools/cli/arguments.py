@@ -225,9 +225,12 @@ def _add_link(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _add_quantize(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(commands, "quantize", "store weights of products as integers of a few bits, or make a model int8")
-    add_model(parser, "MODEL.onnx", "a model whose weights are f32 or f16")
+    add_model(parser, "MODEL", "an ONNX model whose weights are f32 or f16, or a folder with a language model")
     parser.add_argument(
-        "-o", "--output", metavar="FILE", help="the file to write (default: MODEL.uBITS.onnx or MODEL.int8.onnx, here)"
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="the file or folder to write (default: MODEL.uBITS.onnx, MODEL.int8.onnx or FOLDER.uBITS, here)",
     )
     add_quantization(parser)
 

@@ -1,4 +1,4 @@
-"""`mirlo quantize`: weights of matrix products as integers of a few bits, or whole models as int8."""
+"""`mirlo quantize`: weights of products as integers of a few bits, of ONNX models and folders; or int8 models."""
 
 from __future__ import annotations
 
@@ -8,27 +8,60 @@ from pathlib import Path
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.options import given_flags, given_options
+from mirlo.tools.cli.perplexity import read_text
 from mirlo.tools.cli.progress import Progress
 
 
 def execute(arguments: Arguments) -> None:
     """Quantize the model and write it."""
+    if arguments.int8 and os.path.isdir(arguments.model):
+        raise CommandError("--int8 is for ONNX models; weights of folders are quantized to 2, 4 or 8 bits")
     if arguments.int8:
         _quantize_to_int8(arguments)
         return
+    if os.path.isdir(arguments.model):
+        _quantize_language_model(arguments)
+        return
     from mirlo.tools.quantize.nbits import quantize_file
-    from mirlo.tools.quantize.options import ImageScaling, Quantization, StaticQuantization
+    from mirlo.tools.quantize.options import CALIBRATED, ImageScaling, Quantization, StaticQuantization
 
     others = {**given_flags(arguments, StaticQuantization), **given_flags(arguments, ImageScaling)}
     flags = [name for name in ("calibrate", "report") if getattr(arguments, name)]
     for flag in [*(f"--{name}" for name in flags), *(flag for flag, _ in others.values())]:
         raise CommandError(f"{flag} is for '--int8 --calibrate DATA'")
     how = Quantization(**given_options(arguments, Quantization))
+    if how.method in CALIBRATED:
+        raise CommandError(f"--method {how.method} is for folders of language models with weights in safetensors")
     source = Path(arguments.model)
     target = Path(arguments.output or f"{source.stem}.u{how.bits}.onnx")
     with Progress(f"quantizing {os.path.basename(source)}", arguments.verbose):
         count = quantize_file(source, target, how)
     print(f"wrote {target}: {count} product{'s' if count > 1 else ''} with weights of {how.bits} bits")
+
+
+def _quantize_language_model(arguments: Arguments) -> None:
+    from mirlo.tools.quantize.folder import MAX_WINDOWS, CalibrationText, quantize_folder
+    from mirlo.tools.quantize.options import ImageScaling, Quantization, StaticQuantization
+
+    others = {**given_flags(arguments, StaticQuantization), **given_flags(arguments, ImageScaling)}
+    for name, (flag, _) in others.items():
+        if name != "samples":
+            raise CommandError(f"{flag} is for '--int8 --calibrate DATA', and for ONNX models")
+    flags = given_options(arguments, Quantization)
+    for flag, value in (("--report", arguments.report), ("--activations", flags.get("activations"))):
+        if value is not None:
+            raise CommandError(f"{flag} is for ONNX models: `mirlo generate` takes --activations for folders")
+    how, text = Quantization(**flags), None
+    if arguments.calibrate is not None:
+        text = CalibrationText(read_text(arguments.calibrate), others.get("samples", ("", MAX_WINDOWS))[1])
+    source = Path(arguments.model)
+    name = source.resolve().name
+    target = Path(arguments.output or f"{name}.u{how.bits}")
+    with Progress(f"quantizing {name}", arguments.verbose) as progress:
+        count, errors = quantize_folder(source, target, how, text, arguments.options.get("threads") or 1, progress)
+    print(f"wrote {target}: {count} product{'s' if count > 1 else ''} with weights of {how.bits} bits")
+    if errors is not None:
+        print(errors)
 
 
 def _quantize_to_int8(arguments: Arguments) -> None:

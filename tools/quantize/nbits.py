@@ -58,6 +58,13 @@ def quantize_weights(weights: np.ndarray, how: Quantization) -> NbitsWeights:
 
 def _quantized(x: np.ndarray, how: Quantization) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return codes, scales and zero points of blocks [..., block]."""
+    scale, zero = block_parameters(x, how)
+    codes = nearest_codes(x, scale, zero, (1 << how.bits) - 1)
+    return codes.astype(np.uint8), scale, zero.astype(np.uint8)
+
+
+def block_parameters(x: np.ndarray, how: Quantization) -> tuple[np.ndarray, np.ndarray]:
+    """Return scales and zero points of blocks [..., block], as f32."""
     middle, top = 1 << (how.bits - 1), (1 << how.bits) - 1
     if how.symmetric:
         # The value of largest magnitude gets the code 0, which reaches further than the largest one.
@@ -67,23 +74,20 @@ def _quantized(x: np.ndarray, how: Quantization) -> tuple[np.ndarray, np.ndarray
         low, high = np.minimum(x.min(-1), 0), np.maximum(x.max(-1), 0)
         scale = (high - low) / top
         zero = np.clip(np.rint(-low * _inverse(scale)), 0, top)
-    if how.method == "k_quant":
-        scale, zero = _searched(x, scale, zero, how)
-    codes = _codes(x, scale, zero, top)
-    return codes.astype(np.uint8), scale, zero.astype(np.uint8)
+    return _searched(x, scale, zero, how) if how.method == "k_quant" else (scale, zero)
 
 
 def _searched(x: np.ndarray, scale: np.ndarray, zero: np.ndarray, how: Quantization) -> tuple[np.ndarray, np.ndarray]:
     """Return scales and zero points of least squares: large values of a block weigh more."""
     top = (1 << how.bits) - 1
     weight = np.sqrt((x * x).mean(-1, keepdims=True)) + np.abs(x)
-    best = (weight * ((_codes(x, scale, zero, top) - zero[..., None]) * scale[..., None] - x) ** 2).sum(-1)
+    best = (weight * ((nearest_codes(x, scale, zero, top) - zero[..., None]) * scale[..., None] - x) ** 2).sum(-1)
     first = scale
     low = np.minimum(x.min(-1), 0)
     for factor in _SHRUNK:
         tried = (first * factor).astype(np.float32)
         point = zero if how.symmetric else np.clip(np.rint(-low * factor * _inverse(tried)), 0, top)
-        centred = _codes(x, tried, point, top) - point[..., None]
+        centred = nearest_codes(x, tried, point, top) - point[..., None]
         norm = (weight * centred * centred).sum(-1)
         fitted = np.where(norm > 0, (weight * centred * x).sum(-1) / np.where(norm > 0, norm, 1), tried)
         error = (weight * (centred * fitted[..., None] - x) ** 2).sum(-1)
@@ -95,7 +99,8 @@ def _searched(x: np.ndarray, scale: np.ndarray, zero: np.ndarray, how: Quantizat
     return scale, zero
 
 
-def _codes(x: np.ndarray, scale: np.ndarray, zero: np.ndarray, top: int) -> np.ndarray:
+def nearest_codes(x: np.ndarray, scale: np.ndarray, zero: np.ndarray, top: int) -> np.ndarray:
+    """Return the codes of the nearest values of blocks [..., block], as f32."""
     return np.asarray(np.clip(np.rint(x * _inverse(scale)[..., None]) + zero[..., None], 0, top).astype(np.float32))
 
 

@@ -26,6 +26,8 @@ from mirlo.tools.quantize.errors import QuantizationError
 
 RANGES = ("minmax", "percentile", "entropy", "mse")
 """How ranges of data are chosen: `entropy` is of least divergence, `mse` of least squared error."""
+CALIBRATED = ("awq", "gptq")
+"""Methods that read a text, and quantize language models in folders."""
 LEVELS = {"exact": 1, "bf16": 3, "i8": 4}
 """The `accuracy_level` that permits a representation of activations."""
 MIN_BLOCK = 16
@@ -75,9 +77,14 @@ class Quantization:
     method: str = option(
         "rtn",
         "Round to the nearest of the range of a block (`rtn`), or search for the scale of least weighted error "
-        "(`k_quant`).",
-        OptionFlag("--method", help="round to the nearest, or search for the scales of least error (default: rtn)"),
-        kind=one_of("rtn", "k_quant"),
+        "(`k_quant`). For folders of language models, with a text: scale channels (`awq`), or let later weights make "
+        "up for the errors of earlier ones (`gptq`).",
+        OptionFlag(
+            "--method",
+            help="round to the nearest, or search for the scales of least error; with a text that calibrates, for "
+            "folders: awq or gptq (default: rtn)",
+        ),
+        kind=one_of("rtn", "k_quant", *CALIBRATED),
     )
     symmetric: bool = option(False, "Store no zero points.", OptionFlag("--symmetric", form="constant"), kind=BOOLEAN)
     activations: str = option(

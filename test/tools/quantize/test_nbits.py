@@ -75,7 +75,7 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_refused(tmp_path: Path) -> None:
-    for given in ({"bits": 3}, {"block": 24}, {"method": "gptq"}, {"activations": "f8"}):
+    for given in ({"bits": 3}, {"block": 24}, {"method": "hqq"}, {"activations": "f8"}):
         with pytest.raises(QuantizationError, match=f"^{next(iter(given))}: expected"):
             Quantization(**given)
     model = make_model([node("Relu", "x", "y")], {"x": (F32, [2])}, ["y"], {})
