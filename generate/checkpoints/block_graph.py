@@ -20,11 +20,13 @@ def block_matrix(b: GraphBuilder, weights: BlockWeights) -> Tensor:
     if weights.order is not None:
         return block_matrix(b, replace(weights, order=None)).gather(b.constant(np.argsort(weights.order)), 1)
     (rows, width), kind = weights.shape, TensorType.of(weights.shape, weights.dtype)
-    codes = b.constant(weights.codes, kind) if weights.bits == 8 else Tensor(b, kind, packed=weights.codes)
     scales, zeros = _constant(b, weights.scales), None
     if weights.table:
-        numbers = _numbers(b, weights, codes.reshape((rows, width // weights.block, weights.block)))
+        blocks = TensorType.of((rows, width // weights.block, weights.block), weights.dtype)
+        packed = weights.codes.reshape(*blocks.static_shape[:2], -1)
+        numbers = _numbers(b, weights, Tensor(b, blocks, packed=packed))  # products match codes in blocks
         return (numbers * scales.expand_dims(2)).reshape((rows, width))
+    codes = b.constant(weights.codes, kind) if weights.bits == 8 else Tensor(b, kind, packed=weights.codes)
     if weights.zero_points is not None:
         zeros = _constant(b, weights.zero_points)
     elif weights.zeros is not None:

@@ -12,7 +12,12 @@ from folders import example
 from gguf_files import write_gguf, write_model
 from test_checkpoints import KINDS, SMALL
 
+import mirlo
 from mirlo import generate
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.builder import GraphBuilder
+from mirlo.frontends.tensor import Tensor
+from mirlo.generate.checkpoints.graph import CheckpointGraph, CheckpointWeights, import_graph
 from mirlo.generate.config import read_config
 from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.gguf.blocks import TYPES
@@ -97,6 +102,20 @@ def test_types(kind: str, tmp_path: Path) -> None:
     reference = make_model("llama", tie_word_embeddings=kind < "Q4", **WIDE)
     path = write_model(tmp_path / "a.gguf", reference, "llama", kind)
     require_equal(path, reference, 4)
+
+
+def test_codes_of_a_table_stay_packed() -> None:
+    """Products match matrices of IQ4_NL, whose codes are those of a table: they are not dequantized."""
+    raw = np.random.default_rng(0).integers(16, 60, (64, 4 * 18), dtype=np.uint8)
+    weights = CheckpointWeights(Path("products"), {"w.weight": TYPES[20].read(raw, (64, 128))})
+
+    def build(builder: GraphBuilder, x: Tensor) -> dict[str, Tensor]:
+        return {"y": CheckpointGraph(builder, weights).product("w", x, 64)}
+
+    graph = import_graph(weights, {"x": TensorType.of((1, 128), "f32")}, build)
+    model = mirlo.compile(graph, target="llvm{cpu=x86-64-v4}", cache=False)
+    (panels,) = model.artifact.params
+    assert panels.name.endswith(".panels") and panels.dtype == "u8"
 
 
 @pytest.fixture(scope="module")
