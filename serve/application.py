@@ -93,6 +93,8 @@ class Server(Gate):
         described = [(method, path, (function.__doc__ or "").partition("\n")[0]) for method, path, function in routes]
         self._document = encode(openapi_document(described, version("mirlo"), [source.name for source in sources]))
         self._http_error = HTTPException
+        self._fixed = {(method, path): function for method, path, function in routes if "{" not in path}
+        """Endpoints that are found without a search."""
         self._router = Router(
             [Route(path, AsgiEndpoint(function), methods=[method]) for method, path, function in routes],
             redirect_slashes=False,
@@ -129,6 +131,11 @@ class Server(Gate):
 
     async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request by its endpoint."""
+        function = self._fixed.get((scope["method"], scope["path"]))
+        if function is not None:
+            scope["endpoint"] = function
+            await function(scope, receive, send)
+            return
         scope["app"] = self  # starlette raises errors for paths and methods that there are not
         try:
             await self._router(scope, receive, send)

@@ -81,10 +81,13 @@ def _constant(text: str) -> object:
     raise ValueError(f"{text} is no number of JSON")
 
 
+_DECODER = json.JSONDecoder(parse_constant=_constant)
+
+
 def parse_object(content: bytes) -> dict[str, object]:
     """Return the JSON object of a body, whose texts are Unicode, whose numbers are finite, and that is not deep."""
     try:
-        value = json.loads(content.decode("utf-8"), parse_constant=_constant)
+        value = _DECODER.decode(content.decode("utf-8"))
     except RecursionError:
         raise RequestError(400, _DEEP) from None
     except ValueError as error:  # also of UTF-8

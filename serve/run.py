@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from mirlo.serve.application import Server
@@ -62,11 +62,21 @@ def run_server(
 
     runner.handle_exit, server.on_failure = handle_exit, fail
     try:
-        asyncio.run(serve())
+        _loop_runner()(serve())
     except SystemExit:  # uvicorn, after it has logged that the address cannot be used
         raise ServeError(f"{options.host}:{options.port}: the address cannot be used: is it in use?") from None
     if server.state.failure is not None:
         raise server.state.failure
+
+
+def _loop_runner() -> Callable[[Coroutine[Any, Any, None]], None]:
+    """Return what runs a coroutine: in a loop of uvloop, which sends what an answer consists of together."""
+    try:
+        from uvloop import run
+    except ImportError:
+        from asyncio import run
+    runner: Callable[[Coroutine[Any, Any, None]], None] = run
+    return runner
 
 
 async def _announce(runner: Any, server: Server, options: ServeOptions, on_ready: Callable[[str], None]) -> None:

@@ -11,12 +11,15 @@ from typing import Any
 from mirlo.serve.body import Deadline, Disconnected, Receive, Send
 
 JSON = b"application/json"
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+WATCH_SECONDS = 0.003
+"""Time until a request is watched for a client that leaves: a shorter answer needs no task of its own for that."""
 Headers = Iterable[tuple[bytes, bytes]]
 
 
 def encode(value: object) -> bytes:
     """Return a value as JSON."""
-    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii")
+    return _ENCODER.encode(value).encode("ascii")
 
 
 async def send_bytes(send: Send, status: int, content: bytes, kind: bytes = JSON, headers: Headers = ()) -> None:
@@ -69,10 +72,18 @@ async def watching(receive: Receive, leave: Any) -> AsyncIterator[None]:
                 leave()
                 return
 
-    task = asyncio.ensure_future(watch())
+    task: asyncio.Future[None] | None = None
+
+    def begin() -> None:
+        nonlocal task
+        task = asyncio.ensure_future(watch())
+
+    timer = asyncio.get_running_loop().call_later(WATCH_SECONDS, begin)
     try:
         yield
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        timer.cancel()
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task

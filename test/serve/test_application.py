@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import struct
+import sys
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -23,6 +26,7 @@ from served import (  # noqa: E402
 )
 
 from mirlo import generate  # noqa: E402
+from mirlo.serve import run  # noqa: E402
 from mirlo.serve.application import Server  # noqa: E402
 from mirlo.serve.options import ModelSource, ServeOptions  # noqa: E402
 
@@ -457,3 +461,13 @@ def test_a_model_that_does_not_fit_is_an_error(sources: list[ModelSource]) -> No
             client.get("/v2/health/live")
         assert "raise --memory" in str(server.state.failure)
         assert client.get("/v2/health/ready").status_code == 503
+
+
+def test_the_loop_is_that_of_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server runs in uvloop's loop where the package is installed, and else in Python's own."""
+    pretended: Any = ModuleType("uvloop")
+    pretended.run = lambda coroutine: None
+    monkeypatch.setitem(sys.modules, "uvloop", pretended)
+    assert run._loop_runner() is pretended.run
+    monkeypatch.setitem(sys.modules, "uvloop", None)
+    assert run._loop_runner() is asyncio.run
