@@ -88,13 +88,6 @@ EXPORT(dims_of) int64_t *dims_of(int number) { return dims[number]; }
 EXPORT(rank_of) int rank_of(int number) { return tensors[number].ndim; }
 EXPORT(data_of) void *data_of(int number) { return tensors[number].data; }
 
-/* `mirlo_shapes` has checked that they can be counted. */
-static size_t bytes_of(const DLTensor *tensor) {
-  size_t bytes = ((size_t)tensor->dtype.bits + 7) / 8;
-  for (int i = 0; i < tensor->ndim; ++i) bytes *= (size_t)tensor->shape[i];
-  return bytes;
-}
-
 /* Return whether the sizes of an output depend on data. */
 static int is_late(const DLTensor *tensor) {
   for (int i = 0; i < tensor->ndim; ++i)
@@ -126,7 +119,7 @@ EXPORT(run_model) int run_model(void) {
       return MIRLO_SIZES;
     }
     free(made[MODEL.inputs + i]);
-    outputs[i].data = made[MODEL.inputs + i] = allocate(bytes_of(outputs + i));
+    outputs[i].data = made[MODEL.inputs + i] = allocate(mirlo_bytes(outputs + i));
     if (!outputs[i].data) result = MIRLO_MEMORY;
   }
   if (result == MIRLO_OK) result = mirlo_run(context, tensors, outputs);
