@@ -68,7 +68,7 @@ def report(columns: int, depth: int, bits: int, block: int, activations: str, ro
     for m in rows:
         x = np.random.default_rng(m).standard_normal((m, depth)).astype(np.float32)
         steps = (partial(ours, x), read, partial(session.run, None, {"x": x}))
-        turns = np.array([[_seconds(step) for step in steps] for _ in range(repeat)])
+        turns = np.array([[seconds(step) for step in steps] for _ in range(repeat)])
         least = turns.min(0)
         one = one or least[0]
         ort = statistics.median(turns[:, 0] / turns[:, 2])
@@ -78,7 +78,7 @@ def report(columns: int, depth: int, bits: int, block: int, activations: str, ro
         )
 
 
-def _seconds(step: Any) -> float:
+def seconds(step: Any) -> float:
     """Return the CPU time that the thread takes for a step."""
     before = time.thread_time()
     step()

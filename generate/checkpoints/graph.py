@@ -170,10 +170,13 @@ class CheckpointGraph:
         """Return a tensor as f32."""
         if isinstance(weights, BlockWeights):
             return block_matrix(self.builder, weights)
-        return self.builder.constant(weights, _KINDS[weights.dtype.name]).cast("f32")
+        return self._constant(weights).cast("f32")
 
     def rows(self, table: np.ndarray | BlockWeights, index: Tensor) -> Tensor:
         """Return rows of a table as f32."""
         if isinstance(table, BlockWeights):
             return block_rows(self.builder, table, index)
-        return self.matrix(table).gather(index)
+        return self._constant(table).gather(index).cast("f32")
+
+    def _constant(self, weights: np.ndarray) -> Tensor:
+        return self.builder.constant(weights, _KINDS[weights.dtype.name])

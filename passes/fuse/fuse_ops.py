@@ -15,6 +15,7 @@ from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.view import RULES, is_prim_func
 from mirlo.passes.fuse.groups import MAX_INPUTS, FusionNode, Groups
 from mirlo.passes.fuse.kinds import FusionKind, has_several_contractions, is_move, kind_of
+from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.registry import Pass, option, register_pass
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class FuseOps(Pass):
     contained = True
     trusted = True
     max_inputs: int = option(MAX_INPUTS, "most tensors that a fused function may read")
-    widen: bool = option(False, "let attention convert keys and values of narrow types where it reads them")
+    widen: bool = option(False, "let attention and products convert elements of narrow types where they read them")
 
     def run(self, op: ir.OpView, session: Session) -> None:
         body = op.regions[0].blocks[0]
@@ -108,6 +109,7 @@ def graph_of(
         if kind is not FusionKind.OPAQUE:
             callee = op.opview.callee
             node.is_move, node.is_read, node.takes_moves = callee in moves, callee in reads, callee in takes_moves
+            node.widens_constant = node.is_read and not node.is_move and all(map(is_constant, op.operands))
             node.rules = rules.get(callee, "")
         for value in operands:
             source = made_by.get(value)

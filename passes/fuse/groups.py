@@ -30,6 +30,8 @@ class FusionNode:
     """Whether it only permutes dims other than the innermost."""
     is_read: bool = False
     """Whether it does only that, and perhaps converts elements to a wider type."""
+    widens_constant: bool = False
+    """Whether it is a read of a constant and converts it: a product converts elements where it reads them."""
     takes_moves: bool = False
     """Whether its operands and its result may have their outer dims in any order in memory: attention."""
     escapes: bool = False
@@ -85,6 +87,8 @@ class Groups:
         end = self.nodes[dominator.parent]
         group = self.kind[self.find(node.index)]
         if (node.is_read and end.takes_moves) or (node.takes_moves and end.is_move):
+            return sweep == 0 and node.users == [end.index]
+        if node.widens_constant and end.kind is FusionKind.CONTRACTION:
             return sweep == 0 and node.users == [end.index]
         if node.kind in (FusionKind.CONTRACTION, FusionKind.ROW, FusionKind.REDUCE):
             # An epilogue runs on the tile or the row while it is in registers.

@@ -1,0 +1,45 @@
+"""Products with large constants of narrow types, which they convert where they read them; against ONNX Runtime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx_models import F32, make_model, node
+
+from mirlo.testing import runs_as_onnxruntime
+
+DTYPES: dict[str, Any] = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "i8": np.int8, "u8": np.uint8}
+MATRIX = (700, 1100)
+"""Elements that would take a MiB more as f32: less is converted when the model is compiled."""
+
+PRODUCTS: dict[str, tuple[list[onnx.NodeProto], tuple[int, ...], tuple[Any, ...], list[tuple[int, ...]]]] = {
+    "rows": ([node("MatMul", "x w", "y")], MATRIX, ("n", 700), [(1, 700), (3, 700), (37, 700)]),
+    "fixed": ([node("MatMul", "x w", "a"), node("Relu", "a", "y")], MATRIX, (24, 700), [(24, 700)]),
+    "transposed": ([node("Gemm", "x w b", "y", transB=1)], MATRIX, ("n", 1100), [(1, 1100), (20, 1100)]),
+    "batches": ([node("MatMul", "x w", "y")], (6, 300, 500), ("n", 6, 5, 300), [(2, 6, 5, 300)]),
+    "pixels": ([node("Conv", "x w", "y")], (1100, 700, 1, 1), (1, 700, 5, 6), [(1, 700, 5, 6)]),
+    "window": ([node("Conv", "x w", "y", pads=[1, 1, 1, 1])], (500, 260, 3, 3), (1, 260, 7, 9), [(1, 260, 7, 9)]),
+    "up": ([node("ConvTranspose", "x w", "y", strides=[2, 2])], (260, 500, 3, 3), (1, 260, 4, 5), [(1, 260, 4, 5)]),
+}  # fmt: skip
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("product", PRODUCTS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_products(dtype: str, product: str) -> None:
+    nodes, shape, declared, sizes = PRODUCTS[product]
+    random = np.random.default_rng(1)
+    weights = (4 * random.standard_normal(shape)).astype(np.float32)
+    weights = (abs(weights) if dtype == "u8" else weights).astype(DTYPES[dtype])
+    tensors = {"v": weights, "b": random.standard_normal(shape[0]).astype(np.float32)}
+    model = make_model([node("Cast", "v", "w", to=F32), *nodes], {"x": (F32, declared)}, ["y"], tensors)
+    for size in sizes:
+        x = random.standard_normal(size).astype(np.float32)
+        exe = runs_as_onnxruntime(model, {"x": x}, rtol=1e-4, atol=1e-3)
+    if product not in ("pixels", "window", "up"):  # the constants of convolutions are in another order first
+        assert [kernel.kind for kernel in exe.artifact.kernels] == ["contraction"]
+        assert [spec.dtype.replace("ui", "u") for spec in exe.artifact.params if len(spec.shape) > 1] == [dtype]
