@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -38,14 +37,12 @@ if TYPE_CHECKING:
     from mirlo.runtime.errors import MirloError as MirloError
     from mirlo.runtime.executable import Executable as Executable
     from mirlo.runtime.load import load as load
+    from mirlo.serve import ray as ray
     from mirlo.tools.quantize.static import quantize as quantize
 
     __version__: str
 
 from mirlo.runtime.locks import UNCUT
-from mirlo.serve import ray as ray
-
-sys.modules["mirlo.ray"] = ray  # a folder `ray` at the root would hide Ray from programs that start there
 
 _LAZY = {
     "Executable": "mirlo.runtime.executable",
@@ -76,6 +73,7 @@ _LAZY = {
     "parse_script": "mirlo.frontends.script.module",
     "prim_func": "mirlo.frontends.script.parse_prim",
     "quantize": "mirlo.tools.quantize.static",
+    "ray": "mirlo.serve",  # a folder `ray` at the root would hide Ray from programs that start there
     "script": "mirlo.frontends.script.module",
     "script_of": "mirlo.frontends.script.printer",
     "set_default_logger_severity": "mirlo.driver.inference.process",

@@ -6,6 +6,7 @@ Ray Serve for a cluster.
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "ray":
+        return importlib.import_module("mirlo.serve.ray")
     if name != "deployment":
         raise AttributeError(f"module 'mirlo.serve' has no attribute '{name}'")
     from mirlo.serve.ray.deployment import deployment

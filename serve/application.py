@@ -131,12 +131,14 @@ class Server(Gate):
 
     async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request by its endpoint."""
+        scope["app"] = (
+            self  # starlette raises errors of HTTP then: for what is no form, and for unknown paths and methods
+        )
         function = self._fixed.get((scope["method"], scope["path"]))
         if function is not None:
             scope["endpoint"] = function
             await function(scope, receive, send)
             return
-        scope["app"] = self  # starlette raises errors for paths and methods that there are not
         try:
             await self._router(scope, receive, send)
         except self._http_error as error:

@@ -81,10 +81,10 @@ def main() -> None:
     parser.add_argument("--depth", type=int, default=2048, help="elements of a row (default: 2048)")
     parser.add_argument("--activations", choices=("exact", "i8"), default="exact", help="default: exact")
     parser.add_argument("--repeat", type=int, default=30, help="turns (default: 30)")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     print(f"{'type':8} {'bits':>6} {'read':>6} {'us':>9} {'GB/s':>6} {'read':>6} {'file':>6}")
-    for name in given.types:
-        print(report(KINDS[name], given.rows, given.depth, given.activations, given.repeat), flush=True)
+    for name in arguments.types:
+        print(report(KINDS[name], arguments.rows, arguments.depth, arguments.activations, arguments.repeat), flush=True)
 
 
 if __name__ == "__main__":

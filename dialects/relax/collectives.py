@@ -17,7 +17,7 @@ from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import meanings
 from mirlo.dialects.relax.base import RelaxOp
-from mirlo.dialects.relax.infer import ANY, NUMBER, normalize_axis, require_kind
+from mirlo.dialects.relax.infer import NUMBER, normalize_axis, require_kind
 
 
 class Collective(RelaxOp):
@@ -57,7 +57,6 @@ class AllGather(Collective, name="all_gather"):
     @staticmethod
     def infer(x: TensorType, *, ranks: int, axis: int) -> TensorType:
         _require_ranks(ranks)
-        require_kind(x, ANY, "operand")
         return _with_dim(x, axis, lambda dim: dim * ranks)
 
 
@@ -87,7 +86,6 @@ class AllToAll(Collective, name="all_to_all"):
     @staticmethod
     def infer(x: TensorType, *, ranks: int, split_axis: int, concat_axis: int) -> TensorType:
         _require_ranks(ranks)
-        require_kind(x, ANY, "operand")
         if normalize_axis(split_axis, x.rank) == normalize_axis(concat_axis, x.rank):
             raise OpError(f"split_axis and concat_axis must be two axes, got {split_axis} for both")
         return _with_dim(_divided(x, split_axis, ranks), concat_axis, lambda dim: dim * ranks)

@@ -323,6 +323,9 @@ class Prover:
             for atom, factor in fact.terms.items():
                 if isinstance(atom, int):
                     waiting += self._consequences(fact, atom, factor)
+        for fact in map(_rounded, facts):  # what follows from some of them may have taken all steps
+            if not self.is_certain(fact):
+                result.setdefault(fact)
         return _with_decided(tuple(result))
 
     def _consequences(self, fact: IndexExpr, atom: int, factor: Dim) -> list[IndexExpr]:

@@ -29,7 +29,7 @@ if any(find_spec(name) is None for name in ("ray", "pyarrow")):
 
 from served import LOOPBACK, free_port, write_language_model, write_tensor_model  # noqa: E402
 
-import mirlo.ray  # noqa: E402
+import mirlo  # noqa: E402
 import mirlo.serve  # noqa: E402
 from mirlo import generate  # noqa: E402
 

@@ -39,8 +39,11 @@ STATES = {
 SOURCE = Path(__file__).with_name("run_guarded.c")
 NAME = "model"
 FLAGS = ("-std=gnu99", "-O0", "-w", "-ffp-contract=off", f"-DMODEL=mirlo_model_{NAME}")
-WIDE, NARROW = (), ("-m32", "-msse2", "-mfpmath=sse")
-"""Flags for the machine of this process, and for one of 32 bits with the same arithmetic of floats."""
+WIDE, NARROW = (), ("-m32", "-msse2", "-mfpmath=sse", "-idirafter", "/usr/include/x86_64-linux-gnu")
+"""Flags for the machine of this process, and for one of 32 bits with the same arithmetic of floats.
+
+Both have the same headers of the kernel. Debian's gcc-multilib has links to them, but conflicts with cross compilers.
+"""
 OK, SIZES, NO_MEMORY = 0, 2, 3
 """Statuses of `mirlo.h`."""
 SECONDS = 60
@@ -63,13 +66,13 @@ def require_host() -> None:
     """Raise an error where programs for a machine of 32 bits cannot be compiled or run here."""
     with tempfile.TemporaryDirectory(prefix="mirlo-fuzz-") as name:
         source, program = Path(name) / "probe.c", Path(name) / "probe"
-        source.write_text("#include <stdlib.h>\nint main(void) { return (int)sizeof(void *) - 4; }\n")
+        source.write_text("#include <sys/stat.h>\nint main(void) { return (int)sizeof(void *) - 4; }\n")
         compiler = find_compiler()
-        for command in ([compiler, *NARROW, str(source), "-o", str(program)], [str(program)]):
+        for command in ([compiler, *FLAGS, *NARROW, str(source), "-o", str(program)], [str(program)]):
             if subprocess.run(command, capture_output=True, check=False).returncode:
                 raise MirloError(
                     f"'{compiler} {NARROW[0]}' makes no program that runs here: 'programs' needs an x86-64 machine and "
-                    "a compiler with the libraries of 32 bits, such as Debian's package gcc-multilib"
+                    "a compiler with the libraries of 32 bits: Debian's packages libc6-dev-i386 and lib32gcc-12-dev"
                 )
 
 

@@ -37,3 +37,35 @@ func.func @all_gather_1(%x: tensor<f32>) {
   %0 = "relax.all_gather"(%x) {ranks = 2 : i64} : (tensor<f32>) -> tensor<f32>
   return
 }
+
+// -----
+
+func.func @all_gather_of_no_ranks(%x: tensor<4x4xf32>) {
+  // expected-error@+1 {{'relax.all_gather' op ranks must be 1 or more, got 0}}
+  %0 = "relax.all_gather"(%x) {ranks = 0 : i64} : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+func.func @reduce_scatter_of_no_ranks(%x: tensor<4x4xf32>) {
+  // expected-error@+1 {{'relax.reduce_scatter' op ranks must be 1 or more, got 0}}
+  %0 = "relax.reduce_scatter"(%x) {ranks = 0 : i64} : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+func.func @all_to_all_of_no_ranks(%x: tensor<4x4xf32>) {
+  // expected-error@+1 {{'relax.all_to_all' op ranks must be 1 or more, got 0}}
+  %0 = "relax.all_to_all"(%x) {split_axis = 0 : i64, concat_axis = 1 : i64, ranks = 0 : i64} : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  return
+}
+
+// -----
+
+func.func @reduce_scatter_of_bool(%x: tensor<4xi1>) {
+  // expected-error@+1 {{'relax.reduce_scatter' op operand must be floating point, integer or unsigned integer, got bool}}
+  %0 = "relax.reduce_scatter"(%x) {ranks = 2 : i64} : (tensor<4xi1>) -> tensor<2xi1>
+  return
+}

@@ -11,7 +11,6 @@ OTHERS = {
     "_ADDI": "a kind of MLIR's operation",
     "SIGN": "the sign bit of an int8",
     "NEVER": "no number of rows is enough",
-    "_MAX_ITERATIONS": "a bound on a search for a fixed point",
     "_MOST_OPERATIONS": "a bound on what is compared",
     "PANELS": "a value of a choice",
     "ROWS": "likewise",
