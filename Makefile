@@ -119,7 +119,8 @@ test-emulated: $(VENV)/ready
 	$(BIN)/python test/targets/nvvm/emulated_matrix.py --chip sm_90a
 
 # 10,000 random graphs for each target in memory between pages that cannot be touched: an hour of one core for each. The
-# last target needs a Vulkan device; a software one will do (mesa-vulkan-drivers). Programs of 32 bits need gcc-multilib.
+# last target needs a Vulkan device; a software one will do (mesa-vulkan-drivers). Programs of 32 bits need Debian's
+# libc6-dev-i386 and lib32gcc-12-dev.
 guards: $(VENV)/ready
 	for target in llvm c spirv; do \
 		$(BIN)/mirlo fuzz guards --target $$target --count 10000 --processes $(JOBS) -o found || exit 1; \

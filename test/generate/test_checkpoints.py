@@ -46,7 +46,7 @@ LATENT = {
     "num_key_value_heads": 4, "num_hidden_layers": 2,
 }  # fmt: skip
 MIXED = {
-    "num_local_experts": 4, "num_experts_per_tok": 1, "intermediate_size_mlp": 40, "interleave_moe_layer_step": 2,
+    "num_local_experts": 4, "num_experts_per_tok": 1, "intermediate_size_mlp": 48, "interleave_moe_layer_step": 2,
     "attention_chunk_size": 4, "no_rope_layer_interval": 3, "floor_scale": 3, "attn_scale": 0.2, "head_dim": 8,
 }  # fmt: skip
 KINDS: dict[str, tuple[str, dict[str, Any]]] = {

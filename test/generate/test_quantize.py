@@ -228,10 +228,12 @@ def test_logits(kind: str, method: str, tmp_path: Path, capsys: pytest.CaptureFi
         errors[each] = float(out.partition("relative RMS error ")[2].partition(",")[0])
         assert "perplexity of 255 tokens: " in out
         with torch.no_grad():
-            reference.load_state_dict(
+            unknown = reference.load_state_dict(
                 {name: torch.from_numpy(array.astype(np.float32)) for name, array in dequantized_of(target, kind)},
                 strict=False,
-            )
+            ).unexpected_keys
+            if unknown:
+                pytest.skip(f"this version of transformers has {unknown[0]} in another form")
             expected = reference(torch.from_numpy(prompt)[None]).logits[0].numpy()
         (found,) = generate.load(target, cache=False).text_logits(prompt)
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
