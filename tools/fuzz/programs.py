@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirlo.runtime.artifact import Artifact
-from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.errors import MirloError
 from mirlo.targets.c.compiler import find_compiler
 from mirlo.tools.fuzz.guards import Feeds, guarded_case, write
 from mirlo.tools.fuzz.verdict import FAILED, REFUSED, SeedVerdict, verdict_of_error
+from mirlo.tools.library_program import read_outputs, tensors_content
 
 if TYPE_CHECKING:
     import onnx
@@ -153,12 +153,7 @@ def _execute(command: Sequence[str]) -> None:
 
 def _content(artifact: Artifact, calls: Sequence[Feeds]) -> bytes:
     """Return the file of calls: how many, then dims and data of each input."""
-    parts = [np.int32(len(calls)).tobytes()]
-    for feeds in calls:
-        for spec in artifact.inputs:
-            array = np.asarray(feeds[spec.name], order="C")
-            parts += [np.array(array.shape, np.int64).tobytes(), array.tobytes()]
-    return b"".join(parts)
+    return b"".join([np.int32(len(calls)).tobytes(), *(tensors_content(artifact, feeds) for feeds in calls)])
 
 
 def _results(artifact: Artifact, content: bytes, calls: int) -> Iterator[CallResult]:
@@ -167,13 +162,7 @@ def _results(artifact: Artifact, content: bytes, calls: int) -> Iterator[CallRes
     for _ in range(calls):
         status = int(np.frombuffer(content, np.int32, 1, at)[0])
         at += 4
-        outputs = {}
-        for spec in artifact.outputs if status == OK else ():
-            shape = np.frombuffer(content, np.int64, len(spec.shape), at)
-            at += shape.nbytes
-            array = np.frombuffer(content, numpy_dtype(spec.dtype), int(np.prod(shape)), at).reshape(shape)
-            at += array.nbytes
-            outputs[spec.name] = array
+        outputs, at = read_outputs(artifact, content, at) if status == OK else ({}, at)
         yield CallResult(status, outputs)
 
 
