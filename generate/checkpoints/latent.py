@@ -27,19 +27,19 @@ class LatentProjections:
         both = graph.weight(f"{name}.kv_b_proj", heads * sum(widths), options.rank)
         self._keys, self._values = both.reshape((1, heads, sum(widths), options.rank)).split(widths, 2)
 
-    def project(self, x: Tensor, turns: Angles | None) -> list[Tensor]:
-        """Return what the heads look for, [batch, heads, length, size], and the rows of the tokens, those of one."""
+    def project(self, x: Tensor, angles: Angles | None) -> list[Tensor]:
+        """Return the queries of the heads, [batch, heads, length, size], and the rows of the tokens, those of one."""
         options, name = self.options, self.name
         source, read = ("q_b_proj", self._latent("q_a", x, options.query_rank)) if options.query_rank else ("q_proj", x)
         size = options.plain + options.rotated
         query = split_heads(self.graph.product(f"{name}.{source}", read, self.heads * size), self.heads, size)
-        plain, turned = query.split((options.plain, options.rotated), -1)
+        plain, rotary = query.split((options.plain, options.rotated), -1)
         width = options.rank + options.rotated
         both = self.graph.product(f"{name}.kv_a_proj_with_mqa", x, width).expand_dims(1)
         latent, shared = both.split((options.rank, options.rotated), -1)
         latent = self._norm("kv_a_layernorm", latent)
-        looked_for = concat([plain.matmul(self._keys), self._rotated(turned, turns)], -1)
-        return [looked_for, concat([latent, self._rotated(shared, turns)], -1)]
+        queries = concat([plain.matmul(self._keys), self._rotated(rotary, angles)], -1)
+        return [queries, concat([latent, self._rotated(shared, angles)], -1)]
 
     def values(self, attended: Tensor) -> Tensor:
         """Return the sums of values, [batch, heads, length, values], by the sums of rows."""
@@ -53,7 +53,7 @@ class LatentProjections:
         assert isinstance(width, int)
         return rms_norm(x, self.graph.weight(f"{self.name}.{part}", width), -1, EPSILON)
 
-    def _rotated(self, x: Tensor, turns: Angles | None) -> Tensor:
-        if turns is None:
+    def _rotated(self, x: Tensor, angles: Angles | None) -> Tensor:
+        if angles is None:
             return x
-        return self.graph.builder.emit("rotary_embedding", x, *turns, interleaved=self.options.is_interleaved)
+        return self.graph.builder.emit("rotary_embedding", x, *angles, interleaved=self.options.is_interleaved)

@@ -29,7 +29,7 @@ def decode(encoded: np.ndarray, *, pixel_format: str) -> np.ndarray:
 def rgb_pixels(data: bytes, most: int | None = None, is_upright: bool = False) -> np.ndarray:
     """Return the pixels of a file, u8[height, width, 3]; those of more than `most` pixels are refused unread.
 
-    An image that `is_upright` is turned as its file says that the camera was.
+    With `is_upright` an image is rotated as its file says that the camera was.
     """
     try:
         from PIL import Image, ImageOps
@@ -39,10 +39,10 @@ def rgb_pixels(data: bytes, most: int | None = None, is_upright: bool = False) -
         with Image.open(io.BytesIO(data)) as image:
             if most is not None and image.width * image.height > most:
                 raise ValueError(f"expected up to {most} pixels, found {image.width} x {image.height}")
-            turned = ImageOps.exif_transpose(image) if is_upright else image
-            if not turned.mode.startswith("I"):
-                return np.array(turned.convert("RGB"))
-            gray = (np.asarray(turned) >> 8).astype(np.uint8)  # of 16 bits, which conversion to RGB would clip
+            upright = ImageOps.exif_transpose(image) if is_upright else image
+            if not upright.mode.startswith("I"):
+                return np.array(upright.convert("RGB"))
+            gray = (np.asarray(upright) >> 8).astype(np.uint8)  # of 16 bits, which conversion to RGB would clip
             return np.repeat(gray[..., None], 3, axis=2)
     except Exception as problem:  # damaged files raise errors of many types
         raise ValueError(f"the image cannot be decoded: {type(problem).__name__}: {problem}") from None

@@ -46,7 +46,7 @@ class ForwardedRequest:
 async def forwarded(scope: Scope, body: bytes, models: Sequence[str]) -> ForwardedRequest:
     """Return a request with the model that it names, and with a seed if its answer is a stream of samples.
 
-    What is wrong with a body is not told here: the replica answers with the error.
+    What is wrong with a body is not reported here: the replica answers with the error.
     """
     headers = tuple((bytes(name), bytes(value)) for name, value in scope["headers"] if name in FORWARDED)
     request = ForwardedRequest(scope["method"], scope["path"], headers, body)
