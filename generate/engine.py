@@ -17,9 +17,26 @@ from mirlo.generate.search import MAX_SLOTS, SearchOptions, with_options
 from mirlo.generate.sequences import FIRST_CAPACITY
 from mirlo.generate.slots import EngineCounts, EngineSlots
 from mirlo.generate.text import TokenTexts
+from mirlo.runtime.locks import make_lock, release_held_locks
 
 MAX_LOGPROBS = 64
 """Alternatives of a token with their probabilities: APIs have up to 20."""
+
+
+class StepResults(threading.local):
+    """What the steps of a thread have computed."""
+
+    def __init__(self) -> None:
+        self.changed: dict[Request, None] = {}
+        """The requests that got a token, until the call after the one that returned them."""
+        self.returned: list[Request] = []
+        """Those that were returned."""
+
+    def forget_returned(self) -> None:
+        """Forget the requests that were returned: another call says that the caller has them."""
+        while self.returned:
+            self.changed.pop(self.returned[-1], None)
+            self.returned.pop()
 
 
 class ServingEngine:
@@ -49,11 +66,8 @@ class ServingEngine:
         self._requests: dict[Request, None] = {}
         """The requests that are not done, in their order. Slots and caches are derived from them: after an interrupt
         these are made anew."""
-        self._changed: dict[Request, None] = {}
-        """The requests that got a token in a step, until the caller has received them."""
-        self._returned: list[Request] = []
-        """Those that the last step returned."""
-        self._lock = threading.Lock()
+        self._results = StepResults()
+        self._lock = make_lock()
         """Held by a step."""
 
     @property
@@ -110,55 +124,69 @@ class ServingEngine:
             self._requests[request] = None
         return request
 
+    @property
+    def changed(self) -> list[Request]:
+        """Return the requests that the last `step` of this thread returned, or `run` yielded last.
+
+        They are here from the moment they get a token until the next call of `step` or `run` begins. A caller that was
+        interrupted, in the call or before it had stored what the call returned, reads them here; some of them it may
+        have received already.
+        """
+        return list(self._results.changed)
+
     def step(self) -> list[Request]:
         """Compute a token of each active sequence and a part of the prompts; return the requests that got a token.
 
         If it is interrupted, no request is lost or changed: the next step computes again what the caches held, and
-        returns the requests that had their token already as well.
+        returns the requests that had their token already as well. See `changed` for what may be lost on its way from
+        here to the caller.
         """
-        self._forget_returned()
+        results = self._results
+        results.forget_returned()
         self._step()
-        self._returned = list(self._changed)
-        return list(self._returned)
+        results.returned = list(results.changed)
+        return list(results.returned)
 
     def run(self) -> Iterator[Request]:
         """Step until there is nothing to compute; yield each request as it is done.
 
-        If it is interrupted, another call goes on.
+        If it is interrupted, another call goes on; see `changed` for the request that was yielded last.
         """
-        self._forget_returned()
-        while self._changed or not self.is_idle:
-            for request in list(self._changed):
+        results = self._results
+        results.forget_returned()
+        while results.changed or not self.is_idle:
+            for request in list(results.changed):
                 try:
                     if request.is_done:
                         yield request
-                except GeneratorExit:  # the caller has it, and leaves the loop
-                    self._changed.pop(request, None)
+                except GeneratorExit:  # the caller leaves the loop, or was interrupted before it had the request
+                    results.returned.append(request)
                     raise
-                self._changed.pop(request, None)
+                results.changed.pop(request, None)
             self._step()
 
-    def _forget_returned(self) -> None:
-        """Forget the requests that the last step returned: its caller has them."""
-        while self._returned:
-            self._changed.pop(self._returned[-1], None)
-            self._returned.pop()
-
     def _step(self) -> None:
-        with self._lock:
-            try:
-                self._admit()
-                self.counts.steps += 1
-                for call in self._slots.calls(self._search.chunk_size):
-                    self._compute(call)
-                self._slots.end_those_done()
-            except BaseException:  # of a call that was interrupted, the caches may hold a part
-                self._slots = self._new_slots()
-                raise
+        try:
+            with self._lock:
+                self._compute_step()
+        except BaseException:
+            release_held_locks()
+            raise
+
+    def _compute_step(self) -> None:
+        try:
+            self._admit()
+            self.counts.steps += 1
+            for call in self._slots.calls(self._search.chunk_size):
+                self._compute(call)
+            self._slots.end_those_done()
+        except BaseException:  # of a call that was interrupted, the caches may hold a part
+            self._slots = self._new_slots()
+            raise
 
     def _new_slots(self) -> EngineSlots:
         pool = self._decoder.new_pool(FIRST_CAPACITY, self._count, self._search.chunk_size)
-        return EngineSlots(self._decoder, pool, self._count, self.counts)
+        return EngineSlots(self._decoder, pool, self._count, self.counts, self._report)
 
     def _admit(self) -> None:
         """Free the slots of requests that are done, and give them to those that wait, in their order."""
@@ -189,6 +217,10 @@ class ServingEngine:
             if len(part) > 1:
                 slots.keep(i)
             if slot.pending == 0:
+                self._report(request)
                 request.choose(row)
-                self._changed[request] = None
                 self.counts.tokens += 1
+
+    def _report(self, request: Request) -> None:
+        """Note a request that is about to get a token, or an error: behind that, an interrupt would lose it."""
+        self._results.changed[request] = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -12,6 +11,7 @@ from types import TracebackType
 import numpy as np
 
 from mirlo.runtime.cache_arrays import Rows
+from mirlo.runtime.locks import make_lock
 from mirlo.runtime.paged_sequence import PagedRows
 
 PAGE = 64
@@ -87,7 +87,7 @@ class PrefixCache:
         """Trees by adapter: the same tokens have other rows with another one."""
         self._used: OrderedDict[CachePage, None] = OrderedDict()
         """All pages, those that were not used for longest first: a page comes before its parent."""
-        self._lock = threading.Lock() if lock is None else lock
+        self._lock = make_lock() if lock is None else lock
         self.nbytes = 0
         """Bytes of all pages."""
 

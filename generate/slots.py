@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mirlo.generate.caches import EngineCaches
@@ -71,9 +71,17 @@ class EngineSlots:
     request waits, and a sequence that goes on takes those of the youngest one, which is computed again later.
     """
 
-    def __init__(self, decoder: CompiledDecoder, pool: EngineCaches, count: int, counts: EngineCounts) -> None:
+    def __init__(
+        self,
+        decoder: CompiledDecoder,
+        pool: EngineCaches,
+        count: int,
+        counts: EngineCounts,
+        report: Callable[[Request], None],
+    ) -> None:
+        """`report` is called with a request before it fails."""
         self.pool = pool
-        self._decoder, self._counts, self._admitted = decoder, counts, 0
+        self._decoder, self._counts, self._report, self._admitted = decoder, counts, report, 0
         self._slots = [Slot() for _ in range(count)]
 
     def __getitem__(self, place: int) -> Slot:
@@ -239,6 +247,7 @@ class EngineSlots:
             request = self._slots[i].request
             if request is not None:
                 what = "there are no pages for the next token: generators and forks of this model have them"
+                self._report(request)
                 request.fail(GenerationError(f"pages: {what}; let them go, or load the model with more pages"))
                 return
 

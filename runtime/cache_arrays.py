@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import threading
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -13,6 +12,7 @@ from mirlo.runtime.artifact import CACHE_RANK, TensorSpec
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.errors import InputError, OutOfMemoryError
 from mirlo.runtime.huge_pages import empty_together
+from mirlo.runtime.locks import make_lock
 
 AXIS = 2
 """The dim of a cache that counts its rows: [batch, heads, rows, size]."""
@@ -32,7 +32,7 @@ class ArraySharing:
     """
 
     def __init__(self, first: CacheArrays) -> None:
-        self.lock = threading.Lock()
+        self.lock = make_lock()
         self.members = weakref.WeakSet([first])
 
 

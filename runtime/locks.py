@@ -2,6 +2,10 @@
 
 A lock that guards a few statements is reinitialized in the child. A lock of work that must not be interrupted, such
 as work inside LLVM (`UNCUT`), is acquired by the forking thread: the fork waits until the work is done.
+
+All locks know the thread that holds them. An interrupt may arrive behind the statements of a `with` and before it has
+released its lock, where no handler in the same function can release it: work that must survive interrupts ends with
+`release_held_locks`.
 """
 
 from __future__ import annotations
@@ -22,18 +26,21 @@ FORK_SECONDS = 0.0005
 """Polling interval of a thread that waits for a fork to finish."""
 
 
-def make_lock() -> threading.Lock:
-    """Return a lock that is free in the child of a fork."""
-    lock = threading.Lock()
-    _renewed.add(lock)
-    return lock
-
-
-def make_recursive_lock() -> threading.RLock:
+def make_lock() -> threading.RLock:
     """Return a recursive lock that is free in the child of a fork."""
     lock = threading.RLock()
-    _renewed.add(lock)
+    _add(lock)
     return lock
+
+
+def release_held_locks() -> None:
+    """Release what this thread holds because an interrupt arrived as a `with` ended.
+
+    For handlers of exceptions, in functions whose callers hold no lock of this module.
+    """
+    for lock in (*_all_locks(), UNCUT):
+        while lock._is_owned():
+            lock.release()
 
 
 class ReleasingLock:
@@ -48,14 +55,18 @@ class ReleasingLock:
         self._lock: Any = threading.RLock()
         self._depth = 0
         self._deferred: deque[Callable[[], None]] = deque()
-        _renewed.add(self)
+        _add(self)
 
     def __enter__(self) -> None:
         self._lock.acquire()
         self._depth += 1
 
     def __exit__(self, *unused: object) -> None:
-        self._depth -= 1
+        self.release()
+
+    def release(self) -> None:
+        """Leave the lock; the last one to do so releases what was deferred."""
+        self._depth = max(0, self._depth - 1)  # it is 0 if `__enter__` was interrupted
         self._lock.release()
         self._settle()
 
@@ -86,8 +97,20 @@ class ReleasingLock:
         self._lock._at_fork_reinit()
         self._depth = 0
 
+    def _is_owned(self) -> bool:
+        return bool(self._lock._is_owned())
 
-_renewed: weakref.WeakSet[Any] = weakref.WeakSet()
+
+_locks: set[weakref.ref[Any]] = set()
+"""A set that is copied in one go, while other threads may add locks, as a `WeakSet` is not."""
+
+
+def _add(lock: object) -> None:
+    _locks.add(weakref.ref(lock, _locks.discard))
+
+
+def _all_locks() -> list[Any]:
+    return [lock for reference in list(_locks) if (lock := reference()) is not None]
 
 
 class _UncutWork:
@@ -104,6 +127,9 @@ class _UncutWork:
         self._lock.acquire()
 
     def __exit__(self, *unused: object) -> None:
+        self.release()
+
+    def release(self) -> None:
         self._lock.release()
 
     def before_fork(self) -> None:
@@ -125,6 +151,9 @@ class _UncutWork:
         self._release_llvmlite()
         self._lock._at_fork_reinit()
 
+    def _is_owned(self) -> bool:
+        return bool(self._lock._is_owned())
+
     def _release_llvmlite(self) -> None:
         if self._taken.llvmlite is not None:
             self._taken.llvmlite.release()
@@ -143,7 +172,7 @@ LLVM and of Python's imports held in the child forever, and tables half built.""
 
 
 def _renew() -> None:
-    for lock in list(_renewed):
+    for lock in _all_locks():
         lock._at_fork_reinit()
 
 

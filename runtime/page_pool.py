@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -11,6 +10,7 @@ from mirlo.runtime.cache_arrays import Rows
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.errors import InputError, OutOfPagesError
 from mirlo.runtime.huge_pages import empty_together
+from mirlo.runtime.locks import make_lock
 from mirlo.runtime.page_counts import PageCounts
 from mirlo.runtime.paged_inputs import TableInputs, cache_specs, find_tables, fixed_pages, table_inputs
 from mirlo.runtime.paged_sequence import PagedSequence
@@ -49,7 +49,7 @@ class PagePool:
         """Most pages; None without a limit."""
         self.arrays: dict[str, np.ndarray] = {}
         """The pages of each cache, by the names of the inputs; to read."""
-        self.lock = threading.RLock()
+        self.lock = make_lock()
         """Held by calls, and while pages change hands."""
         self.reclaim: Callable[[], bool] = lambda: False
         """Let go of pages that could be computed again, if there are any; return whether there were."""

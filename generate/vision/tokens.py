@@ -6,13 +6,13 @@ caches, is known of the same images only.
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from mirlo.generate.errors import GenerationError
+from mirlo.runtime.locks import make_lock
 
 DEFAULT_BYTES = 256 << 20
 """Bytes of the rows of images that are kept: those of 27 images of LLaVA 7B, of which each has 576."""
@@ -30,7 +30,7 @@ class ImageTokens:
         """The first token of each image, by its digest; the one that was used last is the last one."""
         self._rows: dict[int, np.ndarray] = {}
         """f32[tokens, width] by the first token."""
-        self._lock = threading.Lock()
+        self._lock = make_lock()
 
     def add(self, digest: str, compute: Callable[[], np.ndarray]) -> range:
         """Return the tokens of an image; `compute` returns its rows, if they are not known."""

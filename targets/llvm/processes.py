@@ -48,7 +48,7 @@ class _Process:
     """A worker process, used by one thread at a time."""
 
     popen: subprocess.Popen[bytes]
-    lock: threading.Lock = field(default_factory=make_lock)
+    lock: threading.RLock = field(default_factory=make_lock)
 
     def send_task(self, task: CompileTask, settings: CodeSettings) -> None:
         """Send a task; `receive_results` returns the results in the same order."""

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from mirlo.runtime.errors import ArtifactError, NoDevice
-from mirlo.runtime.locks import make_recursive_lock
+from mirlo.runtime.locks import make_lock
 
 
 class CudaError(ArtifactError):
@@ -71,7 +71,7 @@ class Gpu:
         self.pool: object = None
         """Its memory pool: `memory.pool_of`."""
         self._context: int | None = None
-        self._lock = make_recursive_lock()
+        self._lock = make_lock()
 
     @property
     def capability(self) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mirlo.runtime.device_array import CUDA
-from mirlo.runtime.locks import make_recursive_lock
+from mirlo.runtime.locks import make_lock
 from mirlo.targets.nvvm.device import CudaError, Gpu, check, gpu
 
 SMALLEST = 512
@@ -57,7 +57,7 @@ class MemoryPool:
 
     def __init__(self, on: Gpu) -> None:
         self.gpu = on
-        self._lock = make_recursive_lock()
+        self._lock = make_lock()
         self._idle: defaultdict[int, list[MemoryBlock]] = defaultdict(list)
 
     def take(self, size: int, stream: int) -> MemoryBlock:

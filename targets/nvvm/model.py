@@ -18,7 +18,7 @@ import numpy as np
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.device_array import DeviceView
-from mirlo.runtime.locks import make_recursive_lock
+from mirlo.runtime.locks import make_lock
 from mirlo.runtime.on_device import Given
 from mirlo.targets.gpu.commands import Argument, Step, StepRange
 from mirlo.targets.gpu.device_layout import Pointers, Region, address_of, constants_of, lay_out, params_of, pointers
@@ -64,7 +64,7 @@ class CudaModel:
         self._interpret = interpret
         self.artifact = artifact
         self.gpu = gpu
-        self.lock = make_recursive_lock()
+        self.lock = make_lock()
         check_chip(artifact, gpu)
         with self.lock, gpu.entered():
             self._held = ModelResources(gpu)

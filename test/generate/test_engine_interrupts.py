@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import CodeType, FrameType
@@ -15,14 +15,17 @@ import pytest
 from folders import VOCABULARY, example, write_genai, write_hybrid
 
 from mirlo import generate
-from mirlo.generate import LanguageModel, Request
+from mirlo.generate import LanguageModel, Request, ServingEngine
+from mirlo.runtime import locks
 
 ROOT = Path(generate.__file__).parents[1]
 FOLDERS = tuple(f"{ROOT / name}/" for name in ("generate", "runtime"))
-LAST = 8
-"""Bytecodes at the end of a step, behind which the caller has what it returns."""
-POINTS = 40
-"""Interrupts of each test; with --whole, tests of other seeds follow."""
+CALLERS = ("take_step", "take_run")
+"""Functions of this file that are interrupted as well."""
+POINTS = 16
+"""Interrupts of each test; with --whole, tests of other seeds follow, and all bytecodes."""
+LAST = 20
+"""Bytecodes at the end of a step that are all interrupted: with them what it returns passes to the caller."""
 
 
 class Interrupter:
@@ -36,7 +39,7 @@ class Interrupter:
         code = frame.f_code
         if event == "call":
             if code not in self._codes:
-                self._codes[code] = code.co_filename.startswith(FOLDERS)
+                self._codes[code] = code.co_filename.startswith(FOLDERS) or code.co_name in CALLERS
             if not self._codes[code]:
                 return None
             frame.f_trace_opcodes, frame.f_trace_lines = True, False
@@ -80,20 +83,48 @@ def tokens_of(seed: int) -> list[list[int]]:
     return [[*start, *random.integers(2, VOCABULARY, length).tolist()] for length in (2, 5, 1, 3)]
 
 
-def interrupt(model: LanguageModel, prompts: list[Any], searches: list[dict[str, Any]], steps: int, at: int) -> int:
-    """Interrupt the step behind some others at a bytecode; return how many the step has. All are answered as alone."""
-    engine = model.engine(slots=3, chunk_size=6)
-    requests = [engine.add(prompt, **search) for prompt, search in zip(prompts, searches, strict=True)]
-    reported = [request for _ in range(steps) for request in engine.step() if request.is_done]
-    counter, changed = Interrupter(at), list[Request]()
-    with counter.traced(), suppress(KeyboardInterrupt):
-        changed = engine.step()
-    reported += [request for request in changed if request.is_done]
+Caller = Callable[[ServingEngine, dict[Request, int]], None]
+"""Adds the requests that an engine says are done to others, with how often it does."""
+
+
+def take_step(engine: ServingEngine, done: dict[Request, int]) -> None:
+    for request in engine.step():
+        if request.is_done:
+            done[request] = done.get(request, 0) + 1
+
+
+def take_run(engine: ServingEngine, done: dict[Request, int]) -> None:
     for request in engine.run():
-        reported.append(request)
+        done[request] = done.get(request, 0) + 1
+
+
+def interrupt(
+    model: LanguageModel, prompts: list[Any], searches: list[dict[str, Any]], steps: int, at: int, caller: Caller
+) -> int:
+    """Interrupt a caller of an engine behind some steps, at a bytecode; return how many it and the engine have.
+
+    All requests are answered as alone, and reported to the caller that goes on as `ServingEngine.changed` says.
+    """
+    engine, done = model.engine(slots=3, chunk_size=6), dict[Request, int]()
+    requests = [engine.add(prompt, **search) for prompt, search in zip(prompts, searches, strict=True)]
+    for _ in range(steps):
+        take_step(engine, done)
+    assert set(done.values()) <= {1}
+    counter, is_interrupted = Interrupter(at), True
+    with suppress(KeyboardInterrupt), counter.traced():
+        caller(engine, done)
+        is_interrupted = False
+    assert_no_lock_is_held()
+    if is_interrupted:
+        done |= {request: 1 for request in engine.changed if request.is_done}
+    take_run(engine, done)
     assert [request.result() for request in requests] == expected(model, prompts, searches)
-    assert sorted(map(id, reported)) == sorted(map(id, requests)) and engine.is_idle
+    assert done.keys() == set(requests) and engine.is_idle and (is_interrupted or set(done.values()) == {1})
     return counter.count
+
+
+def assert_no_lock_is_held() -> None:
+    assert not [lock for lock in locks._all_locks() if lock._is_owned()]
 
 
 ALONE: dict[tuple[int, str], list[list[int]]] = {}
@@ -106,20 +137,36 @@ def expected(model: LanguageModel, prompts: list[Any], searches: list[dict[str, 
     return ALONE[key]
 
 
+def some_of(random: np.random.Generator, total: int, count: int = POINTS) -> list[int]:
+    return sorted((random.choice(total, count, replace=False) + 1).tolist())
+
+
 @pytest.mark.sample(24)
 @pytest.mark.parametrize("kind", ["contiguous", "hybrid", "paged"])
 @pytest.mark.parametrize("seed", range(8))
 def test_no_request_is_lost(models: dict[str, LanguageModel], kind: str, seed: int) -> None:
     model, random = models[kind], np.random.default_rng(seed)
     prompts, steps = tokens_of(seed), int(random.integers(0, 5))
-    total = interrupt(model, prompts, SEARCHES, steps, 0)
+    total = interrupt(model, prompts, SEARCHES, steps, 0, take_step)
     assert total > 500
-    for at in sorted(random.choice(total - LAST, POINTS, replace=False).tolist()):
-        interrupt(model, prompts, SEARCHES, steps, at + 1)
+    for at in (*some_of(random, total - LAST), *range(total - LAST + 1, total + 1)):
+        interrupt(model, prompts, SEARCHES, steps, at, take_step)
+    total = interrupt(model, prompts, SEARCHES, steps, 0, take_run)
+    for at in some_of(random, total, 4):
+        interrupt(model, prompts, SEARCHES, steps, at, take_run)
     if kind == "paged":
         gc.collect()
         model._decoder.prefixes.clear()
         assert model._decoder.pool.used == 0  # type: ignore[attr-defined]
+
+
+@pytest.mark.sample(0)
+@pytest.mark.parametrize("kind", ["contiguous", "hybrid", "paged"])
+@pytest.mark.parametrize("steps", range(4))
+def test_all_bytecodes(models: dict[str, LanguageModel], kind: str, steps: int) -> None:
+    model, prompts = models[kind], tokens_of(0)
+    for at in range(1, interrupt(model, prompts, SEARCHES, steps, 0, take_step) + 1):
+        interrupt(model, prompts, SEARCHES, steps, at, take_step)
 
 
 def test_texts_and_forms_are_as_alone(models: dict[str, LanguageModel]) -> None:
@@ -130,6 +177,6 @@ def test_texts_and_forms_are_as_alone(models: dict[str, LanguageModel]) -> None:
         {"max_new_tokens": 6, "do_sample": True, "seed": 1},
         {"max_new_tokens": 6},
     ]
-    total = interrupt(model, prompts, searches, 2, 0)
-    for at in sorted(random.choice(total - LAST, POINTS, replace=False).tolist()):
-        interrupt(model, prompts, searches, 2, at + 1)
+    total = interrupt(model, prompts, searches, 2, 0, take_step)
+    for at in some_of(random, total):
+        interrupt(model, prompts, searches, 2, at, take_step)

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from mirlo.runtime import system
-from mirlo.runtime.locks import ReleasingLock
+from mirlo.runtime.locks import ReleasingLock, make_lock, release_held_locks
 
 SECONDS = 20.0
 """Far longer than what does not wait takes."""
@@ -92,3 +92,27 @@ def _released_in(lock: ReleasingLock) -> bytes:
     lock.defer(lambda: released.append(1))
     with lock:
         return b"%d" % len(released)
+
+
+def test_a_thread_releases_what_it_holds() -> None:
+    """After an interrupt at the end of a `with`, where its lock is not released; locks of other threads stay held."""
+    lock, other, releasing, released = make_lock(), make_lock(), ReleasingLock(), list[int]()
+    is_held, may_end = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with other:
+            is_held.set()
+            may_end.wait(SECONDS)
+
+    thread = threading.Thread(target=hold, daemon=True)
+    thread.start()
+    assert is_held.wait(SECONDS)
+    lock.acquire(), lock.acquire(), releasing.__enter__()
+    releasing.defer(lambda: released.append(1))
+    release_held_locks()
+    assert released == [1]
+    free: list[bool] = []
+    asking = threading.Thread(target=lambda: free.extend([lock.acquire(blocking=False), other.acquire(blocking=False)]))
+    asking.start(), asking.join(SECONDS)
+    may_end.set(), thread.join(SECONDS)
+    assert free == [True, False]
