@@ -40,6 +40,8 @@ class PaddedTokens:
     """i64[batch, length]."""
     counts: tuple[int, ...]
     """How many tokens of each row are no padding: the first ones, unless the model pads on the left."""
+    before: Sequence[Sequence[int]]
+    """The tokens of each row that the caches hold."""
 
     @property
     def packed(self) -> np.ndarray:

@@ -206,7 +206,8 @@ class ServingEngine:
         parts = [slots[i].next_tokens(call[i]) for i in selection.sequences]
         tokens, _ = pad(parts, self._decoder.config.pad, left=False)
         positions = selection.lengths[:, None] + np.arange(tokens.shape[1])
-        new = PaddedTokens(tokens, selection.mask(tokens.shape[1]), positions, tuple(map(len, parts)))
+        held = [slots[i].held for i in selection.sequences]
+        new = PaddedTokens(tokens, selection.mask(tokens.shape[1]), positions, tuple(map(len, parts)), held)
         self.counts.calls += 1
         logits = decoder.run(selection, new)
         for i, part, row in zip(selection.sequences, parts, logits[:, -1], strict=True):

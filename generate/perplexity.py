@@ -50,7 +50,8 @@ def window_logits(decoder: CompiledDecoder, tokens: np.ndarray, chunk: int) -> I
     for first in range(0, len(tokens), chunk):
         part = tokens[None, first : first + chunk]
         after = first + part.shape[1]
-        new = PaddedTokens(part, np.ones((1, after), np.int64), np.arange(first, after)[None], (part.shape[1],))
+        mask, positions = np.ones((1, after), np.int64), np.arange(first, after)[None]
+        new = PaddedTokens(part, mask, positions, (part.shape[1],), [tokens[:first].tolist()])
         yield decoder.run(state, new, part.shape[1])[0]
 
 

@@ -157,10 +157,9 @@ class Sequences:
         past, after = self._state.length, self._state.length + len(new)
         positions = np.arange(past, after, dtype=np.int64)[None]
         self.steps += 1
-        tokens = np.array([new], np.int64)
-        logits = self.decoder.run(
-            self._state, PaddedTokens(tokens, np.ones((1, after), np.int64), positions, (len(new),)), rows
-        )
+        tokens, mask = np.array([new], np.int64), np.ones((1, after), np.int64)
+        step = PaddedTokens(tokens, mask, positions, (len(new),), self._held)
+        logits = self.decoder.run(self._state, step, rows)
         result: np.ndarray = logits[0]
         return result
 
@@ -194,7 +193,7 @@ class Sequences:
         self._held = [[] for _ in self.tokens]
         self.steps += 1
         counts = tuple(map(len, self.tokens))
-        logits = self.decoder.run(self._state, PaddedTokens(tokens, self._mask, positions, counts))
+        logits = self.decoder.run(self._state, PaddedTokens(tokens, self._mask, positions, counts, self._held))
         self._held = [list(row) for row in self.tokens]
         rows: np.ndarray = logits[:, -1]
         return rows
@@ -253,7 +252,7 @@ class Sequences:
             self._mask = (np.arange(first.max() + count) < (first + count)[:, None]).astype(np.int64)
         self.steps += 1
         positions = first[:, None] + np.arange(count)
-        step = PaddedTokens(np.array(new, np.int64), self._mask, positions, (count,) * self.batch)
+        step = PaddedTokens(np.array(new, np.int64), self._mask, positions, (count,) * self.batch, self._held)
         logits = self.decoder.run(self._state, step)
         for held, row in zip(self._held, new, strict=True):
             held.extend(row)

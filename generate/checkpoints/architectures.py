@@ -285,7 +285,7 @@ def _frequencies(config: JsonObject, size: int, in_window: bool) -> tuple[np.nda
         np.arange(0, rotated, 2, dtype=np.float32) / np.float32(rotated)
     )
     kind = rotation.text("rope_type", rotation.text("type", "default"))
-    if kind == "default":
+    if kind in ("default", "mrope"):  # which differ in the positions only
         return plain, 1.0
     factor = rotation.number("factor", 1.0)
     if not 0 < factor < 1e30:
@@ -300,7 +300,7 @@ def _frequencies(config: JsonObject, size: int, in_window: bool) -> tuple[np.nda
     if kind in LONG_ROTATIONS:
         slower = plain / _factors_of_short_texts(rotation, len(plain))
         return slower, rotation.number("attention_factor", _long_scale(config, rotation))
-    raise rotation.refuse("rope_type", f"expected default, linear, llama3, longrope or yarn, found {kind!a:.40}")
+    raise rotation.refuse("rope_type", f"expected default, linear, llama3, longrope, mrope or yarn, found {kind!a:.40}")
 
 
 LONG_ROTATIONS = ("longrope", "su")
@@ -614,6 +614,7 @@ ARCHITECTURES: dict[str, Reader] = {
     "llama": _llama, "mistral": _mistral, "qwen2": _qwen2, "qwen3": _qwen3, "phi3": _phi3, "gemma": _gemma,
     "gemma2": _gemma2, "gemma3_text": _gemma3, "granite": _granite, "olmo": _olmo, "olmo2": _olmo2, "smollm3": _smollm3,
     "gpt2": _gpt2, "stablelm": _stablelm, "mixtral": _mixtral, "qwen2_moe": _qwen2_moe, "qwen3_moe": _qwen3_moe,
+    "qwen2_vl": _qwen2, "qwen2_vl_text": _qwen2, "qwen2_5_vl": _qwen2, "qwen2_5_vl_text": _qwen2,
     "llama4_text": _llama4, "deepseek_v2": _deepseek, "deepseek_v3": _deepseek,
 }  # fmt: skip
 """What reads the configuration of an architecture, by `model_type`."""

@@ -64,9 +64,10 @@ def import_hidden_states(weights: Path, config: Path) -> ImportedModule:
 def read_decoder(weights: Path, config: Path) -> tuple[DecoderOptions, CheckpointWeights]:
     """Return the options and the tensors of a decoder; those of encoders of images are left out."""
     root = read_json(config)
-    keys = text_config(root) if read_image_options(root) or root.value("model_type") in TEXT_ONLY else root
+    has_images = read_image_options(root) is not None or root.value("model_type") in TEXT_ONLY
+    keys = text_config(root) if has_images else root
     options, tensors = read_options(keys), read_weights(weights, keys)
-    if keys is not root:
+    if has_images:
         tensors, _ = split_tensors(tensors)
     tensors = dict(separate_experts(tensors))
 
@@ -356,10 +357,13 @@ class DecoderGraph(CheckpointGraph):
         """Return cos and sin of the angles, [batch, 1, length, pairs], once for all layers that share them."""
         key = frequencies.tobytes(), scale
         if key not in self._angles:
-            each = self.builder.constant(frequencies, "f32")
-            angles = places.tokens.cast("f32").expand_dims(1, 3) * each
+            angles = self.angles(frequencies, places)
             self._angles[key] = angles.cos() * scale, angles.sin() * scale
         return self._angles[key]
+
+    def angles(self, frequencies: np.ndarray, places: TokenPlaces) -> Tensor:
+        """Return the angles of the new tokens, [batch, 1, length, pairs]."""
+        return places.tokens.cast("f32").expand_dims(1, 3) * self.builder.constant(frequencies, "f32")
 
     def places(self, mask: Tensor) -> TokenPlaces:
         """Return positions: in a prompt, sequences that are shorter than the longest are padded at the end."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import GraphBuilder
 from mirlo.frontends.foreign import ImportedModule
-from mirlo.frontends.tensor import Tensor, maximum, minimum, where
+from mirlo.frontends.tensor import Tensor, concat, maximum, minimum, where
 from mirlo.generate.checkpoints.architectures import DecoderOptions, LayerOptions
 from mirlo.generate.checkpoints.block_weights import BlockWeights
 from mirlo.generate.checkpoints.decoder import (
@@ -22,7 +23,8 @@ from mirlo.generate.checkpoints.decoder import (
     read_decoder,
 )
 from mirlo.generate.checkpoints.graph import BATCH, LENGTH, CheckpointWeights
-from mirlo.generate.checkpoints.image_options import ROWS, SPANS, read_image_options
+from mirlo.generate.checkpoints.image_grid import STREAM_COUNT
+from mirlo.generate.checkpoints.image_options import ROWS, SPANS, STREAMS, read_image_options
 from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.json_file import read_json
 
@@ -37,30 +39,49 @@ def import_image_decoder(weights: Path, config: Path) -> ImportedModule:
     if images.is_seen_whole:
         options = replace(options, is_causal=False)
         inputs[SPANS] = TensorType.of((BATCH, LENGTH, 2), "i64")
-    return import_decoder(options, tensors, inputs, ImageDecoderGraph)
+    sections = () if images.grid is None else images.grid.sections
+    if sections:
+        inputs[STREAMS] = TensorType.of((BATCH, LENGTH, STREAM_COUNT), "i64")
+    return import_decoder(options, tensors, inputs, partial(ImageDecoderGraph, names=list(inputs), sections=sections))
 
 
 class ImageDecoderGraph(DecoderGraph):
     """The graph of such a decoder under construction."""
 
     def __init__(
-        self, builder: GraphBuilder, options: DecoderOptions, weights: CheckpointWeights, states: Sequence[Tensor]
+        self,
+        builder: GraphBuilder,
+        options: DecoderOptions,
+        weights: CheckpointWeights,
+        states: Sequence[Tensor],
+        names: Sequence[str],
+        sections: tuple[int, ...],
     ) -> None:
+        """`names` are those of `states`, `sections` how many pairs are rotated by each of several positions."""
         super().__init__(builder, options, weights, states)
-        self._image_rows, *self._spans = states
+        self._states, self._sections = dict(zip(names, states, strict=True)), sections
 
     def embedded(self, table: np.ndarray | BlockWeights, tokens: Tensor) -> Tensor:
         """Return the rows of tokens and images."""
         first = self.options.vocabulary
         text = super().embedded(table, minimum(tokens, first - 1))
-        images = self._image_rows.gather(maximum(tokens - first, 0))
+        images = self._states[ROWS].gather(maximum(tokens - first, 0))
         return where((tokens >= first).expand_dims(2), images, text)
 
     def mask(self, layer: LayerOptions, places: TokenPlaces) -> Tensor:
         """Return what is added to the scores of attention: a token also sees all of its image."""
         key = layer.window, layer.chunk
-        if self._spans and key not in self._masks:
-            first, last = (self._spans[0].slice(2, i, 1).reshape((BATCH, 1, LENGTH, 1)) for i in (0, 1))
+        if SPANS in self._states and key not in self._masks:
+            first, last = (self._states[SPANS].slice(2, i, 1).reshape((BATCH, 1, LENGTH, 1)) for i in (0, 1))
             of_image = (places.keys >= first) & (places.keys <= last)
             self._masks[key] = places.mask(layer, of_image)
         return super().mask(layer, places)
+
+    def angles(self, frequencies: np.ndarray, places: TokenPlaces) -> Tensor:
+        """Return the angles of the new tokens, of which parts are those of their times, rows and columns in images."""
+        if not self._sections:
+            return super().angles(frequencies, places)
+        parts = np.split(frequencies, np.cumsum(self._sections)[:-1])
+        positions = self._states[STREAMS].cast("f32")
+        angles = (positions.slice(2, i, 1) * self.builder.constant(part, "f32") for i, part in enumerate(parts))
+        return concat(list(angles), 2).expand_dims(1)

@@ -18,6 +18,7 @@ from mirlo.generate.checkpoints.image_options import (
     read_image_options,
     split_tensors,
 )
+from mirlo.generate.checkpoints.patch_encoder import import_patch_encoder
 from mirlo.generate.checkpoints.safetensors import read_checkpoint
 from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.json_file import read_json
@@ -31,6 +32,8 @@ def import_image_encoder(weights: Path, config: Path) -> ImportedModule:
     if options is None:
         raise ModelFolderError(f"{config}: the model takes no images")
     _, tensors = split_tensors(read_checkpoint(weights))
+    if options.grid is not None:
+        return import_patch_encoder(options.tower, options.grid, options.hidden, CheckpointWeights(weights, tensors))
     # The heads of towers are not used, nor the layers behind the states that are read.
     behind = tuple(f"{TOWER}.encoder.layers.{i}." for i in range(options.tower.layers, options.tower.layers + 64))
     ends = ("post_layernorm.",) if options.tower.is_clip else ()

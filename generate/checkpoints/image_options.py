@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from mirlo.generate.checkpoints.architectures import MAX_LAYERS, read_activation, read_size, require_heads
+from mirlo.generate.checkpoints.image_grid import GRID_MODELS, GridOptions, read_grid, read_grid_tower
+from mirlo.generate.checkpoints.image_tower import TowerOptions
 from mirlo.generate.json_file import JsonObject
 
 if TYPE_CHECKING:
@@ -16,19 +18,26 @@ if TYPE_CHECKING:
 MAX_SIDE = 4096
 """Pixels of the side of an image that an encoder takes."""
 PIXELS, IMAGE_ROWS = "pixels", "rows"
-"""The input and the output of encoders of images."""
-ROWS, SPANS = "image_rows", "image_spans"
-"""Inputs of decoders: rows of images, which tokens above the vocabulary count, and where the images begin and end."""
-ARCHITECTURES = ("llava", "gemma3")
+"""The first input and the output of encoders of images."""
+ROWS, SPANS, STREAMS = "image_rows", "image_spans", "rotary_positions"
+"""Inputs of decoders: rows of images, which tokens above the vocabulary count, where the images begin and end, and
+the positions of tokens in time, rows and columns of images."""
+ARCHITECTURES = ("llava", "gemma3", *GRID_MODELS)
 """`model_type` of models of text and images."""
 TEXT_ONLY = ("llama4",)
 """`model_type` of models of text and images of which the text's decoder is read."""
 Array = TypeVar("Array")
+_QWEN: dict[str, Json] = {
+    "vocab_size": 152064, "hidden_size": 8192, "intermediate_size": 29568, "num_hidden_layers": 80,
+    "num_attention_heads": 64, "num_key_value_heads": 8, "max_position_embeddings": 32768, "rms_norm_eps": 1e-5,
+    "rope_theta": 1e6,
+}  # fmt: skip
 _TEXT_DEFAULTS: dict[str, dict[str, Json]] = {
     "llava": {
         "model_type": "llama", "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008,
         "num_hidden_layers": 32, "num_attention_heads": 32, "max_position_embeddings": 2048,
     },
+    "qwen2_vl": {**_QWEN, "model_type": "qwen2_vl_text"}, "qwen2_5_vl": {**_QWEN, "model_type": "qwen2_5_vl_text"},
     "gemma3": {
         "model_type": "gemma3_text", "vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216,
         "num_hidden_layers": 26, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
@@ -37,29 +46,6 @@ _TEXT_DEFAULTS: dict[str, dict[str, Json]] = {
     },
 }  # fmt: skip
 """What `text_config` leaves out, as in the configurations of transformers."""
-
-
-@dataclass(frozen=True)
-class TowerOptions:
-    """An encoder of images: patches as the tokens of an encoder."""
-
-    hidden: int
-    inner: int
-    heads: int
-    layers: int
-    """How many layers are computed."""
-    size: int
-    """Pixels of a side of the image."""
-    patch: int
-    epsilon: float
-    activation: str
-    is_clip: bool
-    """Whether there is a token of the whole image, and a norm before the layers; else there is one behind them."""
-
-    @property
-    def side(self) -> int:
-        """Return the patches of a side."""
-        return self.size // self.patch
 
 
 @dataclass(frozen=True)
@@ -73,7 +59,7 @@ class ImageOptions:
     token: int
     """The token that stands for a part of an image."""
     count: int
-    """Tokens of an image."""
+    """Tokens of an image; 0 if they differ."""
     begin: int | None = None
     """The token that stands for an image in a prompt, if it is another one; it stays before the image."""
     end: int | None = None
@@ -83,6 +69,10 @@ class ImageOptions:
     """Between two products that follow the tower; empty for a norm and one product of means of patches."""
     is_seen_whole: bool = False
     """Whether the tokens of an image see each other."""
+    around: tuple[int, int] | None = None
+    """The tokens before and behind an image, which prompts have."""
+    grid: GridOptions | None = None
+    """How images of any size become tokens; None if all have one size."""
 
 
 def text_config(root: JsonObject) -> JsonObject:
@@ -112,6 +102,12 @@ def read_image_options(root: JsonObject) -> ImageOptions | None:
         key = f"{name}_id" if root.has(f"{name}_id") else f"{name}_index"
         return root.count(key, most=vocabulary - 1)
 
+    if kind in GRID_MODELS:
+        tower = read_grid_tower(root, kind, hidden)
+        around = token("vision_start_token"), token("vision_end_token")
+        return ImageOptions(
+            tower, hidden, vocabulary, token("image_token"), 0, around=around, grid=read_grid(root, text, tower)
+        )  # fmt: skip
     if kind == "llava":
         return _llava(root, hidden, vocabulary, token("image_token"))
     tower = _tower(root, "siglip_vision_model")
@@ -167,7 +163,7 @@ def _used_layers(root: JsonObject, layers: int) -> int:
     return used
 
 
-_TOWERS = ("vision_tower.", "vision_model.", "multi_modal_projector.")
+_TOWERS = ("vision_tower.", "vision_model.", "multi_modal_projector.", "visual.")
 """What the names of tensors begin with that are not those of the decoder."""
 
 

@@ -18,7 +18,7 @@ from mirlo.runtime.files import open_regular
 from mirlo.runtime.system import map_file
 
 MAX_HEADER = 64 << 20
-MAX_RANK = 4
+MAX_RANK = 5
 MAX_DIM = 1 << 20
 INDEX = "model.safetensors.index.json"
 CHECKPOINTS = (INDEX, "model.safetensors")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mirlo.generate.adapters import AdapterFiles
-from mirlo.generate.checkpoints.image_options import ROWS, SPANS
+from mirlo.generate.checkpoints.image_options import ROWS, SPANS, STREAMS
 from mirlo.generate.config import ModelConfig
 from mirlo.generate.decoder import CompiledDecoder, Maker, typed
 from mirlo.generate.prefixes import PrefixCache
@@ -38,5 +38,6 @@ class ImageDecoder(CompiledDecoder):
             **super()._known_inputs(),
             self.config.names.tokens: lambda spec: lambda new, state: typed(images.place(new.tokens)[0], spec),
             ROWS: lambda spec: lambda new, state: images.place(new.tokens)[1],
+            STREAMS: lambda spec: lambda new, state: images.positions(new.tokens, new.before),
             SPANS: lambda spec: lambda new, state: images.spans(new.tokens, new.positions),
         }

@@ -8,12 +8,13 @@ from functools import cached_property
 
 import numpy as np
 
-from mirlo.generate.checkpoints.image_options import IMAGE_ROWS, PIXELS, ImageOptions
+from mirlo.generate.checkpoints.image_options import IMAGE_ROWS, ImageOptions
 from mirlo.generate.config import ModelConfig
 from mirlo.generate.errors import GenerationError, ModelFolderError
 from mirlo.generate.tokenizer import ModelTokenizer
 from mirlo.generate.vision.images import ImageSource, read_pixels
-from mirlo.generate.vision.processor import ImageProcessor, read_processor
+from mirlo.generate.vision.patches import PatchProcessor, read_patch_processor
+from mirlo.generate.vision.processor import ImageProcessor, processor_keys, read_processor
 from mirlo.generate.vision.tokens import ImageTokens
 from mirlo.runtime.executable import Executable
 
@@ -33,14 +34,21 @@ class ImagePrompts:
         self._tokens, self._tokenizer, self._executable = images, tokenizer, executable
         self._folder = config.folder
         self._placeholder = self._text(self._options.token if self._options.begin is None else self._options.begin)
-        self._expanded = self._placeholder
+        self._expanded, self._inserted = self._placeholder, f"{self._placeholder}\n"
+        if self._options.around is not None:
+            before, behind = map(self._text, self._options.around)
+            self._inserted = f"{before}{self._placeholder}{behind}"
         if self._options.begin is not None and self._options.end is not None:
             part, end = self._text(self._options.token), self._text(self._options.end)
             self._expanded = f"\n\n{self._placeholder}{part}{end}\n\n"
 
     @cached_property
-    def _processor(self) -> ImageProcessor:
-        return read_processor(self._folder, self._options.tower.size)
+    def _processor(self) -> ImageProcessor | PatchProcessor:
+        keys, options = processor_keys(self._folder), self._options
+        if options.grid is None:
+            return read_processor(keys, options.tower.size)
+        has_windows = len(options.grid.whole_layers) < options.tower.layers
+        return read_patch_processor(keys, options.tower.patch, options.grid, has_windows)
 
     def encode(self, text: str, images: Sequence[ImageSource], special: bool) -> list[int]:
         """Return the tokens of a text with a place for each image; if it has none, images come before it."""
@@ -48,7 +56,7 @@ class ImagePrompts:
             raise GenerationError(f"a prompt has up to {MAX_IMAGES} images, found {len(images)}")
         places = text.count(self._placeholder)
         if images and not places:
-            text, places = f"{self._placeholder}\n" * len(images) + text, len(images)
+            text, places = self._inserted * len(images) + text, len(images)
         if places != len(images):
             what = f"{places} places for images, written {self._placeholder}, for {len(images)} images"
             raise GenerationError(f"the text of the prompt has {what}")
@@ -67,10 +75,9 @@ class ImagePrompts:
         digest = hashlib.sha256(repr(pixels.shape).encode())
         digest.update(np.ascontiguousarray(pixels).data)
 
-        def compute() -> np.ndarray:
-            processed = self._processor.process(pixels)[None]
-            results = self._executable().run({PIXELS: processed})
-            return np.array(results[IMAGE_ROWS])
+        def compute() -> tuple[np.ndarray, int]:
+            inputs = self._processor.inputs(pixels)
+            return np.array(self._executable().run(inputs.arrays)[IMAGE_ROWS]), inputs.columns
 
         return self._tokens.add(digest.hexdigest(), compute)
 

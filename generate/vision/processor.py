@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mirlo.generate.checkpoints.image_options import PIXELS
 from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.json_file import JsonObject, is_number, read_json
 
@@ -18,33 +19,61 @@ BICUBIC, RESAMPLINGS = 3, 5
 
 
 @dataclass(frozen=True)
-class ImageProcessor:
-    """Options of a folder for fixed sizes of images."""
+class EncoderInputs:
+    """What an encoder reads of an image."""
+
+    arrays: dict[str, np.ndarray]
+    """By the names of inputs."""
+    columns: int = 1
+    """Tokens of a row of the image, where these have rows and columns."""
+
+
+@dataclass(frozen=True)
+class PixelValues:
+    """Options of a folder for the values of pixels."""
 
     path: Path
-    shortest: int
-    """The shorter side after resizing; 0 if `size` is exact."""
-    size: tuple[int, int]
-    """Height and width of the result."""
     resample: int
     scale: float
     """What pixels from 0 to 255 are multiplied by."""
     mean: tuple[float, float, float]
     deviation: tuple[float, float, float]
 
-    def process(self, pixels: np.ndarray) -> np.ndarray:
-        """Return f32[3, height, width] of u8[height, width, 3]."""
+    def resized(self, pixels: np.ndarray, height: int, width: int) -> np.ndarray:
+        """Return an image of other sides."""
+        if (height, width) == pixels.shape[:2]:
+            return pixels
         from PIL import Image
 
-        height, width = self._resized(*pixels.shape[:2])
-        if (height, width) != pixels.shape[:2]:
-            image = Image.fromarray(pixels).resize((width, height), Image.Resampling(self.resample))
-            pixels = np.asarray(image)
-        top, left = (height - self.size[0]) // 2, (width - self.size[1]) // 2
-        part = pixels[top : top + self.size[0], left : left + self.size[1]]
-        values = (part * np.float64(self.scale)).astype(np.float32)
+        return np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling(self.resample)))
+
+    def normalized(self, pixels: np.ndarray) -> np.ndarray:
+        """Return f32[3, height, width] of u8[height, width, 3]."""
+        values = (pixels * np.float64(self.scale)).astype(np.float32)
         mean, deviation = (np.array(each, np.float32) for each in (self.mean, self.deviation))
         return np.ascontiguousarray(((values - mean) / deviation).transpose(2, 0, 1))
+
+
+@dataclass(frozen=True)
+class ImageProcessor:
+    """Options of a folder for images of one size."""
+
+    values: PixelValues
+    shortest: int
+    """The shorter side after resizing; 0 if `size` is exact."""
+    size: tuple[int, int]
+    """Height and width of the result."""
+
+    def process(self, pixels: np.ndarray) -> np.ndarray:
+        """Return f32[3, height, width] of u8[height, width, 3]."""
+        height, width = self._resized(*pixels.shape[:2])
+        pixels = self.values.resized(pixels, height, width)
+        top, left = (height - self.size[0]) // 2, (width - self.size[1]) // 2
+        return self.values.normalized(pixels[top : top + self.size[0], left : left + self.size[1]])
+
+    def inputs(self, pixels: np.ndarray) -> EncoderInputs:
+        """Return the inputs of an encoder for an image, u8[height, width, 3]."""
+        return EncoderInputs({PIXELS: self.process(pixels)[None]})
 
     def _resized(self, height: int, width: int) -> tuple[int, int]:
         if not self.shortest:
@@ -54,15 +83,11 @@ class ImageProcessor:
         return (self.shortest, other) if height <= width else (other, self.shortest)
 
 
-def read_processor(folder: Path, size: int) -> ImageProcessor:
+def read_processor(keys: JsonObject, size: int) -> ImageProcessor:
     """Return the options of a folder, whose model takes images of `size` x `size` pixels."""
-    keys = _keys(folder)
-    for key in ("do_resize", "do_rescale", "do_normalize"):
-        if not keys.flag(key, True):
-            raise keys.refuse(key, "only true is supported")
+    values = read_pixel_values(keys)
     if keys.flag("do_pan_and_scan", False):
         raise keys.refuse("do_pan_and_scan", "parts of images beside the whole are not supported")
-    resample = keys.count("resample", BICUBIC, most=RESAMPLINGS)
     wanted, shortest = keys.object("size"), 0
     if wanted.has("shortest_edge"):
         if not keys.flag("do_center_crop", True):
@@ -71,14 +96,23 @@ def read_processor(folder: Path, size: int) -> ImageProcessor:
     result = tuple(wanted.count(side, least=1, most=MAX_SIDE) for side in ("height", "width"))
     if result != (size, size) or (shortest and shortest < size):
         raise keys.refuse("size", f"expected {size} x {size} pixels, which the model takes, found {result}")
-    scale = keys.number("rescale_factor", 1 / 255)
+    return ImageProcessor(values, shortest, (size, size))
+
+
+def read_pixel_values(keys: JsonObject) -> PixelValues:
+    """Return what a folder says of the values of pixels."""
+    for key in ("do_resize", "do_rescale", "do_normalize"):
+        if not keys.flag(key, True):
+            raise keys.refuse(key, "only true is supported")
+    resample = keys.count("resample", BICUBIC, most=RESAMPLINGS)
     mean, deviation = _triple(keys, "image_mean"), _triple(keys, "image_std")
     if min(deviation) <= 0:
         raise keys.fail("image_std", "three numbers above 0", deviation)
-    return ImageProcessor(keys.path, shortest, (size, size), resample, scale, mean, deviation)
+    return PixelValues(keys.path, resample, keys.number("rescale_factor", 1 / 255), mean, deviation)
 
 
-def _keys(folder: Path) -> JsonObject:
+def processor_keys(folder: Path) -> JsonObject:
+    """Return what a folder says of how images are prepared."""
     if (folder / FILE).is_file():
         return read_json(folder / FILE)
     if (folder / NESTED).is_file() and read_json(folder / NESTED).has("image_processor"):

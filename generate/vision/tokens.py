@@ -6,6 +6,7 @@ caches, is known of the same images only.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
@@ -16,6 +17,8 @@ from mirlo.runtime.locks import make_lock
 
 DEFAULT_BYTES = 256 << 20
 """Bytes of the rows of images that are kept: those of 27 images of LLaVA 7B, of which each has 576."""
+MOST_SIZES = 1 << 16
+"""Images whose sizes are kept, 10 MB of them: sequences go on when the rows of their images have left."""
 MOST = 1 << 31
 """Numbers of tokens, which tokenizers hold in 32 bits."""
 
@@ -30,20 +33,25 @@ class ImageTokens:
         """The first token of each image, by its digest; the one that was used last is the last one."""
         self._rows: dict[int, np.ndarray] = {}
         """f32[tokens, width] by the first token."""
+        self._sizes: dict[int, tuple[int, int]] = {}
+        """The tokens of an image and of a row of it, by the first one: kept for longer than the rows."""
         self._lock = make_lock()
 
-    def add(self, digest: str, compute: Callable[[], np.ndarray]) -> range:
-        """Return the tokens of an image; `compute` returns its rows, if they are not known."""
+    def add(self, digest: str, compute: Callable[[], tuple[np.ndarray, int]]) -> range:
+        """Return the tokens of an image; `compute` returns its rows, and how many are side by side in the image."""
         with self._lock:
             if digest in self._begins:
                 self._begins.move_to_end(digest)
                 begin = self._begins[digest]
                 return range(begin, begin + len(self._rows[begin]))
-            rows = compute()
+            rows, columns = compute()
             if self._next + len(rows) > MOST:
                 raise GenerationError("there are no numbers left for the tokens of images: load the model again")
             begin, self._next = self._next, self._next + len(rows)
             self._begins[digest], self._rows[begin] = begin, rows
+            self._sizes[begin] = len(rows), columns
+            if len(self._sizes) > MOST_SIZES:
+                del self._sizes[next(iter(self._sizes))]
             while len(self._begins) > 1 and sum(each.nbytes for each in self._rows.values()) > self._most:
                 _, oldest = self._begins.popitem(last=False)
                 del self._rows[oldest]
@@ -61,6 +69,44 @@ class ImageTokens:
             rows[i] = known[int(token) - begin]
         counted = np.where(tokens < self.first, tokens, self.first + np.searchsorted(wanted, tokens))
         return counted, rows
+
+    def positions(self, tokens: np.ndarray, before: Sequence[Sequence[int]]) -> np.ndarray:
+        """Return the positions of tokens behind those of `before` in time, rows and columns, i64[*tokens, 3].
+
+        The tokens of an image have one time; what follows an image is behind its last row and its last column.
+        """
+        rows = (self._positions(np.array([*held, *new])) for held, new in zip(before, tokens, strict=True))
+        return np.stack([row[-tokens.shape[1] :] for row in rows])
+
+    def _positions(self, tokens: np.ndarray) -> np.ndarray:
+        """Return the positions of a whole sequence."""
+        result, at, position = np.empty((len(tokens), 3), np.int64), 0, 0
+        ends = np.append(np.flatnonzero(tokens >= self.first), len(tokens))
+        while at < len(tokens):
+            if tokens[at] < self.first:
+                part = np.arange(ends[np.searchsorted(ends, at)] - at)[:, None]
+            else:
+                part = self._places(tokens[at:])
+            result[at : at + len(part)] = position + part
+            at, position = at + len(part), position + int(part.max()) + 1
+        return result
+
+    def _places(self, tokens: np.ndarray) -> np.ndarray:
+        """Return the time, the row and the column of the first tokens, as far as they are those of an image."""
+        begin, (count, columns) = self._size(int(tokens[0]))
+        places = np.arange(tokens[0] - begin, min(count, tokens[0] - begin + len(tokens)))
+        same = tokens[: len(places)] == begin + places
+        places = places[: len(places) if same.all() else int(same.argmin())]
+        return np.stack([np.zeros_like(places), places // columns, places % columns], 1)
+
+    def _size(self, token: int) -> tuple[int, tuple[int, int]]:
+        """Return the first token of an image, and how many it has."""
+        begins = list(self._sizes)  # which another thread may add to
+        begin = begins[bisect_right(begins, token) - 1] if begins else token
+        size = self._sizes.get(begin)
+        if size is not None and begin <= token < begin + size[0]:
+            return begin, size
+        raise GenerationError("the size of an image is not in memory any more: make its prompt again")
 
     def spans(self, tokens: np.ndarray, positions: np.ndarray) -> np.ndarray:
         """Return the positions of the first and the last token of the image of each token; 0 and -1 of others."""

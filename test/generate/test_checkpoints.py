@@ -253,7 +253,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
         {"model_type": "bert"}
     )
     assert "'num_key_value_heads': 4 heads do not divide into 3 groups" in refusal({"num_key_value_heads": 3})
-    assert "expected default, linear, llama3, longrope or yarn, found 'other'" in refusal(
+    assert "expected default, linear, llama3, longrope, mrope or yarn, found 'other'" in refusal(
         {"rope_scaling": {"rope_type": "other", "factor": 2.0}}
     )
     assert "'layer_types': expected 'full_attention'" in refusal({"layer_types": ["full_attention", {}]})

@@ -69,7 +69,7 @@ def test_only_logits_that_are_needed_are_computed(models: dict[str, LanguageMode
     for rows in (1, 4, 30):
         state.rewind(0)
         tokens, mask = np.array([prompt]), np.ones((1, 30), np.int64)
-        step = PaddedTokens(tokens, mask, np.arange(30)[None], (30,))
+        step = PaddedTokens(tokens, mask, np.arange(30)[None], (30,), [[]])
         made = model._decoder.run(state, step, rows)
         wanted = whole._decoder.run(whole._decoder.new_state(64, 1, 64), step, 30)
         assert made.shape == (1, rows, VOCABULARY) and wanted.shape == (1, 30, VOCABULARY)

@@ -197,7 +197,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "groups": ({f"{HEADS}_kv": 3}, f"'{HEADS}_kv': expected an integer"),
     "heads of each layer": ({HEADS: [2, 2]}, f"'{HEADS}': expected an integer from 1"),
     "values": ({VALUES: 16}, f"'{VALUES}': heads of 32 elements in keys and 16 in values are not supported"),
-    "rotations": ({"llama.rope.scaling.type": "no"}, "expected default, linear, llama3, longrope or yarn, found 'no'"),
+    "rotations": ({"llama.rope.scaling.type": "no"}, "expected default, linear, llama3, longrope, mrope or yarn"),
     "an end": ({"tokenizer.ggml.eos_token_id": "a"}, "'tokenizer.ggml.eos_token_id': expected a token, found 'a'"),
     "a tensor that is missing": ({"blk.0.ffn_up.weight": None}, "there is no tensor 'blk.0.ffn_up.weight'"),
     "a tensor too many": ({"more.weight": (2,)}, "1 tensors are not those of the architecture, such as 'more.weight'"),

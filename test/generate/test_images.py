@@ -19,7 +19,7 @@ from mirlo.generate.checkpoints.safetensors import read_checkpoint
 from mirlo.generate.errors import GenerationError, ModelFolderError
 from mirlo.generate.json_file import read_json
 from mirlo.generate.vision.images import MAX_PIXELS, read_pixels
-from mirlo.generate.vision.processor import read_processor
+from mirlo.generate.vision.processor import processor_keys, read_processor
 from mirlo.generate.vision.tokens import ImageTokens
 
 Image = pytest.importorskip("PIL.Image")
@@ -77,7 +77,7 @@ def test_architectures(name: str, tmp_path: Path) -> None:
     reference, torch = reference_of(kind, options, tmp_path), pytest.importorskip("torch")
     model = generate.load(tmp_path, cache=False)
     pictures = list(np.random.default_rng(0).integers(0, 256, (2, 30, 40, 3)).astype(np.uint8))
-    processor = read_processor(tmp_path, SIDE)
+    processor = read_processor(processor_keys(tmp_path), SIDE)
     pixels = torch.from_numpy(np.stack([processor.process(each) for each in pictures]))
     before, after = ([BEGIN], [END]) if kind == "gemma3" else ([], [])
     image = [*before, TOKEN, *after]
@@ -120,7 +120,9 @@ def test_preprocessing(kind: str, shape: tuple[int, int], tmp_path: Path) -> Non
     reference.save_pretrained(tmp_path)
     pixels = np.random.default_rng(0).integers(0, 256, (*shape, 3)).astype(np.uint8)
     expected = np.asarray(reference(Image.fromarray(pixels), return_tensors="np")["pixel_values"][0])
-    np.testing.assert_allclose(read_processor(tmp_path, SIDE).process(pixels), expected, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(
+        read_processor(processor_keys(tmp_path), SIDE).process(pixels), expected, rtol=0, atol=1e-5
+    )
 
 
 @pytest.fixture(scope="module")
@@ -162,9 +164,9 @@ def test_prompts(folder: Path) -> None:
 def test_rows_that_were_left_out() -> None:
     """The images that were used last stay; tokens of others are an error, not another image."""
     tokens = ImageTokens(100, 4, most_bytes=3 * 2 * 16)
-    ranges = [tokens.add(str(i), lambda i=i: np.full((2, 4), i, np.float32)) for i in range(3)]
-    assert tokens.add("0", lambda: np.zeros((9, 9), np.float32)) == ranges[0] == range(100, 102)
-    assert tokens.add("3", lambda: np.full((2, 4), 3, np.float32)) == range(106, 108)
+    ranges = [tokens.add(str(i), lambda i=i: (np.full((2, 4), i, np.float32), 1)) for i in range(3)]
+    assert tokens.add("0", lambda: (np.zeros((9, 9), np.float32), 1)) == ranges[0] == range(100, 102)
+    assert tokens.add("3", lambda: (np.full((2, 4), 3, np.float32), 1)) == range(106, 108)
     assert 101 in tokens and 102 not in tokens and 5 not in tokens
     numbers, rows = tokens.place(np.array([[7, 107, 101, 107]]))
     np.testing.assert_array_equal(numbers, [[7, 101, 100, 101]])
@@ -231,7 +233,7 @@ def test_damaged_configurations(kind: str, tmp_path: Path) -> None:
         for value in HOSTILE:
             (tmp_path / "preprocessor_config.json").write_text(json.dumps({**processor, key: value}))
             try:
-                read_processor(tmp_path, SIDE)
+                read_processor(processor_keys(tmp_path), SIDE)
             except ModelFolderError as error:
                 assert "preprocessor_config.json" in str(error)
 

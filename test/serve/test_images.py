@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import io
 import runpy
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from commands import ROOT
 
@@ -67,3 +70,26 @@ def test_answers_are_those_of_the_model(client: Any, folder: Path) -> None:
 def test_images_that_are_refused(client: Any, url: str, text: str) -> None:
     answer = ask(client, url)
     assert answer.status_code == 400 and text in answer.json()["error"]["message"]
+
+
+@pytest.mark.sample(0)
+def test_images_of_any_size(tmp_path: Path) -> None:
+    """Conversations that run together, with images of other sizes, are answered as alone."""
+    from grid_models import write_grid_model
+    from PIL import Image
+
+    folder = write_grid_model(tmp_path / "grids")
+    model, random, contents = generate.load(folder), np.random.default_rng(0), list[bytes]()
+    for shape in ((30, 40, 3), (50, 21, 3)):
+        file = io.BytesIO()
+        Image.fromarray(random.integers(0, 256, shape).astype(np.uint8)).save(file, "PNG")
+        contents.append(file.getvalue())
+    urls = [f"data:image/png;base64,{base64.b64encode(content).decode()}" for content in contents]
+    server = Server([ModelSource("pictures", folder)], ServeOptions(slots=2))
+    with ready_client(server) as client, ThreadPoolExecutor(2) as pool:
+        answers = [answer.json() for answer in pool.map(lambda url: ask(client, url), urls * 2)]
+    for answer, content in zip(answers, contents * 2, strict=True):
+        parts = [{"type": "text", "text": "w1"}, {"type": "image", "image": content}]
+        tokens = model.chat_tokens([{"role": "user", "content": parts}])
+        assert answer["choices"][0]["message"]["content"] == "".join(model.generator(max_new_tokens=6).stream(tokens))
+        assert answer["usage"]["prompt_tokens"] == len(tokens)
