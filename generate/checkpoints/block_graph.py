@@ -12,7 +12,7 @@ from mirlo.frontends.tensor import Tensor
 from mirlo.generate.checkpoints.block_weights import BlockWeights
 from mirlo.runtime.bit_fields import pack_fields
 
-_KINDS = {"float32": "f32", "float16": "f16", "uint8": "u8", "int8": "i8"}
+_KINDS = {"float32": "f32", "float16": "f16", "uint8": "u8", "int8": "i8", "float8_e4m3fn": "f8e4m3fn"}
 
 
 def block_matrix(b: GraphBuilder, weights: BlockWeights) -> Tensor:

@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from mirlo.runtime.bit_fields import pack_fields
-from mirlo.runtime.dtypes import ELEMENT_TYPES
+from mirlo.runtime.bit_fields import pack_fields, unpack_fields
+from mirlo.runtime.dtypes import ELEMENT_TYPES, numpy_dtype
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +37,24 @@ class BlockWeights:
     def bits(self) -> int:
         """Return the bits of a code."""
         return ELEMENT_TYPES[self.dtype].bits
+
+    def values(self) -> np.ndarray:
+        """Return the elements as f32."""
+        codes = self.codes if self.bits == 8 else unpack_fields(self.codes, self.bits)[:, : self.shape[1]]
+        if self.bits < 8 and self.dtype.startswith("i"):
+            sign = 1 << (self.bits - 1)
+            codes = (codes ^ sign).astype(np.int8) - np.int8(sign)
+        elif self.bits < 8 and self.dtype.startswith("f"):
+            codes = codes.view(numpy_dtype(self.dtype))
+        numbers = np.array(self.table, np.float32)[codes] if self.table else codes.astype(np.float32)
+        blocks = numbers.reshape(self.shape[0], -1, self.block) - np.float32(self.zero)
+        if self.zeros is not None:
+            blocks = blocks - self.zeros[:, :, None].astype(np.float32)
+        blocks = blocks * self.scales[:, :, None].astype(np.float32)
+        if self.offsets is not None:
+            blocks = blocks + self.offsets[:, :, None]
+        rows: np.ndarray = blocks.reshape(self.shape)
+        return rows if self.order is None else rows[:, np.argsort(self.order)]
 
     @cached_property
     def zero_points(self) -> np.ndarray | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -165,6 +165,16 @@ class CheckpointGraph:
     def weight(self, name: str, *shape: int, part: str = "weight") -> Tensor:
         """Return a tensor of the file as f32; it must have this shape."""
         return self.matrix(self._weights.take(f"{name}.{part}", *shape))
+
+    def parts(self, name: str, heads: int, widths: Sequence[int], depth: int) -> list[Tensor]:
+        """Return the rows of heads of a matrix in parts, [1, heads, width, depth] of f32.
+
+        Products of several matrices read no blocks, so these are f32 from the start.
+        """
+        weights = self._weights.take(f"{name}.weight", heads * sum(widths), depth)
+        values = weights.values() if isinstance(weights, BlockWeights) else weights
+        parts = np.split(values.reshape(1, heads, sum(widths), depth), np.cumsum(widths)[:-1], 2)
+        return [self._constant(np.ascontiguousarray(part)).cast("f32") for part in parts]
 
     def matrix(self, weights: np.ndarray | BlockWeights) -> Tensor:
         """Return a tensor as f32."""

@@ -24,8 +24,7 @@ class LatentProjections:
     def __init__(self, graph: CheckpointGraph, name: str, heads: int, options: LatentOptions) -> None:
         self.graph, self.name, self.heads, self.options = graph, name, heads, options
         widths = (options.plain, options.values)
-        both = graph.weight(f"{name}.kv_b_proj", heads * sum(widths), options.rank)
-        self._keys, self._values = both.reshape((1, heads, sum(widths), options.rank)).split(widths, 2)
+        self._keys, self._values = graph.parts(f"{name}.kv_b_proj", heads, widths, options.rank)
 
     def project(self, x: Tensor, angles: Angles | None) -> list[Tensor]:
         """Return the queries of the heads, [batch, heads, length, size], and the rows of the tokens, those of one."""

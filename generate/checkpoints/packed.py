@@ -1,7 +1,8 @@
-"""Matrices of a few bits in folders of safetensors, as GPTQ, AWQ and compressed-tensors store them."""
+"""Matrices of a few bits in folders of safetensors, as GPTQ, AWQ, compressed-tensors and DeepSeek store them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 from mirlo.generate.checkpoints.block_weights import BlockWeights, pack_codes
 from mirlo.generate.checkpoints.safetensors import read_checkpoint
 from mirlo.generate.errors import ModelFolderError
-from mirlo.generate.json_file import JsonObject
+from mirlo.generate.json_file import JsonObject, is_count
 from mirlo.runtime.bit_fields import pack_fields, unpack_fields
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
 """The columns, of each eight, whose codes are in a word, the lowest bits first."""
 MIN_BLOCK = 16
 """Least elements with one scale in kernels; groups are divided into blocks of a power of two."""
+FLOAT8 = "float8_e4m3fn"
+"""The type of floats of 8 bits, as numpy calls it."""
 _GROUPS_MOST = 1 << 20
 _SCALES = ("float16", "bfloat16", "float32")
 Tensors = dict[str, np.ndarray | BlockWeights]
@@ -40,10 +43,11 @@ def read_weights(path: Path, config: JsonObject) -> Tensors:
     method = stored.text("quant_method")
     if method not in FORMS:
         raise stored.refuse("quant_method", f"expected {', '.join(FORMS)}, found {method!a:.40}")
-    suffix, read = FORMS[method](stored)
+    suffixes, read = FORMS[method](stored)
     result: Tensors = {name: each for name, each in tensors.items()}
     for name in tensors:
-        if name.endswith(suffix):
+        suffix = next((each for each in suffixes if name.endswith(each)), "")
+        if suffix:
             matrix = _StoredMatrix(path, name.removesuffix(suffix), result)
             result[f"{matrix.name}.weight"] = read(matrix)
     return result
@@ -57,6 +61,10 @@ class _StoredMatrix:
 
     def has(self, part: str) -> bool:
         return f"{self.name}.{part}" in self._tensors
+
+    def discard(self, part: str) -> None:
+        """Take a tensor that is not used, if there is one."""
+        self._tensors.pop(f"{self.name}.{part}", None)
 
     def take(self, part: str, kinds: tuple[str, ...], *shape: int | None) -> np.ndarray:
         """Return a tensor of one of some types, of numpy, whose dims are these; None stands for any."""
@@ -80,6 +88,14 @@ class _StoredMatrix:
             raise ModelFolderError(f"{self.path}: tensor '{self.name}.{part}': a scale is not a finite number")
         return scales.astype(np.float32) if scales.dtype.name == "bfloat16" else scales
 
+    def tile_scales(self, part: str, rows: int, columns: int) -> np.ndarray:
+        """Return scales of rows and columns as f32; dims of one column may be left out."""
+        name = f"{self.name}.{part}"
+        tensor = self._tensors.get(name)
+        if columns == 1 and isinstance(tensor, np.ndarray) and tensor.ndim < 2:
+            self._tensors[name] = tensor.reshape((*tensor.shape, 1, 1)[:2])
+        return self.scales(part, rows, columns).astype(np.float32)
+
     def groups(self, depth: int, group: int) -> int:
         """Return into how many groups the elements of a row divide."""
         if depth == 0 or depth % group:
@@ -89,6 +105,14 @@ class _StoredMatrix:
 
 
 Reader = Callable[[_StoredMatrix], BlockWeights]
+Form = tuple[tuple[str, ...], Reader]
+"""The ends of the names of tensors by which matrices are known, and what reads one."""
+
+
+def _block_of(group: int) -> int:
+    """Return into blocks of how many elements a group is divided: a power of two, where that is not too small."""
+    power = group & -group
+    return power if power >= MIN_BLOCK else group
 
 
 @dataclass(frozen=True)
@@ -109,8 +133,7 @@ class _GroupedCodes:
         """Return the matrix in blocks of a power of two; a group of another size is several of them."""
         rows, groups = self.scales.shape
         group = self.depth // groups
-        power = group & -group
-        block = power if power >= MIN_BLOCK else group
+        block = _block_of(group)
         scales, zeros = (np.ascontiguousarray(np.repeat(x, group // block, 1)) for x in (self.scales, self.zeros))
         first = int(zeros.flat[0]) if zeros.size else 0
         same = bool((zeros == first).all())
@@ -134,7 +157,7 @@ def _group_size(stored: JsonObject, key: str) -> int:
     return stored.count(key, least=1, most=_GROUPS_MOST)
 
 
-def _gptq(stored: JsonObject) -> tuple[str, Reader]:
+def _gptq(stored: JsonObject) -> Form:
     """Return what reads words that hold codes of consecutive rows of K: qweight i32[K * bits / 32, columns]."""
     bits, group = _bits(stored, "bits", (2, 3, 4, 8)), _group_size(stored, "group_size")
     form = stored.text("checkpoint_format", "gptq")
@@ -157,7 +180,7 @@ def _gptq(stored: JsonObject) -> tuple[str, Reader]:
         zeros = zeros + np.uint8(offset) & np.uint8((1 << bits) - 1)
         return _GroupedCodes(codes, scales, zeros, kept, depth, order).blocks()
 
-    return ".qweight", read
+    return (".qweight",), read
 
 
 def gptq_keys(bits: int, group: int, symmetric: bool, method: str) -> dict[str, Json]:
@@ -192,7 +215,7 @@ def _order(matrix: _StoredMatrix, part: str, depth: int, groups: int) -> np.ndar
     return None if np.array_equal(order, np.arange(depth)) else order.astype(np.int64)
 
 
-def _awq(stored: JsonObject) -> tuple[str, Reader]:
+def _awq(stored: JsonObject) -> Form:
     """Return what reads words that hold codes of eight columns: qweight i32[K, columns / 8]."""
     bits = _bits(stored, "bits" if stored.has("bits") else "w_bit", (4,))
     group = _group_size(stored, "group_size" if stored.has("group_size") else "q_group_size")
@@ -212,7 +235,7 @@ def _awq(stored: JsonObject) -> tuple[str, Reader]:
         codes = pack_codes(np.ascontiguousarray(_in_columns(words, bits).T), f"u{bits}")
         return _GroupedCodes(codes, scales, zeros, bits, depth).blocks()
 
-    return ".qweight", read
+    return (".qweight",), read
 
 
 def _in_columns(words: np.ndarray, bits: int) -> np.ndarray:
@@ -223,16 +246,20 @@ def _in_columns(words: np.ndarray, bits: int) -> np.ndarray:
     return result.reshape(len(words), -1)
 
 
-def _compressed(stored: JsonObject) -> tuple[str, Reader]:
-    """Return what reads words that hold codes of a row: weight_packed i32[columns, K * bits / 32]."""
+def _compressed(stored: JsonObject) -> Form:
+    """Return what reads matrices of compressed-tensors, of integers or floats."""
     form = stored.text("format")
-    if form != "pack-quantized":
-        raise stored.refuse("format", f"expected pack-quantized, found {form!a:.40}")
+    if form not in ("pack-quantized", "float-quantized"):
+        raise stored.refuse("format", f"expected pack-quantized or float-quantized, found {form!a:.40}")
     groups_of = stored.object("config_groups")
     schemes = [groups_of.object(name).object("weights") for name in groups_of]
     if len(schemes) != 1:
         raise groups_of.refuse("", f"expected one group of layers, found {len(schemes)}")
-    (scheme,) = schemes
+    return _packed_integers(schemes[0]) if form == "pack-quantized" else _scheme_floats(schemes[0])
+
+
+def _packed_integers(scheme: JsonObject) -> Form:
+    """Return what reads words that hold codes of a row: weight_packed i32[columns, K * bits / 32]."""
     kind, strategy = scheme.text("type", "int"), scheme.text("strategy", "group")
     if kind != "int" or strategy not in ("group", "channel"):
         raise scheme.refuse("strategy", f"expected integers by group or channel, found {kind!a:.20}, {strategy!a:.20}")
@@ -254,7 +281,60 @@ def _compressed(stored: JsonObject) -> tuple[str, Reader]:
             codes = pack_codes(np.ascontiguousarray(unpack_fields(codes, bits)[:, order]), f"u{bits}")
         return _GroupedCodes(np.ascontiguousarray(codes), scales, zeros, bits, depth, order).blocks()
 
-    return ".weight_packed", read
+    return (".weight_packed",), read
+
+
+def _scheme_floats(scheme: JsonObject) -> Form:
+    """Return what reads floats of 8 bits with a scale for all elements, or for each row or tile."""
+    kind, strategy, bits = scheme.text("type", "float"), scheme.text("strategy", "tensor"), scheme.count("num_bits", 8)
+    tiles = {"tensor": (0, 0), "channel": (1, 0)}
+    if strategy == "block":
+        tiles[strategy] = _tile(scheme, "block_structure")
+    if kind != "float" or bits != 8 or strategy not in tiles or not scheme.flag("symmetric", True):
+        actual = f"{kind!a:.20}, {bits}, {strategy!a:.20}"
+        raise scheme.refuse(
+            "strategy", f"expected symmetric float of 8 bits by tensor, channel or block, found {actual}"
+        )
+    return _floats(*tiles[strategy])
+
+
+def _fp8(stored: JsonObject) -> Form:
+    """Return what reads floats of 8 bits with a scale for each tile, as DeepSeek-V3 has them, or for all elements."""
+    kind = stored.text("fmt", "e4m3")
+    if kind not in ("e4m3", FLOAT8):
+        raise stored.refuse("fmt", f"expected e4m3, found {kind!a:.40}")
+    return _floats(*(_tile(stored, "weight_block_size") if stored.has("weight_block_size") else (0, 0)))
+
+
+def _tile(keys: JsonObject, key: str) -> tuple[int, int]:
+    """Return the rows and the columns of a tile."""
+    value = keys.value(key)
+    if not isinstance(value, list) or len(value) != 2 or not all(is_count(each, 1, _GROUPS_MOST) for each in value):
+        raise keys.fail(key, "the rows and the columns of a block", value)
+    rows, columns = (each for each in value if isinstance(each, int))
+    return rows, columns
+
+
+def _floats(tall: int, wide: int) -> Form:
+    """Return what reads f8e4m3fn with a scale for each tile of so many rows and columns; 0 stands for all of them.
+
+    Activations stay f32, so their scales are not used.
+    """
+    ends = ("weight_scale_inv", "weight_scale")
+
+    def read(matrix: _StoredMatrix) -> BlockWeights:
+        codes = matrix.take("weight", (FLOAT8,), None, None)
+        rows, depth = codes.shape
+        matrix.groups(depth, 1)
+        matrix.discard("input_scale")
+        height, width = tall or max(rows, 1), wide or depth
+        part = next(each for each in ends if matrix.has(each))
+        scales = matrix.tile_scales(part, -(-rows // height), -(-depth // width))
+        block = _block_of(math.gcd(width, depth))
+        of_blocks = scales[:, np.arange(0, depth, block) // width]
+        return BlockWeights((rows, depth), "f8e4m3fn", codes, of_blocks[np.arange(rows) // height], block)
+
+    return tuple(f".{end}" for end in ends), read
 
 
 def _bytes_of(words: np.ndarray) -> np.ndarray:
@@ -274,9 +354,10 @@ def _fields(packed: np.ndarray, bits: int) -> np.ndarray:
     return result
 
 
-FORMS: Mapping[str, Callable[[JsonObject], tuple[str, Reader]]] = {
+FORMS: Mapping[str, Callable[[JsonObject], Form]] = {
     "gptq": _gptq,
     "awq": _awq,
     "compressed-tensors": _compressed,
+    "fp8": _fp8,
 }
-"""By `quant_method`: the end of the name of the tensor with the codes, and what reads a matrix."""
+"""What reads the matrices of a folder, by `quant_method`."""

@@ -1,4 +1,4 @@
-"""Folders in the forms of GPTQ, AWQ and compressed-tensors compute what their dequantized weights do."""
+"""Folders in the forms of GPTQ, AWQ and compressed-tensors of integers compute what their dequantized weights do."""
 
 from __future__ import annotations
 
@@ -135,6 +135,7 @@ def test_forms(name: str, tmp_path: Path) -> None:
             weights = (values - zeros) * scales
             if tensors[key].order is not None:
                 weights = weights[:, np.argsort(tensors[key].order)]
+            np.testing.assert_array_equal(tensors[key].values(), expected)
         np.testing.assert_array_equal(weights, expected)
 
 
@@ -171,8 +172,8 @@ def test_what_is_refused(tmp_path: Path) -> None:
             generate.load(tmp_path, cache=False)
         return str(caught.value)
 
-    assert "'quantization_config.quant_method': expected gptq, awq, compressed-tensors, found 'fp8'" in refusal(
-        {"quant_method": "fp8"}
+    assert "'quantization_config.quant_method': expected gptq, awq, compressed-tensors, fp8, found 'bits'" in refusal(
+        {"quant_method": "bits"}
     )
     assert "'quantization_config.bits': expected 2 or 3 or 4 or 8, found 5" in refusal({"bits": 5})
     assert "'quantization_config.bits': expected an integer from 1 to 32, found '4'" in refusal({"bits": "4"})
@@ -207,6 +208,6 @@ def test_what_is_refused(tmp_path: Path) -> None:
     assert "'quantization_config.version': expected gemm, found 'gemv'" in refusal(
         {"quant_method": "awq", "version": "GEMV"}
     )
-    assert "'quantization_config.format': expected pack-quantized, found 'float-quantized'" in refusal(
-        {"quant_method": "compressed-tensors", "format": "float-quantized"}
+    assert "'quantization_config.format': expected pack-quantized or float-quantized, found 'marlin-24'" in refusal(
+        {"quant_method": "compressed-tensors", "format": "marlin-24"}
     )
