@@ -7,6 +7,7 @@ declare i32 @llvm.wasm.memory.atomic.notify(ptr, i32)
 
 @may_sleep = internal global i32 0
 @never = internal global i32 0
+@sleeps = internal global i32 0
 
 ; Work as the helper of this number, from 0 on, for ever.
 define void @mirlo_pool_work(i32 %id) {
@@ -19,6 +20,12 @@ define void @mirlo_pool_work(i32 %id) {
 define void @mirlo_pool_may_sleep(i32 %may) {
   store i32 %may, ptr @may_sleep
   ret void
+}
+
+; How many times workers went to sleep, since the module was loaded.
+define i32 @mirlo_pool_sleeps() {
+  %count = load atomic i32, ptr @sleeps monotonic, align 4
+  ret i32 %count
 }
 
 define internal i32 @pthread_create(ptr %thread, ptr %attributes, ptr %function, ptr %argument) {
@@ -50,6 +57,7 @@ define internal i32 @pthread_cond_init(ptr %condition, ptr %attributes) {
   ret i32 0
 }
 define internal i32 @pthread_cond_wait(ptr %condition, ptr %mutex) {
+  %counted = atomicrmw add ptr @sleeps, i32 1 monotonic
   %seen = load atomic i32, ptr %condition seq_cst, align 4
   %unlocked = call i32 @pthread_mutex_unlock(ptr %mutex)
   %woken = call i32 @llvm.wasm.memory.atomic.wait32(ptr %condition, i32 %seen, i64 -1)

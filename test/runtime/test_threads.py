@@ -301,6 +301,13 @@ while len(set(region(wait=2.0))) == 1:  # and then it is asked again
 """)
 
 
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64", "wasm32"])
+def test_a_poll_takes_time(machine: str) -> None:
+    """Polls that take no time end after a few microseconds: workers would sleep between the kernels of a call."""
+    _, _, text = threads.pool_text(machine, "").partition("define internal void @relax() {\n")
+    assert text.partition("ret void")[0].strip()
+
+
 def test_logical_cores_of_one_physical_core_are_far_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2, 3, 6, 7}, raising=False)
     monkeypatch.setattr(threads, "_siblings", lambda core: [core & ~1, core | 1])

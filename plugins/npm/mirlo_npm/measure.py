@@ -1,6 +1,7 @@
 """Packages beside onnxruntime-web: `python -m mirlo_npm.measure --peer NODE_MODULES [--browser NAME] MODEL.onnx...`.
 
-`npm install onnxruntime-web` makes the folder `node_modules`. Calls are in turns; open sizes are 1.
+`npm install onnxruntime-web` makes the folder `node_modules`. Calls are in turns, with a pause before each, in which
+the threads of the other one go to sleep; open sizes are 1.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from mirlo_npm.browsers import PROGRAMS, find_browser, visit
 from mirlo_npm.server import IsolatedHandler, served
 
 MOST_SECONDS = 300
+PAUSE_MS = 20
+"""Before each call: pools of threads poll for work after a call, and would take the cores of the other's."""
 PROGRAM = """
 import * as ort from "PEER";
 import { load, signature } from "PACKAGE";
@@ -40,13 +43,16 @@ for (const { name, type, dims } of signature.inputs) {
 }
 const times = [[], []];
 let difference = 0;
+const timed = async (run) => {
+  await new Promise((resolve) => setTimeout(resolve, PAUSE));
+  const begin = performance.now();
+  const result = await run();
+  return [result, performance.now() - begin];
+};
 for (let call = 0; call < CALLS + 1; ++call) {
-  const marks = [performance.now()];
-  const found = await model.run(ours);
-  marks.push(performance.now());
-  const expected = await session.run(theirs);
-  marks.push(performance.now());
-  if (call) times.forEach((list, i) => list.push(marks[i + 1] - marks[i]));
+  const [found, ms] = await timed(() => model.run(ours));
+  const [expected, otherMs] = await timed(() => session.run(theirs));
+  if (call) [ms, otherMs].forEach((each, i) => times[i].push(each));
   for (const { name, type } of call || signature.outputs.some(({ type }) => type !== "f32") ? [] : signature.outputs) {
     const [a, b] = [found[name].data, expected[name].data];
     const largest = b.reduce((most, value) => Math.max(most, Math.abs(value)), 1e-6);
@@ -97,7 +103,7 @@ def measure(
 
 def _program(**values: Any) -> str:
     text = PROGRAM
-    for name, value in values.items():
+    for name, value in {**values, "pause": PAUSE_MS}.items():
         text = text.replace(name.upper(), str(value))
     return text
 

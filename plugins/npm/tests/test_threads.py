@@ -84,6 +84,30 @@ def test_results_are_those_of_onnx_runtime_with_threads(package: Path, expected:
     assert result["closed"] == "the model is closed"
 
 
+def test_workers_stay_awake_from_call_to_call(package: Path) -> None:
+    """Workers that sleep between kernels cost more time than they save: waking one takes as long as a small kernel."""
+    code = """
+        const instantiate = WebAssembly.instantiate;
+        let exports;
+        WebAssembly.instantiate = async (...values) => {
+            const instance = await instantiate(...values);
+            exports ??= instance.exports;
+            return instance;
+        };
+        const model = await load();
+        for (let i = 0; i < 100; ++i) await model.run({ x }); // the engine compiles what is called often
+        const before = exports.sleeps();
+        for (let i = 0; i < 300; ++i) await model.run({ x });
+        const inCalls = exports.sleeps() - before;
+        await new Promise((resolve) => setTimeout(resolve, 100));
+        console.log(JSON.stringify({ inCalls, all: exports.sleeps(), threads: model.threads }));
+    """
+    result = in_node(package, TWO_CORES + CALLS + code)
+    assert result["threads"] == 2
+    assert result["inCalls"] < 100  # one is enough if the caller's core is taken away for a moment
+    assert result["all"] > 0  # without calls they do sleep
+
+
 def test_reasons_for_fewer_threads(package: Path, tmp_path: Path) -> None:
     code = """
         const facts = ({ threads, reason }) => [threads, reason];

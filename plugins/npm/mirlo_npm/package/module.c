@@ -16,6 +16,7 @@ int32_t mirlo_pool_start(int32_t workers);
 void mirlo_pool_reset(void);
 void mirlo_pool_may_sleep(int32_t may);
 void mirlo_pool_work(int32_t id);
+int32_t mirlo_pool_sleeps(void);
 #define PARALLEL mirlo_parallel
 
 /* Prepare for so many helpers; the main thread of a browser may not sleep. */
@@ -27,6 +28,8 @@ EXPORT(start_pool) void start_pool(int helpers, int may_sleep) {
 
 /* Help for ever; JavaScript has set the stack of the instance. */
 EXPORT(work) void work(int id) { mirlo_pool_work(id); }
+
+EXPORT(sleeps) int sleeps(void) { return mirlo_pool_sleeps(); }
 #else
 #define PARALLEL NULL
 #endif
