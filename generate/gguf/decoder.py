@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from mirlo.frontends.foreign import ImportedModule
-from mirlo.generate.checkpoints.architectures import DecoderOptions, read_options
+from mirlo.generate.checkpoints.architectures import DecoderOptions, LatentOptions, read_options
 from mirlo.generate.checkpoints.block_weights import BlockWeights
 from mirlo.generate.checkpoints.decoder import import_decoder
 from mirlo.generate.checkpoints.graph import CheckpointWeights
@@ -27,9 +27,15 @@ _PARTS = {
     "self_attn.o_proj": "attn_output", "self_attn.qkv_proj": "attn_qkv", "self_attn.q_norm": "attn_q_norm",
     "self_attn.k_norm": "attn_k_norm", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down", "mlp.gate_up_proj": "ffn_up", "mlp.gate": "ffn_gate_inp",
+    "mlp.correction": "exp_probs_b",
     "mlp.shared_expert.gate_proj": "ffn_gate_shexp", "mlp.shared_expert.up_proj": "ffn_up_shexp",
     "mlp.shared_expert.down_proj": "ffn_down_shexp", "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+    "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b",
+    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm",
+    "self_attn.kv_b_proj": "attn_kv_b",
 }  # fmt: skip
+CORRECTION = "e_score_correction_bias"
+"""What is added to the scores of experts, as checkpoints call it."""
 _NORMS = ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm")
 """Names of the norms of a layer, in the order of `DecoderOptions.norms`."""
 FREQUENCIES = "rope_freqs.weight"
@@ -48,7 +54,38 @@ def import_gguf(path: Path, file: GgufFile) -> ImportedModule:
             data = _separated(tensor, counts.get(match[1], 0) if match else 0)
             for part, shape, rows in _parts(name, tensor.shape, data):
                 tensors[part] = tensor.kind.read(rows, shape)
+    if options.latent is not None:
+        tensors = dict(joined_latents(path, tensors, options.heads, options.latent))
     return import_decoder(options, CheckpointWeights(path, tensors, _FileNames(options)))
+
+
+def joined_latents(
+    path: Path, tensors: Mapping[str, np.ndarray | BlockWeights], heads: int, latent: LatentOptions
+) -> Iterator[tuple[str, np.ndarray | BlockWeights]]:
+    """Yield tensors with the products that make keys and values of latents as one, as older files have them.
+
+    Newer files have those of each head: [heads, rank, elements] for keys, [heads, elements, rank] for values.
+    """
+    for name, keys in tensors.items():
+        match = re.fullmatch(r"(blk\.\d+)\.attn_([kv])_b\.weight", name)
+        if match is None:
+            yield name, keys
+        if match is None or match[2] == "v":
+            continue
+        value_name = f"{match[1]}.attn_v_b.weight"
+        parts = dict[str, np.ndarray]()
+        for part, width in ((name, heads * latent.rank), (value_name, heads * latent.values)):
+            tensor = tensors.get(part)
+            depth = latent.plain if part == name else latent.rank
+            if tensor is None or tensor.shape != (width, depth):
+                actual = "none" if tensor is None else f"{list(tensor.shape)} in its rows"
+                raise ModelFolderError(
+                    f"{path}: tensor '{part}': expected [{width}, {depth}] in its rows, found {actual}"
+                )
+            array = tensor.values() if isinstance(tensor, BlockWeights) else tensor.astype(np.float32)
+            parts[part] = array.reshape(heads, -1, depth)
+        both = np.concatenate([parts[name].swapaxes(1, 2), parts[value_name]], 1)
+        yield f"{match[1]}.attn_kv_b.weight", both.reshape(-1, latent.rank)
 
 
 class _FileNames:
@@ -59,6 +96,8 @@ class _FileNames:
 
     def __call__(self, name: str) -> str:
         name, _, part = name.rpartition(".")
+        if part == CORRECTION:
+            name, part = name.replace("mlp.gate", "mlp.correction"), "bias"
         layer = re.fullmatch(r"model\.layers\.(\d+)\.(.+)", name)
         expert = re.fullmatch(r"mlp\.experts\.(\d+)\.(\w+)_proj", layer[2]) if layer else None
         place = f"ffn_{expert[2]}_exps.{expert[1]}" if expert else layer and self._parts[layer[2]]
@@ -84,6 +123,8 @@ def _parts(name: str, shape: tuple[int, ...], data: np.ndarray) -> Iterator[tupl
     if base.endswith("_exps") and len(shape) == 3:
         for i, rows in enumerate(data.reshape(*shape[:2], -1)):
             yield f"{base}.{i}.{end}", shape[1:], rows
+    elif base.endswith((".attn_k_b", ".attn_v_b")) and len(shape) == 3:
+        yield name, (shape[0] * shape[1], shape[2]), data
     elif base.endswith("ffn_gate_inp_shexp") and len(shape) == 1:
         yield name, (1, *shape), data
     else:

@@ -20,11 +20,12 @@ ARCHITECTURES = {
     "llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "phi3": "phi3", "gemma": "gemma", "gemma2": "gemma2",
     "gemma3": "gemma3_text", "granite": "granite", "olmo": "olmo", "olmo2": "olmo2", "smollm3": "smollm3",
     "qwen2moe": "qwen2_moe", "qwen3moe": "qwen3_moe", "stablelm": "stablelm", "gpt2": "gpt2",
+    "deepseek2": "deepseek_v2",
 }  # fmt: skip
 """`model_type` of `config.json`, by the architecture of a file."""
 SHORT_FACTORS, LONG_FACTORS = "rope_factors_short.weight", "rope_factors_long.weight"
 """By what the angles between positions are divided, in short texts and in long ones."""
-MIXTURES = {"llama": "mixtral", "qwen2_moe": "qwen2_moe", "qwen3_moe": "qwen3_moe"}
+MIXTURES = {"llama": "mixtral", "qwen2_moe": "qwen2_moe", "qwen3_moe": "qwen3_moe", "deepseek_v2": "deepseek_v2"}
 """`model_type` of files with experts, by that of others of the architecture."""
 INTERLEAVED = ("llama", "granite", "olmo", "smollm3")
 """Architectures whose files have the elements of a head that are rotated together side by side."""
@@ -42,6 +43,16 @@ _KEYS = {
     "use_parallel_residual": "use_parallel_residual", "clip_qkv": "attention.clamp_kqv",
 }  # fmt: skip
 """Names of `config.json` by what follows the architecture in the keys of a file."""
+_LATENT_KEYS = {
+    "head_dim": "rope.dimension_count", "kv_lora_rank": "attention.kv_lora_rank",
+    "q_lora_rank": "attention.q_lora_rank", "n_routed_experts": "expert_count",
+    "first_k_dense_replace": "leading_dense_block_count", "n_shared_experts": "expert_shared_count",
+    "routed_scaling_factor": "expert_weights_scale", "norm_topk_prob": "expert_weights_norm",
+    "n_group": "expert_group_count", "topk_group": "expert_group_used_count",
+}  # fmt: skip
+"""Those of architectures whose keys and values are products of latents."""
+SIGMOID = 2
+"""The number of the function by which DeepSeek-V3 scores experts, in `expert_gating_func`."""
 LAYER_NORMS = ("stablelm", "gpt2", "olmo")
 """Architectures whose norms subtract the mean."""
 _WIDE = {"gemma2": 46, "gemma3_text": 62}
@@ -67,7 +78,8 @@ def decoder_keys(file: GgufFile) -> RenamedObject:
         )
     if metadata.count("split.count", 0) > 1:
         raise metadata.refuse("split.count", "the model is in several files: join them with 'llama-gguf-split --merge'")
-    names = {name: f"{kind}.{key}" for name, key in _KEYS.items()}
+    is_latent = ARCHITECTURES[kind] == "deepseek_v2"
+    names = {name: f"{kind}.{key}" for name, key in {**_KEYS, **(_LATENT_KEYS if is_latent else {})}.items()}
     value = {name: metadata.value(key) for name, key in names.items() if metadata.has(key)}
     names |= {"model_type": ARCHITECTURE, "rope_scaling": f"{kind}.rope.scaling", "vocab_size": EMBEDDING}
     if kind in LAYER_NORMS:
@@ -75,20 +87,13 @@ def decoder_keys(file: GgufFile) -> RenamedObject:
         value["rms_norm_eps"] = metadata.value(names["rms_norm_eps"])
     keys = RenamedObject(metadata.path, names, value)
     model_type = _model_type(keys, ARCHITECTURES[kind])
-    if model_type in MIXTURES.values():
+    if model_type in MIXTURES.values() and not is_latent:
         value["norm_topk_prob"] = model_type != "qwen2_moe"
     value |= {"model_type": model_type, "vocab_size": _vocabulary(file)}
     value["tie_word_embeddings"] = "output.weight" not in file.tensors
     heads = keys.count("num_attention_heads", least=1)
     size = keys.count("head_dim", keys.count("hidden_size", least=1) // heads)
-    other, rotated = (
-        metadata.count(f"{kind}.{key}", size) for key in ("attention.value_length", "rope.dimension_count")
-    )
-    if other != size:
-        what = f"heads of {size} elements in keys and {other} in values are not supported"
-        raise metadata.refuse(f"{kind}.attention.value_length", what)
-    if rotated < size:
-        value["partial_rotary_factor"] = (rotated + 0.5) / size  # is rounded down
+    value |= _latents(keys, metadata, kind) if is_latent else _rotated_part(metadata, kind, size)
     # Files of Phi have the factors of "longrope" without saying so.
     default = "longrope" if SHORT_FACTORS in file.tensors else "none"
     scaling = metadata.text(f"{kind}.rope.scaling.type", default)
@@ -100,6 +105,9 @@ def decoder_keys(file: GgufFile) -> RenamedObject:
         scaled["rope_type"] = scaling
         if SHORT_FACTORS in file.tensors:
             scaled["short_factor"] = _numbers(metadata.path, file.tensors[SHORT_FACTORS])
+        if is_latent:  # files have a tenth of it, and rotated elements are not scaled
+            growth = 10 * metadata.number(f"{kind}.rope.scaling.yarn_log_multiplier", 0.0)
+            scaled |= {"mscale": growth, "mscale_all_dim": growth}
         value["rope_scaling"] = scaled
     if model_type == "gpt2":
         value["hidden_act"] = "gelu_new"
@@ -108,6 +116,36 @@ def decoder_keys(file: GgufFile) -> RenamedObject:
         value |= {"hidden_act": "gelu_pytorch_tanh", "rope_local_base_freq": keys.number("rope_local_base_freq", 1e4)}
         value["query_pre_attn_scalar"] = hidden // heads if layers == _WIDE.get(model_type) else size
     return keys
+
+
+def _rotated_part(metadata: JsonObject, kind: str, size: int) -> dict[str, Json]:
+    """Return which part of heads of `size` elements is rotated, if not all of them."""
+    other, rotated = (
+        metadata.count(f"{kind}.{key}", size) for key in ("attention.value_length", "rope.dimension_count")
+    )
+    if other != size:
+        what = f"heads of {size} elements in keys and {other} in values are not supported"
+        raise metadata.refuse(f"{kind}.attention.value_length", what)
+    return {"partial_rotary_factor": (rotated + 0.5) / size} if rotated < size else {}  # is rounded down
+
+
+def _latents(keys: JsonObject, metadata: JsonObject, kind: str) -> dict[str, Json]:
+    """Return what a file says of latent attention, and of routers of DeepSeek."""
+    # Lengths of heads are those of rows of latents in newer files, which have others for these.
+    end = "_mla" if metadata.has(f"{kind}.attention.key_length_mla") else ""
+    rotated, key = keys.count("head_dim", least=1), f"{kind}.attention.key_length{end}"
+    length = metadata.count(key, least=1)
+    if length <= rotated:
+        raise metadata.refuse(key, f"expected more than the {rotated} elements that are rotated, found {length}")
+    is_third = metadata.count(f"{kind}.expert_gating_func", 1) == SIGMOID
+    groups = keys.count("n_group", 1, least=1)
+    value: dict[str, Json] = {
+        "qk_nope_head_dim": length - rotated, "v_head_dim": metadata.count(f"{kind}.attention.value_length{end}"),
+        "n_group": groups, "topk_group": keys.count("topk_group", groups),
+    }  # fmt: skip
+    if is_third:
+        return {**value, "model_type": "deepseek_v3"}
+    return {**value, "topk_method": "greedy" if groups == 1 else "group_limited_greedy"}
 
 
 def _model_type(keys: JsonObject, model_type: str) -> str:

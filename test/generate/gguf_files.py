@@ -90,8 +90,15 @@ _PARTS = {
     "mlp.gate": "ffn_gate_inp", "mlp.experts.gate": "ffn_gate_exps", "mlp.experts.up": "ffn_up_exps",
     "mlp.experts.down": "ffn_down_exps", "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
     "mlp.shared_expert.up_proj": "ffn_up_shexp", "mlp.shared_expert.down_proj": "ffn_down_shexp",
-    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp", "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_experts.up_proj": "ffn_up_shexp", "mlp.shared_experts.down_proj": "ffn_down_shexp",
+    "self_attn.q_a_proj": "attn_q_a", "self_attn.q_a_layernorm": "attn_q_a_norm", "self_attn.q_b_proj": "attn_q_b",
+    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa", "self_attn.kv_a_layernorm": "attn_kv_a_norm",
+    "self_attn.kv_b_proj": "attn_kv_b", "self_attn.k_b_proj": "attn_k_b", "self_attn.v_b_proj": "attn_v_b",
 }  # fmt: skip
+
+
+CORRECTION = "e_score_correction_bias"
 
 
 def tensors_of(state: Mapping[str, np.ndarray], kind: str, heads: int, kv_heads: int) -> dict[str, np.ndarray]:
@@ -113,7 +120,7 @@ def tensors_of(state: Mapping[str, np.ndarray], kind: str, heads: int, kv_heads:
                 count = heads if "q_proj" in part else kv_heads
                 halves = array.reshape(count, 2, len(array) // count // 2, *array.shape[1:])
                 array = halves.swapaxes(1, 2).reshape(array.shape)
-            new = f"blk.{layer}.{names[part]}.{end}"
+            new = f"blk.{layer}.{names[part]}.{end}" if end != CORRECTION else f"blk.{layer}.exp_probs_b.bias"
         else:
             new = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}[base]
             new = f"{new}.{end}"
@@ -160,10 +167,36 @@ def keys_of(config: Any, name: str) -> dict[str, Any]:
         "moe_intermediate_size": "expert_feed_forward_length",
         "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
     }  # fmt: skip
+    if name == "deepseek2":
+        keys |= latent_keys(config, theta)
     keys |= {key: getattr(config, field) for field, key in fields.items() if getattr(config, field, None) is not None}
     ids = {"bos": config.bos_token_id, "eos": config.eos_token_id, "padding": config.pad_token_id}
     special = {f"tokenizer.ggml.{key}_token_id": token for key, token in ids.items() if token is not None}
     return {**{f"{name}.{key}": value for key, value in keys.items()}, **special}
+
+
+def latent_keys(config: Any, theta: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of DeepSeek, as converters for llama.cpp write them."""
+    rotated, is_third = config.qk_rope_head_dim, config.model_type == "deepseek_v3"
+    fields = {
+        "kv_lora_rank": "attention.kv_lora_rank", "q_lora_rank": "attention.q_lora_rank",
+        "n_routed_experts": "expert_count", "n_shared_experts": "expert_shared_count",
+        "routed_scaling_factor": "expert_weights_scale", "first_k_dense_replace": "leading_dense_block_count",
+    }  # fmt: skip
+    keys = {key: getattr(config, field) for field, key in fields.items() if getattr(config, field) is not None}
+    keys |= {"expert_gating_func": 2 if is_third else 1, "expert_weights_norm": bool(config.norm_topk_prob)}
+    if is_third or config.topk_method != "greedy":
+        keys |= {"expert_group_count": config.n_group, "expert_group_used_count": config.topk_group}
+    lengths = {"key": config.qk_nope_head_dim + rotated, "value": config.v_head_dim}
+    if config.q_lora_rank is None:  # as files were before they had the products of each head
+        keys |= {f"attention.{kind}_length": length for kind, length in lengths.items()}
+    else:
+        keys |= {f"attention.{kind}_length_mla": length for kind, length in lengths.items()}
+        keys |= {"attention.key_length": config.kv_lora_rank + rotated, "attention.value_length": config.kv_lora_rank}
+        keys["attention.head_count_kv"] = 1
+    if theta.get("mscale_all_dim"):
+        keys["rope.scaling.yarn_log_multiplier"] = 0.1 * theta["mscale_all_dim"]
+    return {**keys, "rope.dimension_count": rotated}
 
 
 def write_model(path: Path, reference: Any, name: str, kind: str = "F32", **others: str) -> Path:
@@ -173,7 +206,7 @@ def write_model(path: Path, reference: Any, name: str, kind: str = "F32", **othe
 
     config, kind_name = reference.config, reference.config.model_type
     counts = (config.num_attention_heads, _kv_heads(config))
-    state = _split({key: value.numpy() for key, value in reference.state_dict().items()})
+    state = _split({key: value.numpy() for key, value in reference.state_dict().items()}, config)
     if config.tie_word_embeddings:
         state.pop("lm_head.weight")
     tensors = tensors_of(state, kind_name, *counts)
@@ -196,14 +229,14 @@ def write_model(path: Path, reference: Any, name: str, kind: str = "F32", **othe
         values = np.empty(state[key].size, np.float32)
         values[place.reshape(-1)] = stored[new].reshape(-1)
         state[key] = values.reshape(state[key].shape) - (has_offsets and key.endswith("norm.weight"))
-    values = {key: torch.from_numpy(value) for key, value in _joined(state).items()}
+    values = {key: torch.from_numpy(value) for key, value in _joined(state, config).items()}
     missing, unexpected = reference.load_state_dict(values, strict=False)
     assert not unexpected and set(missing) <= {"lm_head.weight"}
     return path
 
 
-def _split(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return a state whose experts have the tensors that files have."""
+def _split(state: Mapping[str, np.ndarray], config: Any) -> dict[str, np.ndarray]:
+    """Return a state whose experts, and products of latents, have the tensors that files have."""
     result: dict[str, np.ndarray] = {}
     for name, array in state.items():
         base, _, part = name.rpartition(".")
@@ -211,16 +244,26 @@ def _split(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
             result[f"{base}.gate.weight"], result[f"{base}.up.weight"] = np.split(array, 2, 1)
         elif part == "down_proj" and base.endswith("experts"):
             result[f"{base}.down.weight"] = array
+        elif base.endswith("kv_b_proj") and config.q_lora_rank is not None:
+            plain, heads = config.qk_nope_head_dim, config.num_attention_heads
+            keys, values = np.split(array.reshape(heads, -1, array.shape[1]), [plain], 1)
+            base = base.removesuffix("kv_b_proj")
+            result |= {f"{base}k_b_proj.weight": keys.swapaxes(1, 2), f"{base}v_b_proj.weight": values}
         else:
             result[name] = array
     return result
 
 
-def _joined(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _joined(state: Mapping[str, np.ndarray], config: Any) -> dict[str, np.ndarray]:
     """Return the state of which another one was split."""
     result = dict(state)
     for name in [name for name in state if name.endswith("experts.gate.weight")]:
         base = name.removesuffix(".gate.weight")
         gate, up, down = (result.pop(f"{base}.{part}.weight") for part in ("gate", "up", "down"))
         result |= {f"{base}.gate_up_proj": np.concatenate([gate, up], 1), f"{base}.down_proj": down}
+    for name in [name for name in state if name.endswith(".k_b_proj.weight")]:
+        base = name.removesuffix("k_b_proj.weight")
+        keys, values = (result.pop(f"{base}{part}_b_proj.weight") for part in "kv")
+        both = np.concatenate([keys.swapaxes(1, 2), values], 1)
+        result[f"{base}kv_b_proj.weight"] = both.reshape(-1, config.kv_lora_rank)
     return result

@@ -44,10 +44,11 @@ def test_blocks(code: int) -> None:
     found = kind.read(raw, (60, 3 * kind.elements))
     assert isinstance(found, BlockWeights)
     with np.errstate(all="ignore"):
-        values = values_of(found)
+        both = values_of(found), found.values()
     expected = decode(raw, kind.name)
-    same = (values.view(np.uint32) == expected.view(np.uint32)) | (np.isnan(values) & np.isnan(expected))
-    assert (same | ((values == 0) & (expected == 0))).all()
+    for values in both:
+        same = (values.view(np.uint32) == expected.view(np.uint32)) | (np.isnan(values) & np.isnan(expected))
+        assert (same | ((values == 0) & (expected == 0))).all()
 
 
 def test_large_tensors_are_decoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
