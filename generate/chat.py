@@ -96,9 +96,9 @@ def read_template(folder: Path) -> ChatTemplate | None:
     if path.exists():
         text = read_bytes(path, MAX_TEMPLATE).decode("utf-8", "replace")
         return ChatTemplate(path, text, special)
-    if not settings.has("chat_template"):
-        config = folder / PROCESSOR_TEMPLATE  # of models of text and images
-        settings = read_json(config) if config.exists() else settings
+    own = folder / PROCESSOR_TEMPLATE  # of models of text and images, whose tokenizers may have one for text
+    if own.exists() and (of_images := read_json(own)).has("chat_template"):
+        config, settings = own, of_images
     if not settings.has("chat_template"):
         return None
     template = settings.value("chat_template")

@@ -16,6 +16,7 @@ from grid_models import BEGIN, END, EXAMPLE, PROCESSOR, TEXT, TOKEN, TOKENS, VIS
 from PIL import Image  # noqa: E402
 
 from mirlo import generate  # noqa: E402
+from mirlo.generate.chat import read_template  # noqa: E402
 from mirlo.generate.checkpoints.image_options import PIXELS, read_image_options  # noqa: E402
 from mirlo.generate.errors import GenerationError, ModelFolderError  # noqa: E402
 from mirlo.generate.json_file import JsonObject  # noqa: E402
@@ -197,6 +198,11 @@ def test_prompts(folder: Path, model: generate.LanguageModel) -> None:
     file = folder / "image.png"
     tokens = model.image_tokens("w1", [file])
     assert [tokens[0], *tokens[-2:]] == [BEGIN, END, 1] and len(tokens) == 4 * 5 + 3
+    template = folder / "chat_template.json"  # comes before that of the tokenizer, which may be one for text
+    template.write_text(json.dumps({"chat_template": "{{ messages[0].content }}"}), encoding="utf-8")
+    found = read_template(folder)
+    template.unlink()
+    assert found is not None and found.path == template
     part = {"type": "image", "image": file}
     assert model.chat_tokens([{"role": "user", "content": [part, {"type": "text", "text": "w1"}]}]) == tokens
 
