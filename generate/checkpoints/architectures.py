@@ -279,7 +279,7 @@ def _frequencies(config: JsonObject, size: int, in_window: bool) -> tuple[np.nda
     theta = rotation.number("rope_theta", theta)
     part = rotation.number("partial_rotary_factor", config.number("partial_rotary_factor", 1.0))
     rotated = int(size * part)
-    if not 0 < theta < 1e30 or not 0 < part <= 1 or rotated % 2 or not rotated:
+    if not 1e-30 < theta < 1e30 or not 0 < part <= 1 or rotated % 2 or not rotated:
         raise config.refuse("rope_theta", f"no rotation of {rotated} of {size} elements with base {theta}")
     plain: np.ndarray = np.float32(1) / np.float32(theta) ** (
         np.arange(0, rotated, 2, dtype=np.float32) / np.float32(rotated)

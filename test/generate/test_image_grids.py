@@ -17,7 +17,8 @@ from PIL import Image  # noqa: E402
 
 from mirlo import generate  # noqa: E402
 from mirlo.generate.chat import read_template  # noqa: E402
-from mirlo.generate.checkpoints.image_options import PIXELS, read_image_options  # noqa: E402
+from mirlo.generate.checkpoints.architectures import read_options  # noqa: E402
+from mirlo.generate.checkpoints.image_options import PIXELS, read_image_options, text_config  # noqa: E402
 from mirlo.generate.errors import GenerationError, ModelFolderError  # noqa: E402
 from mirlo.generate.json_file import JsonObject  # noqa: E402
 from mirlo.generate.vision.patches import PatchProcessor, read_patch_processor, resized_sides  # noqa: E402
@@ -245,3 +246,40 @@ def test_configurations_that_are_refused(part: str, key: str, value: object, exp
     config = {**config, part: {**config[part], key: value}} if part else {**config, key: value}
     with pytest.raises(ModelFolderError, match=expected):
         read_image_options(JsonObject(Path("config.json"), "", config))
+
+
+HOSTILE: list[Any] = [
+    None, -1, 0, 1, 7, 2**40, 1e300, 1e-300, -0.5, True, "", "llama", [], [[]], {}, [1, 2, 0], [2**70], [True],
+    {"mrope_section": "a"}, {"mrope_section": [[1], 2, 5]}, {"mrope_section": [True, 3, 4]},
+    {"shortest_edge": 5, "longest_edge": 3},
+]  # fmt: skip
+
+
+@pytest.mark.sample(0)
+@pytest.mark.parametrize("is_nested", [False, True])
+@pytest.mark.parametrize("kind", VISION)
+def test_damaged_configurations(kind: str, is_nested: bool, tmp_path: Path) -> None:
+    """Configurations with other values give options that images can be prepared by, or are refused with our error."""
+    text = {"text_config": {**TEXT, "model_type": f"{kind}_text"}} if is_nested else TEXT
+    whole: dict[str, Any] = {"model_type": kind, **TOKENS, **text, "vision_config": VISION[kind]}
+    taken = 0
+    for part in (None, "vision_config", *(("text_config",) if is_nested else ())):
+        for key in whole if part is None else whole[part]:
+            for value in HOSTILE:
+                changed = {**whole, key: value} if part is None else {**whole, part: {**whole[part], key: value}}
+                root = JsonObject(tmp_path / "config.json", "", changed)
+                try:
+                    options = read_image_options(root)
+                    read_options(text_config(root))
+                    taken += options is not None
+                except ModelFolderError as error:
+                    assert "config.json" in str(error)
+    assert taken > 100
+    for key in (*PROCESSOR, "size", "rescale_factor"):
+        for value in HOSTILE:
+            try:
+                processor = processor_of(kind, {**PROCESSOR, key: value})
+                for shape in ((1, 1), (1, 200), (300, 2)):
+                    processor.inputs(np.zeros((*shape, 3), np.uint8))
+            except ModelFolderError as error:
+                assert "preprocessor_config.json" in str(error)

@@ -281,6 +281,8 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert "'quantization_config': the model is quantized already" in problem()
     config.write_text(json.dumps({**keys, "text_config": keys}))
     assert "'text_config': models that read more than texts are not quantized" in problem()
+    config.write_text(json.dumps({**keys, "vision_config": {}}))
+    assert "'vision_config': models that read more than texts are not quantized" in problem()
     config.write_text(json.dumps(keys))
     tensors["model.layers.1.mlp.up_proj.weight"][3, 5] = np.inf
     write_safetensors(tmp_path / "a" / "model.safetensors", tensors)

@@ -170,9 +170,11 @@ def _open(source: Path, target: Path) -> ModelConfig:
     config = read_config(source)
     if not config.is_checkpoint:
         raise QuantizationError(f"{source}: the folder has an ONNX model: quantize that file, {config.model}")
-    if read_json(config.source).has("text_config"):
-        raise QuantizationError(f"{config.source}: 'text_config': models that read more than texts are not quantized")
-    if read_json(config.source).has(CONFIG):
+    root = read_json(config.source)
+    for key in ("text_config", "vision_config"):
+        if root.has(key):
+            raise QuantizationError(f"{config.source}: '{key}': models that read more than texts are not quantized")
+    if root.has(CONFIG):
         raise QuantizationError(f"{config.source}: '{CONFIG}': the model is quantized already: use the original one")
     return config
 
