@@ -210,6 +210,7 @@ def test_images_that_are_refused(tmp_path: Path) -> None:
 HOSTILE: list[Any] = [None, -1, 0, 1, 7, 2**40, 1e300, -0.5, True, "", "llama", [], [[]], {}, [1, 2, 0], {"height": 3}]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", ["llava", "gemma3"])
 def test_damaged_configurations(kind: str, tmp_path: Path) -> None:
     """Configurations with other values give options or are refused with our error."""
