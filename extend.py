@@ -7,6 +7,7 @@ A package registers its targets, dialects and passes with the entry points `mirl
 of `mirlo`, `--load-pass-plugin FILE` of `mirlo-opt`.
 """
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context, register_dialect
 from mirlo.dialects.core.attributes import Bool, Dims, ElementType, Float, Floats, Int, Ints, Str, Strs, Symbol
 from mirlo.dialects.core.conditions import (
@@ -69,8 +70,10 @@ from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.passes.schedule.words.scheduled_prim import scheduled
 from mirlo.passes.schedule.words.tensorize import tensor_intrin
 from mirlo.passes.schedule.words.tree import ScheduleError
-from mirlo.passes.targets import Target, ThreadLimits, find_target, register_target
+from mirlo.passes.targets import CompileOptions, Target, ThreadLimits, find_target, register_target
+from mirlo.runtime.artifact import Artifact as ModelArtifact
 from mirlo.runtime.compiler_version import compiler_version
+from mirlo.runtime.errors import ArtifactError, NoDevice
 from mirlo.runtime.external import (
     DeviceStep,
     ExternalArtifact,
@@ -78,14 +81,25 @@ from mirlo.runtime.external import (
     LoadContext,
     register_external_loader,
 )
-from mirlo.runtime.loaders import define_symbol, load_llvm, register_loader
+from mirlo.runtime.loaders import LoadedCode, define_symbol, load_llvm, register_loader
 from mirlo.runtime.native import NativeCode, native_code
 from mirlo.runtime.packed import packed
 from mirlo.targets.c.loops import CLoopsError, c_function
 from mirlo.targets.c.native import define_c_functions
 from mirlo.targets.c.processor import CProcessor
+from mirlo.targets.gpu.commands import Step as LaunchStep
+from mirlo.targets.gpu.commands import StepRange
+from mirlo.targets.gpu.device_layout import Pointers, WhenCalled, constants_of, params_of, pointers
+from mirlo.targets.gpu.frames import CallFrame, CallRecord, Frames
+from mirlo.targets.gpu.kernels import KernelCode
+from mirlo.targets.gpu.pipeline import compile_pipeline as gpu_pipeline
+from mirlo.targets.gpu.worker import StepWorker
 from mirlo.targets.llvm.library.build import write_library
 from mirlo.targets.llvm.library.sources import run_time_files
+from mirlo.targets.spirv.arguments import SCALARS
+from mirlo.targets.spirv.binary import lower_to_spirv
+from mirlo.targets.spirv.emit import emit_kernels, kernel_texts
+from mirlo.targets.spirv.environment import WEBGPU, SpirvEnvironment
 
 __all__ = [
     "Artifact", "AxisAttributes", "Bool", "CLoopsError", "CProcessor", "Choice", "CodeGenerator", "ConvertedModel",
@@ -107,5 +121,9 @@ __all__ = [
     "require_multiple", "require_part", "result", "results", "rewrite", "rewriter", "same_shape_as", "schedule",
     "scheduled", "several", "tensor_intrin", "Tensor", "aten_converter", "concat", "maximum", "minimum", "stack",
     "stablehlo_converter", "tosa_converter", "FileForm", "register_file_form",
+    "ArtifactError", "CallFrame", "CallRecord", "CompileOptions", "Frames", "KernelCode", "LaunchStep", "LoadedCode",
+    "ModelArtifact", "NoDevice", "Pointers", "SCALARS", "SpirvEnvironment", "StepRange", "StepWorker",
+    "WEBGPU", "WhenCalled", "constants_of", "emit_kernels", "gpu_pipeline", "ir", "kernel_texts",
+    "lower_to_spirv", "params_of", "pointers",
     "where", "write_library", "torch_operator", "tuned_values", "wildcard", "with_activation",
 ]  # fmt: skip

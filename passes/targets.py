@@ -72,6 +72,8 @@ class ThreadLimits:
     """Most blocks along `blockIdx.x`, `y` and `z`."""
     max_lanes: int = 4
     """Most elements of a vector, a power of two."""
+    max_shared: int = 32 * 1024
+    """Most bytes of memory that the threads of a block share; nearly every GPU has those of the default."""
 
 
 @dataclass(frozen=True)

@@ -60,9 +60,9 @@ def tensor_bytes(shape: Sequence[Dim], element_type: ir.Type) -> Dim:
     return D.product(list(shape)) * element_bytes(element_type)
 
 
-def aligned(size: Dim) -> Dim:
+def aligned(size: Dim, alignment: int = ALIGNMENT) -> Dim:
     """Return the next multiple of the alignment."""
-    return D.ceildiv(size, ALIGNMENT) * ALIGNMENT
+    return D.ceildiv(size, alignment) * alignment
 
 
 def workspace_of(function: ir.OpView) -> Dim:

@@ -36,17 +36,17 @@ class _ArenaSlot:
     members: list[Interval] = field(default_factory=list)
 
 
-def assign_offsets(buffers: Sequence[Interval]) -> Dim:
-    """Set the offset of each buffer; return the size of the arena."""
-    total: Dim = _pack_static([b for b in buffers if isinstance(b.size, int)])
-    for slot in _slots([b for b in buffers if not isinstance(b.size, int)]):
+def assign_offsets(buffers: Sequence[Interval], alignment: int = ALIGNMENT) -> Dim:
+    """Set the offset of each buffer, a multiple of `alignment`; return the size of the arena."""
+    total: Dim = _pack_static([b for b in buffers if isinstance(b.size, int)], alignment)
+    for slot in _slots([b for b in buffers if not isinstance(b.size, int)], alignment):
         for buffer in slot.members:
             buffer.offset = total
         total = total + slot.size
     return total
 
 
-def _pack_static(buffers: Sequence[Interval]) -> int:
+def _pack_static(buffers: Sequence[Interval], alignment: int) -> int:
     """Pack buffers of static sizes, largest first, each at the lowest free offset."""
     placed: list[Interval] = []
     total = 0
@@ -55,18 +55,18 @@ def _pack_static(buffers: Sequence[Interval]) -> int:
         for other in sorted((o for o in placed if o.overlaps(buffer)), key=lambda o: _static_size(o.offset)):
             if low + _static_size(buffer.size) <= _static_size(other.offset):
                 break
-            low = max(low, _static_size(aligned(other.offset + other.size)))
+            low = max(low, _static_size(aligned(other.offset + other.size, alignment)))
         buffer.offset = low
         placed.append(buffer)
-        total = max(total, _static_size(aligned(low + buffer.size)))
+        total = max(total, _static_size(aligned(low + buffer.size, alignment)))
     return total
 
 
-def _slots(buffers: Sequence[Interval]) -> list[_ArenaSlot]:
+def _slots(buffers: Sequence[Interval], alignment: int) -> list[_ArenaSlot]:
     """Assign buffers of symbolic sizes to slots: largest first, each to the slot that grows least."""
     slots: list[_ArenaSlot] = []
     for buffer in sorted(buffers, key=lambda b: (-D.estimate_dim(b.size), b.first)):
-        size = aligned(buffer.size)
+        size = aligned(buffer.size, alignment)
         free = [slot for slot in slots if not any(other.overlaps(buffer) for other in slot.members)]
         wanted = D.estimate_dim(size)
         best = min(

@@ -26,7 +26,7 @@ from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
 from mirlo.passes.graph.inline_calls import inline_calls
 from mirlo.passes.memory.build import PlannedFunction, argument_names
 from mirlo.passes.memory.extents import MAX_BYTES
-from mirlo.passes.memory.layout import Interval, assign_offsets, lower_bound
+from mirlo.passes.memory.layout import ALIGNMENT, Interval, assign_offsets, lower_bound
 from mirlo.passes.memory.requirements import Requirements
 from mirlo.passes.memory.scalars import EXTRACT, is_supported
 from mirlo.passes.memory.storage_assignment import (
@@ -86,13 +86,16 @@ class PlanMemory(Pass):
     contained = True
     trusted = True
     aliases: bool = option(False, "let outputs have the memory of inputs that they overwrite")
+    alignment: int = option(ALIGNMENT, "the bytes that offsets in the arena are multiples of")
 
     def run(self, op: ir.OpView, session: Session) -> None:
+        if self.alignment < ALIGNMENT or self.alignment % ALIGNMENT:
+            raise PassError(f"the alignment of a memory plan is a multiple of {ALIGNMENT}, found {self.alignment}")
         inline_calls(op.operation)
         functions = {symbol_name(f): f for f in _functions(op)}
         for name, function in functions.items():
             if not is_prim_func(function) and function.operation.regions[0].blocks:
-                session.notes.append(_MemoryPlanner(name, function, functions, op, self.aliases).run())
+                session.notes.append(_MemoryPlanner(name, function, functions, op, self.aliases, self.alignment).run())
 
 
 def _functions(module: ir.OpView) -> list[ir.OpView]:
@@ -111,6 +114,7 @@ class _MemoryPlanner:
     functions: dict[str, ir.OpView]
     module: ir.OpView
     aliases: bool
+    alignment: int
 
     def run(self) -> MemoryRecord:
         self.timeline = Timeline(self.function.operation.regions[0].blocks[0])
@@ -121,7 +125,7 @@ class _MemoryPlanner:
         symbols = FunctionSymbols.of(self.function, body.arguments, binds)
         assignment = StorageAssignment(self.timeline, self._callee, self.aliases)
         intervals = [i for i in assignment.intervals() if not self._is_late(i, symbols)]
-        arena = assign_offsets(intervals)
+        arena = assign_offsets(intervals, self.alignment)
         if any(interval.size == 0 or not isinstance(interval.size, int) for interval in intervals):
             arena = arena + READABLE
         returned = [dim for value in body.terminator.operands for dim in dims_of(value.type)]

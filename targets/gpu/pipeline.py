@@ -12,12 +12,13 @@ def compile_pipeline(
     kernels: str = "",
     functions: str = "",
     shuffles: bool = False,
+    alignment: int | None = None,
 ) -> str:
     """Return the passes from relax to buffers and kernels, which emitters take.
 
     `planning` replaces the passes that schedule, `intrinsics` is a pass that lowers some intrinsics first, `kernels`
     runs on kernel bodies, `functions` finds the C functions that they call. Threads of a warp exchange values by
-    `shuffles` where the target has warps.
+    `shuffles` where the target has warps. Offsets of buffers are multiples of `alignment`, if it is given.
     """
     passes = [
         *SIMPLIFY,
@@ -35,6 +36,6 @@ def compile_pipeline(
         *([functions] if functions else []),
         "outline-kernels",
         *([kernels] if kernels else []),
-        "plan-memory",
+        "plan-memory" if alignment is None else f"plan-memory{{alignment={alignment}}}",
     ]
     return f"builtin.module({','.join(passes)})"

@@ -7,6 +7,9 @@ from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.buffers import UNBOUNDED
 from mirlo.passes.lower.calls import find
 
+SCALARS = "gpu.scalars"
+"""Unit attribute of a kernel whose last buffer has its scalar arguments."""
+
 
 def convert_arguments(module: ir.Module | ir.OpView) -> None:
     """Pass scalar arguments in one more buffer, the last one, and give unsized buffers the type that shaders use."""
@@ -19,6 +22,7 @@ def convert_arguments(module: ir.Module | ir.OpView) -> None:
         numbers = [argument for argument in block.arguments if isinstance(argument.type, ir.IndexType)]
         if numbers:
             _through_buffer(block, numbers)
+            function.attributes[SCALARS] = ir.UnitAttr.get()
         types = [argument.type for argument in block.arguments]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
 

@@ -10,31 +10,27 @@ from mirlo.targets.gpu.kernels import KernelCode, shared_bytes
 from mirlo.targets.gpu.narrow_indices import saturate_indices
 from mirlo.targets.spirv.arguments import convert_arguments
 from mirlo.targets.spirv.bf16 import EMULATE, convert_by_f32, store_as_bits
+from mirlo.targets.spirv.environment import VULKAN, SpirvEnvironment
 from mirlo.targets.spirv.fma import expand_fma
+from mirlo.targets.spirv.narrow_types import check_floats, widen_arithmetic
 from mirlo.targets.spirv.rounding import expand_rounding
+from mirlo.targets.spirv.wide_integers import EMULATE_WIDE, split_wide
 
-VERSION = "v1.3"
-CAPABILITIES = (
-    *("Shader", "Int8", "Int16", "Int64", "Float16", "Float64", "StorageBuffer8BitAccess", "StorageBuffer16BitAccess"),
-    *("GroupNonUniform", "GroupNonUniformArithmetic", "GroupNonUniformShuffle"),
-)
-"""Capabilities that kernels may use. Each kernel lists those it does use, and the loader requests these of the device.
-"""
-EXTENSIONS = ("SPV_KHR_storage_buffer_storage_class", "SPV_KHR_8bit_storage", "SPV_KHR_16bit_storage")
-
-_TO_SPIRV = (
+_SIMPLIFY = (
     "gpu.module(arith-expand{include-bf16=true},expand-strided-metadata,lower-affine,canonicalize,cse,"
-    "gpu.func(convert-math-to-spirv),map-memref-spirv-storage-class{client-api=vulkan},fold-memref-alias-ops,"
-    "canonicalize,cse)",
+    "map-memref-spirv-storage-class{client-api=vulkan},fold-memref-alias-ops,canonicalize,cse)"
+)
+_TO_SPIRV = (
+    "gpu.module(gpu.func(convert-math-to-spirv))",
     "convert-gpu-to-spirv{use-64bit-index=0}",
     "spirv.module(spirv-lower-abi-attrs,canonicalize,cse,spirv-update-vce)",
 )
 
 
-def to_binaries(module: ir.Module | ir.OpView) -> list[KernelCode]:
+def to_binaries(module: ir.Module | ir.OpView, environment: SpirvEnvironment = VULKAN) -> list[KernelCode]:
     """Return a binary for each kernel of a module. Host functions are dropped, and the module is consumed."""
     shared = {symbol_name(op): shared_bytes(op) for op in _modules(module, "gpu.module")}
-    features = {name: _capabilities(shader) for name, shader in lower_to_spirv(module).items()}
+    features = {name: _capabilities(shader) for name, shader in lower_to_spirv(module, environment).items()}
     if not features:
         return []
     _nest(module)
@@ -48,7 +44,7 @@ def to_binaries(module: ir.Module | ir.OpView) -> list[KernelCode]:
     return binaries
 
 
-def lower_to_spirv(module: ir.Module | ir.OpView) -> dict[str, ir.Operation]:
+def lower_to_spirv(module: ir.Module | ir.OpView, environment: SpirvEnvironment = VULKAN) -> dict[str, ir.Operation]:
     """Lower the kernels of a module to the SPIR-V dialect; return the shaders by the names of their modules."""
     _remove_unused_functions(module)
     convert_arguments(module)
@@ -63,20 +59,25 @@ def lower_to_spirv(module: ir.Module | ir.OpView) -> dict[str, ir.Operation]:
     store_as_bits(module)
     _localize_private(module)
     _order_all_memory(module)
-    capabilities, extensions = ", ".join(CAPABILITIES), ", ".join(EXTENSIONS)
-    module.operation.attributes["spirv.target_env"] = ir.Attribute.parse(
-        f"#spirv.target_env<#spirv.vce<{VERSION}, [{capabilities}], [{extensions}]>, api=Vulkan, "
-        "#spirv.resource_limits<>>"
-    )
-    attach = (
-        f"spirv-attach-target{{ver={VERSION} caps={','.join(CAPABILITIES)} exts={','.join(EXTENSIONS)} "
-        "client_api=Vulkan}"
-    )
-    _run(module, ",".join([attach, *_TO_SPIRV]))
+    module.operation.attributes["spirv.target_env"] = ir.Attribute.parse(environment.attribute())
+    _run(module, f"{environment.attach()},{_SIMPLIFY}")
+    _emulate(module, environment)
+    _run(module, ",".join(_TO_SPIRV))
     _forbid_contraction(module)
     _empty_continues(module)
     shaders = _modules(module, "spirv.module")
     return {symbol_name(op).removeprefix("__spv__"): op for op in shaders}
+
+
+def _emulate(module: ir.Module | ir.OpView, environment: SpirvEnvironment) -> None:
+    """Replace operations on types that the environment lacks."""
+    check_floats(module, environment)
+    if environment.lacks("Int64"):
+        split_wide(module)
+        _run(module, f"gpu.module({EMULATE_WIDE})")
+    if environment.lacks("Int8"):
+        # Last: upstream's canonical form has the fewest bits.
+        widen_arithmetic(module)
 
 
 def _modules(module: ir.Module | ir.OpView, kind: str) -> list[ir.Operation]:

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from functools import cache
 
-from mirlo.targets.spirv.vulkan import DeviceBuffer, DeviceError, VulkanDevice, api
+from mirlo.targets.spirv.vulkan import DeviceBuffer, DeviceError, VulkanDevice, api, whole_words
 
 BufferRange = tuple[DeviceBuffer, int, int]
 """A buffer, an offset and a size in bytes."""
@@ -55,7 +55,7 @@ class DescriptorSets:
         self._allocate(layout, len(places))
         if len(places) > len(self._infos):
             self._reserve(2 * len(places))
-        words = [word for buffer, offset, size in places for word in (buffer.number, offset, max(size, 4))]
+        words = [word for buffer, offset, size in places for word in (buffer.number, offset, whole_words(size))]
         _packer(len(places)).pack_into(self._bytes, 0, *words)
         # Beyond the first binding, a write goes on with the next ones: all have one buffer of the same type.
         self._write.dstSet, self._write.descriptorCount = self._made[0], len(places)

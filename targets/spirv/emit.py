@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from mirlo.dialects.bindings import ir
 from mirlo.passes.code_forms import KernelText
 from mirlo.passes.targets import CompileOptions
 from mirlo.runtime.artifact import Artifact
 from mirlo.targets.gpu.host_functions import build_host_program
-from mirlo.targets.gpu.kernels import kernel_launchers, pack
+from mirlo.targets.gpu.kernels import KernelCode, kernel_launchers, pack
 from mirlo.targets.planned import find_main, kernel_rows, run_time_facts, signature_of
 from mirlo.targets.spirv.binary import lower_to_spirv, to_binaries
 from mirlo.targets.spirv.large import split_large
@@ -16,16 +18,28 @@ BINARY = "spirv"
 """The form of code that drivers take."""
 
 
+KernelCompiler = Callable[[ir.Module], Sequence[KernelCode]]
+"""Returns the code of each kernel of a module, which is consumed."""
+
+
 def emit(module: ir.Module) -> Artifact:
     """Make the artifact of a module that went through the target's pipeline. The module is consumed."""
+    return emit_kernels(module, "spirv", "vulkan", to_binaries)
+
+
+def emit_kernels(module: ir.Module, target: str, loader: str, compile_kernels: KernelCompiler) -> Artifact:
+    """Make the artifact of a module that went through the pipeline of GPUs, with any code for its kernels.
+
+    Kernels bind buffers one after another, those of a launch in order, and a last one with all scalars.
+    """
     main = find_main(module)
     signature = signature_of(main)
     rows = kernel_rows(main, module)
     facts = run_time_facts(main, module)
     program = build_host_program(module, main, split_large(module))
-    code, table = pack(to_binaries(module), program)
+    code, table = pack(list(compile_kernels(module)), program)
     return Artifact(
-        target="spirv", loader="vulkan", code=code, entry="main", inputs=signature["inputs"],
+        target=target, loader=loader, code=code, entry="main", inputs=signature["inputs"],
         outputs=signature["outputs"], params=signature["params"], arena_bytes=0, kernels=tuple(rows),
         metadata={**facts, **table},
     )  # fmt: skip
@@ -33,10 +47,16 @@ def emit(module: ir.Module) -> Artifact:
 
 def kernel_code(module: ir.Module, options: CompileOptions) -> list[KernelText]:
     """Return the code of each kernel of a planned module in `options.form`. The module is consumed."""
+    return kernel_texts(module, to_binaries if options.form == BINARY else _dialect)
+
+
+def kernel_texts(module: ir.Module, compile_kernels: KernelCompiler) -> list[KernelText]:
+    """Return the code of each kernel of a planned module for reports. The module is consumed."""
     launchers = kernel_launchers(module)
     split_large(module)
-    if options.form == BINARY:
-        binaries = {code.name.partition("::")[0]: code.code for code in to_binaries(module)}
-    else:
-        binaries = {name: f"{shader}\n".encode() for name, shader in lower_to_spirv(module).items()}
-    return [KernelText(name, launchers.get(name, name), code) for name, code in binaries.items()]
+    codes = {kernel.name.partition("::")[0]: kernel.code for kernel in compile_kernels(module)}
+    return [KernelText(name, launchers.get(name, name), code) for name, code in codes.items()]
+
+
+def _dialect(module: ir.Module) -> list[KernelCode]:
+    return [KernelCode(name, "", f"{shader}\n".encode()) for name, shader in lower_to_spirv(module).items()]

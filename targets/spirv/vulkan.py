@@ -132,7 +132,7 @@ class VulkanDevice:
     def buffer(self, size: int, host: bool = False) -> DeviceBuffer:
         """Allocate memory; mapped with `host`, otherwise only if mapping costs nothing."""
         vk = api()
-        size = max(size, 4)
+        size = whole_words(size)
         usage = (
             vk.VK_BUFFER_USAGE_STORAGE_BUFFER_BIT
             | vk.VK_BUFFER_USAGE_TRANSFER_SRC_BIT
@@ -251,6 +251,11 @@ class _Structures:
         self.submit = ffi.new("VkSubmitInfo*")
         self.submit.sType = vk.VK_STRUCTURE_TYPE_SUBMIT_INFO
         self.submit.commandBufferCount, self.submit.pCommandBuffers = 1, self.submitted
+
+
+def whole_words(size: int) -> int:
+    """Return bytes rounded up to words, of which kernels may access any part through the whole."""
+    return max(-(-size // 4) * 4, 4)
 
 
 def _features(vk: ModuleType, physical: object) -> frozenset[str]:

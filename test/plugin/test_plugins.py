@@ -42,6 +42,7 @@ SHORT = {
     "ethos-u": "not models",
     "npm": "onnx_runtime or files or fit or data",
     "onnxruntime-ep": "has_a_device or sizes_of_each_call or strings or context_models or options or part",
+    "webgpu": "not whole_models",
     "systolic": "test_unit or test_operators and (Sigmoid or MaxPool) or test_results and autoencoder and not rows",
 }
 """The tests of each package that run always; the others run nightly."""

@@ -31,6 +31,12 @@ def test_buffers_alive_at_one_time_do_not_overlap(seed: int) -> None:
                 assert a.offset + a.size <= b.offset or b.offset + b.size <= a.offset
 
 
+def test_offsets_are_multiples_of_another_alignment() -> None:
+    buffers = random_buffers(0)
+    total = assign_offsets(buffers, 256)
+    assert all(buffer.offset % 256 == 0 for buffer in buffers) and total % 256 == 0
+
+
 def test_plans_are_close_to_the_bound() -> None:
     total = sum(assign_offsets(buffers) for buffers in map(random_buffers, range(100)))
     bound = sum(lower_bound(buffers) for buffers in map(random_buffers, range(100)))

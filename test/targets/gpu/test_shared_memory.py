@@ -12,7 +12,7 @@ import mirlo
 from mirlo import R, Schedule, T
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.targets.gpu.schedule.attention import SHARED_BYTES
+from mirlo.passes.targets import ThreadLimits
 
 ATTENTION = """
 func.func @main(%q: tensor<1x2x{rows}x{size}x{kind}>, %k: tensor<1x2x{keys}x{size}x{kind}>,
@@ -42,7 +42,7 @@ def test_rules_use_what_every_device_has(program: str, size: int, keys: int, row
     with make_context():
         module = ir.Module.parse(program.format(rows=rows, size=size, keys=keys, kind=kind))
         kernels = mirlo.compile(module, "spirv", cache=False).artifact.metadata["kernels"]
-    assert all(kernel.get("shared", 0) <= SHARED_BYTES for kernel in kernels.values())
+    assert all(kernel.get("shared", 0) <= ThreadLimits().max_shared for kernel in kernels.values())
 
 
 @mirlo.prim_func

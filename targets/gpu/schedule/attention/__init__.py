@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.core import dims as D
@@ -13,6 +14,7 @@ from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, cannot_be_attention
 from mirlo.passes.schedule.blocks.find_attention import find_attention
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit_blocks
+from mirlo.passes.targets import ThreadLimits, thread_limits
 from mirlo.targets.gpu.schedule.attention.lengths import AttentionPlan, QueryCountPlans, with_one_query
 from mirlo.targets.gpu.schedule.attention.split_keys import BlockProperties, choose_key_splits
 from mirlo.targets.gpu.schedule.attention.tiled import Team, ThreadAttentionTile, TiledKernel, in_shared_memory
@@ -32,8 +34,6 @@ WIDEST = 128
 """Most keys that the threads of a few rows process at a time."""
 MOST_COLUMNS, FEWEST_COLUMNS = 256, 64
 """Most and fewest elements of a row of values per thread block."""
-SHARED_BYTES = 32 * 1024
-"""Shared memory per thread block, which nearly every GPU has."""
 
 
 Plan = AttentionPlan | QueryCountPlans
@@ -69,19 +69,22 @@ def plan_group(
 
 
 def plan_attention(
-    attention_blocks: AttentionBlocks, busy: int = MIN_BLOCKS, team: Team = in_shared_memory
+    attention_blocks: AttentionBlocks,
+    busy: int = MIN_BLOCKS,
+    team: Team = in_shared_memory,
+    limits: ThreadLimits | None = None,
 ) -> AttentionPlan:
-    """Plan any attention."""
-    tile = choose_tile(attention_blocks)
+    """Plan any attention, for threads with limits."""
+    tile = choose_tile(attention_blocks, limits or ThreadLimits())
     parts = choose_key_splits(attention_blocks, BlockProperties(tile.height, tile.width, tile.columns, busy))
     return TiledAttentionPlan("attention", attention_blocks, tile, parts, team)
 
 
-def choose_tile(attention_blocks: AttentionBlocks) -> ThreadAttentionTile:
+def choose_tile(attention_blocks: AttentionBlocks, limits: ThreadLimits) -> ThreadAttentionTile:
     """Return the largest tile that fits shared memory."""
     tile = _widest_tile(attention_blocks)
     size = element_bytes(attention_blocks.sum_type)
-    while size * tile.shared_elements > SHARED_BYTES:
+    while size * tile.shared_elements > limits.max_shared:
         if tile.columns > FEWEST_COLUMNS:
             tile = replace(tile, columns=-(-tile.columns // 2))
         elif tile.rows > 1:
@@ -115,7 +118,8 @@ def attention(group: BlockGroup[LaneModel], context: ScheduleContext) -> StagePl
     refusal = unfit_blocks(group.blocks) or cannot_be_attention(group.blocks)
     if refusal is not None:
         return refusal
-    return plan_with_attention(group, lambda group: plan_group(group, plan_attention))
+    plan = partial(plan_attention, limits=thread_limits(context.target))
+    return plan_with_attention(group, lambda group: plan_group(group, plan))
 
 
 def plan_with_attention(
