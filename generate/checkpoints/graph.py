@@ -186,7 +186,7 @@ class CheckpointGraph:
         """Return rows of a table as f32."""
         if isinstance(table, BlockWeights):
             return block_rows(self.builder, table, index)
-        return self._constant(table).gather(index).cast("f32")
+        return self.matrix(table).gather(index)
 
     def _constant(self, weights: np.ndarray) -> Tensor:
         return self.builder.constant(weights, _KINDS[weights.dtype.name])

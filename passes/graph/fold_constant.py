@@ -35,6 +35,8 @@ class _FoldedConstant(NamedTuple):
     value: ir.Attribute | None
 
 
+FOLDED_GROWTH = 1 << 20
+"""Bytes by which a result may exceed its operands, by default."""
 WORTH_FLOPS = 8
 """Operations for each element from which a large result is stored: loading one from memory takes as long."""
 WORTH_GROWTH = 16
@@ -54,7 +56,7 @@ class FoldConstant(Pass):
     contained = True
     trusted = True
     anchor = "func.func"
-    grow: int = option(1 << 20, "bytes by which a result may exceed its operands")
+    grow: int = option(FOLDED_GROWTH, "bytes by which a result may exceed its operands")
 
     def run(self, op: ir.OpView, session: Session) -> None:
         all_blocks = blocks(op)

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from onnx_models import F32, make_model, node
+from onnx_models import F32, I64, make_model, node
 
 from mirlo.testing import runs_as_onnxruntime
 
@@ -43,3 +43,15 @@ def test_products(dtype: str, product: str) -> None:
     if product not in ("pixels", "window", "up"):  # the constants of convolutions are in another order first
         assert [kernel.kind for kernel in exe.artifact.kernels] == ["contraction"]
         assert [spec.dtype.replace("ui", "u") for spec in exe.artifact.params if len(spec.shape) > 1] == [dtype]
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_a_table_whose_rows_are_gathered(dtype: str) -> None:
+    """A tied table of words: only the rows of the words are converted, and the product reads it in its own type."""
+    random = np.random.default_rng(1)
+    tensors = {"v": random.standard_normal(MATRIX).astype(DTYPES[dtype])}
+    nodes = [node("Cast", "v", "w", to=F32), node("Gather", "w words", "rows"), node("Gemm", "rows w", "y", transB=1)]
+    model = make_model(nodes, {"words": (I64, ("n",))}, ["y"], tensors)
+    exe = runs_as_onnxruntime(model, {"words": np.array([3, 699, 0, -1])}, rtol=1e-4, atol=1e-3)
+    assert [kernel.kind for kernel in exe.artifact.kernels] == ["injective", "contraction"]
+    assert {spec.dtype for spec in exe.artifact.params} == {dtype}
