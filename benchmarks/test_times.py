@@ -23,7 +23,9 @@ COSTS = Path(__file__).resolve().parents[1] / "test" / "costs.txt"
 LEAST = 2.0
 """Seconds below which a file is not listed there: it is run after all others."""
 LEAST_OF_CASES = 0.3
-"""Seconds of all cases of a function below which it is not listed there: all of its cases are run."""
+"""Seconds of all cases of a function below which it is not added there: all of its cases are run."""
+SKIPPED = 0.02
+"""Seconds of a case below which it was skipped, or is as good as that: what is listed stays."""
 SHOWN = 50
 NO_TEST = "imports, collection and what runs between tests"
 
@@ -38,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     tests, files = read(options.file)
     if options.write:
-        COSTS.write_text("\n".join(costs(files, read_cases(options.file))) + "\n", encoding="utf-8")
+        lines = costs(files, read_cases(options.file), recorded_costs())
+        COSTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(table(tests, files)))
     over = [f"{name}: {seconds:.0f} s" for name, seconds in files.most_common() if seconds > BUDGET and name != NO_TEST]
     if over:
@@ -75,14 +78,23 @@ def read_cases(path: Path) -> dict[str, list[float]]:
     return {function: [*cases.values()] for function, cases in cases_by_function.items()}
 
 
-def costs(files: Counter[str], cases: dict[str, list[float]]) -> Iterator[str]:
+def recorded_costs() -> dict[str, float]:
+    """Return what is listed of functions: the time of a sample does not say how long all of the cases take."""
+    rows = (line.split() for line in COSTS.read_text(encoding="utf-8").splitlines())
+    return {name: float(seconds) for seconds, name in rows if "::" in name}
+
+
+def costs(files: Counter[str], cases: dict[str, list[float]], recorded: dict[str, float]) -> Iterator[str]:
     """Yield lines of seconds and a name: of files, the longest first, then of one case of functions."""
     for name, seconds in sorted(files.items(), key=lambda row: (-round(row[1]), row[0])):
         if seconds >= LEAST and name != NO_TEST:
             yield f"{seconds:.0f} {name}"
     for function, each in sorted(cases.items()):
-        if sum(each) >= LEAST_OF_CASES:
-            yield f"{sum(each) / len(each):.2g} {function}"
+        average = sum(each) / len(each)
+        if function in recorded and average < SKIPPED:
+            average = recorded[function]
+        if function in recorded or sum(each) >= LEAST_OF_CASES:
+            yield f"{average:.2g} {function}"
 
 
 def table(tests: Counter[str], files: Counter[str]) -> Iterator[str]:

@@ -52,11 +52,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "sample(every): run one case in so many, none for 0; with --whole, all")
+    config.addinivalue_line(
+        "markers", "sample(every): run one case in so many, none for 0, all for 1 whatever they cost; with --whole, all"
+    )
     # xdist hands out files in the order of this file's hook, not by their numbers of tests.
     config.option.loadscopereorder = False
     times = config.getoption("--cpu-times")
-    if times:
+    if times and not (config.getoption("numprocesses", None) and not hasattr(config, "workerinput")):
         from cpu_times import CpuTimes
 
         config.pluginmanager.register(CpuTimes(Path(times)))
@@ -93,7 +95,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark the cases of functions of which a sample is run because of what they cost, for `--whole -m sample`."""
     function, _, case = item.nodeid.partition("[")
     if case and function in _costs() and item.get_closest_marker("sample") is None:
-        item.add_marker(pytest.mark.sample(1))
+        item.add_marker(pytest.mark.sample)
 
 
 @cache
@@ -111,20 +113,20 @@ def _deselect_what_is_not_sampled(config: pytest.Config, items: list[pytest.Item
     seed = config.getoption("--sample")
     if config.getoption("--whole") or any("[" in argument for argument in config.args):
         return
-    cases: dict[str, list[pytest.Item]] = {}
+    cases: dict[tuple[str, int | None], list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("sample") is not None:
-            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        marker = item.get_closest_marker("sample")
+        if marker is not None:
+            every = marker.args[0] if marker.args else None
+            cases.setdefault((item.nodeid.partition("[")[0], every), []).append(item)
     left: set[pytest.Item] = set()
-    for marked in cases.values():
-        marker = marked[0].get_closest_marker("sample")
-        assert marker is not None
-        count = -(-len(marked) // marker.args[0]) if marker.args[0] else 0
-        each = _costs().get(marked[0].nodeid.partition("[")[0])
-        if each is not None and len(marked) > 1:
+    for (function, every), marked in cases.items():
+        count = 0 if every == 0 else -(-len(marked) // (every or 1))
+        each = _costs().get(function)
+        if each is not None and len(marked) > 1 and every != 1:
             count = min(count, max(1, int(SECONDS_OF_CASES / each)))
         chosen = _representatives(marked, count, seed)
-        if seed and not marker.args[0]:
+        if seed and every == 0:
             chosen = [item for item in marked if (crc32(item.nodeid.encode()) + seed) % RARE == 0]
         left.update(set(marked) - set(chosen))
     if left:

@@ -27,6 +27,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.sample(0)
 def test_commands(folder: Path) -> None:
     environment = shell_commands(folder, "mirlo", "python")
     command = ["sh", "-ec", code_block(FIRST, "sh") + "mirlo embed encoder rain --dimensions 3 --prompt-name query\n"]

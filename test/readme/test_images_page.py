@@ -21,6 +21,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.sample(0)
 def test_commands(folder: Path) -> None:
     environment = shell_commands(folder, "mirlo", "python")
     commands = f"{code_block(TEXT, 'sh')}\nmirlo generate pictures w1 --image none.png"

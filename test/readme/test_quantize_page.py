@@ -6,12 +6,14 @@ import subprocess
 from pathlib import Path
 
 import numpy as np
+import pytest
 from commands import ROOT, output_of, run_script, shell_commands
 from pages import code_block
 
 TEXT = (ROOT / "docs" / "quantize-a-model.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.sample(0)
 def test_page(tmp_path: Path) -> None:
     """The commands get the model and the samples of the Python example."""
     text = (

@@ -6,6 +6,7 @@ import shlex
 import subprocess
 from pathlib import Path
 
+import pytest
 from commands import ROOT, mirlo, output_of, run_script, shell_commands
 from pages import code_block, code_blocks
 
@@ -22,6 +23,7 @@ def _run(folder: Path, commands: str, *names: str) -> str:
     return done.stdout
 
 
+@pytest.mark.sample(0)
 def test_a_language_model(tmp_path: Path) -> None:
     section = TEXT.partition("## Split a language model")[2].partition("\n## ")[0]
     write, alone, together = code_blocks(section, "sh")
@@ -37,6 +39,7 @@ def test_a_language_model(tmp_path: Path) -> None:
     assert "the plan says so" in explained
 
 
+@pytest.mark.sample(0)
 def test_files_of_ranks(tmp_path: Path) -> None:
     section = TEXT.partition("## Split a model into files")[2].partition("\n## ")[0]
     (tmp_path / "examples").symlink_to(ROOT / "examples")

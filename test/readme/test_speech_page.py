@@ -30,6 +30,7 @@ def run(folder: Path, commands: str, environment: dict[str, str] | None = None) 
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, check=False)
 
 
+@pytest.mark.sample(0)
 def test_commands(folder: Path) -> None:
     environment = shell_commands(folder, "mirlo", "python")
     done = run(folder, code_block(TEXT, "sh"), environment)
