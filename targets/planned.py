@@ -10,11 +10,11 @@ from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.value import index
-from mirlo.dialects.tir.buffers import UNBOUNDED, buffer_bytes
+from mirlo.dialects.tir.buffers import UNBOUNDED
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.fuse.kinds import KIND
 from mirlo.passes.locations import describe, names_of
-from mirlo.passes.lower.work import static_flops
+from mirlo.passes.lower.work import moved_bytes, static_flops
 from mirlo.passes.memory import packed
 from mirlo.passes.memory.names import ALIAS, ALLOCATE, CHECK, GROW, PAGES, POLL, SLOT, TICK, WINDOW
 from mirlo.passes.memory.symbols import CHECKS, LATE, MAX_SHOWN_DIMS, SIZES, SYMBOLS
@@ -134,14 +134,15 @@ def kernel_rows(main: ir.Operation, module: ir.Module | ir.OpView) -> list[Kerne
             rows.append(KernelInfo(symbol=call.name, source=source, kind="control", flops=0, bytes=0))
             continue
         symbol = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
-        attributes = functions[symbol].attributes
-        flops = static_flops(functions[symbol]) or 0
+        function = functions[symbol]
+        attributes = function.attributes
+        flops = static_flops(function) or 0
         operands = list(call.operands)
         kind = ir.StringAttr(attributes[KIND]).value if KIND in attributes else ""
         if packed.TYPES in attributes:
             symbol, kind = ir.StringAttr(ir.ArrayAttr(attributes[packed.PACKED])[0]).value, "packed"
             operands = operands[2:]
-        moved = sum(_bytes(v.type) for v in operands)
+        moved = moved_bytes(function, [v.type for v in operands], unknown=0)
         rows.append(KernelInfo(symbol, source, kind, flops, moved, _expected_cycles(attributes)))
     return rows
 
@@ -152,10 +153,6 @@ def _expected_cycles(attributes: ir.OpAttributeMap) -> int:
         return 0
     schedule = ir.DictAttr(attributes[SCHEDULE])
     return int(ir.IntegerAttr(schedule[CYCLES]).value) if CYCLES in schedule else 0
-
-
-def _bytes(kind: ir.Type) -> int:
-    return buffer_bytes(kind) if isinstance(kind, ir.MemRefType) and list(kind.shape) != [UNBOUNDED] else 0
 
 
 def add_ticks(main: ir.Operation, module: ir.Module | ir.OpView, kernels: int) -> None:

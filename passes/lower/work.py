@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import zip_longest
 from math import prod
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.types import dims_of_attribute
 from mirlo.dialects.core.value import element_of
-from mirlo.dialects.tir.buffers import buffer_bytes, element_bytes
+from mirlo.dialects.tir.buffers import UNBOUNDED, buffer_bytes, element_bytes
 from mirlo.dialects.tir.sizes import SizeEmitter, symbols_of_function
 from mirlo.passes.fuse.kinds import KIND, FusionKind
 from mirlo.passes.lower.parallel_nest import constant_trips
-from mirlo.passes.schedule.schedule import FLOPS
+from mirlo.passes.schedule.schedule import FLOPS, READS
 
 LARGE = 1 << 60
 OPERATIONS_PER_BYTE = 4
@@ -42,14 +45,30 @@ def emit_flops(function: ir.Operation) -> ir.Value | None:
     return SizeEmitter(dict(zip(names, arguments[-len(names) :], strict=True))).emit(flops)
 
 
+def moved_bytes(function: ir.Operation, kinds: Sequence[ir.Type], unknown: int | None = None) -> int:
+    """Return the bytes of buffers of these types that a call of a kernel reads and writes.
+
+    Of an argument that is read in part, only that part counts; where it depends on run-time sizes, `unknown` elements,
+    by default all. Buffers of run-time sizes count nothing.
+    """
+    reads = list(dims_of_attribute(function.attributes[READS])) if READS in function.attributes else []
+    total = 0
+    for kind, elements in zip_longest(kinds, reads[: len(kinds)]):
+        if not isinstance(kind, ir.MemRefType) or not kind.has_static_shape or list(kind.shape) == [UNBOUNDED]:
+            continue
+        most = elements if isinstance(elements, int) else unknown if elements is not None else None
+        whole = buffer_bytes(kind)
+        total += whole if most is None else min(whole, most * element_bytes(kind.element_type))
+    return total
+
+
 def kernel_work(function: ir.Operation | ir.OpView) -> int:
     """Return the work of a kernel, `LARGE` if it depends on run-time sizes."""
     flops = static_flops(function.operation)
     if flops is None:
         return LARGE
     types = [a.type for a in function.operation.regions[0].blocks[0].arguments]
-    moved = sum(buffer_bytes(t) for t in types if isinstance(t, ir.MemRefType) and t.has_static_shape)
-    return flops + OPERATIONS_PER_BYTE * moved
+    return flops + OPERATIONS_PER_BYTE * moved_bytes(function.operation, types)
 
 
 def body_work(block: ir.Block) -> int | None:

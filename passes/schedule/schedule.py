@@ -13,7 +13,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.locations import names_of
 from mirlo.dialects.core.symbols import symbol_name
-from mirlo.dialects.core.types import dim_attributes
+from mirlo.dialects.core.types import dim_attributes, dims_of
 from mirlo.dialects.tir.extents import add_extents
 from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
 from mirlo.passes.instrumentation import function_done
@@ -51,6 +51,8 @@ SCHEDULES = "schedules"
 """Session option: schedules given by the user, by the name of the prim function."""
 FLOPS = "tir.flops"
 """Attribute of a scheduled prim function: arithmetic operations of one call; an integer, or a dim as text."""
+READS = "tir.reads"
+"""Attribute of a scheduled prim function: the elements of each argument that one call reads at most, as dims."""
 _INTEGER = ("arith.muli", "arith.addi", "arith.subi")
 _CASTS = ("arith.extf", "arith.truncf")
 STAGES = "stages"
@@ -355,12 +357,34 @@ def _words_of(rule: Rule, made: object) -> Trace:
 
 
 def _annotate_work(view: PrimView) -> None:
-    """Annotate the function with the operations of its body, for profiles, and its iterations, for callers."""
+    """Annotate the function with its operations and what it reads, for profiles, and its iterations, for callers."""
     work: Dim = 0
     for block in view.blocks:
         work = work + D.product(block.domain) * sum(_counts(op) for op in block.body_ops)
     view.op.attributes[FLOPS] = dim_attributes((work,))[0]
+    view.op.attributes[READS] = dim_attributes(tuple(_reads(view, argument) for argument in view.arguments))
     add_extents(view.op, (block.domain for block in view.blocks))
+
+
+def _reads(view: PrimView, argument: ir.Value) -> Dim:
+    """Return the elements of an argument that are read: one in each iteration, or where the body extracts them."""
+    if not isinstance(argument.type, ir.RankedTensorType):
+        return 0
+    every = D.product(dims_of(argument.type))
+    reads: Dim = 0
+    for block in view.blocks:
+        iterations = D.product(block.domain)
+        for operand, inside in zip(block.inputs, block.input_arguments, strict=True):
+            if operand.value != argument:
+                continue
+            extracts = [use.owner.operation for use in inside.uses] if operand.is_opaque else []
+            if any(op.parent != block.op for op in extracts):  # in a loop: of how many iterations is not known here
+                return every
+            reads = reads + iterations * (len(extracts) if operand.is_opaque else 1)
+    is_read_otherwise = any(use.owner.operation.name != "tir.block" for use in argument.uses)
+    if is_read_otherwise or (isinstance(reads, int) and isinstance(every, int) and every < reads):
+        return every
+    return reads
 
 
 def _counts(op: ir.Operation) -> bool:
