@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
-from mirlo.driver.loaded import require_loaded
+from mirlo.driver.loaded import CallableModel, require_loaded
 from mirlo.driver.options import Strategies
 from mirlo.driver.request import CompileFunction, CompileRequest
 from mirlo.driver.strategies import Measured
 from mirlo.passes.session import Session
 from mirlo.passes.targets import CompileOptions
-
-if TYPE_CHECKING:
-    from mirlo.runtime.executable import Executable
-    from mirlo.runtime.program import Program
 
 
 def bind_strategies(
@@ -33,7 +28,7 @@ def bind_strategies(
     if not isinstance(strategies, Measured):
         return strategies
 
-    def compile_alone(module: ir.Module, strategies: Mapping[str, str]) -> Executable | Program:
+    def compile_alone(module: ir.Module, strategies: Mapping[str, str]) -> CallableModel:
         executable = compile_request(
             CompileRequest(
                 module, options.target, threads=options.threads, strategies=strategies, opt_level=options.opt_level,

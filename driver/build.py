@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mirlo.driver.model_cache import MIN_COMPILE_SECONDS, CacheKey, Uncacheable, cache_key
 from mirlo.driver.request import CompileRequest
 from mirlo.passes.targets import declared_target
+from mirlo.runtime.model_runner import model_runner
 
 if TYPE_CHECKING:
     from mirlo.runtime.artifact import Artifact
@@ -24,7 +25,7 @@ def build(request: CompileRequest) -> Executable | Program | UnloadedModel:
     key = _key_of(request)
     cached = key.lookup() if isinstance(key, CacheKey) else None
     if cached is not None:
-        return cached
+        return _placed(cached)
     # Imported here: a model that the cache has needs nothing of the compiler.
     from mirlo.driver.compiler import Compiler
     from mirlo.runtime.artifact import Artifact
@@ -40,20 +41,38 @@ def build(request: CompileRequest) -> Executable | Program | UnloadedModel:
         session.warning(f"nothing was kept in the cache: {request.opened_cache.problem}")
     request.report("load")
     if not isinstance(compiled, Artifact):
-        return Program(compiled, session.params)
+        return _placed(Program(compiled, session.params))
     return load_compiled(compiled, session.params)
 
 
 def load_compiled(artifact: Artifact, params: ParameterStore) -> Executable | UnloadedModel:
-    """Return what runs a compiled model; where this machine cannot run it, what says why when it is called."""
+    """Return what runs a compiled model, here or on a board; where neither can, what says why when it is called."""
     from mirlo.runtime.errors import NotForThisMachine
     from mirlo.runtime.executable import Executable
     from mirlo.runtime.unloaded import UnloadedModel
 
+    runner = model_runner()
+    if runner is not None:
+        return runner.load(artifact, params)
     try:
         return Executable(artifact, params)
     except NotForThisMachine as problem:
         return UnloadedModel(artifact, params, str(problem))
+
+
+def _placed(model: Executable | Program | UnloadedModel) -> Executable | Program | UnloadedModel:
+    """Return a model where models run: on a board, if one has been chosen."""
+    runner = model_runner()
+    if runner is None:
+        return model
+    from mirlo.runtime.program import Program
+    from mirlo.runtime.remote.wire import RemoteError
+
+    if isinstance(model, Program):
+        raise RemoteError(
+            "a model with sequences, optional values or strings is a program of Python, which no board runs"
+        )
+    return runner.load(model.artifact, model.stored_weights)
 
 
 def _key_of(request: CompileRequest) -> CacheKey | Uncacheable:

@@ -1,20 +1,27 @@
-"""What a compilation for this machine returns."""
+"""What a compilation returns that can be called: for this machine, or for a board that runs models."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from mirlo.driver.request import CompiledResult
     from mirlo.runtime.executable import Executable
     from mirlo.runtime.program import Program
-
-
-def require_loaded(compiled: CompiledResult, purpose: str) -> Executable | Program:
-    """Return a compiled model that can be called; raise an error for one of another machine."""
-    from mirlo.runtime.errors import NotForThisMachine
+    from mirlo.runtime.remote.model import RemoteModel
     from mirlo.runtime.unloaded import UnloadedModel
 
+
+CallableModel: TypeAlias = "Executable | Program | RemoteModel"
+
+
+def require_loaded(compiled: Executable | Program | UnloadedModel, purpose: str) -> CallableModel:
+    """Return a compiled model that can be called; raise an error for one of another machine."""
+    from mirlo.runtime.errors import NotForThisMachine
+    from mirlo.runtime.remote.model import RemoteModel
+    from mirlo.runtime.unloaded import UnloadedModel
+
+    if isinstance(compiled, RemoteModel):
+        return compiled
     if isinstance(compiled, UnloadedModel):
         raise NotForThisMachine(f"{purpose} on the machine that the code is for: {compiled.reason}")
     return compiled

@@ -11,10 +11,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.surgery import clone_with
+from mirlo.driver.loaded import CallableModel
 from mirlo.passes.files import FileError
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.legalize.conversion import LegalizationRecord
@@ -24,13 +24,9 @@ from mirlo.passes.rules import Rule
 from mirlo.passes.session import Session
 from mirlo.runtime.files import read_regular
 
-if TYPE_CHECKING:
-    from mirlo.runtime.executable import Executable
-    from mirlo.runtime.program import Program
-
 ROUNDS = 5
 
-CompileOperator = Callable[[ir.Module, Mapping[str, str]], "Executable | Program"]
+CompileOperator = Callable[[ir.Module, Mapping[str, str]], CallableModel]
 """Compiles a module for the target at hand, with strategies."""
 
 

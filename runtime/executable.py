@@ -104,6 +104,11 @@ class Executable(KernelCodeOwner):
         """Return the bytes of the weights (shared by all calls) and of the arena of a call."""
         return MemoryUse(self._store.nbytes, self.artifact.arena_bytes, self._code.device_arena, self._sizes.is_dynamic)
 
+    @property
+    def stored_weights(self) -> ParameterStore:
+        """Return the weights by name; they must not be written."""
+        return self._store
+
     def weight(self, name: str) -> np.ndarray:
         """Return a weight by its name in `artifact.params`; it must not be written."""
         return self._store.get(name)

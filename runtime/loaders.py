@@ -185,7 +185,7 @@ def _check_machine(artifact: Artifact, llvm: ModuleType) -> None:
             f"'features', a list of texts (see loaders.llvm_host); found {triple!r} and {features!r}"
         )
     own = llvm.get_process_triple()
-    if _platform(triple) != _platform(own):
+    if platform_of(triple) != platform_of(own):
         raise NotForThisMachine(f"the model was compiled for {triple}, this machine is {own}: compile it again for it")
     lacking = [feature for feature in features if feature not in host_cpu().features]
     if lacking:
@@ -222,7 +222,7 @@ def _is_known(name: str, llvm: ModuleType) -> bool:
     return name == "_GLOBAL_OFFSET_TABLE_" or bool(llvm.address_of_symbol(name))
 
 
-def _platform(triple: str) -> tuple[str, str]:
+def platform_of(triple: str) -> tuple[str, str]:
     """Return the processor and the system; vendor, version and libc do not matter to loading."""
     parts = triple.split("-")
     system = next((name for name in ("linux", "darwin", "macos", "windows") if name in triple), triple)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import NoReturn
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -41,6 +41,11 @@ class UnloadedModel(KernelCodeOwner):
         weights = sum(self._store.get(name).nbytes for name in {spec.name for spec in self.artifact.params})
         return MemoryUse(weights, self.artifact.arena_bytes, is_dynamic=bool(self.artifact.metadata.get("sizes")))
 
+    @property
+    def stored_weights(self) -> ParameterStore:
+        """Return the weights by name; they must not be written."""
+        return self._store
+
     def weight(self, name: str) -> np.ndarray:
         """Return a weight by its name in `artifact.params`; it must not be written."""
         return self._store.get(name)
@@ -49,11 +54,11 @@ class UnloadedModel(KernelCodeOwner):
         """Write the model with its weights to a `.mirlo` file, for `mirlo.load` on such a machine."""
         artifacts.save(path, self.artifact, self._store)
 
-    def __call__(self, *arrays: object, **named: object) -> NoReturn:
+    def __call__(self, *arrays: object, **named: object) -> np.ndarray | tuple[np.ndarray, ...]:
         """Raise an error that says for which machine the model is."""
         raise NotForThisMachine(self.reason)
 
-    def run(self, inputs: object, out: object = None) -> NoReturn:
+    def run(self, inputs: Mapping[str, object], out: object = None) -> dict[str, np.ndarray]:
         """Raise an error that says for which machine the model is."""
         raise NotForThisMachine(self.reason)
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from mirlo.runtime.artifact import Artifact
-from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.params import ParameterStore
+from mirlo.runtime.tensor_bytes import read_tensors, tensor_bytes
 from mirlo.targets.c.compiler import find_compiler
 from mirlo.targets.llvm.library.build import write_library
 
@@ -46,9 +46,9 @@ def run_library(
         files = [str(SOURCE), str(folder / "mirlo.c"), *(os.fspath(source) for source in sources)]
         command = [find_compiler(), *FLAGS, f"-I{folder}", *files, *where, "-o", str(program)]
         _run([*command, "-lm", "-ldl", "-lpthread"])
-        (folder / "inputs").write_bytes(tensors_content(artifact, inputs))
+        (folder / "inputs").write_bytes(tensor_bytes(inputs[spec.name] for spec in artifact.inputs))
         _run([str(program), str(folder / "inputs"), str(folder / "outputs")])
-        return read_outputs(artifact, (folder / "outputs").read_bytes())[0]
+        return read_tensors(artifact.outputs, (folder / "outputs").read_bytes())[0]
 
 
 def _run(command: Sequence[str]) -> None:
@@ -58,24 +58,3 @@ def _run(command: Sequence[str]) -> None:
     if done.returncode:
         lines = "\n".join(done.stderr.strip().splitlines()[:10])
         raise ProgramFailed(f"'{Path(command[0]).name}' ended with code {done.returncode}: {lines}")
-
-
-def tensors_content(artifact: Artifact, inputs: Mapping[str, np.ndarray]) -> bytes:
-    """Return dims and data of each input, as programs read them."""
-    parts = []
-    for spec in artifact.inputs:
-        array = np.asarray(inputs[spec.name], order="C")
-        parts += [np.array(array.shape, np.int64).tobytes(), array.tobytes()]
-    return b"".join(parts)
-
-
-def read_outputs(artifact: Artifact, content: bytes, at: int = 0) -> tuple[dict[str, np.ndarray], int]:
-    """Return the outputs that a program wrote from a position on, dims and data of each, and the position behind."""
-    outputs = {}
-    for spec in artifact.outputs:
-        shape = np.frombuffer(content, np.int64, len(spec.shape), at)
-        at += shape.nbytes
-        array = np.frombuffer(content, numpy_dtype(spec.dtype), int(np.prod(shape)), at).reshape(shape)
-        outputs[spec.name] = array
-        at += array.nbytes
-    return outputs, at

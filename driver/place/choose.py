@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
+from mirlo.driver.loaded import CallableModel
 from mirlo.driver.models import open_model
 from mirlo.driver.place.decision import Candidate, Decision, Nodes, RegionCost
 from mirlo.driver.place.estimate import Estimate, figures_of
@@ -26,12 +27,11 @@ from mirlo.runtime.errors import MirloError
 from mirlo.runtime.params import ParameterStore
 
 if TYPE_CHECKING:
-    from mirlo.runtime.executable import Executable
-    from mirlo.runtime.program import Program
+    pass
 
 MAX_MEASURED_REGIONS = 24
 """Regions that are measured for themselves, those of the most work; others stay where priority puts them."""
-CompileAs = Callable[[ir.Module, ParameterStore, str, Nodes | None, bool], "Executable | Program"]
+CompileAs = Callable[[ir.Module, ParameterStore, str, Nodes | None, bool], "CallableModel"]
 """Compiles a module with its weights for targets, with the nodes that each may have; the flag says whether it is the
 whole model."""
 
@@ -209,12 +209,12 @@ class _Chooser:
             measured.append(replace(candidate, microseconds=microseconds, ratio=round(timing.ratio, 4), problem=wrong))
         return self._decide("measured", measured, regions)
 
-    def _compiled(self, candidate: Candidate) -> Executable | Program:
+    def _compiled(self, candidate: Candidate) -> CallableModel:
         if not any(candidate.nodes.values()):
             return self._whole(str(self.problem.targets.host), None)
         return self._whole(str(self.problem.targets), candidate.nodes)
 
-    def _whole(self, target: str, nodes: Nodes | None) -> Executable | Program:
+    def _whole(self, target: str, nodes: Nodes | None) -> CallableModel:
         return self.problem.compile_as(self.problem.module, self.problem.params, target, nodes, True)
 
     def _measured_regions(self) -> list[RegionCost]:

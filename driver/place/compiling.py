@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mirlo.dialects.bindings import ir
-from mirlo.driver.loaded import require_loaded
+from mirlo.driver.loaded import CallableModel, require_loaded
 from mirlo.driver.model_cache import extended
 from mirlo.driver.place.choose import Problem, choose
 from mirlo.driver.place.decision import Decision, Nodes
@@ -15,10 +13,6 @@ from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.session import Session
 from mirlo.passes.targets import find_target, plugin_of
 from mirlo.runtime.params import ParameterStore
-
-if TYPE_CHECKING:
-    from mirlo.runtime.executable import Executable
-    from mirlo.runtime.program import Program
 
 FILE = "placement.json"
 """The file of measurements, beside the cache."""
@@ -43,7 +37,7 @@ def decide(
 
     def compile_as(
         module: ir.Module, params: ParameterStore, target: str, nodes: Nodes | None, is_whole: bool
-    ) -> Executable | Program:
+    ) -> CallableModel:
         executable = compile_request(
             request.of_module(
                 module, params, is_part=not is_whole, target=target, placement="priority" if nodes is None else nodes

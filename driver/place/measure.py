@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mirlo.driver.loaded import CallableModel
 from mirlo.runtime.executable import Executable
 
 if TYPE_CHECKING:
-    from mirlo.runtime.program import Program
+    pass
 
 ROUNDS = 9
 MIN_ROUND_SECONDS = 0.02
@@ -39,7 +40,7 @@ class PlacementTiming:
     agrees: bool = True
 
 
-def time_alternately(executables: Mapping[str, Executable | Program]) -> dict[str, PlacementTiming]:
+def time_alternately(executables: Mapping[str, CallableModel]) -> dict[str, PlacementTiming]:
     """Time builds of the same model alternately; the first one is what others are compared with."""
     runs = list(executables.values())
     inputs = list(runs[0].random_inputs(0).values())
@@ -62,7 +63,7 @@ def time_alternately(executables: Mapping[str, Executable | Program]) -> dict[st
     return timings
 
 
-def _results(run: Executable | Program, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _results(run: CallableModel, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     outputs = run(*inputs)
     return [np.array(array) for array in (outputs if isinstance(outputs, tuple) else (outputs,))]
 
@@ -85,7 +86,7 @@ def _repeats(microseconds: float) -> int:
     return max(1, min(MAX_REPEATS, int(MIN_ROUND_SECONDS * 1e6 / max(microseconds, 1.0))))
 
 
-def _time(run: Executable | Program, inputs: Sequence[np.ndarray], repeats: int) -> float:
+def _time(run: CallableModel, inputs: Sequence[np.ndarray], repeats: int) -> float:
     """Return the microseconds of one call; on a device by its clock, without the copies that all alternatives make."""
     if isinstance(run, Executable):
         result = run.device_microseconds(*inputs, repeats=repeats)

@@ -10,16 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.driver.build import build
-from mirlo.driver.loaded import require_loaded
+from mirlo.driver.loaded import CallableModel, require_loaded
 from mirlo.driver.request import CompileRequest
 from mirlo.driver.tune.database import Database, TuningEntry
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx
-
-    from mirlo.runtime.executable import Executable
-    from mirlo.runtime.program import Program
 
 
 ROUNDS = 9
@@ -56,7 +53,7 @@ def time_inside(
 ) -> Inside:  # fmt: skip
     """Time the model with and without these entries alternately, at least three times each, even after the deadline."""
 
-    def compiled(tuning: Database) -> Executable | Program:
+    def compiled(tuning: Database) -> CallableModel:
         result = build(CompileRequest(model, target, threads=threads, shapes=shapes, cache=False, tune=tuning))
         return require_loaded(result, "the model is measured")
 
@@ -78,7 +75,7 @@ def time_inside(
     )
 
 
-def _times(executable: Executable | Program, inputs: dict[str, np.ndarray]) -> dict[str, float]:
+def _times(executable: CallableModel, inputs: dict[str, np.ndarray]) -> dict[str, float]:
     """Return the microseconds of each kernel, summed over its calls."""
     times: dict[str, float] = defaultdict(float)
     for row in executable.profile(*inputs.values(), repeats=REPEATS):

@@ -15,7 +15,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.driver.build import build
-from mirlo.driver.loaded import require_loaded
+from mirlo.driver.loaded import CallableModel, require_loaded
 from mirlo.driver.request import CompileRequest
 from mirlo.driver.tune.tasks import TuningTask
 from mirlo.runtime.errors import MirloError
@@ -23,9 +23,7 @@ from mirlo.runtime.errors import MirloError
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from mirlo.runtime.executable import Executable
     from mirlo.runtime.params import ParameterStore
-    from mirlo.runtime.program import Program
 
 ROUND_SECONDS = 0.017
 """Time of one kernel in one round."""
@@ -69,7 +67,7 @@ class Local:
 class OwnKernel:
     """A kernel with its target's own choices, and what it computes."""
 
-    executable: Executable | Program
+    executable: CallableModel
     inputs: dict[str, np.ndarray]
     wanted: dict[str, np.ndarray]
 
@@ -99,7 +97,7 @@ def _own_kernel(module: str, rest: str, operator: str | None, target: str, threa
     return OwnKernel(executable, inputs, executable.run(inputs))
 
 
-def _rounds(own: OwnKernel, others: Sequence[Executable | Program | None], rounds: int, seconds: float) -> ChoiceTiming:
+def _rounds(own: OwnKernel, others: Sequence[CallableModel | None], rounds: int, seconds: float) -> ChoiceTiming:
     """Time a kernel and others in turns."""
     first = _time(own.executable, own.inputs, 2)
     count = max(2, min(200, int(seconds * 1e6 / max(first, 1.0))))
@@ -115,14 +113,14 @@ def _rounds(own: OwnKernel, others: Sequence[Executable | Program | None], round
     return ChoiceTiming(statistics.median(times[0]), tuple(ratios))
 
 
-def _compiled(task: TuningTask, choice: dict[str, int], target: str, threads: int) -> Executable | Program | None:
+def _compiled(task: TuningTask, choice: dict[str, int], target: str, threads: int) -> CallableModel | None:
     try:
         return compile_task(task, choice, target, threads)
     except MirloError:
         return None
 
 
-def _agrees(executable: Executable | Program, own: OwnKernel) -> bool:
+def _agrees(executable: CallableModel, own: OwnKernel) -> bool:
     """Return whether a choice computes the same as the target's own; a faster but wrong one is rejected."""
     outputs = executable.run(own.inputs)
     return all(
@@ -131,7 +129,7 @@ def _agrees(executable: Executable | Program, own: OwnKernel) -> bool:
     )
 
 
-def compile_task(task: TuningTask, values: dict[str, int], target: str, threads: int) -> Executable | Program:
+def compile_task(task: TuningTask, values: dict[str, int], target: str, threads: int) -> CallableModel:
     """Compile the kernel with these choices."""
     from mirlo.dialects.bindings import ir
     from mirlo.dialects.context import make_context
@@ -181,6 +179,6 @@ def _random_values(rng: np.random.Generator, shape: Sequence[int], dtype: npt.DT
     return rng.standard_normal(shape, dtype=np.float32).astype(kind)
 
 
-def _time(executable: Executable | Program, inputs: Mapping[str, np.ndarray], repeats: int) -> float:
+def _time(executable: CallableModel, inputs: Mapping[str, np.ndarray], repeats: int) -> float:
     """Return the microseconds of one call, measured inside of the compiled code."""
     return float(executable.profile(*inputs.values(), repeats=repeats).microseconds)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -158,3 +159,15 @@ def test_on_another_machine(folder: Path) -> None:
     linked = opened.sub("mirlo_create(&mirlo_model_digits,", program).replace("mirlo.h", "digits.h")
     (folder / "arm.c").write_text(linked)
     np.testing.assert_allclose(_scores(_shell(emulated, folder)), _expected(folder), rtol=1e-6)
+
+
+@needs_c_compiler
+@pytest.mark.skipif(sys.platform == "win32", reason="the runner is for POSIX")
+def test_boards(folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    start, *commands = code_blocks((DOCS / "boards.md").read_text(), "sh")
+    text = "\n".join([start.replace("sleep 1", "trap 'kill $!' EXIT; sleep 1"), *commands])
+    output = _shell(text.replace("9190", str(port)), folder)
+    assert f"127.0.0.1:{port}: " in output and "takes models up to 2048 MiB, and calls up to 300 s" in output
+    assert "4 ok, 0 declined, 0 wrong, 0 failed" in output

@@ -39,6 +39,7 @@ COMMANDS = {
     "bench": "mirlo.tools.cli.bench",
     "cache": "mirlo.tools.cli.cache",
     "check-target": "mirlo.tools.cli.checking",
+    "remote": "mirlo.tools.cli.remote",
     "new": "mirlo.tools.cli.new_package",
     "doctor": "mirlo.tools.cli.doctor",
     "completion": "mirlo.tools.cli.completion",

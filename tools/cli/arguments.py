@@ -13,6 +13,7 @@ from mirlo.tools.cli.generate_arguments import add_generate
 from mirlo.tools.cli.measuring import add_bench, add_cache
 from mirlo.tools.cli.options import OptionsParser, add_options, given_options
 from mirlo.tools.cli.quantize_arguments import add_quantization
+from mirlo.tools.cli.remote_arguments import add_board, add_remote
 from mirlo.tools.cli.search_arguments import add_searches
 from mirlo.tools.cli.serve_arguments import add_serve
 from mirlo.tools.cli.transcribe_arguments import add_transcribe
@@ -61,6 +62,8 @@ class Arguments(argparse.Namespace):
     against: str
     database: str | None
     ray: str | None
+    remote: str | None
+    token_file: str | None
     count: int
     processes: int
     timeout: int
@@ -156,6 +159,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_explorer(commands)
     _add_check_target(commands)
     _add_new(commands)
+    add_remote(commands, _add)
     add_cache(commands, _add)
     add_bench(commands, _add)
     add_searches(commands, _add)
@@ -292,6 +296,7 @@ def _add_check_target(commands: _SubParsersAction[argparse.ArgumentParser]) -> N
         default=[],
         help="check this operator (relax.conv), intrinsic (tir.exp) or pattern (npu.gemm) only",
     )
+    add_board(parser)
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--markdown", action="store_true", help="print the page of the target")

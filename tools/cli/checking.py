@@ -8,6 +8,7 @@ import sys
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.progress import Progress
+from mirlo.tools.cli.remote import board_options
 
 
 def execute(arguments: Arguments) -> None:
@@ -15,12 +16,13 @@ def execute(arguments: Arguments) -> None:
     from mirlo.passes.byoc.target_list import Targets
     from mirlo.tools.conformance.check import FAILED, WRONG, check_target
     from mirlo.tools.conformance.matrix import as_json, markdown, text_lines
+    from mirlo.tools.remote import on_board
 
     if (arguments.target is None) == (arguments.given is None):
         raise CommandError("which target? mirlo check-target TARGET, or --target TARGET")
     target = str(Targets.parse(arguments.target or arguments.given or "").or_host())
     wanted = _operator_names(arguments.operator, target)
-    with Progress(f"checking {target}", arguments.verbose) as progress:
+    with Progress(f"checking {target}", arguments.verbose) as progress, on_board(board_options(arguments)):
         matrix = check_target(target, wanted, progress)
     if arguments.json:
         print(json.dumps(as_json(matrix), indent=2))

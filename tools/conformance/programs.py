@@ -28,6 +28,7 @@ from mirlo.passes.schedule.schedule import ScheduleRecord
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.executable import Executable
+from mirlo.runtime.remote.wire import RunnerLost
 from mirlo.runtime.unloaded import UnloadedModel
 from mirlo.tools.conformance.case import OperatorCase
 
@@ -132,6 +133,8 @@ def run(programs: Sequence[TestProgram], target: str, tell: Callable[[int], None
         batch = programs[first : first + BATCH]
         try:
             outcomes += _run_batch(batch, target)
+        except RunnerLost:
+            raise  # no board is left that could compute the others
         except (MirloError, ir.MLIRError):
             # One of them is not computed: which one, and why.
             outcomes += [_run_single(program, target) for program in batch]
@@ -142,6 +145,8 @@ def run(programs: Sequence[TestProgram], target: str, tell: Callable[[int], None
 def _run_single(program: TestProgram, target: str) -> ProgramOutcome:
     try:
         return _run_batch([program], target)[0]
+    except RunnerLost:
+        raise
     except (MirloError, ir.MLIRError) as error:
         return ProgramOutcome(error=str(error))
 
@@ -172,7 +177,7 @@ class CompiledPrograms:
     """Programs that were compiled in one module."""
 
     executable: Executable | UnloadedModel
-    """A model for another machine says so when it is called."""
+    """A model on a board is called there; one for another machine says so."""
     counts: Sequence[int]
     """The number of results of each."""
     notes: Sequence[object]

@@ -18,10 +18,10 @@ import numpy as np
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.tensor_bytes import read_tensors, tensor_bytes
 from mirlo.targets.c.compiler import find_compiler
 from mirlo.tools.fuzz.guards import Feeds, guarded_case, write
 from mirlo.tools.fuzz.verdict import FAILED, REFUSED, SeedVerdict, verdict_of_error
-from mirlo.tools.library_program import read_outputs, tensors_content
 
 if TYPE_CHECKING:
     import onnx
@@ -153,7 +153,8 @@ def _execute(command: Sequence[str]) -> None:
 
 def _content(artifact: Artifact, calls: Sequence[Feeds]) -> bytes:
     """Return the file of calls: how many, then dims and data of each input."""
-    return b"".join([np.int32(len(calls)).tobytes(), *(tensors_content(artifact, feeds) for feeds in calls)])
+    contents = (tensor_bytes(feeds[spec.name] for spec in artifact.inputs) for feeds in calls)
+    return b"".join([np.int32(len(calls)).tobytes(), *contents])
 
 
 def _results(artifact: Artifact, content: bytes, calls: int) -> Iterator[CallResult]:
@@ -162,7 +163,7 @@ def _results(artifact: Artifact, content: bytes, calls: int) -> Iterator[CallRes
     for _ in range(calls):
         status = int(np.frombuffer(content, np.int32, 1, at)[0])
         at += 4
-        outputs, at = read_outputs(artifact, content, at) if status == OK else ({}, at)
+        outputs, at = read_tensors(artifact.outputs, content, at) if status == OK else ({}, at)
         yield CallResult(status, outputs)
 
 

@@ -50,7 +50,8 @@ def processor_of(artifact: Artifact) -> Processor:
 
 def is_ir(artifact: Artifact) -> bool:
     """Return whether the units of an artifact are LLVM IR, not object files."""
-    return all(name.endswith(".ll") for name, _ in archive.unpack(artifact.code))
+    code = artifact.code
+    return archive.is_archive(code) and all(name.endswith(".ll") for name, _ in archive.unpack(code))
 
 
 def linked_units(artifact: Artifact, more: Sequence[str] = (), keep: Sequence[str] = ()) -> ModuleRef:

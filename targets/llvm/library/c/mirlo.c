@@ -232,6 +232,8 @@ static int has_feature(const char *name, size_t length) {
 }
 #endif
 
+int mirlo_has_feature(const char *name) { return name && has_feature(name, strlen(name)); }
+
 static int check_machine(const mirlo_code *code, char *error, size_t bytes) {
   const char *at = code->features;
   while (*at) {
@@ -890,7 +892,9 @@ static int prepare_memory(mirlo_context *c) {
   return MIRLO_OK;
 }
 
-int mirlo_run(mirlo_context *c, const DLTensor *inputs, DLTensor *outputs) {
+int mirlo_run(mirlo_context *c, const DLTensor *inputs, DLTensor *outputs) { return mirlo_profile(c, inputs, outputs, NULL); }
+
+int mirlo_profile(mirlo_context *c, const DLTensor *inputs, DLTensor *outputs, uint64_t *stamps) {
   const mirlo_code *code;
   int status;
   int32_t i, d;
@@ -919,7 +923,7 @@ int mirlo_run(mirlo_context *c, const DLTensor *inputs, DLTensor *outputs) {
     memcpy(&c->record[code->words - 1], &function, sizeof function);
     memset(c->late, 0, (size_t)code->outputs * sizeof(void *));
   }
-  code->entry(c->tensors, c->model->params, c->arena, NULL);
+  code->entry(c->tensors, c->model->params, c->arena, stamps);
   status = check_record(c);
   if (status) return status;
   for (i = 0; i < code->outputs; ++i) {

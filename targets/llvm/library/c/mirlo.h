@@ -129,6 +129,7 @@ int mirlo_create(const mirlo_code *code, const mirlo_options *options, mirlo_mod
 int mirlo_open(const char *library, const char *name, const mirlo_options *options, mirlo_model **model, char *error, size_t error_bytes);
 void mirlo_close(mirlo_model *model); /* after its contexts; its library stays open, for its threads */
 const mirlo_code *mirlo_code_of(const mirlo_model *model);
+int mirlo_has_feature(const char *name); /* whether this processor has a feature that a model may use, where that can be asked; else 1 */
 
 int mirlo_context_create(const mirlo_model *model, mirlo_context **context);
 void mirlo_context_destroy(mirlo_context *context);
@@ -139,6 +140,9 @@ int mirlo_shapes(mirlo_context *context, const DLTensor *inputs, DLTensor *outpu
 /* Run the model. Outputs are written to their `data`, which overlaps no other tensor, but for `in_place`. Where sizes depend on data it is NULL before and set by the call, to
  * memory of the context, until its next call. After the first call of each size no memory is allocated. */
 int mirlo_run(mirlo_context *context, const DLTensor *inputs, DLTensor *outputs);
+/* Run the model, and write a time stamp before each kernel and one after the last. `stamps` has room for one more than the model has kernels,
+ * or is NULL. They count ticks of the processor's counter, at a rate that is the same in all calls. */
+int mirlo_profile(mirlo_context *context, const DLTensor *inputs, DLTensor *outputs, uint64_t *stamps);
 size_t mirlo_bytes(const DLTensor *tensor); /* of a contiguous tensor; SIZE_MAX where no memory has so many, or a dim is below 0 */
 /* What was wrong with the last call. */
 const char *mirlo_message(const mirlo_context *context);

@@ -71,6 +71,6 @@ def test_other_lengths_are_refused_in_python(monkeypatch: pytest.MonkeyPatch) ->
     assert "sve256" in artifact.metadata["features"]
     features = {"bf16", "i8mm", "dotprod", "fullfp16", "sve", "sve512"}
     monkeypatch.setattr("mirlo.runtime.loaders.host_cpu", lambda: HostCpu("", frozenset(features)))
-    monkeypatch.setattr("mirlo.runtime.loaders._platform", lambda triple: ("aarch64", "linux"))
+    monkeypatch.setattr("mirlo.runtime.loaders.platform_of", lambda triple: ("aarch64", "linux"))
     with pytest.raises(NotForThisMachine, match="a CPU with sve256, which this one lacks"):
         load_code(artifact)
