@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 class ModelRunner(Protocol):
     """Loads compiled models on another machine."""
 
+    def __hash__(self) -> int:
+        """Return the same for the same machine."""
+
     def load(self, artifact: Artifact, store: ParameterStore) -> RemoteModel:
         """Return the model, whose calls run there."""
 

@@ -16,7 +16,9 @@ from mirlo.passes.registry import PassError
 
 Made = TypeVar("Made")
 
-_EVERYWHERE = r"readcyclecounter|(fabs|sqrt|floor|ceil|trunc|roundeven|copysign|fma|exp2)\.(f16|bf16|f32|f64)"
+_EVERYWHERE = (
+    r"read(?:cycle|steady)counter|(fabs|sqrt|floor|ceil|trunc|roundeven|copysign|fma|exp2)\.(f16|bf16|f32|f64)"
+)
 _ON_CPUS = (
     r"x86\.(avx512\.(vpdpbusd\.\d+|permvar\.sf\.512|pmaddw\.d\.512|pmaddubs\.w\.512|pshuf\.b\.512)"
     r"|avx512\.mask\.(scalef|range|reduce)\.p[sd]\.512|avx512bf16\.dpbf16ps\.\d+"

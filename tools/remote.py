@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mirlo.runtime.files import read_regular
 from mirlo.runtime.model_runner import models_run_on
+from mirlo.runtime.names import shell_word
 from mirlo.runtime.remote.board import Board
 from mirlo.runtime.remote.wire import RunnerLost, check_token, parse_address
 
@@ -22,6 +23,12 @@ class BoardOptions:
 
     address: str
     token_file: str | None = None
+
+    @property
+    def flags(self) -> list[str]:
+        """Return the flags of a command that name the board, for a shell in any folder."""
+        token = [] if self.token_file is None else ["--token-file", shell_word(str(Path(self.token_file).absolute()))]
+        return ["--remote", shell_word(self.address), *token]
 
     def connect(self) -> Board:
         """Begin a session with the runner."""

@@ -19,6 +19,8 @@ from mirlo.driver.loaded import CallableModel, require_loaded
 from mirlo.driver.request import CompileRequest
 from mirlo.driver.tune.tasks import TuningTask
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.model_runner import ModelRunner, model_runner
+from mirlo.runtime.remote.wire import RemoteError, RunnerLost
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -38,7 +40,7 @@ FINALISTS = 3
 
 
 class Measurer(Protocol):
-    """Where kernels are timed: here, or on other machines."""
+    """Where kernels are timed: here, on a board, or on other machines."""
 
     def ratios(self, task: TuningTask, choices: Sequence[dict[str, int]], target: str, threads: int) -> ChoiceTiming:
         """Time the kernel with its target's own choices; return the ratios of the given ones to that.
@@ -57,7 +59,7 @@ class ChoiceTiming:
 
 @dataclass(frozen=True)
 class Local:
-    """Times kernels in this process."""
+    """Times kernels in this process, or on the board where compiled models run."""
 
     def ratios(self, task: TuningTask, choices: Sequence[dict[str, int]], target: str, threads: int) -> ChoiceTiming:
         return time_choices(task, choices, target, threads)
@@ -74,7 +76,7 @@ class OwnKernel:
 
 def time_choices(task: TuningTask, choices: Sequence[dict[str, int]], target: str, threads: int) -> ChoiceTiming:
     """Compile the kernel once for each choice and time them in turns."""
-    own = _own_kernel(task.module, task.rest, task.operator, target, threads)
+    own = _own_kernel(task.module, task.rest, task.operator, target, threads, model_runner())
     others = [_compiled(task, choice, target, threads) for choice in choices]
     usable = [other if other is not None and _agrees(other, own) else None for other in others]
     heats = _rounds(own, usable, HEATS, HEAT_SECONDS)
@@ -90,8 +92,10 @@ def time_choices(task: TuningTask, choices: Sequence[dict[str, int]], target: st
 
 
 @lru_cache(maxsize=1)
-def _own_kernel(module: str, rest: str, operator: str | None, target: str, threads: int) -> OwnKernel:
-    """Compile a kernel with its target's own choices; the batches of a search share it."""
+def _own_kernel(
+    module: str, rest: str, operator: str | None, target: str, threads: int, runner: ModelRunner | None
+) -> OwnKernel:
+    """Compile a kernel with its target's own choices; the batches of a search share it, where one machine runs it."""
     executable = compile_task(TuningTask("", "", 1, module, rest, (), operator=operator), {}, target, threads)
     inputs = executable.random_inputs(0)
     return OwnKernel(executable, inputs, executable.run(inputs))
@@ -116,13 +120,20 @@ def _rounds(own: OwnKernel, others: Sequence[CallableModel | None], rounds: int,
 def _compiled(task: TuningTask, choice: dict[str, int], target: str, threads: int) -> CallableModel | None:
     try:
         return compile_task(task, choice, target, threads)
+    except RunnerLost:
+        raise
     except MirloError:
         return None
 
 
 def _agrees(executable: CallableModel, own: OwnKernel) -> bool:
     """Return whether a choice computes the same as the target's own; a faster but wrong one is rejected."""
-    outputs = executable.run(own.inputs)
+    try:
+        outputs = executable.run(own.inputs)
+    except RunnerLost:
+        raise
+    except RemoteError:
+        return False  # its process on the board has ended
     return all(
         np.allclose(outputs[name].astype(np.float64), array.astype(np.float64), rtol=1e-3, atol=1e-3, equal_nan=True)
         for name, array in own.wanted.items()

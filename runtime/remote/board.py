@@ -148,8 +148,8 @@ class Board:
             )
         if platform_of(triple) != (self.facts.arch, self.facts.system):
             raise NotForThisMachine(
-                f"the model was compiled for {triple}, and {self.address} is {own}: compile it for it, "
-                f"--target 'llvm{{cpu=generic triple={own}-gnu}}', for example"
+                f"the model was compiled for {triple}, and {self.address} is {own}: compile it with "
+                f"--target 'llvm{{cpu=NAME triple={own}-gnu}}'"
             )
         needed = [str(name) for name in artifact.metadata.get("features", ())]
         lacking = sorted(set(needed) - set(self.features(needed)))

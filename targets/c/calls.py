@@ -51,6 +51,8 @@ static void {TICK}(int64_t *profile, int64_t slot) {{
   if (profile) profile[slot] = (int64_t)__builtin_ia32_rdtsc();
 #elif defined(__GNUC__) && defined(__aarch64__)
   if (profile) __asm__ volatile("mrs %0, cntvct_el0" : "=r"(profile[slot]));
+#elif defined(__GNUC__) && defined(__riscv) && __riscv_xlen == 64
+  if (profile) __asm__ volatile("rdtime %0" : "=r"(profile[slot]));
 #else
   if (profile) profile[slot] = 0;
 #endif

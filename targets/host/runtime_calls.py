@@ -11,13 +11,14 @@ CANNOT_FAIL = {SLOT, TICK}
 """The functions whose calls are not followed by a check."""
 
 
-def define(module: ir.Module, caller: str, allocator: int | None) -> None:
+def define(module: ir.Module, caller: str, allocator: int | None, counter: str = "llvm.readcyclecounter") -> None:
     """Define the bodies of the declarations, and make the caller return if a call fails.
 
-    `allocator` is the word of the call record with the allocation function; None if there is no record.
+    `allocator` is the word of the call record with the allocation function; None if there is no record. `counter` is
+    LLVM's intrinsic for the ticks of profiles.
     """
     functions = {symbol_name(op): op.operation for op in module.body.operations if symbol_name(op)}
-    texts = {TICK: _TICK}
+    texts = {TICK: _tick(counter)}
     if allocator is not None:
         texts |= {ALLOCATE: _allocate(allocator), CHECK: _CHECK, GROW: _grow(allocator), SLOT: _SLOT}
     declared = texts.keys() & functions.keys()
@@ -76,25 +77,26 @@ def _grow(word: int) -> str:
       }}"""
 
 
-_SLOT = f"""
-      llvm.func internal @{SLOT}(%slot: !llvm.ptr) -> !llvm.ptr {{
-        %memory = llvm.load %slot : !llvm.ptr -> !llvm.ptr
-        llvm.return %memory : !llvm.ptr
-      }}"""
-
-
-_TICK = f"""
+def _tick(counter: str) -> str:
+    return f"""
       llvm.func internal @{TICK}(%profile: !llvm.ptr, %slot: i64) attributes {{no_inline}} {{
         %null = llvm.mlir.zero : !llvm.ptr
         %off = llvm.icmp "eq" %profile, %null : !llvm.ptr
         llvm.cond_br %off, ^done, ^record
       ^record:
-        %ticks = llvm.call_intrinsic "llvm.readcyclecounter"() : () -> i64
+        %ticks = llvm.call_intrinsic "{counter}"() : () -> i64
         %place = llvm.getelementptr %profile[%slot] : (!llvm.ptr, i64) -> !llvm.ptr, i64
         llvm.store %ticks, %place : i64, !llvm.ptr
         llvm.br ^done
       ^done:
         llvm.return
+      }}"""
+
+
+_SLOT = f"""
+      llvm.func internal @{SLOT}(%slot: !llvm.ptr) -> !llvm.ptr {{
+        %memory = llvm.load %slot : !llvm.ptr -> !llvm.ptr
+        llvm.return %memory : !llvm.ptr
       }}"""
 
 

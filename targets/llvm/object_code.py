@@ -81,7 +81,7 @@ def lower_module(module: ir.Module, processor: Processor, entry: EntryInterface 
     _internalize(module, exported)
     if entry is not None:
         packed.define_calls(module, calls, MAIN)
-        runtime_calls.define(module, MAIN, entry.allocator)
+        runtime_calls.define(module, MAIN, entry.allocator, processor.counter)
         runtime_calls.end_where_interrupted(module, MAIN)
         _add_entry(module, entry)
         exported = {ENTRY: None}

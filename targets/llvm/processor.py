@@ -36,6 +36,11 @@ class Processor:
         return ",".join("+sve" if name in SVE else f"+{name}" for name in self.features)
 
     @property
+    def counter(self) -> str:
+        """Return LLVM's intrinsic for ticks: RISC-V's counter of cycles is closed to programs, its clock is not."""
+        return "llvm.readsteadycounter" if self.arch == RISCV else "llvm.readcyclecounter"
+
+    @property
     def sve_bits(self) -> int:
         """Return the length of scalable vectors; 0 where code does not use any."""
         return next((bits for name, bits in SVE.items() if self.has(name)), 0)

@@ -166,8 +166,15 @@ def test_on_another_machine(folder: Path) -> None:
 def test_boards(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
-    start, *commands = code_blocks((DOCS / "boards.md").read_text(), "sh")
-    text = "\n".join([start.replace("sleep 1", "trap 'kill $!' EXIT; sleep 1"), *commands])
+    page = (DOCS / "boards.md").read_text()
+    start, *commands = code_blocks(page, "sh")
+    (code,) = code_blocks(page, "python")
+    (folder / "board.py").write_text(code.replace("9190", str(port)))
+    shell = [start.replace("sleep 1", "trap 'kill $!' EXIT; sleep 1"), *commands, f"'{sys.executable}' board.py"]
+    text = "\n".join(shell)
     output = _shell(text.replace("9190", str(port)), folder)
     assert f"127.0.0.1:{port}: " in output and "takes models up to 2048 MiB, and calls up to 300 s" in output
     assert "4 ok, 0 declined, 0 wrong, 0 failed" in output
+    assert f"127.0.0.1:{port}, {host_processor().arch}, " in output
+    assert "digits.onnx: every output is as reference computes it" in output
+    assert "kernel calls, " in output

@@ -1,4 +1,4 @@
-"""An emulated AArch64: models for it are linked to libraries and run by qemu.
+"""An emulated AArch64: models for it run on its runner, which qemu executes.
 
 python test/support/emulated_aarch64.py [OPERATOR ...]     # mirlo check-target, there
 """
@@ -6,24 +6,21 @@ python test/support/emulated_aarch64.py [OPERATOR ...]     # mirlo check-target,
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from libraries import FLAGS, SOURCE, Program
+from runners import started
 
-from mirlo.runtime.errors import ArtifactError
-from mirlo.runtime.inputs import bind
-from mirlo.runtime.unloaded import UnloadedModel
-from mirlo.targets.llvm.library.build import link_model
-from mirlo.targets.llvm.library.objects import pool_object, processor_of
-from mirlo.targets.llvm.library.sources import run_time_files
+from mirlo.runtime.model_runner import models_run_on
+from mirlo.targets.llvm.library.runner import write_runner
+from mirlo.targets.llvm.options import parse_options
 
-TARGET = "llvm{cpu=neoverse-n1 triple=aarch64-linux-gnu}"
+OPTIONS = "cpu=neoverse-n1 triple=aarch64-linux-gnu"
+TARGET = f"llvm{{{OPTIONS}}}"
 COMPILER, EMULATOR, SYSTEM = "aarch64-linux-gnu-gcc", "qemu-aarch64-static", "/usr/aarch64-linux-gnu"
 
 
@@ -35,58 +32,23 @@ def missing() -> str:
     )
 
 
-def install() -> None:
-    """Let models for other machines run when they are called."""
-    UnloadedModel.__call__ = call  # type: ignore[method-assign]
-
-
-def call(model: UnloadedModel, *arrays: Any, **named: Any) -> Any:
-    """Run a model for AArch64 in place of `UnloadedModel.__call__`."""
-    given = bind(model.inputs, arrays, named)
-    folder = _folder()
-    link_model(model.artifact, model._store, folder / "libmodel.so", "model")
-    program = Program(model.artifact, folder, _runner(), (EMULATOR, "-L", SYSTEM))
-    inputs = {spec.name: np.asarray(array) for spec, array in zip(model.inputs, given, strict=True)}
-    try:
-        results = program.run(inputs, 1, 1)
-    except AssertionError as failure:  # a case that ends the process is one that fails, not the end of all checks
-        raise ArtifactError(f"the program failed: {failure}") from None
-    return results[0] if len(results) == 1 else tuple(results)
-
-
-@cache
-def _folder() -> Path:
-    kept = tempfile.TemporaryDirectory(prefix="mirlo-aarch64-")
-    _KEPT.append(kept)
-    return Path(kept.name)
-
-
-_KEPT: list[Any] = []
+@contextmanager
+def models_run_emulated() -> Iterator[None]:
+    """Let models that are compiled inside of the block run on an emulated AArch64."""
+    with tempfile.TemporaryDirectory(prefix="mirlo-models-") as name:
+        command = [EMULATOR, "-L", SYSTEM, _runner()]
+        with started(command, Path(name)) as runner, runner.board() as board, models_run_on(board):
+            yield
 
 
 @cache
 def _runner() -> Path:
-    """Return a program that opens the library in the folder and runs its model."""
-    folder = _folder()
-    for name, content in run_time_files().items():
-        (folder / name).write_bytes(content)
-    processor = processor_of(_any_model().artifact)
-    (folder / "mirlo_pool.o").write_bytes(pool_object(processor))
-    command = [COMPILER, *FLAGS, f'-DLIBRARY="{folder}/libmodel.so"', '-DNAME="model"', f"-I{folder}", str(SOURCE)]
-    command += [str(folder / "mirlo.c"), str(folder / "mirlo_pool.o"), "-o", str(folder / "runner")]
-    subprocess.run([*command, "-lm", "-ldl", "-lpthread"], check=True)
-    return folder / "runner"
+    folder = tempfile.TemporaryDirectory(prefix="mirlo-aarch64-")
+    _KEPT.append(folder)
+    return write_runner(Path(folder.name) / "runner", parse_options(OPTIONS).processor)[0]
 
 
-def _any_model() -> UnloadedModel:
-    from onnx_models import F32, make_model, node
-
-    import mirlo
-
-    model = make_model([node("Relu", "x", "y")], {"x": (F32, (4,))}, ["y"])
-    made = mirlo.compile(model, TARGET, cache=False, jobs=1)
-    assert isinstance(made, UnloadedModel)
-    return made
+_KEPT: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def main(operators: list[str]) -> int:
@@ -98,8 +60,8 @@ def main(operators: list[str]) -> int:
     if reason:
         print(reason, file=sys.stderr)
         return 1
-    install()
-    matrix = check_target(TARGET, operators or None, lambda step: print(step, file=sys.stderr))
+    with models_run_emulated():
+        matrix = check_target(TARGET, operators or None, lambda step: print(step, file=sys.stderr))
     print("\n".join(text_lines(matrix)))
     return min(matrix.count(WRONG) + matrix.count(FAILED), 100)
 

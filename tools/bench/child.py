@@ -77,6 +77,8 @@ class Child:
 
         Before each of them nothing happens for `gap` seconds. CPU time is that of all threads.
         """
+        if hasattr(self.model, "seconds"):  # of a model on a board
+            return {"seconds": self.model.seconds(count, gap, cpu_time)}
         seconds = []
         run, clock = self.model.run, time.process_time if cpu_time else time.perf_counter
         run()
@@ -92,9 +94,11 @@ class Child:
         return {"peak": peak(children=False), "now": resident()}
 
     def kernels(self, threads: int, rounds: int) -> RooflineTable:
-        """Measure Mirlo's kernels and the limits of the machine, interleaved."""
-        from mirlo.tools.bench.kernels import kernel_rows
+        """Measure Mirlo's kernels and the limits of the machine, interleaved; of a board, the kernels alone."""
+        from mirlo.tools.bench.kernels import board_rows, kernel_rows
 
+        if hasattr(self.model, "seconds"):
+            return board_rows(self.model.executable, self.model.inputs, rounds)
         return kernel_rows(self.model.executable, self.model.inputs, threads, rounds)
 
     def code(self) -> dict[str, dict[str, dict[str, str]]]:

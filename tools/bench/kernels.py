@@ -15,7 +15,9 @@ from mirlo.runtime.system import available_cores
 from mirlo.runtime.threads import supported
 
 if TYPE_CHECKING:
+    from mirlo.runtime.artifact import Artifact, KernelInfo
     from mirlo.runtime.executable import Executable
+    from mirlo.runtime.remote.model import RemoteModel
 
 SIZES = tuple(1 << power for power in range(15, 29, 2))
 """Bytes that copies move, from sizes in the first-level cache to sizes beyond all caches."""
@@ -88,7 +90,7 @@ class RooflineRow(TypedDict):
     bytes: int
     microseconds: float
     least: float
-    """Microseconds that the limits of the machine allow."""
+    """Microseconds that the limits of the machine allow; 0 where they are not known."""
     expected: float
     """Microseconds that the cost model expects; 0 where it has no estimate."""
 
@@ -98,6 +100,7 @@ class RooflineTable(TypedDict, total=False):
 
     kernels: list[RooflineRow]
     gflops: float
+    """0 where the limits are not measured: on boards."""
     gbytes: dict[str, float]
     buffers: list[dict[str, int]]
     code: dict[str, dict[str, str]]
@@ -119,17 +122,32 @@ def kernel_rows(executable: Executable, inputs: Mapping[str, np.ndarray], thread
     limits = machine.limits()
     rows: list[RooflineRow] = []
     for index, info in enumerate(executable.artifact.kernels):
-        microseconds = statistics.median(timing[index] for timing in times)
         least = limits.seconds(info.flops, info.bytes) * 1e6
         # All cores share the cycles, and all of them make the peak.
         expected = info.cycles * flops_per_cycle() / limits.gflops * 1e-3
-        rows.append(
-            {
-                "kernel": info.symbol, "kind": info.kind, "source": info.source, "flops": info.flops,
-                "bytes": info.bytes, "microseconds": microseconds, "least": least, "expected": expected,
-            }
-        )  # fmt: skip
+        rows.append(_row(info, [timing[index] for timing in times], least, expected))
     return {
         "kernels": rows, "gflops": limits.gflops, "gbytes": {str(s): v for s, v in limits.gbytes.items()},
-        "buffers": executable.artifact.metadata.get("memory", {}).get("buffers", []),
+        "buffers": _buffers(executable.artifact),
     }  # fmt: skip
+
+
+def board_rows(model: RemoteModel, inputs: Mapping[str, np.ndarray], rounds: int) -> RooflineTable:
+    """Return the rows of a model on a board, whose limits are not measured."""
+    arrays = [inputs[spec.name] for spec in model.inputs]
+    times = [[row.microseconds for row in model.profile(*arrays, repeats=3)] for _ in range(rounds)]
+    kernels = enumerate(model.artifact.kernels)
+    rows = [_row(info, [timing[index] for timing in times], 0.0, 0.0) for index, info in kernels]
+    return {"kernels": rows, "gflops": 0.0, "gbytes": {}, "buffers": _buffers(model.artifact)}
+
+
+def _row(info: KernelInfo, times: Sequence[float], least: float, expected: float) -> RooflineRow:
+    return {
+        "kernel": info.symbol, "kind": info.kind, "source": info.source, "flops": info.flops, "bytes": info.bytes,
+        "microseconds": statistics.median(times), "least": least, "expected": expected,
+    }  # fmt: skip
+
+
+def _buffers(artifact: Artifact) -> list[dict[str, int]]:
+    buffers: list[dict[str, int]] = artifact.metadata.get("memory", {}).get("buffers", [])
+    return buffers

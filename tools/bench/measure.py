@@ -8,7 +8,7 @@ import statistics
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -20,6 +20,7 @@ from mirlo.tools.bench.processes import PRESSURE, SPINNER, EngineError, Neighbor
 
 if TYPE_CHECKING:
     from mirlo.tools.bench.kernels import RooflineTable
+    from mirlo.tools.remote import BoardOptions
 
 SLICE_SECONDS = 0.03
 """Approximate duration of consecutive runs of one engine before the next engine runs."""
@@ -96,7 +97,7 @@ def measure(model: Path, settings: MeasurementOptions, threads: int, tell: Calla
             tell(f"{title}: running in turns{f', {gap:g} ms between calls' if gap else ''}")
             with _neighbor(settings):
                 times = _time_alternately(started, settings, gap)
-            engines = _rows(started, times, folder)
+            engines = _rows(started, times, folder, settings.board)
             engines[0].warm_seconds = warm
             count = len(next(iter(times.values())).medians)
             weights, arena = facts["weights"], facts["arena"]
@@ -173,7 +174,8 @@ def _start(
             )
             order: dict[str, object] = {"engine": name, "model": str(model), "threads": threads, "shapes": shapes}
             order |= {"target": settings.target} if own and settings.target is not None else {}
-            loaded: LoadedEngine = process.ask("load", **order, cache=None)
+            board = {"board": asdict(settings.board)} if settings.board is not None else {}
+            loaded: LoadedEngine = process.ask("load", **order, **board, cache=None)
             if own:
                 facts = process.ask("make_inputs", seed=settings.seed, path=str(inputs), dims=settings.dims)
                 warm = _warm(order, cache)
@@ -229,7 +231,9 @@ def _time_alternately(started: Mapping[str, _Started], settings: MeasurementOpti
     return times
 
 
-def _rows(started: Mapping[str, _Started], times: Mapping[str, _Times], folder: Path) -> list[EngineRow]:
+def _rows(
+    started: Mapping[str, _Started], times: Mapping[str, _Times], folder: Path, board: BoardOptions | None
+) -> list[EngineRow]:
     others = [name for name in started if name != MIRLO]
     reference = dict(np.load(folder / f"{others[0]}.npz")) if others else None
     rows = []
@@ -249,7 +253,7 @@ def _rows(started: Mapping[str, _Started], times: Mapping[str, _Times], folder: 
                 least_milliseconds=times[name].least * 1e3,
                 ratio=statistics.median(ratios),
                 compile_peak=one.loaded["peak"],
-                run_peak=memory["peak"],
+                run_peak=memory["peak"] if board is None else 0,
                 error=_difference(dict(np.load(folder / f"{name}.npz")), reference) if compared and reference else None,
             )
         )

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from mirlo.runtime.options import OptionFlag, integer, number, option, parse_integer, values_that
 from mirlo.tools.bench.engines import ENGINES
+
+if TYPE_CHECKING:
+    from mirlo.tools.remote import BoardOptions
 
 MAX_GAP_MS = 60_000.0
 """The longest gap between calls."""
@@ -92,5 +96,7 @@ class MeasurementOptions:
     kernels: bool = True
     code: bool = False
     """Whether the rows of kernels hold their code."""
+    board: BoardOptions | None = None
+    """Where models run; None: on this machine."""
     target: str | None = None
     """What Mirlo compiles for; None for its usual target."""

@@ -182,11 +182,13 @@ def kernel_lines(row: ModelRow, count: int) -> Iterator[str]:
     least = sum(min(kernel["least"], kernel["microseconds"]) for kernel in rows)
     bandwidth = row.kernels["gbytes"]
     slowest = sorted(rows, key=lambda kernel: -kernel["microseconds"])
-    yield (
-        f"{row.model}, {row.threads} threads: {total / 1e3:.3f} ms in {len(rows)} kernels, {least / total:.0%} of the "
-        f"limit; limits: {row.kernels['gflops']:.0f} GFLOP/s, {bandwidth[max(bandwidth, key=int)]:.1f} GB/s copied in "
-        "memory"
+    limits = (
+        f", {least / total:.0%} of the limit; limits: {row.kernels['gflops']:.0f} GFLOP/s, "
+        f"{bandwidth[max(bandwidth, key=int)]:.1f} GB/s copied in memory"
+        if bandwidth
+        else ""
     )
+    yield f"{row.model}, {row.threads} threads: {total / 1e3:.3f} ms in {len(rows)} kernels{limits}"
     table: list[tuple[str, ...]] = [(*KERNEL_HEAD, "source")]
     for kernel in slowest[:count]:
         table.append((*kernel_cells(kernel, row.kernels, total), _short(kernel["source"])))
@@ -206,8 +208,8 @@ def kernel_cells(kernel: RooflineRow, machine: RooflineTable, total: float) -> t
     gflops, gbytes = kernel["flops"] / seconds * 1e-9, kernel["bytes"] / seconds * 1e-9
     return (
         kernel["kernel"], kernel["kind"], f"{kernel['microseconds']:.1f}", f"{kernel['microseconds'] / total:.1%}",
-        f"{gflops:.1f}", f"{gflops / limits.gflops:.0%}", f"{gbytes:.1f}",
-        f"{gbytes / limits.bandwidth(kernel['bytes']):.0%}", *(
+        f"{gflops:.1f}", f"{gflops / limits.gflops:.0%}" if limits.gflops else "-", f"{gbytes:.1f}",
+        f"{gbytes / limits.bandwidth(kernel['bytes']):.0%}" if limits.gbytes else "-", *(
             f"{kernel[name] / kernel['microseconds']:.0%}" if kernel["microseconds"] and kernel[name] else "-"
             for name in ("least", "expected")
         ),

@@ -65,6 +65,7 @@ def write_bundle(
             if value is not None
         ]
         + ([f"--pipeline {shell_word(settings.pipeline)}"] if settings.pipeline is not None else [])
+        + (settings.board.flags if settings.board is not None else [])
         + [f"--plugin {shell_word(_plugin(name))}" for name in settings.plugins]
         + input_flags
     )

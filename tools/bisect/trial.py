@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, Rule, observed_rules, refused_rules
 from mirlo.runtime import system
 from mirlo.runtime.errors import MirloError, NoDevice, NotForThisMachine
+from mirlo.runtime.remote.wire import RunnerLost
 from mirlo.tools.bisect.compare import ModelValue, Tolerance, difference
 from mirlo.tools.bisect.submodel import Submodel
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from mirlo.driver.options import GivenSchedule, RuleFunction
+    from mirlo.tools.remote import BoardOptions
 
 TIMEOUT = 300.0
 """Seconds after which a compilation or a run counts as hanging."""
@@ -44,6 +46,8 @@ class TrialOptions:
     intrinsics: Mapping[str, RuleFunction] | None = None
     schedules: Mapping[str, GivenSchedule] | None = None
     """Schedules by kernel, where a part of the model has a kernel of that name."""
+    board: BoardOptions | None = None
+    """Where submodels run; None: on this machine."""
     without: frozenset[str] = frozenset()
     """Rules that must decline, as `Trial.rules` has them."""
 
@@ -83,6 +87,8 @@ def try_submodel(
     if not ended:
         child.kill()
     child.join()
+    if heard.lost is not None:
+        raise RunnerLost(heard.lost)
     if heard.unable is not None:
         raise CannotRun(f"this machine cannot run what target '{settings.target}' makes: {heard.unable}")
     if heard.answer is None:
@@ -113,6 +119,8 @@ class _Heard:
     """The values of the second call."""
     unable: str | None = None
     """Why this machine cannot run the model."""
+    lost: str | None = None
+    """Why no board runs it any more."""
 
     def take(self, kind: str, content: Any) -> None:
         """Take one message."""
@@ -128,6 +136,8 @@ class _Heard:
                 importlib.import_module(name)
         elif kind == "unable":
             self.unable = content
+        elif kind == "lost":
+            self.lost = content
         elif kind == "again":
             self.again = content
         else:
@@ -178,8 +188,10 @@ def rule_text(rule: Rule, arguments: tuple[Any, ...]) -> str:
 def _compute(sender: Connection, part: Submodel, settings: TrialOptions, save_ir: str | None) -> None:
     """Send the steps, the rules, and the values or the error from the child process."""
     from mirlo.driver.compile import compile as compile_model
+    from mirlo.runtime.remote.model import RemoteModel
     from mirlo.runtime.unloaded import UnloadedModel
     from mirlo.tools.cli.errors import explain
+    from mirlo.tools.remote import on_board
 
     # The error that is sent contains MLIR's diagnostics; failing trials are part of the search.
     system.silence(2)
@@ -189,18 +201,22 @@ def _compute(sender: Connection, part: Submodel, settings: TrialOptions, save_ir
 
     try:
         refusal = refused_rules(lambda rule, arguments: rule_text(rule, arguments) in settings.without)
-        with observed_rules(_RuleReport(sender)), refusal if settings.without else nullcontext():
-            executable = compile_model(
-                part.model, settings.target, threads=settings.threads, pipeline=settings.pipeline, save_ir=save_ir,
-                cache=False, progress=tell, legalize=settings.legalize, intrinsics=settings.intrinsics,
-                schedules=settings.schedules,
-            )  # fmt: skip
-        tell("run")
-        if isinstance(executable, UnloadedModel):
-            sender.send(("unable", executable.reason))
-            return
-        answer: tuple[str | None, dict[str, ModelValue]] = (None, executable.run(part.feeds))
-        sender.send(("again", executable.run(part.feeds)))
+        with on_board(settings.board):
+            with observed_rules(_RuleReport(sender)), refusal if settings.without else nullcontext():
+                executable = compile_model(
+                    part.model, settings.target, threads=settings.threads, pipeline=settings.pipeline, save_ir=save_ir,
+                    cache=False, progress=tell, legalize=settings.legalize, intrinsics=settings.intrinsics,
+                    schedules=settings.schedules,
+                )  # fmt: skip
+            tell("run")
+            if isinstance(executable, UnloadedModel) and not isinstance(executable, RemoteModel):
+                sender.send(("unable", executable.reason))
+                return
+            answer: tuple[str | None, dict[str, ModelValue]] = (None, executable.run(part.feeds))
+            sender.send(("again", executable.run(part.feeds)))
+    except RunnerLost as error:
+        sender.send(("lost", str(error)))
+        return
     except (NotForThisMachine, NoDevice) as error:
         sender.send(("unable", str(error)))
         return

@@ -11,8 +11,10 @@ from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.files import is_compiled, require_file
 from mirlo.tools.cli.options import given_options
 from mirlo.tools.cli.progress import Progress
+from mirlo.tools.cli.remote import board_options
 
 if TYPE_CHECKING:
+    from mirlo.tools.bench.options import MeasurementOptions
     from mirlo.tools.bench.results import Results
 
 
@@ -54,10 +56,26 @@ def run(arguments: Arguments) -> Results:
         kernels=bool(arguments.kernels),
         code=str(arguments.report or "").endswith(".html"),
         target=arguments.target,
+        board=board_options(arguments),
     )
+    machine = _board_machine(settings, arguments.report)
     rows = []
     with Progress("bench", arguments.verbose) as progress:
         for model in arguments.models:
             for threads in settings.threads:
                 rows.extend(measure(Path(model), settings, threads, progress))
-    return Results(rows)
+    return Results(rows) if machine is None else Results(rows, machine=machine)
+
+
+def _board_machine(settings: MeasurementOptions, report: str | None) -> str | None:
+    """Return what the board is on which models run; None for this machine, and an error for what no board does."""
+    if settings.board is None:
+        return None
+    if settings.against or settings.spinner or settings.pressure:
+        raise CommandError("other engines and loads run on this machine: leave out --against, --spinner and --pressure")
+    if report is not None and (not report.endswith((".json", ".md")) or report.endswith(".trace.json")):
+        raise CommandError(f"limits of a board are not measured, which '{report}' is to show: write .json or .md")
+    with settings.board.connect() as board:
+        facts = board.facts
+    cores = f"{facts.cores} core{'s' if facts.cores > 1 else ''}"
+    return f"{board.address}, {facts.arch}, {cores}, {facts.system.capitalize()}"

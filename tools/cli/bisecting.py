@@ -11,6 +11,7 @@ from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.files import is_compiled, read_array, require_file
 from mirlo.tools.cli.progress import Progress
+from mirlo.tools.cli.remote import board_options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,6 +39,7 @@ def execute(arguments: Arguments) -> None:
         arguments.options.get("pipeline"),
         Tolerance(arguments.rtol, arguments.atol),
         plugins=tuple(arguments.plugin),
+        board=board_options(arguments),
     )
     bundle = Path(arguments.output or f"{Path(arguments.model).stem}-bisect")
     with Progress(f"bisecting {Path(arguments.model).name}", arguments.verbose) as progress:

@@ -6,6 +6,7 @@ import argparse
 from argparse import _SubParsersAction
 
 from mirlo.tools.cli.options import add_options
+from mirlo.tools.cli.remote_arguments import add_board
 from mirlo.tools.cli.values import AddCommand, byte_size
 
 
@@ -33,6 +34,7 @@ def add_bench(commands: _SubParsersAction[argparse.ArgumentParser], add: AddComm
     add_options(parser, of=_measurement_options)
     add_options(parser, "target", "shapes")
     add_options(parser, "dims", purpose="the size with which a dynamic dim runs; the model is compiled for any")
+    add_board(parser)
     _add_outputs(parser)
     return parser
 

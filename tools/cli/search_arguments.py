@@ -6,6 +6,7 @@ import argparse
 from argparse import _SubParsersAction
 
 from mirlo.tools.cli.options import add_options
+from mirlo.tools.cli.remote_arguments import add_board
 from mirlo.tools.cli.values import AddCommand, add_input, add_model, natural, positive
 from mirlo.tools.fuzz.modes import MODES
 
@@ -34,6 +35,7 @@ def _add_bisect(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCo
     parser.add_argument(
         "-o", "--output", metavar="DIR", help="the folder for what reproduces it (default: MODEL-bisect, here)"
     )
+    add_board(parser)
     add_options(parser, "target", "threads", "pipeline", "shapes", "dims")
 
 
@@ -59,6 +61,7 @@ def _add_tune(commands: _SubParsersAction[argparse.ArgumentParser], add: AddComm
     parser.add_argument("--database", metavar="FILE", help="where to keep what is found (default: with the cache)")
     add_options(parser, "target", "threads")
     parser.add_argument("--ray", metavar="ADDRESS", help="time kernels on a Ray cluster; 'local' starts one here")
+    add_board(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_options(parser, "shapes", "dims")
 

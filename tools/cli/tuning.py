@@ -10,6 +10,7 @@ from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.files import is_compiled, require_file
 from mirlo.tools.cli.progress import Progress
+from mirlo.tools.cli.remote import board_options
 from mirlo.tools.cli.tables import columns
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ def execute(arguments: Arguments) -> None:
     """Tune, print what was found for each kernel."""
     from mirlo.driver.tune.database import Database, default_database
     from mirlo.driver.tune.search import tune
+    from mirlo.tools.remote import on_board
 
     if arguments.model is None:
         _list(Database(arguments.database or default_database()), arguments.json)
@@ -29,12 +31,15 @@ def execute(arguments: Arguments) -> None:
     if is_compiled(arguments.model):
         raise CommandError(f"{arguments.model} is compiled already: tune the model that it was made from")
     database = Database(arguments.database or default_database())
+    board = board_options(arguments)
+    if board is not None and arguments.ray is not None:
+        raise CommandError("kernels are timed on a board or on a cluster: leave out --remote or --ray")
     measurer = None
     if arguments.ray is not None:
         from mirlo.driver.tune.fleet import Fleet
 
         measurer = Fleet(arguments.ray)
-    with Progress(f"tuning {arguments.model}", arguments.verbose) as progress:
+    with Progress(f"tuning {arguments.model}", arguments.verbose) as progress, on_board(board):
         report = tune(
             arguments.model, database, target=arguments.target or "llvm", threads=arguments.threads or 1,
             shapes=arguments.shapes, seconds=arguments.seconds, measurer=measurer, tell=progress,

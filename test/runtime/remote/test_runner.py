@@ -336,7 +336,7 @@ def test_hostile_frames(tmp_path: Path) -> None:
         for _ in range(150):
             _hostile_session(own.address, rng)
         with own.board() as board:
-            for size in range(0, 200, 3):  # digests of all kinds of lengths
+            for size in range(1, 200, 3):  # digests of all kinds of lengths
                 assert board.features(["y" * size]) == []
             model = _compiled(_model(2), board)
             assert model(*model.random_inputs().values())[0].shape == (2, 8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from itertools import product
 
 import emulated_aarch64
@@ -14,7 +15,6 @@ from packed_products import BOUNDS, SHAPES, Weights, error, float_weights, kerne
 import mirlo
 from mirlo.driver.code import kernel_listings
 from mirlo.driver.request import CompileRequest
-from mirlo.runtime.unloaded import UnloadedModel
 
 needs_emulator = pytest.mark.skipif(bool(emulated_aarch64.missing()), reason=emulated_aarch64.missing() or "there is")
 CPUS = ("neoverse-n1", "neoverse-n2")
@@ -27,8 +27,9 @@ def target(cpu: str) -> str:
 
 
 @pytest.fixture
-def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(UnloadedModel, "__call__", emulated_aarch64.call)
+def emulated() -> Iterator[None]:
+    with emulated_aarch64.models_run_emulated():
+        yield
 
 
 @pytest.mark.sample(72)

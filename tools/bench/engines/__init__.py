@@ -1,8 +1,8 @@
 """The engines that `mirlo bench` compares: each a file that imports nothing but its engine and numpy.
 
 `load(model, threads, shapes, cache)` compiles a model and returns an object with `version`, `bind(inputs)`, which
-prepares calls with these arrays, `run()` and `outputs()`. A file runs in a separate process, possibly of another
-Python.
+prepares calls with these arrays, `run()` and `outputs()`; where another machine runs it, `seconds(count, gap,
+cpu_time)` returns the times of calls there. A file runs in a separate process, possibly of another Python.
 """
 
 from __future__ import annotations

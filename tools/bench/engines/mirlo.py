@@ -9,15 +9,18 @@ import numpy as np
 
 from mirlo.driver.compile import compile as compile_model
 from mirlo.driver.request import CompileRequest
+from mirlo.runtime.model_runner import models_run_on
+from mirlo.tools.remote import BoardOptions
 
 if TYPE_CHECKING:
     from mirlo.runtime.executable import Executable
+    from mirlo.runtime.remote.model import RemoteModel
 
 
 class MirloModel:
     """A compiled model."""
 
-    def __init__(self, executable: Executable, version: str, request: CompileRequest) -> None:
+    def __init__(self, executable: Executable | RemoteModel, version: str, request: CompileRequest) -> None:
         self.executable = executable
         self.version = version
         self._request = request
@@ -75,15 +78,29 @@ def _import_compiler() -> None:
 _import_compiler()
 
 
+class BoardModel(MirloModel):
+    """A compiled model on a board, whose clock times it."""
+
+    executable: RemoteModel
+
+    def seconds(self, count: int, gap: float, cpu_time: bool) -> list[float]:
+        """Return the times of calls, in place of those of `run` by the clock of this machine."""
+        return self.executable.seconds(self.inputs, count, gap, cpu_time)
+
+
 def load(
-    model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None, target: str = "llvm"
-) -> MirloModel:
-    """Compile; `cache` is the folder of the cache, or None."""
+    model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None, target: str = "llvm",
+    board: Mapping[str, str] | None = None,
+) -> MirloModel:  # fmt: skip
+    """Compile; `cache` is the folder of the cache, or None. `board` has the fields of `BoardOptions`."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
         name = version("mirlo")
     except PackageNotFoundError:
         name = "checkout"
-    executable = compile_model(model, target, threads=threads, shapes=shapes or None, cache=cache or False)
-    return MirloModel(executable, name, CompileRequest(model, target, threads=threads, shapes=shapes or None))
+    request = CompileRequest(model, target, threads=threads, shapes=shapes or None)
+    runner = BoardOptions(**board).connect() if board is not None else None
+    with models_run_on(runner):
+        executable = compile_model(model, target, threads=threads, shapes=shapes or None, cache=cache or False)
+    return (MirloModel if runner is None else BoardModel)(executable, name, request)

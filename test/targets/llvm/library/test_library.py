@@ -29,7 +29,6 @@ from mirlo.driver.request import CompileRequest
 from mirlo.passes.options import quote
 from mirlo.passes.targets import CompileOptions, TargetError
 from mirlo.runtime.artifact import load
-from mirlo.runtime.unloaded import UnloadedModel
 from mirlo.targets.llvm.cpus import CPUS, X86
 from mirlo.targets.llvm.library.build import link_model
 from mirlo.targets.llvm.library.description import LibraryError, describe
@@ -278,26 +277,26 @@ def _arm(cpu: str) -> str:
 @needs_emulator
 @pytest.mark.parametrize("signs", ["ui", "ii", "uu", "iu"])
 @pytest.mark.parametrize("cpu", ["neoverse-n1", "neoverse-n2"])
-def test_products_of_int8_on_an_emulated_aarch64(cpu: str, signs: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(UnloadedModel, "__call__", emulated_aarch64.call)
-    for k, is_constant, rows in ((72, True, 5), (70, True, 13), (7, False, 4), (64, True, 1), (24, False, 1)):
-        model, arrays, expected = _products(signs, k, is_constant, rows)
-        made = mirlo.compile(model, _arm(cpu), cache=False, jobs=1)
-        np.testing.assert_array_equal(made(*arrays), expected)
+def test_products_of_int8_on_an_emulated_aarch64(cpu: str, signs: str) -> None:
+    with emulated_aarch64.models_run_emulated():
+        for k, is_constant, rows in ((72, True, 5), (70, True, 13), (7, False, 4), (64, True, 1), (24, False, 1)):
+            model, arrays, expected = _products(signs, k, is_constant, rows)
+            made = mirlo.compile(model, _arm(cpu), cache=False, jobs=1)
+            np.testing.assert_array_equal(made(*arrays), expected)
 
 
 @needs_emulator
 @pytest.mark.parametrize("is_constant", [True, False])
-def test_products_of_bf16_on_an_emulated_aarch64(is_constant: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(UnloadedModel, "__call__", emulated_aarch64.call)
-    for rows, k in ((1, 64), (6, 68), (7, 37)):
-        x, w = (RNG.standard_normal(shape).astype(np.float32) for shape in ((rows, k), (k, 33)))
-        inputs = {"x": (F32, x.shape)} | ({} if is_constant else {"w": (F32, w.shape)})
-        model = make_model([node("MatMul", "x w", "y")], inputs, ["y"], {"w": w} if is_constant else {})
-        made = mirlo.compile(model, _arm("neoverse-n2"), precision="bf16", cache=False, jobs=1)
-        wide = [array.astype(ml_dtypes.bfloat16).astype(np.float64) for array in (x, w)]
-        found = made(x) if is_constant else made(x, w)
-        np.testing.assert_allclose(found, wide[0] @ wide[1], atol=2**-7 * np.sqrt(k))
+def test_products_of_bf16_on_an_emulated_aarch64(is_constant: bool) -> None:
+    with emulated_aarch64.models_run_emulated():
+        for rows, k in ((1, 64), (6, 68), (7, 37)):
+            x, w = (RNG.standard_normal(shape).astype(np.float32) for shape in ((rows, k), (k, 33)))
+            inputs = {"x": (F32, x.shape)} | ({} if is_constant else {"w": (F32, w.shape)})
+            model = make_model([node("MatMul", "x w", "y")], inputs, ["y"], {"w": w} if is_constant else {})
+            made = mirlo.compile(model, _arm("neoverse-n2"), precision="bf16", cache=False, jobs=1)
+            wide = [array.astype(ml_dtypes.bfloat16).astype(np.float64) for array in (x, w)]
+            found = made(x) if is_constant else made(x, w)
+            np.testing.assert_allclose(found, wide[0] @ wide[1], atol=2**-7 * np.sqrt(k))
 
 
 PRODUCTS = rb"\b(?:[su]|us)(?:dot|mmla)\b|\bbf(?:dot|mmla)\b"
