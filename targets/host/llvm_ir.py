@@ -44,11 +44,19 @@ def to_llvm_ir(module: ir.Module) -> str:
     return readable_by_older(llvm.translate_module_to_llvmir(module.operation))
 
 
+INSTRUCTION_ORDER = "-pre-RA-sched=source"
+"""Instructions of a block begin in the order of the program, as they do for processors whose machine scheduler orders
+them later. WebAssembly has none: LLVM's other order multiplies all rows of a register tile with one vector of columns
+before the next, and engines spill the rows. In V8 14.6 the encoder of Whisper takes 0.90 of the time, MobileNetV2
+0.86."""
+
+
 @cache
 def llvmlite() -> ModuleType:
     """Return llvmlite's bindings with all of its back ends."""
     import llvmlite.binding as binding
 
+    binding.set_option("mirlo", INSTRUCTION_ORDER)
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
     result: ModuleType = binding

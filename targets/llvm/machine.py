@@ -22,6 +22,12 @@ class Machine:
     spare_registers: int = 0
     """Vector registers that a tile leaves free, where elements of rows are no operands in memory: with fewer, LLVM
     moves accumulators between registers in each k-step."""
+    product_instructions: int = 1
+    """Instructions that add a product to an accumulator: 2 where there is none for both, and the product is in a
+    register of its own."""
+    issue_width: float = 0.0
+    """Instructions per cycle, where each load of a k-step needs another one for its address; 0 where addresses are
+    parts of loads, and issuing does not limit a k-step."""
     fma_per_cycle: float = 2.0
     loads_per_cycle: float = 2.0
     fma_latency: int = 4
@@ -65,6 +71,20 @@ def _avx512(name: str, dots: tuple[str, ...]) -> Machine:
     )
 
 
+ISSUED_BY_ENGINES = 6.0
+"""Instructions per cycle of the processors of x86 that engines of WebAssembly run on: Golden Cove issues six."""
+L2_OF_ENGINES = 1024 * 1024
+"""Of the processors of today's browsers: attention of Whisper takes 0.95 of the time in blocks of rows for 1 MiB."""
+
+
+def _wasm(name: str, product_instructions: int) -> Machine:
+    """Return WebAssembly as engines compile it for x86: one of 16 registers is theirs, addresses are computed apart."""
+    return Machine(
+        name, 16, 15, masked=False, product_instructions=product_instructions, issue_width=ISSUED_BY_ENGINES,
+        l2_bytes=L2_OF_ENGINES,
+    )  # fmt: skip
+
+
 SPARE_OF_NEON = 4
 """Code for Neoverse N1 has 46 moves between registers in a k-step of 14 rows and 2 vectors, which leaves 1; with 4 free
 registers only tiles of depthwise convolutions have some."""
@@ -84,6 +104,8 @@ PRESETS: dict[str, Machine] = {
         Machine("avxvnni", 32, 16, masked=True, reread_cycles=REREAD_OF_ZEN3, dots=("i16", "u8xi8")),
         Machine("neon", 16, 32, masked=False, spare_registers=SPARE_OF_NEON, l1_bytes=64 * 1024, l1_associativity=4),
         Machine("sse", 16, 16, masked=False),
+        _wasm("wasm", 2),
+        _wasm("wasm-fma", 1),
     )
 }
 """Machines by name: values of the pass option `machine`, besides `host`. They are complete: no property of the host

@@ -150,8 +150,10 @@ def machine_of(processor: Processor, model: Cpu | None = None) -> Machine:
 
 
 def _preset(processor: Processor) -> str:
+    if processor.arch == WASM:
+        return "wasm-fma" if processor.has("relaxed-simd") else "wasm"
     if processor.arch != X86:
-        return "sse" if processor.arch == WASM else "neon"
+        return "neon"
     if processor.has("avx512f", "avx512vl", "avx512bw", "avx512dq"):
         return "avx512"
     return "avx2" if processor.has("avx2", "fma") else "sse"

@@ -27,7 +27,7 @@ class PanelCopy:
         self.stride = plan.columns.form.stride(plan.lane_axis)
         last = plan.packing.axes[-1] if plan.packing.axes else None
         along_sum = last is not None and plan.packing.source.stride(last) == 1
-        self.transposes = self.stride != 1 and along_sum and plan.machine.masked
+        self.transposes = self.stride != 1 and along_sum
 
     def emit(self, at: Cursor, cut: list[ColumnVector]) -> None:
         """Pack the panel whose first column is at this cursor."""
@@ -52,7 +52,10 @@ class PanelCopy:
                 self._store(self.code.load_lanes(self.source, position, self.stride, piece), write, 0, piece)
 
     def _transpose_columns(self, axis: LoopAxis, read: Cursor, write: Cursor, piece: ColumnVector) -> None:
-        """Pack columns that are contiguous along K: transpose squares of them in registers."""
+        """Pack columns that are contiguous along K: transpose squares of them in registers.
+
+        What squares leave is a part of one where vectors may be masked, and lines of columns elsewhere.
+        """
 
         def square(k: int, count: int) -> None:
             at, to = read.advance(axis, k), write.advance(axis, k)
@@ -64,7 +67,7 @@ class PanelCopy:
             for i, row in enumerate(transpose_tile(lines, piece.lanes)[:count]):
                 self._store(row, to, i * write.form.stride(axis), piece)
 
-        if not isinstance(axis.extent, int):
+        if not isinstance(axis.extent, int) or not self.plan.machine.masked:
             whole = axis.extent // piece.lanes * piece.lanes
             if whole != 0:
                 self.code.loop(Span(0, whole, piece.lanes), lambda k: square(k, piece.lanes))

@@ -12,6 +12,7 @@ from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.cost import (
     BEYOND_L2_FACTOR,
     BEYOND_L2_VECTORS,
+    ISSUED_PER_LOAD,
     L2_BYTES_PER_CYCLE,
     LATENCY_SLACK,
     LINE_BYTES,
@@ -133,7 +134,7 @@ def column_vectors(columns: int, lanes: int, masked: bool) -> list[ColumnVector]
 
 def register_need(rows: int, vectors: int, problem: TileProblem, machine: Machine) -> int:
     """Return the vector registers that a tile needs."""
-    operands = (vectors if problem.shared_columns else 1) + 1
+    operands = (vectors if problem.shared_columns else 1) + 1 + (machine.product_instructions - 1)
     return rows * vectors + operands + problem.temporaries + machine.spare_registers
 
 
@@ -147,6 +148,9 @@ def step_cycles(rows: int, vectors: int, problem: TileProblem, machine: Machine)
         (row_loads + column_loads) / machine.loads_per_cycle,
         machine.fma_latency * LATENCY_SLACK,
     ]
+    if machine.issue_width:
+        products = sums * problem.multiplications * machine.product_instructions
+        bounds.append((products + ISSUED_PER_LOAD * (row_loads + column_loads)) / machine.issue_width)
     if problem.taps > 1:
         run = vectors * machine.vector_bytes
         lines = max(1.0, LINE_BYTES / run) * (SHORT_RUN if run < LINES_PER_FETCH * LINE_BYTES else 1.0)

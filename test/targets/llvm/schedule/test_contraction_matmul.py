@@ -8,7 +8,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 from kernels import Kernel
+from onnx_models import F32, make_model, node
 
+import mirlo
 from mirlo.dialects.tir.compute import maximum, tanh
 
 
@@ -223,3 +225,15 @@ def test_a_single_number() -> None:
     kernel = Kernel(body, [((77,), "f32"), ((77,), "f32")])
     np.testing.assert_allclose(kernel(a, b), a @ b, rtol=1e-5)
     assert kernel.rule == "contraction"
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(48, 64, 64), (37, 30, 21), (9, 3, 6), ("m", "k", "n")])
+def test_columns_along_k_without_masks(m: int | str, k: int | str, n: int | str) -> None:
+    """Squares of columns are transposed in registers; what squares leave is gathered where vectors have no masks."""
+    nodes = [node("Transpose", "y", "t", perm=[1, 0]), node("MatMul", "x t", "z")]
+    model = make_model(nodes, {"x": (F32, (m, k)), "y": (F32, (n, k))}, ["z"])
+    executable = mirlo.compile(model, target="llvm{cpu=x86-64-v2}", cache=False)
+    random = np.random.default_rng(0)
+    rows, depth, columns = (37, 30, 21) if m == "m" else (m, k, n)
+    x, y = (random.standard_normal((size, depth)).astype(np.float32) for size in (rows, columns))
+    np.testing.assert_allclose(executable(x, y), x @ y.T, rtol=1e-4, atol=1e-5)

@@ -48,6 +48,14 @@ def test_rows_that_each_panel_reads_from_far_away_take_wider_panels(depth: int) 
     assert choose_tile(replace(far, lanes=16), MACHINE) == choose_tile(replace(near, lanes=16), MACHINE)
 
 
+def test_tiles_of_webassembly_fit_the_registers_that_engines_leave() -> None:
+    """15 registers, of which a product takes one where there is no instruction that adds it."""
+    problem = TileProblem(1500, 1536, 4, 384, True, True, 4)
+    assert choose_tile(problem, PRESETS["sse"])[:2] == (6, 2)
+    assert choose_tile(problem, PRESETS["wasm"])[:2] == (3, 3)
+    assert choose_tile(problem, PRESETS["wasm-fma"])[:2] == (6, 2)
+
+
 @pytest.mark.parametrize("pours", [True, False])
 def test_short_sums_that_pour_into_memory_take_smaller_tiles(pours: bool) -> None:
     problem = TileProblem(3136, 256, 16, 64, True, True, 4, pours=pours)
