@@ -72,6 +72,7 @@ from mirlo.passes.schedule.words.tensorize import tensor_intrin
 from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.passes.targets import CompileOptions, Target, ThreadLimits, find_target, register_target
 from mirlo.runtime.artifact import Artifact as ModelArtifact
+from mirlo.runtime.artifact import TensorSpec
 from mirlo.runtime.compiler_version import compiler_version
 from mirlo.runtime.errors import ArtifactError, NoDevice
 from mirlo.runtime.external import (
@@ -84,12 +85,13 @@ from mirlo.runtime.external import (
 from mirlo.runtime.loaders import LoadedCode, define_symbol, load_llvm, register_loader
 from mirlo.runtime.native import NativeCode, native_code
 from mirlo.runtime.packed import packed
+from mirlo.runtime.params import ParameterStore
 from mirlo.targets.c.loops import CLoopsError, c_function
 from mirlo.targets.c.native import define_c_functions
 from mirlo.targets.c.processor import CProcessor
 from mirlo.targets.gpu.commands import Step as LaunchStep
 from mirlo.targets.gpu.commands import StepRange
-from mirlo.targets.gpu.device_layout import Pointers, WhenCalled, constants_of, params_of, pointers
+from mirlo.targets.gpu.device_layout import Pointers, Region, WhenCalled, constants_of, params_of, pointers
 from mirlo.targets.gpu.frames import CallFrame, CallRecord, Frames
 from mirlo.targets.gpu.kernels import KernelCode
 from mirlo.targets.gpu.pipeline import compile_pipeline as gpu_pipeline
@@ -124,6 +126,6 @@ __all__ = [
     "ArtifactError", "CallFrame", "CallRecord", "CompileOptions", "Frames", "KernelCode", "LaunchStep", "LoadedCode",
     "ModelArtifact", "NoDevice", "Pointers", "SCALARS", "SpirvEnvironment", "StepRange", "StepWorker",
     "WEBGPU", "WhenCalled", "constants_of", "emit_kernels", "gpu_pipeline", "ir", "kernel_texts",
-    "lower_to_spirv", "params_of", "pointers",
+    "lower_to_spirv", "params_of", "pointers", "ParameterStore", "Region", "TensorSpec",
     "where", "write_library", "torch_operator", "tuned_values", "wildcard", "with_activation",
 ]  # fmt: skip

@@ -39,7 +39,7 @@ FEATURES = {
     "libraries for C, C++ and Rust": "targets/llvm/library/* tools/cli/library.py",
     "whole models as C": "targets/c/library.py targets/c/model.py",
     "other processors, several in one file": (
-        "targets/llvm/cpus.py targets/llvm/options.py targets/llvm/processor.py targets/llvm/emulated_floats.py "
+        "targets/llvm/cpus.py targets/llvm/options.py targets/llvm/processor.py targets/emulated_floats.py "
         "targets/llvm/intrinsics/arm.py runtime/fat.py driver/fat.py"
     ),
     "other operating systems": "runtime/system.py",

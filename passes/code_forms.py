@@ -45,6 +45,8 @@ class LibraryForm:
     `beside`; returns the files."""
     source: bool = False
     """Whether the model is compiled to source, by the target; otherwise to LLVM IR."""
+    as_loaded: bool = False
+    """Whether the model is compiled to what the target's loader takes, instead."""
     target: str = ""
     """The target if the command line names none."""
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, passmanager
 from mirlo.passes.options import quote
+from mirlo.targets.emulated_floats import emulate_floats, move_as_integers, round_once, used_floats
 from mirlo.targets.host.llvm_ir import lower_pipeline
-from mirlo.targets.llvm.emulated_floats import emulate_floats, move_as_integers, round_once, used_floats
 from mirlo.targets.llvm.fma import expand_fma
 from mirlo.targets.llvm.loop_annotations import annotate_branches
 from mirlo.targets.llvm.options import planning_options, thread_work_of, threads_of

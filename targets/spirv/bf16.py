@@ -1,4 +1,4 @@
-"""Emulation of bf16: stored as 16 bits, computed in f32."""
+"""Emulation of bf16, and the storage of floats as 16 bits: computed in f32."""
 
 from __future__ import annotations
 
@@ -29,19 +29,18 @@ def convert_by_f32(root: ir.Module | ir.OpView) -> None:
             op.erase()
 
 
-def store_as_bits(root: ir.Module | ir.OpView) -> None:
-    """Replace bf16 with i16 in every type below an operation, including kernel parameters."""
-    narrow = ir.BF16Type.get()
+def store_as_bits(root: ir.Module | ir.OpView, narrow: ir.Type) -> None:
+    """Replace a float of 16 bits with i16 in every type below an operation, including kernel parameters."""
     casts: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == "arith.bitcast" and narrow in (op.operands[0].type, op.results[0].type):
             casts.append(op)
         if op.name == "arith.constant" and op.results[0].type == narrow:
-            op.attributes["value"] = _bits_of(op.attributes["value"].value)
+            op.attributes["value"] = _bits_of(op.attributes["value"].value, str(narrow))
         arguments = [argument for region in op.regions for block in region.blocks for argument in block.arguments]
         for value in (*op.results, *arguments):
-            _retype(value)
+            _retype(value, narrow)
         if op.name == "gpu.func":
             kinds = [argument.type for argument in op.regions[0].blocks[0].arguments]
             op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, []))
@@ -54,17 +53,17 @@ def store_as_bits(root: ir.Module | ir.OpView) -> None:
         cast.erase()
 
 
-def _retype(value: ir.Value) -> None:
-    narrow, bits, kind = ir.BF16Type.get(), ir.IntegerType.get_signless(16), value.type
+def _retype(value: ir.Value, narrow: ir.Type) -> None:
+    bits, kind = ir.IntegerType.get_signless(16), value.type
     if kind == narrow:
         value.set_type(bits)
     elif isinstance(kind, ir.MemRefType) and kind.element_type == narrow:
         value.set_type(ir.MemRefType.get(kind.shape, bits, layout=kind.layout, memory_space=kind.memory_space))
 
 
-def _bits_of(number: float) -> ir.Attribute:
+def _bits_of(number: float, kind: str) -> ir.Attribute:
     import ml_dtypes
     import numpy as np
 
-    code = int(np.array(number, ml_dtypes.bfloat16).view(np.uint16))
+    code = int(np.array(number, ml_dtypes.bfloat16 if kind == "bf16" else np.float16).view(np.uint16))
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(16), code - (1 << 16) if code >> 15 else code)

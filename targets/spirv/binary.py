@@ -6,6 +6,7 @@ from mirlo.dialects.bindings import gpu, ir, passmanager
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import PassError
+from mirlo.targets.emulated_floats import emulate_floats
 from mirlo.targets.gpu.kernels import KernelCode, shared_bytes
 from mirlo.targets.gpu.narrow_indices import saturate_indices
 from mirlo.targets.spirv.arguments import convert_arguments
@@ -56,7 +57,7 @@ def lower_to_spirv(module: ir.Module | ir.OpView, environment: SpirvEnvironment 
         return {}
     convert_by_f32(module)
     _run(module, f"gpu.module({EMULATE})")
-    store_as_bits(module)
+    store_as_bits(module, ir.BF16Type.get())
     _localize_private(module)
     _order_all_memory(module)
     module.operation.attributes["spirv.target_env"] = ir.Attribute.parse(environment.attribute())
@@ -72,6 +73,9 @@ def lower_to_spirv(module: ir.Module | ir.OpView, environment: SpirvEnvironment 
 def _emulate(module: ir.Module | ir.OpView, environment: SpirvEnvironment) -> None:
     """Replace operations on types that the environment lacks."""
     check_floats(module, environment)
+    if environment.lacks("Float16"):
+        emulate_floats(module, ("f16",))
+        store_as_bits(module, ir.F16Type.get())
     if environment.lacks("Int64"):
         split_wide(module)
         _run(module, f"gpu.module({EMULATE_WIDE})")

@@ -1,4 +1,4 @@
-"""Types that a consumer of kernels lacks: arithmetic of 8 and 16 bits becomes that of 32, floats are refused.
+"""Types that a consumer of kernels lacks: arithmetic of 8 and 16 bits becomes that of 32, f64 is refused.
 
 Conversion to SPIR-V loads and stores narrow integers as parts of words, and computes with what it loaded as if it had
 32 bits; it refuses operations whose result depends on the upper ones. These are widened here, by the sign that they
@@ -25,25 +25,25 @@ _UNSIGNED = frozenset(
 ) | {"math.ctpop"}
 _TO_SIGNED, _TO_UNSIGNED = frozenset({"arith.fptosi"}), frozenset({"arith.fptoui"})
 _COMPARISON = "arith.cmpi"
-_FLOATS = {"f16": "Float16", "f64": "Float64"}
 
 
 def check_floats(root: ir.Module | ir.OpView, environment: SpirvEnvironment) -> None:
-    """Refuse floats that the environment lacks."""
-    refused = [kind for kind, capability in _FLOATS.items() if environment.lacks(capability)]
-    lacking: list[tuple[str, ir.Location]] = []
+    """Refuse f64 where the environment lacks it: f32 has too few digits for it."""
+    if not environment.lacks("Float64"):
+        return
+    lacking: list[ir.Location] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         arguments = [argument for region in op.regions for block in region.blocks for argument in block.arguments]
         for value in (*op.results, *arguments):
-            if (kind := str(_element(value.type))) in refused:
-                lacking.append((kind, op.location))
+            if str(_element(value.type)) == "f64":
+                lacking.append(op.location)
                 return ir.WalkResult.INTERRUPT
         return ir.WalkResult.ADVANCE
 
     root.operation.walk(visit)
-    for kind, location in lacking:
-        raise PassError(f"{environment.api} computes with f32 on every device, the model with {kind}", location)
+    for location in lacking:
+        raise PassError(f"{environment.api} has no f64: convert the model to f32", location)
 
 
 def widen_arithmetic(root: ir.Module | ir.OpView) -> None:

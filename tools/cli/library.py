@@ -37,7 +37,7 @@ def emit_library(arguments: Arguments) -> None:
     if form.target and not arguments.target:
         options["target"] = form.target
     with Progress(f"compiling {os.path.basename(arguments.model)}", arguments.verbose) as progress:
-        code = "source" if form.source else "llvm-ir"
+        code = "" if form.as_loaded else "source" if form.source else "llvm-ir"
         request = CompileRequest(arguments.model, form=code, progress=progress, **options)
         artifact, params = compile_code(request)
     name = arguments.name or Path(arguments.model).stem

@@ -10,6 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from mirlo.extend import ArtifactError, NoDevice
+from mirlo_webgpu.ranges import MIN_BOUND, words
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -91,7 +92,7 @@ class WebGpuDevice:
         if size > largest:
             raise DeviceError(f"'{self.name}' has no buffers of {size} bytes, at most of {largest}")
         try:
-            return self.handle.create_buffer(size=max(words(size), 16), usage=usage)
+            return self.handle.create_buffer(size=max(words(size), MIN_BOUND), usage=usage)
         except Exception as error:
             raise DeviceError(f"'{self.name}' has no room for {size} bytes: {_first_line(error)}") from error
 
@@ -146,11 +147,6 @@ class WebGpuDevice:
         staging.map_sync("READ", offset, words(size))
         ctypes.memmove(address, bytes(staging.read_mapped(offset, words(size), copy=False))[:size], size)
         staging.unmap()
-
-
-def words(size: int) -> int:
-    """Return bytes rounded up to a multiple of four, as WebGPU copies and binds them."""
-    return -(-size // 4) * 4
 
 
 def _first_line(error: Exception) -> str:

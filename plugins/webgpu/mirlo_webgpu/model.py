@@ -25,15 +25,14 @@ from mirlo.extend import (
     params_of,
     pointers,
 )
-from mirlo_webgpu.device import DeviceError, WebGpuDevice, words
+from mirlo_webgpu.device import DeviceError, WebGpuDevice
+from mirlo_webgpu.ranges import MIN_BOUND, bound_size, resolve, words
 
 if TYPE_CHECKING:
     import wgpu
 
 CACHED_STEPS = 8
 """Sets of input sizes whose groups are kept."""
-MIN_BOUND = 16
-"""Least bytes of a bound range: what the widest element has."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +72,14 @@ class WebGpuModel:
         self.late: dict[int, wgpu.GPUBuffer] = {}
         self._pipelines: dict[str, wgpu.GPUComputePipeline] = {}
         self._steps: OrderedDict[tuple[int, ...], list[Launch | Copy]] = OrderedDict()
-        self._params: list[wgpu.GPUBuffer] | None = None
+        self._is_uploaded = False
+        self._sizes: list[int] = []
         self._scratch: wgpu.GPUBuffer | None = None
         with target.lock:
-            self._constants = [
+            self._weights = [
                 self._upload(ctypes.create_string_buffer(data, len(data))) for data in constants_of(artifact)
             ]
+            """Constants; once a call brought the weights, these before them."""
             # These depend on the sizes of a call, and grow on demand.
             self._arena = self._tensors = target.buffer(0)
             self._staging = target.staging(0)
@@ -94,8 +95,10 @@ class WebGpuModel:
         *addresses, record_address = (address or 0 for address in pointers(tensors, inputs + outputs + 1))
         record = self.frames.record(record_address)
         with self.device.lock:
-            if self._params is None:
-                self._params = [self._upload(data) for data in params_of(self.artifact, params)]
+            if not self._is_uploaded:
+                self._weights[:0] = [self._upload(data) for data in params_of(self.artifact, params)]
+                self._sizes = [buffer.size for buffer in self._weights]
+                self._is_uploaded = True
             self.frame = self.frames.of(record)
             self._allocate_memory()
             for i, region in enumerate(self.frame.regions[:inputs]):
@@ -157,20 +160,11 @@ class WebGpuModel:
     def place(self, where: StepRange) -> Place:
         """Return a range of the program on the device."""
         space, number, offset, size = where
-        start = 0
-        if space == "arena":
-            buffer, whole = self._arena, max(self.frame.arena, 4)
-        elif space == "tensor":
-            region = self.frame.regions[number]
-            buffer, start, whole = self._tensors, region.offset, region.size
-        elif space == "late":
+        if space == "late":
             buffer = self.late[number]
-            whole = buffer.size
-        else:
-            assert self._params is not None
-            buffer = (self._params if space == "param" else self._constants)[number]
-            whole = buffer.size
-        return Place(buffer, start + offset, size if size >= 0 else whole - offset)
+            return Place(buffer, offset, size if size >= 0 else buffer.size - offset)
+        space, number, offset, size = resolve(where, self.frame, self._sizes, len(self.artifact.params))
+        return Place({"arena": self._arena, "tensor": self._tensors}.get(space) or self._weights[number], offset, size)
 
     # Steps
 
@@ -207,7 +201,7 @@ class WebGpuModel:
                 f"'{step['kernel'].rpartition('::')[2]}' works on {place.size} bytes at once, '{self.device.name}' "
                 f"can bind {most}"
             )
-        return place.buffer, place.offset, min(max(words(place.size), MIN_BOUND), place.buffer.size - place.offset)
+        return place.buffer, place.offset, min(bound_size(place.size), place.buffer.size - place.offset)
 
     def _scalars(self, numbers: Sequence[int]) -> tuple[wgpu.GPUBuffer, int, int]:
         data = (ctypes.c_int32 * max(len(numbers), MIN_BOUND // 4))(*numbers)

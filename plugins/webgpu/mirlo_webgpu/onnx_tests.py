@@ -51,10 +51,10 @@ def _outcome(case: onnx.backend.test.case.TestCase) -> str:
     try:
         compiled = mirlo.compile(case.model, target="webgpu", cache=False)
         for inputs, expected in case.data_sets:
-            results = compiled(*map(_array, inputs))
-            several = results if isinstance(results, tuple) else (results,)
-            for result, wanted in zip(several, expected, strict=True):
-                if not _agrees(result, wanted, max(case.rtol, TOLERANCE)):
+            names = [value.name for value in case.model.graph.input]
+            results = compiled.run(dict(zip(names, map(_array, inputs), strict=True)))
+            for output, wanted in zip(case.model.graph.output, expected, strict=True):
+                if not _agrees(results[output.name], wanted, max(case.rtol, TOLERANCE)):
                     return "wrong results"
     except MirloError as error:
         return f"refused: {re.sub(QUOTED, '...', str(error).splitlines()[0])[:120]}"

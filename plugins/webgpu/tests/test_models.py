@@ -155,6 +155,13 @@ def test_results_that_are_not_finite() -> None:
     np.testing.assert_array_equal(results["m"], x)
 
 
+def test_f16() -> None:
+    nodes = [node("MatMul", ["x", "w"], ["a"]), node("Softmax", ["a"], ["y"])]
+    weights = {"w": (floats(40, 24) / 8).astype(np.float16)}
+    proto = model(nodes, {"x": ("f16", (5, 40))}, {"y": "f16"}, weights)
+    compare(proto, {"x": floats(5, 40).astype(np.float16)}, 2e-3)
+
+
 def test_saved_model_is_loaded(tmp_path: object) -> None:
     proto = model([node("Relu", ["x"], ["y"])], X, {"y": "f32"})
     mirlo.compile(proto, target="webgpu", cache=False).save(f"{tmp_path}/relu.mirlo")

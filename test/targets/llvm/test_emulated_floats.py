@@ -11,8 +11,8 @@ import pytest
 
 from mirlo.dialects.bindings import execution_engine, ir, passmanager
 from mirlo.dialects.context import make_context
+from mirlo.targets.emulated_floats import KINDS, emulate_floats, move_as_integers, round_once, used_floats
 from mirlo.targets.host.llvm_ir import lower_pipeline
-from mirlo.targets.llvm.emulated_floats import KINDS, emulate_floats, move_as_integers, round_once, used_floats
 from mirlo.targets.llvm.fma import expand_fma
 from mirlo.targets.llvm.processor import Processor
 

@@ -31,7 +31,7 @@ def used_floats(module: ir.Module) -> set[str]:
     return set(_NAMES.findall(module.operation.get_asm(assume_verified=True)))
 
 
-def emulate_floats(module: ir.Module, kinds: Sequence[str]) -> None:
+def emulate_floats(module: ir.Module | ir.OpView, kinds: Sequence[str]) -> None:
     """Rewrite arithmetic and conversions of these types as f32 arithmetic and integers, rounding after each."""
     if not kinds:
         return

@@ -1,0 +1,38 @@
+"""Ranges of a program's memory in the buffers of a device, natively and in browsers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mirlo.extend import CallFrame, StepRange
+
+MIN_BOUND = 16
+"""Least bytes of a bound range: what the widest element has."""
+
+
+def words(size: int) -> int:
+    """Return bytes rounded up to a multiple of four, as WebGPU copies and binds them."""
+    return -(-size // 4) * 4
+
+
+def bound_size(size: int) -> int:
+    """Return the bytes that a range of this size is bound with."""
+    return max(words(size), MIN_BOUND)
+
+
+def resolve(where: StepRange, frame: CallFrame, constants: Sequence[int], params: int) -> StepRange:
+    """Return a range with its offset in the buffer of its space, and its size.
+
+    Inputs and outputs share one buffer, each constant has its own; `constants` are the bytes of the weights, and of the
+    constants behind them, which are numbered after `params` weights.
+    """
+    space, number, offset, size = where
+    start = 0
+    if space == "arena":
+        whole = max(frame.arena, 4)
+    elif space == "tensor":
+        start, whole = frame.regions[number].offset, frame.regions[number].size
+    else:
+        number += params if space == "constant" else 0
+        whole = constants[number]
+    return space, number, start + offset, size if size >= 0 else whole - offset
