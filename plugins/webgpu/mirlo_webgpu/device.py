@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -71,6 +71,14 @@ class WebGpuDevice:
         self.handle: wgpu.GPUDevice = adapter.request_device_sync(required_limits=self.limits)
         self.queue: wgpu.GPUQueue = self.handle.queue
         self._layouts: dict[tuple[int, bool], tuple[wgpu.GPUBindGroupLayout, wgpu.GPUPipelineLayout]] = {}
+
+    @contextmanager
+    def checked(self) -> Iterator[None]:
+        """Raise what the package raises as errors of the device: a model from a file may bind what does not exist."""
+        try:
+            yield
+        except api().GPUError as error:
+            raise DeviceError(f"'{self.name}' does not run the model: {_first_line(error)}") from error
 
     @property
     def alignment(self) -> int:

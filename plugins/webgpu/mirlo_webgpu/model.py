@@ -94,7 +94,7 @@ class WebGpuModel:
         inputs, outputs = len(self.artifact.inputs), len(self.artifact.outputs)
         *addresses, record_address = (address or 0 for address in pointers(tensors, inputs + outputs + 1))
         record = self.frames.record(record_address)
-        with self.device.lock:
+        with self.device.lock, self.device.checked():
             if not self._is_uploaded:
                 self._weights[:0] = [self._upload(data) for data in params_of(self.artifact, params)]
                 self._sizes = [buffer.size for buffer in self._weights]
@@ -190,7 +190,9 @@ class WebGpuModel:
         return Launch(pipeline, self.device.bind(places, bool(scalars)), step["grid"])
 
     def _bound(self, place: Place, step: LaunchStep) -> tuple[wgpu.GPUBuffer, int, int]:
-        most = self.device.limits["max-storage-buffer-binding-size"]
+        most, room = self.device.limits["max-storage-buffer-binding-size"], place.buffer.size - place.offset
+        if place.offset < 0 or not 0 <= place.size <= room:
+            raise DeviceError("the model's host program binds memory that it does not have: compile it again")
         if place.offset % self.device.alignment:
             raise DeviceError(
                 f"'{self.device.name}' binds memory at multiples of {self.device.alignment} bytes, a tensor of "
@@ -201,7 +203,7 @@ class WebGpuModel:
                 f"'{step['kernel'].rpartition('::')[2]}' works on {place.size} bytes at once, '{self.device.name}' "
                 f"can bind {most}"
             )
-        return place.buffer, place.offset, min(bound_size(place.size), place.buffer.size - place.offset)
+        return place.buffer, place.offset, min(bound_size(place.size), room)
 
     def _scalars(self, numbers: Sequence[int]) -> tuple[wgpu.GPUBuffer, int, int]:
         data = (ctypes.c_int32 * max(len(numbers), MIN_BOUND // 4))(*numbers)

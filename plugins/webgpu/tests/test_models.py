@@ -11,6 +11,8 @@ from models import model, needs_webgpu
 from onnx.helper import make_node as node
 
 import mirlo
+from mirlo import Executable, MirloError
+from mirlo.extend import ParameterStore
 from mirlo.tools import samples
 
 pytestmark = needs_webgpu()
@@ -160,6 +162,20 @@ def test_f16() -> None:
     weights = {"w": (floats(40, 24) / 8).astype(np.float16)}
     proto = model(nodes, {"x": ("f16", (5, 40))}, {"y": "f16"}, weights)
     compare(proto, {"x": floats(5, 40).astype(np.float16)}, 2e-3)
+
+
+@pytest.mark.parametrize(
+    ("word", "value", "message"),
+    [(4, 1 << 30, "binds memory that it does not have"), (4, -256, "binds memory"), (5, 1 << 30, "binds memory"),
+     (1, 1 << 20, "does not run the model: ")],
+)  # fmt: skip
+def test_damaged_programs_are_errors(word: int, value: int, message: str) -> None:
+    compiled = mirlo.compile(model([node("Relu", ["x"], ["y"])], X, {"y": "f32"}), target="webgpu", cache=False)
+    (command,) = compiled.artifact.metadata["program"]["commands"]
+    command[word] = value
+    damaged = Executable(compiled.artifact, ParameterStore())
+    with pytest.raises(MirloError, match=message):
+        damaged.run({"x": floats(4, 60)})
 
 
 def test_saved_model_is_loaded(tmp_path: object) -> None:
