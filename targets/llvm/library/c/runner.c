@@ -65,14 +65,14 @@ typedef struct {
 } model;
 
 typedef struct {
-  const options *given;
+  const options *settings;
   wire w;
   char folder[4096];
   model models[MAX_MODELS];
   uint64_t taken; /* bytes of all models and their inputs */
 } session;
 
-static volatile sig_atomic_t is_ending;
+volatile sig_atomic_t is_ending;
 
 static void end(int number) {
   (void)number;
@@ -134,9 +134,9 @@ static int take_parts(session *s, int file, uint64_t bytes, int *failed) {
 /* Whether there may be so many more bytes: 0; 1: not, which the host was told; -1: the session is over. */
 static int exceeds_limit(session *s, uint64_t bytes) {
   char text[200];
-  if (bytes <= s->given->limit - s->taken) return 0;
+  if (bytes <= s->settings->limit - s->taken) return 0;
   snprintf(text, sizeof text, "%llu bytes are more than the %llu of this runner, of which %llu are in use: start it with a larger --memory",
-           (unsigned long long)bytes, (unsigned long long)s->given->limit, (unsigned long long)s->taken);
+           (unsigned long long)bytes, (unsigned long long)s->settings->limit, (unsigned long long)s->taken);
   return reply_failure(&s->w, LIMIT, text) ? -1 : 1;
 }
 
@@ -159,7 +159,7 @@ static int await_answer(session *s, model *m, answer *said, char *text, size_t b
   struct timespec now;
   int64_t end_ms;
   clock_gettime(CLOCK_MONOTONIC, &now);
-  end_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000 + (int64_t)s->given->seconds * 1000;
+  end_ms = (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000 + (int64_t)s->settings->seconds * 1000;
   for (;;) {
     struct pollfd waiting[2] = {{m->orders, POLLIN, 0}, {s->w.socket, POLLIN, 0}};
     int64_t left;
@@ -169,10 +169,10 @@ static int await_answer(session *s, model *m, answer *said, char *text, size_t b
     if (is_ending) return -1;
     if (left <= 0) {
       close_model(s, m);
-      snprintf(text, bytes, "the model took longer than the %d seconds of this runner: start it with larger --seconds", s->given->seconds);
+      snprintf(text, bytes, "the model took longer than the %d seconds of this runner: start it with larger --seconds", s->settings->seconds);
       return TIMEOUT;
     }
-    if (poll(waiting, 2, (int)left) <= 0) continue;
+    if (poll(waiting, 2, left < LOOK_MS ? (int)left : LOOK_MS) <= 0) continue;
     if (waiting[1].revents) return -1; /* it left, or speaks before its turn */
     if (!waiting[0].revents) continue;
     if (recv(m->orders, said, sizeof *said, MSG_WAITALL) == (ssize_t)sizeof *said) {
@@ -343,7 +343,7 @@ static int run(session *s) {
   wanted.flags = read_u32(s->w.payload + 16);
   wanted.pause_ns = read_u64(s->w.payload + 20);
   if (wanted.calls > MAX_CALLS || wanted.warm > MAX_CALLS || wanted.stamps > MAX_STAMPS ||
-      (uint64_t)wanted.calls * (wanted.stamps + 2) > s->given->limit / 8) {
+      (uint64_t)wanted.calls * (wanted.stamps + 2) > s->settings->limit / 8) {
     return reply_failure(&s->w, LIMIT, "so many calls at a time are more than this runner takes");
   }
   outcome = obey(s, m, &wanted, &said);
@@ -360,7 +360,7 @@ static int free_model(session *s) {
 static int tell_facts(session *s) {
   char text[512];
   int length = snprintf(text, sizeof text, "arch %s\nsystem %s\nabi %d\ncores %ld\nlimit %llu\nseconds %d\n", ARCH, SYSTEM, MIRLO_ABI,
-                        sysconf(_SC_NPROCESSORS_ONLN), (unsigned long long)s->given->limit, s->given->seconds);
+                        sysconf(_SC_NPROCESSORS_ONLN), (unsigned long long)s->settings->limit, s->settings->seconds);
   return reply(&s->w, OK, text, (size_t)length);
 }
 
@@ -410,8 +410,8 @@ static int shake_hands(session *s) {
   if (draw_nonce(nonce) || greet(s->w.socket, READY, nonce)) return 1;
   if (read_exactly(s->w.socket, greeting, sizeof greeting, HANDSHAKE_MS)) return 1;
   if (memcmp(greeting, magic, sizeof magic) || read_u32(greeting + 8) != VERSION) return 1;
-  derive_key(s->w.keys[0], s->given->token, "host", nonce, greeting + 16);
-  derive_key(s->w.keys[1], s->given->token, "board", nonce, greeting + 16);
+  derive_key(s->w.keys[0], s->settings->token, "host", nonce, greeting + 16);
+  derive_key(s->w.keys[1], s->settings->token, "board", nonce, greeting + 16);
   switch (receive(&s->w)) {
     case 0: break;
     case 1: return 1;
@@ -422,7 +422,7 @@ static int shake_hands(session *s) {
       return complain("a host with another token was refused");
   }
   if (s->w.kind != START) return 1;
-  s->w.idle_ms = s->given->idle_seconds * 1000;
+  s->w.idle_ms = s->settings->idle_seconds * 1000;
   s->w.limit = MAX_PAYLOAD;
   return tell_facts(s);
 }
@@ -436,17 +436,17 @@ static void end_session(session *s) {
   if (s->folder[0]) rmdir(s->folder);
 }
 
-static _Noreturn void run_session(int socket, const options *given) {
+static _Noreturn void run_session(int socket, const options *settings) {
   static session s; /* more than some stacks have */
   struct timeval longest = {SEND_S, 0};
   int one = 1;
-  s.given = given;
+  s.settings = settings;
   s.w.socket = socket;
   s.w.limit = 0; /* bytes of a frame, until the peer has shown that it has the token */
   setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &longest, sizeof longest);
   setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   if (!shake_hands(&s)) {
-    if (snprintf(s.folder, sizeof s.folder, "%s/mirlo-runner-XXXXXX", given->folder) >= (int)sizeof s.folder || !mkdtemp(s.folder)) {
+    if (snprintf(s.folder, sizeof s.folder, "%s/mirlo-runner-XXXXXX", settings->folder) >= (int)sizeof s.folder || !mkdtemp(s.folder)) {
       s.folder[0] = 0;
       complain("cannot make a folder for models: name one with --folder");
     } else {
@@ -466,56 +466,56 @@ static int read_number(const char *text, long least, long most, long *number) {
   return !text || !*text || *after || errno || *number < least || *number > most;
 }
 
-static int read_token(options *given) {
+static int read_token(options *settings) {
   const char *from = getenv("MIRLO_REMOTE_TOKEN");
   size_t length = 0;
-  if (given->token_file) {
-    FILE *file = fopen(given->token_file, "rb");
+  if (settings->token_file) {
+    FILE *file = fopen(settings->token_file, "rb");
     if (!file) return complain("the file of the token cannot be read");
-    length = fread(given->token, 1, MAX_TOKEN + 1, file);
+    length = fread(settings->token, 1, MAX_TOKEN + 1, file);
     fclose(file);
   } else if (from) {
     length = strlen(from);
-    if (length <= MAX_TOKEN) memcpy(given->token, from, length);
+    if (length <= MAX_TOKEN) memcpy(settings->token, from, length);
     unsetenv("MIRLO_REMOTE_TOKEN");
   }
-  while (length && length <= MAX_TOKEN && strchr("\r\n", given->token[length - 1])) --length;
-  if (length < MIN_TOKEN || length > MAX_TOKEN || memchr(given->token, 0, length)) {
+  while (length && length <= MAX_TOKEN && strchr("\r\n", settings->token[length - 1])) --length;
+  if (length < MIN_TOKEN || length > MAX_TOKEN || memchr(settings->token, 0, length)) {
     return complain("expected a token of 16 to 256 characters, in the file that --token-file names or in MIRLO_REMOTE_TOKEN");
   }
-  given->token[length] = 0;
+  settings->token[length] = 0;
   return 0;
 }
 
-static int read_options(int count, char **arguments, options *given) {
+static int read_options(int count, char **arguments, options *settings) {
   int i;
-  given->address = "127.0.0.1";
-  given->folder = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
-  given->seconds = 300;
-  given->idle_seconds = 600;
-  given->limit = (uint64_t)2 << 30;
+  settings->address = "127.0.0.1";
+  settings->folder = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
+  settings->seconds = 300;
+  settings->idle_seconds = 600;
+  settings->limit = (uint64_t)2 << 30;
   for (i = 1; i < count; i += 2) {
     const char *flag = arguments[i], *value = i + 1 < count ? arguments[i + 1] : NULL;
     long number = 0;
     int is_wrong = 0;
     if (!strcmp(flag, "--port")) {
       is_wrong = read_number(value, 0, 65535, &number);
-      given->port = (int)number;
+      settings->port = (int)number;
     } else if (!strcmp(flag, "--memory")) {
       is_wrong = read_number(value, 1, 1 << 20, &number);
-      given->limit = (uint64_t)number << 20;
+      settings->limit = (uint64_t)number << 20;
     } else if (!strcmp(flag, "--seconds")) {
       is_wrong = read_number(value, 1, 86400, &number);
-      given->seconds = (int)number;
+      settings->seconds = (int)number;
     } else if (!strcmp(flag, "--idle")) {
       is_wrong = read_number(value, 1, 86400, &number);
-      given->idle_seconds = (int)number;
+      settings->idle_seconds = (int)number;
     } else if (!strcmp(flag, "--listen")) {
-      given->address = value;
+      settings->address = value;
     } else if (!strcmp(flag, "--folder")) {
-      given->folder = value;
+      settings->folder = value;
     } else if (!strcmp(flag, "--token-file")) {
-      given->token_file = value;
+      settings->token_file = value;
     } else {
       is_wrong = 1;
     }
@@ -527,24 +527,24 @@ static int read_options(int count, char **arguments, options *given) {
       return 1;
     }
   }
-  return read_token(given);
+  return read_token(settings);
 }
 
-static int open_listener(const options *given) {
+static int open_listener(const options *settings) {
   struct sockaddr_in own;
   socklen_t length = sizeof own;
   int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
   memset(&own, 0, sizeof own);
   own.sin_family = AF_INET;
-  own.sin_port = htons((uint16_t)given->port);
-  if (listener < 0 || inet_pton(AF_INET, given->address, &own.sin_addr) != 1) return complain("--listen takes an address such as 127.0.0.1"), -1;
+  own.sin_port = htons((uint16_t)settings->port);
+  if (listener < 0 || inet_pton(AF_INET, settings->address, &own.sin_addr) != 1) return complain("--listen takes an address such as 127.0.0.1"), -1;
   fcntl(listener, F_SETFD, FD_CLOEXEC);
   setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
   if (bind(listener, (struct sockaddr *)&own, sizeof own) || listen(listener, 4) || getsockname(listener, (struct sockaddr *)&own, &length)) {
-    fprintf(stderr, "runner: cannot listen on %s:%d: %s\n", given->address, given->port, strerror(errno));
+    fprintf(stderr, "runner: cannot listen on %s:%d: %s\n", settings->address, settings->port, strerror(errno));
     return -1;
   }
-  printf("listening on %s:%d\n", given->address, ntohs(own.sin_port));
+  printf("listening on %s:%d\n", settings->address, ntohs(own.sin_port));
   fflush(stdout);
   return listener;
 }
@@ -558,29 +558,32 @@ static void set_signals(void) {
   signal(SIGPIPE, SIG_IGN);
 }
 
-static pid_t start_session(int socket, int listener, const options *given) {
+static pid_t start_session(int socket, int listener, const options *settings) {
   pid_t process = fork();
   if (process == 0) {
     close(listener);
 #if defined(__linux__)
     prctl(PR_SET_PDEATHSIG, SIGTERM);
 #endif
-    run_session(socket, given);
+    run_session(socket, settings);
   }
   return process;
 }
 
 int main(int count, char **arguments) {
-  static options given;
+  static options settings;
   static const uint8_t nothing[NONCE_BYTES];
   pid_t process = 0; /* of the session */
   int listener;
-  if (read_options(count, arguments, &given)) return 2;
+  if (read_options(count, arguments, &settings)) return 2;
   set_signals();
-  listener = open_listener(&given);
+  listener = open_listener(&settings);
   if (listener < 0) return 1;
   while (!is_ending) {
-    int socket = accept(listener, NULL, NULL);
+    struct pollfd waiting = {listener, POLLIN, 0};
+    int socket;
+    if (poll(&waiting, 1, LOOK_MS) <= 0) continue;
+    socket = accept(listener, NULL, NULL);
     if (socket < 0) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       break;
@@ -589,7 +592,7 @@ int main(int count, char **arguments) {
     if (process > 0 && waitpid(process, NULL, WNOHANG) == 0) {
       greet(socket, BUSY, nothing);
     } else {
-      process = start_session(socket, listener, &given);
+      process = start_session(socket, listener, &settings);
     }
     close(socket);
   }

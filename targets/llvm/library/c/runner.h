@@ -3,6 +3,7 @@
 #ifndef MIRLO_RUNNER_H
 #define MIRLO_RUNNER_H
 
+#include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,6 +23,9 @@ enum { START = 1, FEATURES, LOAD, DATA, INPUTS, RUN, FREE, OK = 64, FAILED, PART
 /* Of FAILED: the peer broke the protocol, a limit of the runner, the model, its process ended, it took too long. */
 enum { BAD_FRAME = 1, LIMIT, MODEL, CRASH, TIMEOUT };
 enum { WANT_OUTPUTS = 1, CPU_TIME = 2 }; /* flags of RUN */
+
+extern volatile sig_atomic_t is_ending; /* set by a signal (runner.c) */
+#define LOOK_MS 500                     /* a wait is as long before the next look at it, as a signal may come before a wait begins */
 
 /* Frames (runner_wire.c) */
 

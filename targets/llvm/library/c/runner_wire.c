@@ -140,9 +140,9 @@ int read_exactly(int socket, void *to, size_t bytes, int timeout_ms) {
   while (bytes) {
     struct pollfd waiting = {socket, POLLIN, 0};
     int64_t left = end - now_ms();
-    int ready = left > 0 ? poll(&waiting, 1, (int)left) : 0;
     ssize_t count;
-    if (ready <= 0) return 1; /* also where a signal ends the runner */
+    if (left <= 0 || is_ending) return 1;
+    if (poll(&waiting, 1, left < LOOK_MS ? (int)left : LOOK_MS) <= 0) continue;
     count = recv(socket, at, bytes, 0);
     if (count <= 0) return 1;
     at += count;
