@@ -19,6 +19,12 @@ typedef struct {
 
 static uint32_t rotate(uint32_t x, int by) { return x >> by | x << (32 - by); }
 
+static inline void round_of(uint32_t a, uint32_t b, uint32_t c, uint32_t *d, uint32_t e, uint32_t f, uint32_t g, uint32_t *h, uint32_t word) {
+  uint32_t first = *h + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + ((e & f) ^ (~e & g)) + word;
+  *d += first;
+  *h = first + (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+}
+
 static void compress(sha256 *hash, const uint8_t *block) {
   static const uint32_t constants[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5, 0xd807aa98, 0x12835b01, 0x243185be,
@@ -38,12 +44,15 @@ static void compress(sha256 *hash, const uint8_t *block) {
     w[i] = w[i - 16] + low + w[i - 7] + high;
   }
   memcpy(s, hash->state, sizeof s);
-  for (i = 0; i < 64; ++i) {
-    uint32_t first = s[7] + (rotate(s[4], 6) ^ rotate(s[4], 11) ^ rotate(s[4], 25)) + ((s[4] & s[5]) ^ (~s[4] & s[6])) + constants[i] + w[i];
-    uint32_t second = (rotate(s[0], 2) ^ rotate(s[0], 13) ^ rotate(s[0], 22)) + ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
-    memmove(s + 1, s, 7 * sizeof *s);
-    s[4] += first;
-    s[0] = first + second;
+  for (i = 0; i < 64; i += 8) { /* after 8 rounds each word has its first role again */
+    round_of(s[0], s[1], s[2], &s[3], s[4], s[5], s[6], &s[7], constants[i] + w[i]);
+    round_of(s[7], s[0], s[1], &s[2], s[3], s[4], s[5], &s[6], constants[i + 1] + w[i + 1]);
+    round_of(s[6], s[7], s[0], &s[1], s[2], s[3], s[4], &s[5], constants[i + 2] + w[i + 2]);
+    round_of(s[5], s[6], s[7], &s[0], s[1], s[2], s[3], &s[4], constants[i + 3] + w[i + 3]);
+    round_of(s[4], s[5], s[6], &s[7], s[0], s[1], s[2], &s[3], constants[i + 4] + w[i + 4]);
+    round_of(s[3], s[4], s[5], &s[6], s[7], s[0], s[1], &s[2], constants[i + 5] + w[i + 5]);
+    round_of(s[2], s[3], s[4], &s[5], s[6], s[7], s[0], &s[1], constants[i + 6] + w[i + 6]);
+    round_of(s[1], s[2], s[3], &s[4], s[5], s[6], s[7], &s[0], constants[i + 7] + w[i + 7]);
   }
   for (i = 0; i < 8; ++i) hash->state[i] += s[i];
 }
