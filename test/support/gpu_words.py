@@ -37,6 +37,17 @@ MODELS: dict[str, Callable[[], ModelProto]] = {
     "a window, and its mean": lambda: make_model(
         [node("AveragePool", "x", "y", kernel_shape=[3, 3], pads=[1, 1, 1, 1])], {"x": (F32, [1, 3, 9, 11])}, ["y"]
     ),
+    "rows of a block, with edges": lambda: make_model(
+        [node("Softmax", "x", "y", axis=-1)], {"x": (F32, [37, 197])}, ["y"]
+    ),
+    "rows of one result": lambda: make_model(
+        [node("ReduceMean", "x", "y", axes=[1], keepdims=0)], {"x": (F32, [5, 40000])}, ["y"], opset=13
+    ),
+    "a row and two operands": lambda: make_model(
+        [node("LayerNormalization", "x g b", "y", axis=-1)],
+        {"x": (F32, [6, 768]), "g": (F32, [768]), "b": (F32, [768])}, ["y"],
+    ),
+    "dynamic rows": lambda: make_model([node("Softmax", "x", "y", axis=-1)], {"x": (F32, ["n", "m"])}, ["y"]),
     "one element": lambda: make_model([node("Exp", "x", "y")], {"x": (F32, [])}, ["y"]),
     "dynamic": lambda: make_model([node("Add", "x b", "y")], {"x": (F32, ["n", "m"]), "b": (F32, ["m"])}, ["y"]),
 }  # fmt: skip

@@ -134,28 +134,6 @@ def written_along(space: Space, axis: int, stored: Container[ir.Value]) -> Decli
     return None
 
 
-def in_step(space: Space) -> Decline | None:
-    """Decline blocks that read a value of the space at other elements than it is computed at."""
-    outputs: dict[ir.Value, tuple[IndexExpr, ...]] = {}
-    for instance in space.instances:
-        for operand in instance.block.inputs:
-            if operand.value in outputs and instance.dims(operand) != outputs[operand.value]:
-                return decline("a value of the group is read at another index", block=instance.block.name)
-        outputs.update({output.value: instance.dims(output) for output in instance.block.outputs})
-    return None
-
-
-def elementwise_space(group: BlockGroup[LaneModel]) -> Space | Decline:
-    """Place elementwise blocks over one domain; divisions of indices become loops."""
-    refusal = same_domain(group.blocks) or opaque_of_group(group)
-    if refusal is not None:
-        return refusal
-    domain = group.blocks[0].domain
-    space = Space(domain, tuple(placed(block, range(block.rank), domain) for block in group.blocks)).drop_units()
-    refusal = in_step(space)
-    return space.split_divided() if refusal is None else refusal
-
-
 def placed(block: BlockView, loops: Sequence[int | None], extents: Sequence[Dim]) -> BlockInstance:
     """Place a block so that its axis i is the loop loops[i]; None stands for an axis of extent 1."""
     where: list[IndexExpr] = [number(0) if loop is None else loop_index(loop) for loop in loops]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import Variable
 from mirlo.dialects.tir.buffers import element_bytes
-from mirlo.passes.schedule.blocks.evaluate import LoopNestState
+from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.schedule.blocks.space import BlockInstance, computed_values
 
 
@@ -19,11 +20,48 @@ def fitting(lanes: int, extent: int) -> int:
 
 def widest_bytes(instances: Sequence[BlockInstance], axis: Variable) -> int:
     """Return the size of the largest element that differs between lanes, except indices and their conversions."""
-    frame = LoopNestState(None, axis, computed_values(instances))
+    lanes = _Lanes(instances, axis)
     sizes = [1]
     for instance in instances:
-        for value in frame.varying(instance):
+        for value in lanes.varying(instance):
             if str(value.type) not in ("index", "i1") and instance.linear(value) is None:
                 sizes.append(element_bytes(value.type))
         sizes += [element_bytes(output.element_type) for output in instance.block.outputs]
     return max(sizes)
+
+
+class _Lanes:
+    """Which values of bodies differ between the lanes along a loop."""
+
+    def __init__(self, instances: Sequence[BlockInstance], axis: Variable) -> None:
+        self._axis = axis
+        self._made = computed_values(instances)
+        self._varying: dict[BlockInstance, set[ir.Value]] = {}
+
+    def varying(self, instance: BlockInstance) -> set[ir.Value]:
+        """Return the needed values of a body that differ between lanes."""
+        if instance not in self._varying:
+            values = self._varying[instance] = set()
+            for value in instance.needed:
+                if self._varies(instance, value, values):
+                    values.add(value)
+        return self._varying[instance]
+
+    def _varies(self, instance: BlockInstance, value: ir.Value, varying: set[ir.Value]) -> bool:
+        if instance.known(value) is not None:
+            return False
+        expression = instance.linear(value)
+        if expression is not None:
+            return bool(expression.coefficient(self._axis) != 0)
+        operand = instance.argument_operands.get(value)
+        if operand is not None:
+            return operand.map is not None and self._operand_varies(instance, operand)
+        if isinstance(value.owner, ir.Block):
+            return True  # the accumulator of a reduction
+        return any(v in varying for v in instance.arguments_of(value.owner.operation))
+
+    def _operand_varies(self, instance: BlockInstance, operand: OperandView) -> bool:
+        if operand.value in self._made:
+            producer, value = self._made[operand.value]
+            return value in self.varying(producer)
+        return any(dim.coefficient(self._axis) != 0 for dim in instance.dims(operand))

@@ -7,19 +7,17 @@ the loop reduces.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.block import SPATIAL
 from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, opaque_of_group, placed, written_along
 from mirlo.passes.schedule.blocks.lanes import fitting, widest_bytes
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space, merge_all
@@ -50,20 +48,6 @@ class RowGroup:
     walks: list[Walk]
     axes: int = 0
     """How many leading axes of each block are rows."""
-
-    def merged(self) -> RowGroup:
-        """Return the same with loops over rows as one where all loops allow it, without those of extent 1."""
-        return _merge_rows(self)
-
-    def prepare(self, memory: TensorBuffers, held: bool = False) -> set[ir.Value]:
-        """Allocate all memory that is needed, outside of all loops; return the values stored there.
-
-        With `held`, elements that one loop passes to a later one need no memory.
-        """
-        stored = set(self.group.kept) if held else self._stored()
-        self._share(memory, stored)
-        memory.touch([instance for walk in self.walks for instance in walk.space.instances], stored)
-        return stored
 
     def walk_of(self, value: ir.Value) -> int | None:
         """Return the position of the loop that computes a value."""
@@ -109,16 +93,12 @@ class RowGroup:
         reduced = {o.value for i in walk.reductions for o in walk.blocks[i].outputs}
         return bool(walk.own) and value not in reduced
 
-    def _share(self, memory: TensorBuffers, stored: set[ir.Value]) -> None:
-        for value, result in self.shared(stored).items():
-            memory.share(value, result)
-
-    def shared(self, stored: set[ir.Value] | None = None) -> dict[ir.Value, ir.Value]:
+    def shared(self) -> dict[ir.Value, ir.Value]:
         """Return the elements of a row that are stored where the row's result will be.
 
         They are read no later than it is written.
         """
-        stored = self._stored() if stored is None else stored
+        stored = self._stored()
         result_of: dict[ir.Value, ir.Value] = {}
         taken: set[ir.Value] = set()
         # In the order of the blocks: the order of a set of values differs from run to run.
@@ -321,29 +301,3 @@ def _elements_along(walk: Walk, space: Space) -> Decline | None:
     """Decline elements of a row that are not written along the innermost loop."""
     elements = {o.value for i, block in enumerate(walk.blocks) if i not in walk.reductions for o in block.outputs}
     return written_along(space, len(space.extents) - 1, elements)
-
-
-def _merge_rows(plan: RowGroup) -> RowGroup:
-    """Merge row loops where all loops allow it, and drop those of extent 1."""
-    kept = [i for i, extent in enumerate(plan.rows) if extent != 1]
-    walks = []
-    for walk in plan.walks:
-        space = walk.space
-        inner = range(len(plan.rows), len(space.extents))
-        position = {axis: i for i, axis in enumerate([*kept, *inner])}
-        walks.append(replace(walk, space=_without_units(space, position)))
-    rows: Sequence[Dim] = [plan.rows[i] for i in kept]
-    axis = len(rows) - 2
-    while axis >= 0:
-        merged = [found for walk in walks if (found := walk.space.merge(axis)) is not None]
-        if len(merged) == len(walks):
-            for walk, space in zip(walks, merged, strict=True):
-                walk.space = space
-            rows = [*rows[:axis], rows[axis] * rows[axis + 1], *rows[axis + 2 :]]
-        axis -= 1
-    return RowGroup(plan.group, tuple(rows), walks, plan.axes)
-
-
-def _without_units(space: Space, position: dict[int, int]) -> Space:
-    extents = [space.extents[axis] for axis in position]
-    return space.substitute(lambda a: loop_index(position[a]) if a in position else number(0), extents)

@@ -269,17 +269,6 @@ class Space:
         )
         return Space(tuple(extents), moved)
 
-    def split(self, axis: int, size: int) -> Space:
-        """Split a loop; the inner loop has this size, which divides the extent."""
-        extents = (*self.extents[:axis], self.extents[axis] // size, size, *self.extents[axis + 1 :])
-
-        def by(a: int) -> IndexExpr:
-            if a == axis:
-                return loop_index(axis) * size + loop_index(axis + 1)
-            return loop_index(a if a < axis else a + 1)
-
-        return self.substitute(by, extents)
-
     def merge(self, axis: int) -> Space | None:
         """Merge a loop with the next one; None if an access would become non-linear."""
         inner = self.extents[axis + 1]
@@ -298,56 +287,10 @@ class Space:
         merged_space = self.substitute(by, extents)
         return merged_space if all(instance.simple() for instance in merged_space.instances) else None
 
-    def cut(self, axis: int, low: int, high: int) -> Space:
-        """Restrict a loop to the iterations low ≤ i < high."""
-        extents = (*self.extents[:axis], high - low, *self.extents[axis + 1 :])
-        return self.substitute(lambda a: loop_index(a) + number(low) if a == axis else loop_index(a), extents)
-
     def order(self, axes: Sequence[int]) -> Space:
         """Reorder the loops; `axes` names each once, outermost first."""
         position = {axis: i for i, axis in enumerate(axes)}
         return self.substitute(lambda a: loop_index(position[a]), [self.extents[a] for a in axes])
-
-    def order_by_stride(self, where: IndexExpr, stop: int | None = None) -> Space:
-        """Order the loops (before `stop`) by the strides of a position, the smallest innermost."""
-        count = len(self.extents)
-        steps = [where.estimated_step(axis) for axis in range(count)]
-        last = count if stop is None else stop
-        return self.order([*sorted(range(last), key=lambda axis: -steps[axis]), *range(last, count)])
-
-    def drop_units(self, start: int = 0) -> Space:
-        """Drop the loops of extent 1, from `start` on."""
-        kept = [i for i, extent in enumerate(self.extents) if extent != 1 or i < start]
-        position = {axis: i for i, axis in enumerate(kept)}
-        return self.substitute(
-            lambda a: loop_index(position[a]) if a in position else number(0), [self.extents[a] for a in kept]
-        )
-
-    def split_divided(self) -> Space:
-        """Split loops so that index expressions such as `i floordiv 64` become loops."""
-        result: Space = self
-        for _ in range(8):
-            choice = result._divided_axis()
-            if choice is None:
-                break
-            result = result.split(*choice)
-        return result
-
-    def _divided_axis(self) -> tuple[int, Any] | None:
-        for instance in self.instances:
-            expressions = [
-                dim for o in (*instance.block.inputs, *instance.block.outputs) if o.map for dim in instance.dims(o)
-            ]
-            expressions += [e for value in instance.needed if (e := instance.linear(value)) is not None]
-            for expression in expressions:
-                for division in expression.divisions:
-                    axes = list(division.inner.terms.items())
-                    if len(axes) != 1 or division.inner.constant != 0:
-                        continue
-                    axis, coefficient = axes[0]
-                    if isinstance(axis, int) and coefficient == 1 and self.extents[axis] % division.divisor == 0:
-                        return axis, division.divisor
-        return None
 
 
 def computed_values(instances: Iterable[BlockInstance]) -> dict[ir.Value, tuple[BlockInstance, ir.Value]]:

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TypeGuard
 
-from mirlo.dialects.bindings import func, ir, scf
+from mirlo.dialects.bindings import func, gpu, ir, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.buffers import INPLACE, STACK_LIMIT, element_bytes
 from mirlo.dialects.tir.loops import For
@@ -22,6 +23,7 @@ from mirlo.passes.schedule.loops import either, for_loop, if_any, keep_rolled, w
 from mirlo.passes.schedule.words.blocks import decompose
 from mirlo.passes.schedule.words.held import keep_in_registers
 from mirlo.passes.schedule.words.index import LoopPosition, LoopValue, LoopValues
+from mirlo.passes.schedule.words.joined_threads import join_threads
 from mirlo.passes.schedule.words.kernels import limits_of, prepare_kernels
 from mirlo.passes.schedule.words.lanes import (
     EdgeTest,
@@ -38,7 +40,16 @@ from mirlo.passes.schedule.words.loops import THREAD
 from mirlo.passes.schedule.words.memory import PlacedBuffers, allocate_buffers
 from mirlo.passes.schedule.words.points import PointEmitter
 from mirlo.passes.schedule.words.positions import share_positions
-from mirlo.passes.schedule.words.ranges import Bound, emit_bound, hoist, hoist_loads, ranges_of, reached, steps_of
+from mirlo.passes.schedule.words.ranges import (
+    Bound,
+    elements_of_thread,
+    emit_bound,
+    hoist,
+    hoist_loads,
+    ranges_of,
+    reached,
+    steps_of,
+)
 from mirlo.passes.schedule.words.registers import Accumulators, Carried, RegisterResults, accumulate
 from mirlo.passes.schedule.words.streams import StoreLanes, emit_streamed
 from mirlo.passes.schedule.words.tensorize import TensorIntrin
@@ -97,10 +108,12 @@ class PartEmitter:
                 # may have a partial result of one element: then no loop of the reduction is left.
                 chain = around(leaf)
                 decompose(root, leaf, next((loop for loop in chain if loop.name in leaf.reduce_loops()), chain[-1]))
+        in_threads = limits_of(root) is not None
+        if in_threads:
+            join_threads(root)
+        keep_in_registers(root, in_threads)
         prepare_threads(root)
-        if limits_of(root) is None:
-            keep_in_registers(root)
-        else:
+        if in_threads:
             share_positions(root)
 
     def emit(
@@ -131,13 +144,21 @@ class PartEmitter:
     def _in(self, memory: TensorBuffers) -> _Emitter:
         """Return what emits nodes; buffers are allocated once."""
         if self._emitter is None:
-            self._emitter = _Emitter(allocate_buffers(self._root, memory), extents_of(self._root.loops()))
+            accesses = (access for leaf in self._root.leaves() for access in (*leaf.reads, *leaf.writes))
+            straight = frozenset(name for access in accesses for name in access.register_loops)
+            placed = allocate_buffers(self._root, memory)
+            self._emitter = _Emitter(placed, extents_of(self._root.loops()), straight)
         return self._emitter
 
 
 def _has_guards_of(node: Node, leaf: BlockLeaf) -> TypeGuard[BlockLeaf]:
-    """Return whether a node is a block that computes the same iterations as another one."""
-    return isinstance(node, BlockLeaf) and node.guards == leaf.guards
+    """Return whether a node is a block that computes the same iterations as another one, in the same way."""
+    return isinstance(node, BlockLeaf) and node.guards == leaf.guards and node.is_clamped == leaf.is_clamped
+
+
+def _store_each(stores: Sequence[StoreLanes]) -> None:
+    for store in stores:
+        store()
 
 
 def _has_loops(loop: Loop) -> bool:
@@ -146,10 +167,15 @@ def _has_loops(loop: Loop) -> bool:
 
 
 def _at_position(
-    name: str, part: PartRange, body: Callable[[LoopValue, Carried], Carried], at: ir.Value, held: Carried
+    name: str,
+    part: PartRange,
+    body: Callable[[LoopValue, Carried], Carried],
+    at: ir.Value,
+    held: Carried,
+    start: IndexExpr | None = None,
 ) -> Carried:
     """Emit an iteration of a loop, given where it is in the loop that it is a part of."""
-    return body(LoopPosition(name, at, part), held)
+    return body(LoopPosition(name, at, part, start or IndexExpr()), held)
 
 
 def _is_at_most_one(low: Bound, high: Bound) -> bool:
@@ -162,7 +188,7 @@ def _is_at_most_one(low: Bound, high: Bound) -> bool:
 class _Emitter(PointEmitter):
     """Emits loops around points, with the guards of the iterations."""
 
-    def __init__(self, placed: PlacedBuffers, extents: dict[str, Dim]) -> None:
+    def __init__(self, placed: PlacedBuffers, extents: dict[str, Dim], straight: frozenset[str]) -> None:
         super().__init__(placed, extents)
         self.assumed: frozenset[Guard] = frozenset()
         """The guards that all iterations pass which are emitted now."""
@@ -180,6 +206,8 @@ class _Emitter(PointEmitter):
         """The results that are in registers in the loops which are emitted now."""
         self.ends: Mapping[str, ir.Value] = {}
         """Where loops end early."""
+        self.straight = straight
+        """The loops each of whose iterations has registers of its own."""
 
     def nodes(self, nodes: Sequence[Node], values: LoopValues, carried: Carried) -> Carried:
         """Emit nodes that follow one another; return the accumulators after them."""
@@ -205,9 +233,8 @@ class _Emitter(PointEmitter):
         guards = self.guards_of(leaves[0], values)
         if guards is None:
             return carried
-        if leaves[0].is_clamped and len(leaves) == 1:
-            self.clamped(leaves[0], guards, values)
-            return carried
+        if leaves[0].is_clamped:
+            return self.clamped(leaves, guards, values, carried)
         results = self.results_of(leaves)
 
         def points(held: Carried) -> Carried:
@@ -221,9 +248,25 @@ class _Emitter(PointEmitter):
 
         return self.carrying(guards, values, points, carried, self.slots(leaves, results, values))
 
-    def clamped(self, leaf: BlockLeaf, guards: Sequence[Guard], values: LoopValues) -> None:
-        """Emit a point of a block that reads the last element where the iteration is past the end."""
-        inside = clamped_values(leaf, guards, values)
+    def clamped(
+        self, leaves: Sequence[BlockLeaf], guards: Sequence[Guard], values: LoopValues, carried: Carried
+    ) -> Carried:
+        """Emit a point of blocks that read the last element where the iteration is past the end."""
+        inside = clamped_values(guards, values)
+        for leaf, result in zip(leaves, self.results_of(leaves), strict=True):
+            if result is None:
+                self.clamped_point(leaf, guards, values, inside)
+            else:
+                carried = result.add_point(leaf, self, inside, carried, self.elements_inside(leaf, guards, values))
+        return carried
+
+    def elements_inside(self, leaf: BlockLeaf, guards: Sequence[Guard], values: LoopValues) -> ir.Value | None:
+        """Emit whether an iteration of a reduction passes the guards that its loops decide; None if there are none."""
+        reduced = leaf.reduce_loops()
+        return self.condition([guard for guard in guards if guard[0].variables() & reduced], values)
+
+    def clamped_point(self, leaf: BlockLeaf, guards: Sequence[Guard], values: LoopValues, inside: LoopValues) -> None:
+        """Emit a point of a block, and store its results if the iteration is not past the end."""
         if self.is_loading:
             self.ahead.append(self.loads(leaf, inside))
             return
@@ -232,9 +275,11 @@ class _Emitter(PointEmitter):
         computed = self.computed_with(leaf, inside)
         self.loaded = {}
         tests = [] if keeps_tile(leaf) else guards
+        if all(access.is_held for _, each, _ in computed for access in each.writes):
+            return
 
         def finish() -> None:
-            self.guarded(tests, values, partial(self.store_all, computed, values))
+            self.guarded([*leaf.stored_by, *tests], values, partial(self.store_all, computed, values))
 
         finish() if self.stores is None else self.stores.append(finish)
 
@@ -269,7 +314,7 @@ class _Emitter(PointEmitter):
             return carried
         if loop.kind == VECTORIZED and loop.extent != 1:
             leaves = [node for node in loop.body if isinstance(node, BlockLeaf)]
-            if len(leaves) == len(loop.body) and (len(leaves) == 1 or not self.placed.in_threads):
+            if len(leaves) == len(loop.body):
                 following = self.lanes(leaves, loop, values, carried)
                 if following is not None:
                     return following
@@ -278,6 +323,8 @@ class _Emitter(PointEmitter):
     def each_iteration(self, loop: Loop, values: LoopValues, carried: Carried) -> Carried:
         """Emit a loop that is none of vectors."""
         in_thread = is_thread(loop)
+        if loop.waits:
+            gpu.BarrierOp()
 
         def body(i: LoopValue, held: Carried, known: LoopValues = values) -> Carried:
             inside = known.in_thread(loop.name, i) if in_thread else known.at({loop.name: i})
@@ -287,12 +334,26 @@ class _Emitter(PointEmitter):
             return body(values[loop.name], carried)
         if loop.name in self.ends:
             return self.before_end(loop, self.ends[loop.name], body, carried)
+        elements = elements_of_thread(loop, values, self.assumed)
+        if elements is not None:
+            return self.each_element(loop, *elements, values, body, carried)
         for position, (low, high, assumed) in enumerate(ranges_of(loop, values, self.assumed)):
             steps = None if isinstance(high, int) or position == 0 else steps_of(loop)
             each = body if steps is None else partial(self.step_by_step, loop, steps, values, body)
             with self.assuming(assumed):
                 carried = self.iterations(loop, (low, high), values, each, carried, is_rest=position > 0)
         return carried
+
+    def each_element(
+        self, loop: Loop, guard: Guard, start: IndexExpr, end: Dim, step: int, values: LoopValues,
+        body: Callable[[LoopValue, Carried], Carried], carried: Carried,
+    ) -> Carried:  # fmt: skip
+        """Emit a loop over the elements of a thread, which counts them: addresses contain where an element is."""
+        iteration = partial(_at_position, loop.name, PartRange(0, step), body, start=start)
+        with self.assuming(self.assumed | {guard}):
+            return for_loop(
+                values.emit(start), values.emit(end), index(step), lambda at, *held: iteration(at, list(held)), carried
+            )
 
     def before_end(
         self, loop: Loop, end: ir.Value, body: Callable[[LoopValue, Carried], Carried], carried: Carried
@@ -399,7 +460,8 @@ class _Emitter(PointEmitter):
         """Emit some iterations of a loop."""
         low, high = bounds
         # Lanes have registers of their own, also where they are no vectors.
-        most = MAX_UNROLL if loop.kind == UNROLLED or carried and loop.kind == VECTORIZED else 1
+        is_straight = loop.kind == UNROLLED or loop.kind == VECTORIZED and (carried or loop.name in self.straight)
+        most = MAX_UNROLL if is_straight else 1
         if isinstance(low, int) and isinstance(high, int) and high - low <= most and loop.kind != BOUND:
             if loop.kind == UNROLLED and self.stores is None and self.can_load_first(loop, values):
                 return self.loads_first(range(low, high), body, carried)
@@ -525,18 +587,8 @@ class _Emitter(PointEmitter):
         for i in iterations:
             carried = body(i, carried)
         self.stores = None
-        for store_one in stores:
-            store_one()
+        _store_each(stores)
         return carried
-
-    def each_thread(self, loop: Loop, values: LoopValues, body: Callable[[LoopValues], None]) -> None:
-        """Emit a loop that is bound to a hardware axis around what is in other loops."""
-
-        def thread(i: LoopValue, held: Carried) -> Carried:
-            body(values.at({loop.name: i}))
-            return held
-
-        self.annotated(loop, BOUND, (0, loop.extent), values, thread)
 
     # Guards
 
@@ -587,18 +639,6 @@ class _Emitter(PointEmitter):
             following[at] = value
         return following
 
-    def guarded(self, guards: Sequence[Guard], values: LoopValues, body: Callable[[], None]) -> None:
-        """Emit a body for iterations that pass the guards."""
-        when(self.condition(guards, values), body)
-
-    def condition(self, guards: Sequence[Guard], values: LoopValues) -> ir.Value | None:
-        """Emit whether an iteration passes the guards; None if there are none."""
-        condition = None
-        for expression, bound in guards:
-            test = values.emit(expression) < values.emit(bound)
-            condition = test if condition is None else create("arith.andi", test.type, condition, test)
-        return condition
-
     # Points
 
     def lanes(self, leaves: list[BlockLeaf], loop: Loop, values: LoopValues, carried: Carried) -> Carried | None:
@@ -617,7 +657,8 @@ class _Emitter(PointEmitter):
                 return None
         if not known:
             return carried
-        if len(known) < len(leaves) or any(guards != known[0] for guards in known[1:]):
+        is_mixed = any(leaf.is_clamped != leaves[0].is_clamped for leaf in leaves)
+        if len(known) < len(leaves) or is_mixed or any(guards != known[0] for guards in known[1:]):
             for leaf, guards in zip(leaves, guards_by_leaf, strict=True):
                 if guards is not None:
                     carried = self.guarded_lanes([leaf], loop, values, guards, carried)
@@ -648,6 +689,9 @@ class _Emitter(PointEmitter):
             loop, guards = self.narrowed(loop, guards)
         inside = [guard for guard in guards if loop.name in guard[0].variables()]
 
+        if leaves[0].is_clamped and guards and not inside:
+            return self.clamped_lanes(leaves, loop, values, guards, carried)
+
         def vectors(held: Carried) -> Carried:
             if loop.extent == 1:
                 for leaf in leaves:
@@ -663,6 +707,30 @@ class _Emitter(PointEmitter):
 
         others = [guard for guard in guards if guard not in inside]
         return self.carrying(others, values, vectors, carried, self.slots(leaves, results, values))
+
+    def clamped_lanes(
+        self, leaves: list[BlockLeaf], loop: Loop, values: LoopValues, guards: list[Guard], carried: Carried
+    ) -> Carried:
+        """Emit vectors of blocks that read the last ones where the iteration is past the end."""
+        inside = clamped_values(guards, values)
+        whole = LaneGuards(D.static_dim(loop.extent))
+        for leaf, result in zip(leaves, self.results_of(leaves), strict=True):
+            lanes = self.lanes_of(leaf, loop, inside, whole)
+            if result is not None:
+                carried = result.add_lanes(lanes, carried, self.elements_inside(leaf, guards, values))
+                continue
+            if self.is_loading:
+                self.ahead.append(lanes.load_ahead())
+                continue
+            if self.ahead:
+                lanes.elements = self.ahead.pop(0)
+            stores: list[StoreLanes] = []
+            lanes.stores = stores
+            lanes.emit()
+            finish = partial(self.guarded, guards, values, partial(_store_each, stores))
+            if stores:
+                finish() if self.stores is None else self.stores.append(finish)
+        return carried
 
     def lanes_of(self, leaf: BlockLeaf, loop: Loop, values: LoopValues, guards: LaneGuards) -> LoopLanes:
         """Return the lanes of a block in a vectorized loop."""
@@ -692,5 +760,5 @@ class _Emitter(PointEmitter):
             self.loaded = {access: value for access, (value,) in self.ahead.pop(0).items()}
         results = self.computed(leaf, leaf.at, values)
         self.loaded = {}
-        finish = partial(self.finish, results, leaf, values)
+        finish = partial(self.finish_point, results, leaf, values)
         finish() if self.stores is None else self.stores.append(finish)

@@ -104,7 +104,10 @@ def words_of_stages(stages: Sequence[object]) -> Trace | None:
     if not plans or len(plans) < len(stages):
         return None
     names = [name for plan in plans for name in plan.block_names]
-    if any(other.startswith(f"{name}_") and other[len(name) + 1].isalpha() for name in names for other in names):
+    is_one = len(plans) == 1
+    if not is_one and any(
+        other.startswith(f"{name}_") and other[len(name) + 1].isalpha() for name in names for other in names
+    ):
         return None  # loops of one block may have names that those of another one have in the whole function
     return Trace([word for plan in plans for word in plan.words.trace])
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.passes.schedule.words.index import LoopValue, LoopValues
+from mirlo.passes.schedule.words.thread_registers import keep_in_thread
 from mirlo.passes.schedule.words.tree import (
     BOUND,
     BlockLeaf,
@@ -23,12 +25,24 @@ from mirlo.passes.schedule.words.tree import (
     without_single,
 )
 
+Register = tuple[int, tuple[LoopValue, ...]]
+"""The access that writes an element, and the iterations of the loops that have a register for each of theirs."""
 
-def keep_in_registers(root: Root) -> None:
-    """Find the elements that are in registers where they are read."""
+
+def register_of(write: BufferAccess, access: BufferAccess, values: LoopValues) -> Register:
+    """Return the register of an element, where a block accesses it."""
+    return id(write), values.iteration_of(access.register_loops) if access.register_loops else ()
+
+
+Uses = list[tuple[BlockLeaf, BufferAccess]]
+"""Blocks, and how each of them accesses a buffer."""
+
+
+def keep_in_registers(root: Root, in_threads: bool) -> None:
+    """Find the elements that are in registers where they are read, of threads of a GPU or of a CPU."""
     leaves = root.leaves()
-    written: dict[int, list[tuple[BlockLeaf, BufferAccess]]] = {}
-    read: dict[int, list[tuple[BlockLeaf, BufferAccess]]] = {}
+    written: dict[int, Uses] = {}
+    read: dict[int, Uses] = {}
     elsewhere: set[int] = set()
     for leaf in leaves:
         for access in leaf.writes:
@@ -38,7 +52,10 @@ def keep_in_registers(root: Root) -> None:
                 read.setdefault(id(access.buffer), []).append((leaf, access))
         elsewhere.update(id(access.buffer) for access in _reads_inside(leaf))
     for buffer in root.buffers:
-        _keep(buffer, written.get(id(buffer), []), read.get(id(buffer), []), id(buffer) in elsewhere)
+        uses = written.get(id(buffer), []), read.get(id(buffer), [])
+        if _is_kept(*uses):
+            (keep_in_thread if in_threads else _keep)(*uses)
+            _leave_out_stores(buffer, *uses, id(buffer) in elsewhere)
 
 
 def _reads_inside(leaf: BlockLeaf) -> Iterator[BufferAccess]:
@@ -53,15 +70,21 @@ def _reads_inside(leaf: BlockLeaf) -> Iterator[BufferAccess]:
         yield from _reads_inside(after)
 
 
-def _keep(
-    buffer: ScheduleBuffer,
-    writes: list[tuple[BlockLeaf, BufferAccess]],
-    reads: list[tuple[BlockLeaf, BufferAccess]],
-    is_elsewhere: bool,
-) -> None:
-    """Let those reads of a buffer be in registers that can be, and do not store it if all of them are."""
-    if not reads or any(leaf.part in ("start", "update") or leaf.rule or leaf.epilogue for leaf, _ in writes):
-        return
+def _is_kept(writes: Uses, reads: Uses) -> bool:
+    """Return whether elements of a buffer with these uses may be in registers."""
+    return bool(reads) and not any(leaf.part in ("start", "update") or leaf.rule or leaf.epilogue for leaf, _ in writes)
+
+
+def _leave_out_stores(buffer: ScheduleBuffer, writes: Uses, reads: Uses, is_elsewhere: bool) -> None:
+    """Do not store a buffer all of whose reads are in registers."""
+    is_held = not buffer.is_parameter and not is_elsewhere
+    is_held = is_held and all(access.register is not None for _, access in reads)
+    for _, write in writes:
+        write.is_held = is_held
+
+
+def _keep(writes: Uses, reads: Uses) -> None:
+    """Let those reads of a buffer be in registers that can be."""
     for leaf, write in writes:
         if leaf.accumulation is not None and leaf.begin not in (None, leaf):
             continue  # the block that begins a reduction has its results
@@ -78,10 +101,6 @@ def _keep(
             place = without_single(leaf.place(write), leaf) if place is None else place
             if _may_be_held(leaf, node, reader, access, inside):
                 access.register = write if place == without_single(reader.place(access), reader) else None
-    is_held = not buffer.is_parameter and not is_elsewhere
-    is_held = is_held and all(access.register is not None for _, access in reads)
-    for _, write in writes:
-        write.is_held = is_held
 
 
 def _may_be_held(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import le
@@ -24,6 +24,8 @@ class LoopPosition:
     name: str
     value: ir.Value
     part: PartRange
+    start: IndexExpr = IndexExpr()
+    """Where a thread begins, in loops over its elements: an expression of the loops over threads."""
 
     def __str__(self) -> str:
         return self.name
@@ -33,9 +35,9 @@ class LoopPosition:
         times = count // self.part.step
         return times if times * self.part.step == count else None
 
-    def index(self) -> Value:
+    def index(self, values: LoopValues) -> Value:
         """Emit the index."""
-        value = Value(self.value) - index(self.part.low)
+        value = Value(self.value) - values.emit(self.start + self.part.low)
         return value if self.part.step == 1 else create("arith.divui", value.type, value, index(self.part.step))
 
 
@@ -67,6 +69,10 @@ class EmittedIndices:
         self.block = ir.InsertionPoint.current.block
         self._known: dict[Sum, Value] = {}
         self._outer = outer
+        self.moved: dict[object, tuple[Mapping[str, LoopValue], EmittedIndices]] = {}
+        """Loops with other indices, by what these are, and the expressions that are emitted for them."""
+        self.loaded: dict[object, list[ir.Value]] = {}
+        """The elements that are loaded."""
 
     def find(self, key: Sum) -> Value | None:
         """Return the value of an expression, None if it is not emitted."""
@@ -81,6 +87,13 @@ class EmittedIndices:
     def add(self, key: Sum, value: Value) -> None:
         self._known[key] = value
 
+    def around(self) -> Iterator[EmittedIndices]:
+        """Yield what is emitted in this block, and in those around it."""
+        scope: EmittedIndices | None = self
+        while scope is not None:
+            yield scope
+            scope = scope._outer
+
 
 class LoopValues:
     """The indices of the loops around what is emitted, by their names."""
@@ -90,8 +103,11 @@ class LoopValues:
         values: Mapping[str, LoopValue] | None = None,
         emitted: EmittedIndices | None = None,
         threads: frozenset[str] = frozenset(),
+        iteration: Mapping[str, LoopValue] | None = None,
     ) -> None:
         self._values: Mapping[str, LoopValue] = values or {}
+        self._iteration = iteration
+        """The indices of the iteration that is emitted, where they are moved."""
         self._threads = threads
         """The loops whose iterations are threads."""
         if emitted is None or emitted.block != ir.InsertionPoint.current.block:
@@ -106,15 +122,37 @@ class LoopValues:
 
     def at(self, indices: Mapping[str, LoopValue]) -> LoopValues:
         """Return the values inside of these loops too, at the insertion point."""
-        return LoopValues({**self._values, **indices}, self._emitted, self._threads)
+        iteration = None if self._iteration is None else {**self._iteration, **indices}
+        return LoopValues({**self._values, **indices}, self._emitted, self._threads, iteration)
 
-    def moved(self, indices: Mapping[str, LoopValue]) -> LoopValues:
-        """Return the values with other indices for some of the loops, of which nothing is emitted yet."""
-        return LoopValues({**self._values, **indices}, EmittedIndices(), self._threads)
+    def moved(self, key: object, emit: Callable[[], Mapping[str, LoopValue]]) -> LoopValues:
+        """Return the values with other indices for some of the loops, which are emitted where the key is new."""
+        here = ir.InsertionPoint.current.block
+        moved = next((scope.moved[key] for scope in self._emitted.around() if key in scope.moved), None)
+        if moved is None:
+            moved = emit(), EmittedIndices()
+            if here == self._emitted.block:
+                self._emitted.moved[key] = moved
+        indices, emitted = moved
+        return LoopValues({**self._values, **indices}, emitted, self._threads, self._iteration or self._values)
 
     def in_thread(self, loop: str, index: LoopValue) -> LoopValues:
         """Return the values inside of a loop whose iterations are threads, too."""
-        return LoopValues({**self._values, loop: index}, self._emitted, self._threads | {loop})
+        return LoopValues({**self._values, loop: index}, self._emitted, self._threads | {loop}, self._iteration)
+
+    def iteration_of(self, loops: Sequence[str]) -> tuple[LoopValue, ...]:
+        """Return the iterations of some loops, as they are where indices are moved."""
+        values = self._values if self._iteration is None else self._iteration
+        return tuple(values[name] for name in loops)
+
+    def loaded(self, key: object) -> list[ir.Value] | None:
+        """Return elements that are loaded in this block or one around it, None if they are not."""
+        return next((scope.loaded[key] for scope in self._emitted.around() if key in scope.loaded), None)
+
+    def keep_loaded(self, key: object, elements: list[ir.Value]) -> None:
+        """Keep elements that are loaded in this block."""
+        if ir.InsertionPoint.current.block == self._emitted.block:
+            self._emitted.loaded[key] = elements
 
     def number(self, expression: IndexExpr) -> Dim | None:
         """Return the value of an expression all of whose loops have an integer as index; None for others."""
@@ -145,6 +183,7 @@ class LoopValues:
             return self._sum({}, expression)
         terms: dict[object, Dim] = {}
         constant: Dim = expression.constant
+        starts = IndexExpr()
         for atom, count in expression.terms.items():
             if isinstance(atom, FloorDiv):
                 return self._divisions(self.with_numbers(expression))
@@ -154,8 +193,13 @@ class LoopValues:
             elif isinstance(value, LoopPosition) and (times := value.scaled(count)) is not None:
                 terms[value] = times
                 constant = constant - value.part.low * times
+                starts = starts + value.start * times
             else:
                 terms[atom] = count
+        for start, count in starts.terms.items():
+            terms[start] = terms.get(start, 0) - count
+            if terms[start] == 0:
+                del terms[start]
         return self._sum(terms, constant)
 
     def _divisions(self, expression: IndexExpr) -> Value:
@@ -233,7 +277,7 @@ class LoopValues:
             return Value(atom.value)
         value = self._values[str(atom)]
         assert not isinstance(value, int), "integers are substituted"
-        return value.index() if isinstance(value, LoopPosition) else Value(value)
+        return value.index(self) if isinstance(value, LoopPosition) else Value(value)
 
     def _division(self, atom: FloorDiv | Remainder) -> Value:
         kind = ir.IndexType.get()

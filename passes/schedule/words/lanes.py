@@ -19,6 +19,7 @@ from mirlo.passes.schedule.blocks.combine import Reducer, in_pairs, reducer_of
 from mirlo.passes.schedule.loops import ScalarBody, attribute_constant
 from mirlo.passes.schedule.vectors import elements_of, lane_mask, may_trap, splat, vector_body
 from mirlo.passes.schedule.words.analysis import KnownValues
+from mirlo.passes.schedule.words.held import Register, register_of
 from mirlo.passes.schedule.words.index import LoopValues
 from mirlo.passes.schedule.words.memory import PlacedBuffers
 from mirlo.passes.schedule.words.tree import (
@@ -229,8 +230,8 @@ class LoopLanes:
     """The tile that this is a row of."""
     held: Mapping[int, ir.Value] = field(default_factory=dict)
     """The results that blocks computed on them read, by their buffers."""
-    registers: dict[int, ir.Value] = field(default_factory=dict)
-    """The elements that blocks after this one read in registers, by the accesses that write them."""
+    registers: dict[Register, ir.Value] = field(default_factory=dict)
+    """The elements that blocks after this one read in registers."""
     inlined: dict[tuple[int, tuple[IndexExpr, ...]], ir.Value] = field(default_factory=dict, init=False)
     """The elements of inlined blocks that are emitted, each once."""
 
@@ -289,7 +290,7 @@ class LoopLanes:
         if access.is_opaque:
             return self.placed[access.buffer].value
         if access.register is not None:
-            return self.registers[id(access.register)]
+            return self._register(access.register, access)
         if id(access) in self.loaded:
             return self.loaded[id(access)]
         if id(access.buffer) in self.held:
@@ -322,6 +323,23 @@ class LoopLanes:
             self.first(where)  # before the branch: other lanes share what it is computed from
         return lane_access.read(self, buffer, where, tests, access.outside)
 
+    def _register(self, write: BufferAccess, access: BufferAccess) -> ir.Value:
+        """Return the element that a lane reads in a register, or those of all lanes."""
+        if self.lane is not None or self.axis not in access.register_loops:
+            return self.registers[register_of(write, access, self.values)]
+        points = [self.values.at({self.axis: lane}) for lane in range(self.lanes)]
+        elements = [self.registers[register_of(write, access, point)] for point in points]
+        kind = ir.VectorType.get([self.lanes], elements[0].type)
+        return create("vector.from_elements", kind, *elements)
+
+    def _hold(self, value: ir.Value, access: BufferAccess) -> None:
+        """Keep what the lanes compute for blocks that read it in registers."""
+        if self.axis not in access.register_loops:
+            self.registers[register_of(access, access, self.values)] = value
+            return
+        for lane, element in enumerate(elements_of(splat(value, self.lanes))):
+            self.registers[register_of(access, access, self.values.at({self.axis: lane}))] = element
+
     def _alignment(self, where: IndexExpr, element: ir.Type) -> dict[str, ir.Attribute]:
         """Return the attribute of an access to a vector at a multiple of its length, if it is certain."""
         counts = [n for atom, n in where.terms.items() if atom != self.axis]
@@ -352,8 +370,20 @@ class LoopLanes:
         return all(each.buffer is not access.buffer for each in written)
 
     def _load_elements(self, access: BufferAccess, at: list[IndexExpr]) -> list[ir.Value]:
-        where, buffer = self.where(access, at), self.placed[access.buffer].flat
+        where = self.where(access, at)
         step = where.coefficient(self.axis)
+        if not self.placed.is_constant(access.buffer):
+            return self._load_lanes(access, where, step)
+        key = id(access.buffer), where.replace({self.axis: number(0)}), step, self.lanes
+        loaded = None if step is None else self.values.loaded(key)
+        if loaded is None:
+            loaded = self._load_lanes(access, where, step)
+            if step is not None:
+                self.values.keep_loaded(key, loaded)
+        return loaded
+
+    def _load_lanes(self, access: BufferAccess, where: IndexExpr, step: Dim | None) -> list[ir.Value]:
+        buffer = self.placed[access.buffer].flat
         if step == 1 and self.placed[access.buffer].threads is None:
             kind = ir.VectorType.get([self.lanes], access.buffer.element)
             attributes = {} if access.buffer.scope else self._alignment(where, access.buffer.element)
@@ -503,7 +533,8 @@ class LoopLanes:
 
         def store(values: Sequence[ir.Value], leaf: BlockLeaf, at: list[IndexExpr]) -> None:
             for value, access in zip(values, leaf.writes, strict=True):
-                held[id(access.buffer)] = self.registers[id(access)] = value
+                held[id(access.buffer)] = value
+                self._hold(value, access)
                 if not access.is_held:
                     if leaf.is_streamed:
                         self.first(self.where(access, at))  # for both branches of the test of alignment

@@ -115,6 +115,8 @@ class PlacedBuffers:
         """Whether the function runs in threads of a GPU."""
         self.has_views = has_views
         """Whether code may have views of memory as one dim."""
+        self.constants: frozenset[int] = frozenset()
+        """The buffers that nothing in threads of a GPU writes."""
         self._places: dict[int, _Place] = {}
         self._known: dict[tuple[object, ...], KnownValues] = {}
         self._epilogues: dict[int, list[tuple[BlockLeaf, list[IndexExpr]]]] = {}
@@ -136,6 +138,10 @@ class PlacedBuffers:
         if key not in self._known:
             self._known[key] = known_values(leaf.view, at, self.extents)
         return self._known[key]
+
+    def is_constant(self, buffer: ScheduleBuffer) -> bool:
+        """Return whether the elements of a buffer are the same for as long as a thread runs."""
+        return id(buffer) in self.constants
 
     def __getitem__(self, buffer: ScheduleBuffer) -> Placed:
         return self._placed[id(buffer)]
@@ -200,7 +206,17 @@ def allocate_buffers(root: Root, memory: TensorBuffers) -> PlacedBuffers:
             placed[id(buffer)] = _allocate(buffer, uses, memory.buffers)
     in_threads = limits_of(root) is not None
     has_views = bool(root.target) and has_vectors(root.target)
-    return PlacedBuffers(placed, in_threads, extents_of(root.loops()), has_views)
+    result = PlacedBuffers(placed, in_threads, extents_of(root.loops()), has_views)
+    if in_threads:
+        result.constants = _constants(root)
+    return result
+
+
+def _constants(root: Root) -> frozenset[int]:
+    """Return the parameters that no block writes."""
+    blocks = [each for leaf in root.leaves() for each in (leaf, *leaf.epilogue)]
+    written = {id(access.buffer) for each in blocks for access in each.writes}
+    return frozenset(id(b) for b in root.buffers if b.is_parameter and not b.scope and id(b) not in written)
 
 
 def _whole(buffer: ScheduleBuffer, value: ir.Value) -> Placed:

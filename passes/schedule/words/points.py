@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
-from mirlo.passes.schedule.loops import ScalarBody, attribute_constant, load, read_inside, store
+from mirlo.dialects.tir.scalars import create
+from mirlo.passes.schedule.loops import ScalarBody, attribute_constant, load, read_inside, store, when
 from mirlo.passes.schedule.vectors import vector_body
 from mirlo.passes.schedule.words.analysis import KnownValues
+from mirlo.passes.schedule.words.held import Register, register_of
 from mirlo.passes.schedule.words.index import LoopValues
 from mirlo.passes.schedule.words.lanes import EdgeTest, edge_tests, is_beyond
 from mirlo.passes.schedule.words.memory import PlacedBuffers
-from mirlo.passes.schedule.words.tree import BlockLeaf, BufferAccess
+from mirlo.passes.schedule.words.tree import BlockLeaf, BufferAccess, Guard
 
 
 class PointEmitter:
@@ -31,8 +34,8 @@ class PointEmitter:
         """The results that blocks computed on them read, by their buffers."""
         self.loaded: dict[int, ir.Value] = {}
         """The elements that are loaded before anything is computed, by the accesses."""
-        self.registers: dict[int, ir.Value] = {}
-        """The elements that blocks after them read in registers, by the accesses that write them."""
+        self.registers: dict[Register, ir.Value] = {}
+        """The elements that blocks after them read in registers."""
 
     def store(self, value: ir.Value, access: BufferAccess, at: list[IndexExpr], values: LoopValues) -> None:
         placed = self.placed[access.buffer]
@@ -40,6 +43,32 @@ class PointEmitter:
             memref.StoreOp(value, placed.flat, [self.position(access, at, values)])
             return
         store(value, placed.value, placed.shape, self.address(access, at, values))
+
+    def guarded(self, guards: Sequence[Guard], values: LoopValues, body: Callable[[], None]) -> None:
+        """Emit a body for iterations that pass the guards."""
+        when(self.condition(guards, values), body)
+
+    def condition(self, guards: Sequence[Guard], values: LoopValues) -> ir.Value | None:
+        """Emit whether an iteration passes the guards; None if there are none."""
+        condition = None
+        for expression, bound in guards:
+            test = values.emit(expression) < values.emit(bound)
+            condition = test if condition is None else create("arith.andi", test.type, condition, test)
+        return condition
+
+    def hold(self, results: Sequence[ir.Value], leaf: BlockLeaf, values: LoopValues) -> None:
+        """Keep the results of a block for blocks that read them in registers."""
+        for value, access in zip(results, leaf.writes, strict=True):
+            self.registers[register_of(access, access, values)] = value
+
+    def finish_point(self, results: Sequence[ir.Value], leaf: BlockLeaf, values: LoopValues) -> None:
+        """Store the results of a block as `finish` does, of those that all threads compute by one of them."""
+        if not leaf.stored_by:
+            self.finish(results, leaf, values)
+            return
+        self.hold(results, leaf, values)
+        if leaf.epilogue or not all(access.is_held for access in leaf.writes):
+            self.guarded(leaf.stored_by, values, partial(self.finish, results, leaf, values))
 
     def finish(self, results: Sequence[ir.Value], leaf: BlockLeaf, values: LoopValues) -> None:
         """Store the results of a block, and compute on them what is not computed anywhere else."""
@@ -61,6 +90,7 @@ class PointEmitter:
             for each, at in [(leaf, leaf.at), *self.placed.epilogue(leaf)]:
                 computed = self.computed(each, at, values)
                 self._held.update({id(w.buffer): v for w, v in zip(each.writes, computed, strict=True)})
+                self.hold(computed, each, values)
                 result.append((computed, each, at))
         finally:
             self._held = before
@@ -89,8 +119,9 @@ class PointEmitter:
     def _store_results(
         self, results: Sequence[ir.Value], leaf: BlockLeaf, at: list[IndexExpr], values: LoopValues
     ) -> None:
+        self.hold(results, leaf, values)
         for value, access in zip(results, leaf.writes, strict=True):
-            self._held[id(access.buffer)] = self.registers[id(access)] = value
+            self._held[id(access.buffer)] = value
             if not access.is_held:
                 self.store(value, access, at, values)
 
@@ -144,7 +175,7 @@ class PointEmitter:
         if access.is_opaque:
             return self.placed[access.buffer].value
         if access.register is not None:
-            return self.registers[id(access.register)]
+            return self.registers[register_of(access.register, access, values)]
         if id(access) in self.loaded:
             return self.loaded[id(access)]
         if id(access.buffer) in self._held:
@@ -172,9 +203,21 @@ class PointEmitter:
 
     def load(self, access: BufferAccess, axes: list[IndexExpr], values: LoopValues) -> ir.Value:
         placed = self.placed[access.buffer]
+        if self.placed.is_constant(access.buffer):
+            return self._load_once(access, axes, values)
         if self.by_position(access, axes, values):
             return memref.LoadOp(placed.flat, [self.position(access, axes, values)]).result
         return load(placed.value, placed.shape, self.address(access, axes, values))
+
+    def _load_once(self, access: BufferAccess, axes: list[IndexExpr], values: LoopValues) -> ir.Value:
+        """Load an element of a thread that nothing writes, or return it where it is loaded already."""
+        where = self.placed.simplified(values.with_numbers(self.placed.flat_index(access, axes)))
+        key = id(access.buffer), where
+        loaded = values.loaded(key)
+        if loaded is None:
+            loaded = [memref.LoadOp(self.placed[access.buffer].flat, [values.emit(where)]).result]
+            values.keep_loaded(key, loaded)
+        return loaded[0]
 
     def all_inside(self, tests: Sequence[EdgeTest], values: LoopValues) -> ir.Value:
         """Emit whether all indices are within the bounds of their tensors."""

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, UndecidedDim
-from mirlo.dialects.core.index_expr import number
+from mirlo.dialects.core.index_expr import IndexExpr, number
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.buffers import STORED_TO
 from mirlo.dialects.tir.scalars import create
 from mirlo.passes.schedule.words.index import LoopValues
 from mirlo.passes.schedule.words.lanes import undecided_guards
 from mirlo.passes.schedule.words.regions import split_by
-from mirlo.passes.schedule.words.threads import is_around_exchange
+from mirlo.passes.schedule.words.threads import is_around_exchange, is_thread
 from mirlo.passes.schedule.words.tree import (
     PARALLEL,
     SERIAL,
@@ -82,6 +83,31 @@ def least_end(ends: Sequence[Bound], values: LoopValues) -> ir.Value:
     for other in others:
         first = Value(first).minimum(other)
     return Value(first).maximum(0)
+
+
+def elements_of_thread(
+    loop: Loop, values: LoopValues, assumed: frozenset[Guard]
+) -> tuple[Guard, IndexExpr, Dim, int] | None:
+    """Return which elements a thread computes in a loop: the guard that ends it, the first one, the end and the step.
+
+    None if the iterations of the loop are no elements of a thread of which one guard decides how many there are.
+    """
+    threads = {other.name for other in around(loop) if is_thread(other)}
+    if not threads or loop.kind != SERIAL or loop.extent == 1 or loop.is_peeled or is_around_exchange(loop):
+        return None
+    first, *others = leaves_of(loop)
+    for guard, (index, bound) in undecided_guards(first, values, assumed) or ():
+        start, step = index.replace({loop.name: number(0)}), index.coefficient(loop.name)
+        if not isinstance(step, int) or step < 1 or not start.terms or not start.variables() <= threads:
+            continue
+        is_end = D.is_certain(partial(_covers, loop.extent * step, bound))
+        if is_end and start.constant == 0 and all(guard in other.guards for other in others):
+            return guard, start, bound, step
+    return None
+
+
+def _covers(iterations: Dim, bound: Dim) -> bool:
+    return bool(iterations >= bound)
 
 
 def steps_of(loop: Loop) -> Loop | None:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.index_expr import IndexExpr, loop_index
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.block import Yield
 from mirlo.dialects.tir.loops import ReduceThreads
 from mirlo.dialects.tir.scalars import create
@@ -37,7 +37,6 @@ from mirlo.passes.schedule.words.lanes import (
 from mirlo.passes.schedule.words.memory import PlacedBuffers
 from mirlo.passes.schedule.words.tree import (
     BOUND,
-    LOCAL,
     PARALLEL,
     SERIAL,
     UNROLLED,
@@ -68,9 +67,6 @@ class LoopEmitter(Protocol):
     def loop(self, loop: Loop, values: LoopValues, carried: Carried) -> Carried:
         """Emit a loop; return the accumulators after it."""
 
-    def each_thread(self, loop: Loop, values: LoopValues, body: Callable[[LoopValues], None]) -> None:
-        """Emit a loop that is bound to a hardware axis around what is in other loops."""
-
     def evaluate(
         self,
         body: ScalarBody,
@@ -91,6 +87,9 @@ class LoopEmitter(Protocol):
 
     def condition(self, guards: Sequence[Guard], values: LoopValues) -> ir.Value | None:
         """Emit whether an iteration passes the guards; None if there are none."""
+
+    def hold(self, results: Sequence[ir.Value], leaf: BlockLeaf, values: LoopValues) -> None:
+        """Keep the results of a block for blocks that read them in registers."""
 
     def finish(self, results: Sequence[ir.Value], leaf: BlockLeaf, values: LoopValues) -> None:
         """Store the results of a block, and compute on them what is not computed anywhere else."""
@@ -164,12 +163,6 @@ class Accumulators:
             results = RegisterResults(loops, leaves, accumulation.is_in_order, placed, first)
             self._results[accumulation] = results
             first += results.count
-        self._bound = [loop for each in self._results.values() for loop in each.bound]
-        if self._bound and len(self._results) + len(loops) > 2:
-            raise ScheduleError(
-                f"accumulate: '{self._bound[0].name}' is bound to threads, which compute one reduction in "
-                f"'{loops[0].name}'"
-            )
         count = sum(each.count for each in self._results.values())
         if count > MAX_ACCUMULATORS:
             names = ", ".join(f"'{each.leaf.name}'" for each in self._results.values())
@@ -184,12 +177,6 @@ class Accumulators:
 
     def emit(self, emitter: LoopEmitter, values: LoopValues) -> None:
         """Emit the loops, and store the results after them."""
-        self._emit_in(self._bound, emitter, values)
-
-    def _emit_in(self, threads: Sequence[Loop], emitter: LoopEmitter, values: LoopValues) -> None:
-        if threads:
-            emitter.each_thread(threads[0], values, lambda inside: self._emit_in(threads[1:], emitter, inside))
-            return
         carried = [start for each in self._results.values() for start in each.starts()]
         for loop in self.loops:
             carried = emitter.loop(loop, values, carried)
@@ -204,6 +191,8 @@ class PartLoops:
     leaf: BlockLeaf
     vector: Loop | None
     unrolled: list[Loop]
+    is_in_order: bool = False
+    """Whether the lanes of a thread add to one result."""
 
     @cached_property
     def keys(self) -> list[tuple[int, ...]]:
@@ -212,7 +201,8 @@ class PartLoops:
 
     @property
     def lanes(self) -> int:
-        return 1 if self.vector is None else D.static_dim(self.vector.extent)
+        """Return the lanes of an accumulator."""
+        return 1 if self.vector is None or self.is_in_order else D.static_dim(self.vector.extent)
 
 
 class RegisterResults:
@@ -230,8 +220,7 @@ class RegisterResults:
         chain = around(self.leaf)
         inside = chain[chain.index(self.loop) :]
         reduced = self.leaf.reduce_loops()
-        self.bound = [loop for loop in inside if loop.kind == BOUND]
-        self.threads = [loop for loop in self.bound if loop.name in reduced]
+        self.threads = [loop for loop in chain if loop.kind == BOUND and loop.name in reduced]
         """The loops of the reduction whose iterations are threads."""
         vectors = [loop for loop in inside if loop.kind == VECTORIZED and loop.extent != 1]
         scalars = [loop for loop in vectors if not can_accumulate(self.leaf, loop, self.placed)]
@@ -257,7 +246,11 @@ class RegisterResults:
         assert self.leaf.view is not None
         self.view = self.leaf.view
         self.reducer = reducer_of(self.view)
-        main = PartLoops(self.leaf, self.vector, self.unrolled_loops)
+        self.adds_lanes = is_in_order and self.is_summed and placed.in_threads
+        """Whether lanes add to one result, one after the other: a thread has no vectors."""
+        self.identity: list[ir.Value] = []
+        """What the registers start from, if nothing is added to it."""
+        main = PartLoops(self.leaf, self.vector, self.unrolled_loops, self.adds_lanes)
         self.keys, self.lanes = main.keys, main.lanes
         self._parts = {id(leaf): self._part(leaf) for leaf in leaves[1:]} | {id(self.leaf): main}
         self.has_scalars = any(part.lanes != self.lanes for part in self._parts.values())
@@ -274,8 +267,8 @@ class RegisterResults:
         inside = [loop for loop in around(leaf) if loop not in around(self.loop)]
         reduced = leaf.reduce_loops()
         spatial = [loop for loop in inside if loop.name not in reduced and loop.extent != 1]
-        if spatial or self.spatial or self.vector is not None and not self.is_summed or self.bound:
-            name = (spatial or self.spatial or self.bound or [self.loop])[0].name
+        if spatial or self.spatial or self.vector is not None and not self.is_summed or self.threads:
+            name = (spatial or self.spatial or self.threads or [self.loop])[0].name
             raise ScheduleError(
                 f"accumulate: '{leaf.name}' continues the reduction '{self.leaf.name}', of one result, and '{name}' is "
                 "no loop of the reduction: partition such a loop instead"
@@ -304,12 +297,11 @@ class RegisterResults:
                 f"accumulate: '{self.leaf.name}' does not end with one operation on its former result, such as a sum: "
                 f"'{name}', a loop of the reduction, can be neither unrolled nor vectorized"
             )
-        if self.is_in_order and (self.is_summed or self.threads):
-            loop = self.threads[0] if self.threads else self.vector
-            assert loop is not None
+        if self.is_in_order and self.is_summed and not self.adds_lanes:
+            assert self.vector is not None
             raise ScheduleError(
-                f"accumulate: '{loop.name}' is a loop of the reduction '{self.leaf.name}' and {loop.kind}, which makes "
-                "partial results: leave in_order out, or the loop serial"
+                f"accumulate: '{self.vector.name}' is a loop of the reduction '{self.leaf.name}' and vectorized, which "
+                "makes partial results: leave in_order out, or the loop serial"
             )
         for part in self._parts.values():
             vector, leaf = part.vector, part.leaf
@@ -327,6 +319,8 @@ class RegisterResults:
         """Emit the values that the registers start from."""
         scalars = self.reducer.identity() if self.has_parts and self.reducer is not None else self._init()
         starts = [splat(start, self.lanes) if self.lanes > 1 else start for start in scalars]
+        if self.has_parts and self.placed.in_threads:
+            self.identity = starts
         return starts * len(self.keys) + (scalars if self.has_scalars else [])
 
     def _init(self) -> list[ir.Value]:
@@ -344,28 +338,48 @@ class RegisterResults:
         at = part.keys.index(key) if part.lanes == self.lanes else len(self.keys)
         return range(self.first + at * width, self.first + (at + 1) * width)
 
-    def add_point(self, leaf: BlockLeaf, emitter: LoopEmitter, values: LoopValues, carried: Carried) -> Carried:
-        """Emit one iteration of the reduction, and add to its accumulators."""
+    def add_point(
+        self,
+        leaf: BlockLeaf,
+        emitter: LoopEmitter,
+        values: LoopValues,
+        carried: Carried,
+        inside: ir.Value | None = None,
+    ) -> Carried:
+        """Emit one iteration of the reduction, and add to its accumulators, `inside` of the loops only."""
         slot = self.slot(leaf, values)
         held = [carried[at] for at in slot]
         if self.has_parts and self.reducer is not None:
             body = Contributions.of(leaf.body, self.reducer)
-            result = self.reducer.combine(held, emitter.evaluate(body, leaf, leaf.at, values, {}))
+            result = self._combine(held, emitter.evaluate(body, leaf, leaf.at, values, {}), inside)
         else:
             former = dict(zip(leaf.body.accumulators, held, strict=True))
-            result = emitter.evaluate(leaf.body, leaf, leaf.at, values, former)
+            result = _selected(inside, emitter.evaluate(leaf.body, leaf, leaf.at, values, former), held)
         return _replaced(carried, slot, result)
 
-    def add_lanes(self, point: LoopLanes, carried: Carried) -> Carried:
-        """Emit one iteration in each lane, and add to the accumulators."""
+    def add_lanes(self, point: LoopLanes, carried: Carried, inside: ir.Value | None = None) -> Carried:
+        """Emit one iteration in each lane, and add to the accumulators, `inside` of the loops only."""
         slot = self.slot(point.leaf, point.values)
         held = [carried[at] for at in slot]
         if self.reducer is None or not self.has_parts:
-            return _replaced(carried, slot, point.replaced(held))
+            return _replaced(carried, slot, _selected(inside, point.replaced(held), held))
         values = point.contributions(self.reducer)
+        if self.adds_lanes:
+            for lane in zip(*map(elements_of, values), strict=True):
+                held = self._combine(held, list(lane), inside)
+            return _replaced(carried, slot, held)
         if point.lanes != self.lanes:
             values = sum_of_lanes(self.reducer, values, self.placed)
-        return _replaced(carried, slot, self.reducer.combine(held, values))
+        return _replaced(carried, slot, self._combine(held, values, inside))
+
+    def _combine(self, held: Carried, values: Carried, inside: ir.Value | None) -> Carried:
+        """Add to accumulators; what is not inside of the loops adds nothing."""
+        assert self.reducer is not None
+        if inside is not None:
+            none = self.reducer.identity()
+            none = none if self.lanes == 1 else [splat(value, self.lanes) for value in none]
+            values = _selected(inside, values, none)
+        return values if self.identity and held == self.identity else self.reducer.combine(held, values)
 
     def store(self, emitter: LoopEmitter, values: LoopValues, totals: Carried) -> None:
         """Combine the parts of each result, and store it."""
@@ -377,17 +391,17 @@ class RegisterResults:
         results = [self._partial(at, totals) for at in places]
         if self.threads:
             results = self._across_threads(results)
-        is_local = all(access.buffer.scope == LOCAL for access in self.leaf.writes)
-        # Each thread has the results, and the first one stores them where all would.
-        first = [] if is_local else [(loop_index(loop.name), 1) for loop in self.threads]
         for at, result in zip(places, map(self._finished, results), strict=True):
             inside = values.at({**zero, **at})
             guards = emitter.guards_of(self.leaf, inside, frozenset(reduced))
             if guards is None:
                 continue
-            guards = [*first, *guards]
+            # Each thread has the results, and the first one stores them where all would.
+            guards = [*self.leaf.stored_by, *guards]
             if self.vector is None or self.is_summed:
-                emitter.guarded(guards, inside, partial(emitter.finish, result, self.leaf, inside))
+                emitter.hold(result, self.leaf, inside)
+                if self.leaf.epilogue or not all(access.is_held for access in self.leaf.writes):
+                    emitter.guarded(guards, inside, partial(emitter.finish, result, self.leaf, inside))
                 continue
             masked = [guard for guard in guards if self.vector.name in guard[0].variables()]
 
@@ -472,6 +486,13 @@ def can_accumulate(leaf: BlockLeaf, loop: Loop, placed: PlacedBuffers) -> bool:
         return all(can_vectorize(other, loop, other.guards, placed) for other in others)
     guards = undecided_guards(leaf, LoopValues())
     return guards is not None and has_all_lanes(loop, [guard for guard, _ in guards])
+
+
+def _selected(inside: ir.Value | None, values: Carried, others: Carried) -> Carried:
+    """Emit values where a condition holds, and others where it does not."""
+    if inside is None:
+        return values
+    return [create("arith.select", a.type, inside, a, b) for a, b in zip(values, others, strict=True)]
 
 
 def _replaced(carried: Carried, slot: range, result: Carried) -> Carried:

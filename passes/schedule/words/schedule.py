@@ -302,7 +302,8 @@ class Schedule(LoopQueries):
     def clamp(self, block: str) -> None:
         """Read the last elements in iterations past the end of loops, where else each iteration tests for that.
 
-        So all loads of a thread can be in flight together. Nothing is stored in these iterations, but in a tile.
+        So all loads of a thread can be in flight together. Nothing is stored in these iterations, but in a tile, and
+        nothing is added to the results of a reduction, which are in registers (`accumulate`).
         """
         clamp(self._leaf(block))
         self._record("clamp", (block,), None)
@@ -371,7 +372,8 @@ class Schedule(LoopQueries):
 
         Each iteration of the unrolled loops inside has an accumulator, a vector if the innermost loop is vectorized.
         Loops of the reduction may be unrolled and vectorized: their partial results are combined after the loop, and
-        floats are added in another order. With `in_order` unrolled ones have no partial results.
+        floats are added in another order. With `in_order` unrolled ones have no partial results, nor have the lanes of
+        a thread of a GPU.
         """
         accumulate(self._root, self._leaf(block), self._loop(loop), in_order)
         self._record("accumulate", (block, loop), None, {"in_order": True} if in_order else {})

@@ -46,8 +46,10 @@ def require_sharable(root: Root, buffer: ScheduleBuffer, target: ScheduleBuffer)
     what = f"share_memory: '{buffer.name}' is in the memory of '{target.name}'"
     chains = [around(leaf) for leaf in (*users, *writers)]
     shared = itertools.takewhile(lambda level: all(loop is level[0] for loop in level), zip(*chains, strict=False))
-    common = [level[0] for level in shared]
-    names = {loop.name for loop in common if loop.extent != 1}
+    # Threads of a loop that was several loops use elements of their own, or wait for one another.
+    common = [level[0] for level in itertools.takewhile(lambda level: not level[0].is_joined, shared)]
+    together = {name for loop in common if loop.position is not None for name in loop.position.variables()}
+    names = {loop.name for loop in common if loop.extent != 1} - together
     places = [place for leaf in leaves for place in (*writes[id(leaf)], *touched[id(leaf)])]
     by_iteration = [[index if index.variables() & names else None for index in place] for place in places]
     reached = _reached(index for index in by_iteration[0] if index is not None)
@@ -58,7 +60,8 @@ def require_sharable(root: Root, buffer: ScheduleBuffer, target: ScheduleBuffer)
         loops = around(leaf)
         # Elements that this iteration writes next, and that no other one writes, in this part of a loop or in another.
         next_writes = [place for each in after[at:] if around(each) == loops for place in writes[id(each)]]
-        own = [place for place in next_writes if _reached(place) >= {loop.name for loop in loops if loop.extent != 1}]
+        moved = {loop.name for loop in loops if loop.extent != 1} - together
+        own = [place for place in next_writes if _reached(place) >= moved]
         if not all(place in own for place in touched[id(leaf)]):
             raise ScheduleError(f"{what}, and '{leaf.name}' accesses it after '{writers[0].name}' has written there")
 

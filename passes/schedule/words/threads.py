@@ -23,6 +23,7 @@ from mirlo.passes.schedule.words.tree import (
     SHARED,
     BlockLeaf,
     BufferAccess,
+    Guard,
     Loop,
     Node,
     Root,
@@ -60,7 +61,7 @@ def reduced_threads(leaf: BlockLeaf) -> list[Loop]:
 def is_around_exchange(loop: Loop) -> bool:
     """Return whether threads wait for one another in a loop: all of them run all of its iterations."""
     held = (leaf for leaf in leaves_of(loop) if leaf.part == "registers" and reduced_threads(leaf))
-    return any(loop.name not in leaf.reduce_loops() for leaf in held)
+    return any(loop.name not in leaf.reduce_loops() for leaf in held) or any(inner.waits for inner in loops_of(loop))
 
 
 def prepare_threads(root: Root) -> None:
@@ -75,11 +76,24 @@ def prepare_threads(root: Root) -> None:
             if leaf.part == "update" and leaf.is_moved:
                 _require_own_elements(leaf)
         extents = _thread_extents(nest)
+        for loop in loops_of(nest):
+            if loop.waits:
+                _require_waiting(nest, loop, extents)
         for leaf in leaves_of(nest):
-            if any(access.buffer.scope != LOCAL for each in computed_in(leaf) for access in each.writes):
+            stored = [access for each in computed_in(leaf) for access in each.writes if not access.is_held]
+            if any(access.buffer.scope != LOCAL for access in stored):
+                leaf.stored_by = _stored_by(leaf)
                 _bind_to_first(leaf, [axis for axis in extents if axis not in _axes(leaf)])
         for pair in _shared_uses(nest):
             _require_visible(*pair)
+
+
+def _stored_by(leaf: BlockLeaf) -> list[Guard]:
+    """Return which threads store results that several threads have: the first of those that reduce them, or join."""
+    chain, reduced = around(leaf), leaf.reduce_loops()
+    of_elements = {name for index in leaf.at for name in index.variables()} - reduced
+    same = [loop for loop in chain if is_thread(loop) and loop.name not in of_elements and loop.extent != 1]
+    return [(loop_index(loop.name), 1) for loop in same if loop.name in reduced or loop.is_joined]
 
 
 def _thread_extents(nest: Loop) -> dict[str, Dim]:
@@ -167,6 +181,18 @@ def _require_all_threads(nest: Loop, leaf: BlockLeaf) -> None:
         )
 
 
+def _require_waiting(nest: Loop, waiting: Loop, extents: Mapping[str, Dim]) -> None:
+    """Require that all threads of a block reach the point where they wait for one another."""
+    axes = {str(loop.thread): loop for loop in around(waiting) if is_thread(loop)}
+    for axis, extent in extents.items():
+        if extent != 1 and (axis not in axes or axes[axis].extent != extent):
+            raise ScheduleError(
+                f"bind: '{_name(leaves_of(waiting)[0])}' uses elements that other threads write before it, for which "
+                f"all threads of '{nest.name}' have to wait: bind loops around both to the {extent} threads of "
+                f"'{axis}', or let them share the elements (set_scope 'shared')"
+            )
+
+
 def _require_own_elements(leaf: BlockLeaf) -> None:
     """Require that a reduction in memory, moved to where it is read, adds up each element in one thread."""
     for access in leaf.writes:
@@ -192,8 +218,13 @@ def _shared_uses(nest: Loop) -> Iterator[tuple[Use, Use]]:
     for own, leaf in blocks:
         for access in leaf.writes:
             for around_it, other, use in uses:
-                if around_it is not own and use.buffer is access.buffer:
+                if around_it is not own and memory_of(use.buffer) is memory_of(access.buffer):
                     yield (leaf, access), (other, use)
+
+
+def memory_of(buffer: ScheduleBuffer) -> ScheduleBuffer:
+    """Return the buffer in whose memory one is (`share_memory`)."""
+    return buffer if buffer.shared is None else buffer.shared
 
 
 def computed_in(leaf: BlockLeaf) -> list[BlockLeaf]:
@@ -217,10 +248,12 @@ def accesses_of(leaf: BlockLeaf) -> Iterator[BufferAccess]:
 
 def _require_visible(written: Use, used: Use) -> None:
     """Require that threads which use what a block writes see it."""
-    if _is_own(written, used):
+    (maker, access), (user, use) = written, used
+    if use.register is access or is_own(written, used):
         return
-    (maker, access), (user, _) = written, used
     buffer = access.buffer
+    if _do_wait_between(maker, user) and is_in_block(written, used):
+        return
     if buffer.scope == SHARED:
         first, second = (_outermost_thread(leaf) for leaf in (maker, user))
         if first is None or second is None or first is not second:
@@ -246,13 +279,46 @@ def _outermost_thread(leaf: BlockLeaf) -> Loop | None:
     return next((loop for loop in around(leaf) if is_thread(loop)), None)
 
 
-def _is_own(written: Use, used: Use) -> bool:
+def _do_wait_between(maker: BlockLeaf, user: BlockLeaf) -> bool:
+    """Return whether threads wait for one another between two blocks, in a loop that was several."""
+    chains = [around(maker), around(user)]
+    common = [loop for loop in itertools.takewhile(chains[1].__contains__, chains[0])]
+    if not common or not common[-1].is_joined:
+        return False
+    first, second = sorted(_child_of(common[-1], leaf) for leaf in (maker, user))
+    return any(isinstance(each, Loop) and each.waits for each in common[-1].body[first + 1 : second + 1])
+
+
+def _child_of(loop: Loop, leaf: BlockLeaf) -> int:
+    """Return the position in a loop of what a block is in."""
+    return next(i for i, child in enumerate(loop.body) if leaf in leaves_of(child))
+
+
+def is_in_block(written: Use, used: Use) -> bool:
+    """Return whether blocks of threads use only those elements of a buffer that they write themselves."""
+    (maker, access), (user, use) = written, used
+    if use.is_opaque or use.inlined is not None or use.outside is not None:
+        return False
+    chains = [around(maker), around(user)]
+    outer = [
+        loop for loop in itertools.takewhile(chains[1].__contains__, chains[0])
+        if loop.kind == BOUND and not loop.is_joined and loop.extent != 1
+    ]  # fmt: skip
+    names = {loop.name for loop in outer}
+    pairs = list(zip(maker.place(access), user.place(use), strict=True))
+    moved = [(own, other) for own, other in pairs if (own.variables() | other.variables()) & names]
+    known = {name for own, _ in moved for name in own.variables()}
+    return names <= known and all(own == other and own.variables() <= names for own, other in moved)
+
+
+def is_own(written: Use, used: Use) -> bool:
     """Return whether a thread uses only those elements of a buffer that it writes itself."""
     (maker, access), (user, use) = written, used
-    common = {loop.name for loop in itertools.takewhile(around(user).__contains__, around(maker))}
+    chain = itertools.takewhile(around(user).__contains__, around(maker))
+    common = {loop.name for loop in chain if not loop.is_joined}
     makers, users = _axes(maker), _axes(user)
     reduced = {str(loop.thread) for loop in reduced_threads(maker)}
-    if access.buffer.scope != LOCAL and reduced:
+    if access.buffer.scope != LOCAL and (reduced or maker.stored_by):
         return False  # the first thread stores the result
     private = {axis: loop for axis, loop in makers.items() if loop.name not in common and axis not in reduced}
     if not private:

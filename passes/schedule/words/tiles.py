@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index
+from mirlo.passes.schedule.blocks.combine import reducer_of
 from mirlo.passes.schedule.words.index import LoopValue, LoopValues
 from mirlo.passes.schedule.words.loops import require_serial, unique_loop_name
 from mirlo.passes.schedule.words.tree import (
@@ -98,12 +99,18 @@ def clamp(leaf: BlockLeaf) -> None:
     """Let a block read the last elements in iterations past the end of its loops, and store nothing there."""
     if not leaf.guards:
         raise ScheduleError(f"clamp: all iterations of the loops around '{leaf.name}' compute an element")
-    if leaf.is_reduction or leaf.part != "whole" or leaf.rule:
-        raise ScheduleError(f"clamp: '{leaf.name}' is a reduction, or scheduled by a rule")
+    if leaf.rule or leaf.part not in ("whole", "registers"):
+        raise ScheduleError(f"clamp: '{leaf.name}' is decomposed, or scheduled by a rule")
+    if leaf.is_reduction and (leaf.accumulation is None or leaf.view is None or reducer_of(leaf.view) is None):
+        raise ScheduleError(
+            f"clamp: '{leaf.name}' is a reduction whose results are not in registers (accumulate), or that does not "
+            "end with one operation on its former result, such as a sum"
+        )
     for index, _ in leaf.guards:
         if _own_loop(index) is None:
             raise ScheduleError(f"clamp: no loop moves the index '{index}' of '{leaf.name}', which is limited, by one")
-    if any(loop.kind == VECTORIZED for loop in around(leaf)):
+    limited = {name for index, _ in leaf.guards for name in index.variables()}
+    if any(loop.kind == VECTORIZED and loop.name in limited for loop in around(leaf)):
         raise ScheduleError(f"clamp: '{leaf.name}' is in a vectorized loop, whose lanes are masked")
     leaf.is_clamped = True
 
@@ -113,15 +120,21 @@ def _own_loop(index: IndexExpr) -> str | None:
     return next((atom for atom, step in index.terms.items() if isinstance(atom, str) and step == 1), None)
 
 
-def clamped_values(leaf: BlockLeaf, guards: Sequence[Guard], values: LoopValues) -> LoopValues:
-    """Emit the indices of loops that are moved back where the iteration is past the end."""
-    moved: dict[str, LoopValue] = {}
-    for index, bound in guards:
-        name = _own_loop(index)
-        assert name is not None, "the word requires it"
-        rest = values.emit(index - loop_index(name))
-        moved[name] = values.emit(index).minimum(values.emit(bound - 1)) - rest
-    return values.moved(moved)
+def clamped_values(guards: Sequence[Guard], values: LoopValues) -> LoopValues:
+    """Return the values of loops that are moved back where the iteration is past the end, emitted once in a block."""
+    if not guards:
+        return values
+    named = [(_own_loop(index), values.with_numbers(index), bound) for index, bound in guards]
+
+    def emit() -> dict[str, LoopValue]:
+        moved: dict[str, LoopValue] = {}
+        for (name, index, bound), (whole, _) in zip(named, guards, strict=True):
+            assert name is not None, "the word requires it"
+            rest = values.emit(whole - loop_index(name))
+            moved[name] = values.emit(index).minimum(values.emit(bound - 1)) - rest
+        return moved
+
+    return values.moved(frozenset(named), emit)
 
 
 def keeps_tile(leaf: BlockLeaf) -> bool:

@@ -79,6 +79,8 @@ class BufferAccess:
     """Whether the indices are expressions of loops, as those of a tile with a dim for each loop."""
     register: BufferAccess | None = None
     """Of an element that is read in a register, where a block before this one writes it, in the same loops."""
+    register_loops: tuple[str, ...] = ()
+    """The loops each of whose iterations, which are emitted one by one, has a register for the element."""
 
 
 @dataclass(eq=False)
@@ -142,6 +144,8 @@ class BlockLeaf:
     """Which `apply_rule` that is: two of the same rule are two parts."""
     is_clamped: bool = False
     """Whether iterations past the end of loops read the last elements, and store nothing, instead of being skipped."""
+    stored_by: list[Guard] = field(default_factory=list)
+    """The threads that store the results, where all threads have them."""
     is_streamed: bool = False
     """Whether whole vectors of results go past the caches."""
     epilogue: list[BlockLeaf] = field(default_factory=list)
@@ -234,6 +238,10 @@ class Loop:
     """Of a loop that has one iteration for each of those around it, whose index is this expression of them."""
     part: PartRange | None = None
     """The iterations of the loop that this is a part of."""
+    is_joined: bool = False
+    """Whether threads run what were several loops in it, one after the other."""
+    waits: bool = False
+    """Of one of these: whether threads wait for one another before it."""
     nested: NestedNodes | None = None
     """The nodes inside, where they are listed since the last change."""
 

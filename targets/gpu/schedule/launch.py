@@ -103,17 +103,6 @@ def launch_iterations(extents: Sequence[ir.Value], body: Callable[[list[Value]],
         gpu.TerminatorOp()
 
 
-def launch_runs(extents: Sequence[Dim], count: int, body: Callable[[list[list[Value]]], None]) -> None:
-    """Run `body` for `count` points per thread, a block of threads apart, which all exist in whole blocks."""
-    total = D.product(list(extents))
-
-    def thread(ids: Ids) -> None:
-        first = ids.block * (count * THREADS) + ids.thread
-        body([split(first + i * THREADS, extents) for i in range(count)])
-
-    launch(total // (count * THREADS), THREADS, thread)
-
-
 def split(number: ir.Value, extents: Sequence[Dim]) -> list[Value]:
     """Delinearize the index of a point, last dimension fastest."""
     parts: list[Value] = []

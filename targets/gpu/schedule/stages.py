@@ -16,7 +16,7 @@ from mirlo.targets.gpu.schedule.contraction.fma import MIN_BLOCKS
 from mirlo.targets.gpu.schedule.costs import split_k_if_faster
 from mirlo.targets.gpu.schedule.points import NO_POINT_CHOICES, PointChoices, plan_block, plan_points, stage_choices
 from mirlo.targets.gpu.schedule.roles import product_of
-from mirlo.targets.gpu.schedule.rows import plan as plan_rows
+from mirlo.targets.gpu.schedule.rows import plan_rows
 from mirlo.targets.gpu.schedule.rules import stage_rule
 from mirlo.targets.gpu.schedule.stage import PlannedBlocks, StagePlan, decline_dynamic_dims
 

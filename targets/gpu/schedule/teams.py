@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir, memref, scf
@@ -26,12 +26,11 @@ class Team:
     thread: Value
 
 
-TeamReduction = Callable[[Team, CombineValues, Sequence[ir.Value]], list[ir.Value]]
-"""Reduces the values of all threads of a team, and returns the result to each. All threads of the block take part."""
-
-
 def reduce_in_shared_memory(team: Team, combine: CombineValues, partial: Sequence[ir.Value]) -> list[ir.Value]:
-    """Reduce over all threads of a team through shared memory."""
+    """Reduce over all threads of a team through shared memory, and return the result to each of them.
+
+    All threads of the block take part.
+    """
     if team.threads == 1:
         return list(partial)
     memories = [shared(team.rows * team.threads, value.type) for value in _storable(partial)]

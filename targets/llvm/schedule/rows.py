@@ -16,7 +16,7 @@ from mirlo.passes.schedule.blocks.rows import RowGroup, Walk, find_rows
 from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
 from mirlo.passes.schedule.words.index import LoopValue
-from mirlo.passes.schedule.words.nests import fuse_contiguous
+from mirlo.passes.schedule.words.nests import fuse_contiguous, merge_rows
 from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.targets.llvm.choices import NO_LOOP_CHOICES, LoopChoices
 from mirlo.targets.llvm.machine import Machine
@@ -125,47 +125,21 @@ class _Rows:
 
     def arrange(self) -> None:
         """Compute a row in each iteration of one loop, or of several where rows are not next to each other."""
-        s, blocks = self.s, self.s.blocks()
-        loops = {block: s.loops(block) for block in blocks}
-        rows = [self._merge([loops[block][axis] for block in blocks]) for axis in range(self.found.axes)]
-        rows = fuse_contiguous(s, blocks[0], rows)
+        s = self.s
+        rows, walks = merge_rows(s, self.found)
+        rows = fuse_contiguous(s, s.blocks()[0], rows)
         self.rows = {row: s.extent(row) for row in rows if s.extent(row) != 1}
-        at = 0
-        for walk in self.found.walks:
-            names = blocks[at : at + len(walk.blocks)]
-            at += len(names)
-            inner = [self._elements(loops[name][self.found.axes :]) for name in names]
-            if walk.own:
-                merged = [self._merge([each[i] for each in inner]) for i in range(len(walk.own))]
-                self._walk(walk, names, [merged[i] for i in walk.order])
+        for walk in walks:
+            if walk.loops:
+                self._walk(walk.walk, walk.blocks, walk.loops)
         for row in rows:
             s.parallel(row)
         for value, result in self.found.shared().items():
             s.share_memory(s.buffer_of(value), s.buffer_of(result))
 
-    def _merge(self, loops: list[str]) -> str:
-        if len(loops) > 1:
-            self.s.merge(*loops)
-        return loops[0]
-
-    def _elements(self, loops: list[str]) -> list[str]:
-        """Fuse loops of one iteration with those next to them; return the others."""
-        s, result, single = self.s, list[str](), list[str]()
-        for loop in loops:
-            if s.extent(loop) == 1:
-                single.append(loop)
-                continue
-            result.append(s.fuse(*single, loop) if single else loop)
-            single = []
-        if single and result:
-            result[-1] = s.fuse(result[-1], *single)
-        return result
-
     def _walk(self, walk: Walk, blocks: list[str], loops: list[str]) -> None:
         """Compute the elements of a row in vectors, and reduce them in registers."""
         s, machine = self.s, self.found.group.machine
-        if list(walk.order) != sorted(walk.order):
-            s.reorder(*loops)
         *outer, last = fuse_contiguous(s, blocks[0], loops)
         instances, axis = walk.space.instances, len(walk.space.extents) - 1
         vectors = choose_lane_vectors(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -15,13 +14,12 @@ from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit_blocks
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk
+from mirlo.passes.schedule.words.group_plan import WordsPlan
 from mirlo.targets.gpu.schedule.launch import WARP
-from mirlo.targets.gpu.schedule.rows import ThreadRowsPlan
-from mirlo.targets.gpu.schedule.rows import plan as plan_rows
+from mirlo.targets.gpu.schedule.rows import ROWS, plan_rows
 from mirlo.targets.gpu.schedule.rules import stage_rule
 from mirlo.targets.gpu.schedule.stage import StagePlan
 from mirlo.targets.gpu.schedule.stages import plan_stages
-from mirlo.targets.gpu.schedule.teams import reduce_by_shuffles
 from mirlo.targets.gpu.schedule.vectors import is_aligned
 from mirlo.targets.nvvm.schedule.transposed import plan_transpose
 from mirlo.targets.nvvm.schedule.wide import ACCESS, MAX_UNROLLED_OPS, plan_wide_points
@@ -33,14 +31,11 @@ MAX_ROW_THREADS = 512
 """Most threads per row."""
 
 
-def plan_warp_rows(group: BlockGroup[LaneModel]) -> ThreadRowsPlan | Decline:
-    """Plan rows as on all GPUs, with reductions by shuffles and as many elements per thread as fill an access."""
+def plan_warp_rows(group: BlockGroup[LaneModel]) -> WordsPlan | Decline:
+    """Plan rows as on all GPUs, with as many elements per thread as fill an access."""
     if any(is_product(block) for block in group.blocks):
         return decline("products have schedules of their own")
-    plan = plan_rows(group)
-    if isinstance(plan, Decline):
-        return plan
-    return replace(plan, width=width_of(plan.rows), meet=reduce_by_shuffles, max_threads=MAX_ROW_THREADS)
+    return plan_rows(group, width_of, MAX_ROW_THREADS)
 
 
 def width_of(rows: RowGroup) -> int:
@@ -97,7 +92,7 @@ def warp_rows(group: BlockGroup[LaneModel], context: ScheduleContext) -> StagePl
     if not any(block.is_reduction for block in group.blocks):
         return decline("no block reduces")
     plan = plan_stages(group, AROUND)
-    plans = [stage for stage in plan if isinstance(stage, ThreadRowsPlan) and stage.meet is reduce_by_shuffles]
-    if not plans:
+    rows = [stage for stage in plan if isinstance(stage, WordsPlan) and stage.rule == ROWS]
+    if not rows:
         return decline("no reductions along memory that threads of a warp share")
-    return StagePlan(plan, {"width": plans[0].width})
+    return StagePlan(plan, {"width": rows[0].facts["width"]})

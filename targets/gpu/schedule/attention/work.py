@@ -15,7 +15,7 @@ from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read
 from mirlo.passes.schedule.blocks.attention_mask import Bound
 from mirlo.passes.schedule.blocks.contraction.body import convert_accumulator, widened
-from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
+from mirlo.passes.schedule.blocks.evaluate import Iteration, TensorBuffers
 from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.targets.gpu.schedule.launch import split
 
@@ -76,14 +76,14 @@ class Work:
     def position(self, read: Read, loops: Loops) -> ir.Value:
         """Return the position of an operand's element in memory."""
         slot = self.memory.slot(read.operand.value)
-        point = Iteration(LoopNestState(self.memory, None), self.indices(loops))
+        point = Iteration(self.memory, self.indices(loops))
         return point.first(read.instance.flat(read.operand, slot.strides))
 
     # Values
 
     def factor(self, read: Read, loops: Loops) -> ir.Value:
         """Return an operand of one of the products, in the accumulator type."""
-        point = Iteration(LoopNestState(self.memory, None), self.indices(loops))
+        point = Iteration(self.memory, self.indices(loops))
         point.run(read.instance)
         return widened(point.find(read.factor.result), self.found.sum_type)
 
@@ -110,7 +110,7 @@ class Work:
     def finish(self, total: ir.Value, weighted: ir.Value, loops: Loops) -> None:
         """Apply the epilogue to an element and store it; `total` is the sum of its row's weights."""
         results = self.finished(total, weighted, loops)
-        point = Iteration(LoopNestState(self.memory, None), self.indices(loops))
+        point = Iteration(self.memory, self.indices(loops))
         for instance, output in self.kept:
             point.store(instance, output, results[output.value])
 
@@ -136,11 +136,11 @@ class Work:
         known: dict[ir.Value, ir.Value] | None = None,
     ) -> dict[ir.Value, ir.Value]:
         """Apply elementwise blocks to values in registers at one point; return their results by tensor."""
-        produced = {instance.block.outputs[0].value: (instance, instance.roots[0]) for instance in instances}
-        point = Iteration(LoopNestState(self.memory, None, produced, held), self.indices(loops), given=known)
+        produced = {instance.block.outputs[0].value: instance.roots[0] for instance in instances}
+        point = Iteration(self.memory, self.indices(loops), produced, held, known)
         for instance in instances:
             point.run(instance)
-        return {value: point.find(root) for value, (_, root) in produced.items()}
+        return {value: point.find(root) for value, root in produced.items()}
 
     # How far keys reach
 
@@ -156,7 +156,7 @@ class Work:
 
     def limit(self, bound: Bound, row: Loops) -> ir.Value:
         """Return the last key that a bound makes visible to a row."""
-        return Iteration(LoopNestState(self.memory, None), self.indices(row)).first(bound.limit)
+        return Iteration(self.memory, self.indices(row)).first(bound.limit)
 
     def _extreme(self, limit: IndexExpr, batch: Loops, first: Value, last: Value, highest: bool) -> ir.Value:
         """Return the largest, or smallest, value of an expression over consecutive rows."""
@@ -175,7 +175,7 @@ class Work:
                 own = high[loop] if rises == highest else low[loop]
                 end = own if crosses is None else create("arith.select", own.type, crosses, end, own)
             values[loop] = end
-        return Iteration(LoopNestState(self.memory, None), self.indices(values)).first(limit)
+        return Iteration(self.memory, self.indices(values)).first(limit)
 
 
 # Arithmetic of the softmax

@@ -10,7 +10,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import Value, select
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import OperandView
-from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState
+from mirlo.passes.schedule.blocks.evaluate import Iteration
 from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.loops import when
 from mirlo.targets.gpu.schedule.attention.work import Work
@@ -85,9 +85,7 @@ class SharedRowStores:
         self, instance: BlockInstance, output: OperandView, words: Sequence[ir.Value], loops: Mapping[int, Value]
     ) -> None:
         slot = self.work.memory.slot(output.value)
-        at = Iteration(LoopNestState(self.work.memory, None), self.work.indices(loops)).first(
-            instance.flat(output, slot.strides)
-        )
+        at = Iteration(self.work.memory, self.work.indices(loops)).first(instance.flat(output, slot.strides))
         i32 = ir.IntegerType.get_signless(32)
         op = create("vector.from_elements", ir.VectorType.get([TEAM], i32), *words)
         op = create("vector.bitcast", ir.VectorType.get([COLUMNS], output.element_type), op)
