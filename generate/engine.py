@@ -11,6 +11,7 @@ from mirlo.generate.decoder import CompiledDecoder, PaddedTokens, pad
 from mirlo.generate.errors import GenerationError
 from mirlo.generate.guidance import Grammar
 from mirlo.generate.json_file import is_count
+from mirlo.generate.led_caches import LedCaches, NewCaches, SendOperation
 from mirlo.generate.prompt import Prompt, encode_prompt, require_length, require_texts, stop_texts
 from mirlo.generate.request import Request
 from mirlo.generate.search import MAX_SLOTS, SearchOptions, with_options
@@ -56,12 +57,14 @@ class ServingEngine:
         texts: TokenTexts | None,
         slots: int,
         grammar: Callable[[Mapping[str, object]], Grammar | None],
+        lead: SendOperation | None = None,
     ) -> None:
+        """`lead` sends what happens to the caches to the other ranks of the model."""
         if not is_count(slots, 1, MAX_SLOTS):
             raise GenerationError(f"slots: expected 1 to {MAX_SLOTS}, found {slots!r:.40}")
         self.counts = EngineCounts()
         self._decoder, self._search, self._texts, self._grammar = decoder, search, texts, grammar
-        self._count = slots
+        self._count, self._lead = slots, lead
         self._slots = self._new_slots()
         self._requests: dict[Request, None] = {}
         """The requests that are not done, in their order. Slots and caches are derived from them: after an interrupt
@@ -185,7 +188,12 @@ class ServingEngine:
             raise
 
     def _new_slots(self) -> EngineSlots:
-        pool = self._decoder.new_pool(FIRST_CAPACITY, self._count, self._search.chunk_size)
+        first = NewCaches(FIRST_CAPACITY, self._count, self._search.chunk_size)
+        if self._lead is not None:
+            self._lead(first)
+        pool = self._decoder.new_pool(first.capacity, first.count, first.block)
+        if self._lead is not None:
+            pool = LedCaches(pool, self._lead)
         return EngineSlots(self._decoder, pool, self._count, self.counts, self._report)
 
     def _admit(self) -> None:

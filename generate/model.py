@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from mirlo.generate.errors import GenerationError, ModelFolderError
 from mirlo.generate.generator import Generator
 from mirlo.generate.guidance import FORMS, Grammar
 from mirlo.generate.json_file import is_count
+from mirlo.generate.led_caches import CacheOperation, SendOperation, follow
 from mirlo.generate.paged import DEFAULT_ROWS, PagedDecoder
 from mirlo.generate.perplexity import Perplexity, measure_perplexity, split_windows, window_logits
 from mirlo.generate.prefixes import DEFAULT_BYTES, PrefixCache
@@ -127,13 +128,18 @@ class LanguageModel:
         decoder = self._decoder.with_adapter(adapter)
         return Generator(decoder, options, self.tokenizer, batch, stop_texts(stop), grammar, drafting)
 
-    def engine(self, slots: int = 8, **search: object) -> ServingEngine:
+    def engine(self, slots: int = 8, lead: SendOperation | None = None, **search: object) -> ServingEngine:
         """Return an engine that runs up to `slots` requests at a time: continuous batching.
 
-        `search` are changes to the search options of the folder, which requests may change again.
+        `search` are changes to the search options of the folder, which requests may change again. Of a model on several
+        ranks one has an engine, with `lead`, which sends each operation to the others; these `follow`.
         """
-        options = self._search_options(search)
-        return ServingEngine(self._decoder, options, self.tokenizer, slots, self._grammar)
+        options = with_options(self.config.search, search) if lead else self._search_options(search)
+        return ServingEngine(self._decoder, options, self.tokenizer, slots, self._grammar, lead)
+
+    def follow(self, operations: Iterable[CacheOperation]) -> None:
+        """Compute this rank's part of what the engine of the leading rank computes, until there are no operations."""
+        follow(self._decoder, operations)
 
     def _search_options(self, search: Mapping[str, object]) -> SearchOptions:
         """Return the options of a search; all ranks of a model must draw the same tokens."""

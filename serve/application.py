@@ -23,6 +23,7 @@ from mirlo.serve.openai import OpenAIRoutes
 from mirlo.serve.openapi import openapi_document
 from mirlo.serve.options import ModelSource, ServeOptions
 from mirlo.serve.protocol import ProtocolRoutes
+from mirlo.serve.rank_processes import require_no_ranks
 from mirlo.serve.sending import encode, send_bytes
 from mirlo.serve.state import ServerState
 from mirlo.serve.transcriptions import TranscriptionRoutes
@@ -55,6 +56,10 @@ class Server(Gate):
             raise ServeError("a server needs the packages of an extra: pip install 'mirlo[serve]'") from None
         from importlib.metadata import version
 
+        if (compile_options or {}).get("ranks", 1) > 1:
+            require_no_ranks()
+            if len(sources) > 1:
+                raise ServeError(f"--ranks: a server of several ranks has one model, found {len(sources)}")
         metrics = ServerMetrics()
         super().__init__(options, metrics)
         self._executor = ThreadPoolExecutor(PREPARERS + options.workers * len(sources), "mirlo serve")

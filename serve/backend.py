@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from mirlo.runtime.errors import MirloError
 from mirlo.serve.errors import RequestError
 from mirlo.serve.metrics import ServerMetrics
 from mirlo.serve.options import ServeOptions
@@ -23,6 +24,11 @@ class Backend(ABC):
         self.parallel, self.pending = parallel, 0
         self.mean_seconds = 0.5
         """How long a request takes, of the last ones."""
+
+    @property
+    def problem(self) -> MirloError | None:
+        """Return why the model answers nothing any more."""
+        return None
 
     @property
     @abstractmethod

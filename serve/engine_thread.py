@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,8 +16,16 @@ from mirlo.generate.logprobs import TokenLogprob
 from mirlo.runtime.errors import MirloError
 
 STOPPING = "the server is stopping"
+INLINE_SECONDS = 0.001
+"""Steps that take less are computed in the event loop, which answers nothing else meanwhile."""
+INLINE_TOKENS = 64
+"""Tokens of a prompt that is computed there: a step that computes more takes longer than the others."""
 MAX_FAILURES = 2
 """Steps that fail one after the other before the requests get the error: the first may be one of a full memory."""
+
+
+Post = Callable[["AnswerJob", Callable[[], None]], None]
+"""Calls a function in the event loop of a job."""
 
 
 @dataclass(frozen=True)
@@ -105,32 +114,48 @@ class AnswerJob:
 
 
 class EngineThread:
-    """Steps an engine while there is something to compute."""
+    """Steps an engine while there is something to compute.
 
-    def __init__(self, engine: ServingEngine, name: str, on_failure: Callable[[], None]) -> None:
-        self.engine = engine
-        self._on_failure = on_failure
+    Steps that take less time than passing their results from a thread to the event loop are computed in the event loop;
+    whichever computes a step holds `_driving`.
+    """
+
+    def __init__(
+        self, engine: ServingEngine, name: str, on_failure: Callable[[], None], inline_seconds: float = INLINE_SECONDS
+    ) -> None:
+        """Compute steps that take less than `inline_seconds` in the event loop."""
+        self.engine, self._inline_seconds = engine, inline_seconds
+        self._on_failure, self._failures = on_failure, 0
         self._new: deque[AnswerJob] = deque()
         self._jobs: dict[AnswerJob, None] = {}
         self._wake: SimpleQueue[None] = SimpleQueue()
         """Has an element when there may be something to do; of the ways to wake a thread the one that costs least."""
         self._is_ending = False
+        self._driving = threading.Lock()
+        self._seconds = float("inf")
+        """What the last steps took; a step that takes much longer than the one before is taken to be interrupted."""
+        self._has_long = False
+        """Whether a prompt waits that the event loop does not compute."""
+        self._is_scheduled = False
+        """Whether the event loop is about to compute a step."""
         self._thread = threading.Thread(target=self._run, name=f"engine of {name}", daemon=True)
         self._thread.start()
 
     def submit(self, job: AnswerJob) -> None:
-        """Deliver what the requests of a job get, which the engine has already."""
+        """Deliver what the requests of a job get, which the engine has already; called in the event loop."""
         self._new.append(job)
-        self._wake.put(None)
+        if sum(len(request.prompt) for request in job.requests) > INLINE_TOKENS:
+            self._has_long = True
+        self._continue()
 
     def wake(self) -> None:
         """Let the thread see that requests were cancelled."""
         self._wake.put(None)
 
-    def fail_all(self) -> None:
-        """End all requests with an error, as the server ends."""
+    def fail_all(self, error: MirloError) -> None:
+        """End all requests with an error; any thread may call it."""
         for job in [*self._new, *self._jobs]:
-            _fail(job, GenerationError(STOPPING))
+            _fail(job, error)
         self._wake.put(None)
 
     def stop(self, seconds: float | None = 10.0) -> None:
@@ -139,25 +164,54 @@ class EngineThread:
         self._wake.put(None)
         self._thread.join(seconds)
 
+    def _continue(self) -> None:
+        """Let the next step be computed: in the event loop if it is brief and no other one is computed."""
+        if self._is_scheduled:
+            return
+        if self._has_long or self._seconds >= self._inline_seconds or self._driving.locked():
+            self._wake.put(None)
+            return
+        self._is_scheduled = True
+        asyncio.get_running_loop().call_soon(self._step_inline)
+
+    def _step_inline(self) -> None:
+        """Compute a step in the event loop, which answers to what has come before it computes the next one."""
+        self._is_scheduled = False
+        if self._has_long or not self._driving.acquire(blocking=False):
+            self._wake.put(None)
+            return
+        try:
+            is_idle = self._is_ending or self._step(lambda job, send: send())
+        finally:
+            self._driving.release()
+        if not is_idle:
+            self._continue()
+
     def _run(self) -> None:
-        failures = 0
         while not self._is_ending:
-            self._take_new()
-            if self.engine.is_idle:
-                self._deliver()
-                if not self._new:
-                    self._wake.get()
-                continue
+            self._wake.get()
+            with self._driving:
+                while not (self._is_ending or self._step(AnswerJob.post)):
+                    pass
+                self._has_long = False
+
+    def _step(self, post: Post) -> bool:
+        """Compute a step, and deliver what requests got; return whether there is nothing more to compute."""
+        self._take_new()
+        if not self.engine.is_idle:
+            start = time.perf_counter()
             try:
                 self.engine.step()
-                failures = 0
+                self._failures = 0
+                self._seconds = min(time.perf_counter() - start, 2 * self._seconds)
             except Exception as error:
                 self._on_failure()
-                failures += 1
-                if failures >= MAX_FAILURES:
-                    failures = 0
+                self._failures += 1
+                if self._failures >= MAX_FAILURES:
+                    self._failures = 0
                     self._fail_active(error)
-            self._deliver()
+        self._deliver(post)
+        return self.engine.is_idle and not self._new
 
     def _take_new(self) -> None:
         while self._new:
@@ -170,7 +224,7 @@ class EngineThread:
             if not request.is_done:
                 request.fail(known)
 
-    def _deliver(self) -> None:
+    def _deliver(self, post: Post) -> None:
         """Pass on what requests got, with one call to the event loop."""
         self._take_new()
         ready: list[tuple[AnswerJob, list[Delivery], Exception | None]] = []
@@ -187,7 +241,7 @@ class EngineThread:
             for job, deliveries, failure in ready:
                 job.receive(deliveries, failure)
 
-        ready[0][0].post(send)
+        post(ready[0][0], send)
 
 
 def _fail(job: AnswerJob, error: MirloError) -> None:

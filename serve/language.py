@@ -8,14 +8,15 @@ from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from mirlo.generate import LanguageModel, Request
+from mirlo.generate import GenerationError, LanguageModel, Request
 from mirlo.runtime.dtypes import ELEMENT_TYPES
 from mirlo.runtime.errors import MirloError
 from mirlo.serve.backend import Backend
-from mirlo.serve.engine_thread import AnswerJob, EngineThread
+from mirlo.serve.engine_thread import INLINE_SECONDS, STOPPING, AnswerJob, EngineThread
 from mirlo.serve.errors import RequestError, refused
 from mirlo.serve.metrics import ServerMetrics
 from mirlo.serve.options import ServeOptions
+from mirlo.serve.rank_processes import RankProcesses
 
 INLINE_CHARACTERS = 4096
 """Characters of prompts that are encoded in the event loop: it takes less time than passing them to a thread."""
@@ -58,19 +59,34 @@ class LanguageBackend(Backend):
     kind = "language"
 
     def __init__(
-        self, name: str, model: LanguageModel, options: ServeOptions, metrics: ServerMetrics, executor: Executor
+        self,
+        name: str,
+        model: LanguageModel,
+        options: ServeOptions,
+        metrics: ServerMetrics,
+        executor: Executor,
+        ranks: RankProcesses | None = None,
     ) -> None:
+        """`ranks` are the other processes that compute the model."""
         super().__init__(name, options, metrics, options.slots)
-        self.model = model
+        self.model, self._ranks = model, ranks
         if model.tokenizer is None:
             raise RequestError(500, f"model '{name}': its folder has no tokenizer.json, which serving it needs")
         context = model.config.context
         self.longest = options.max_prompt_tokens + options.max_tokens
         if context:
             self.longest = min(self.longest, context)
-        self._engine = model.engine(options.slots, max_length=self.longest)
-        self._thread = EngineThread(self._engine, name, lambda: metrics.failures.add(1, name))
+        self._engine = model.engine(options.slots, None if ranks is None else ranks.send, max_length=self.longest)
+        inline = INLINE_SECONDS if ranks is None else 0.0  # the event loop waits for no other process
+        self._thread = EngineThread(self._engine, name, lambda: metrics.failures.add(1, name), inline)
         self._executor = executor
+        if ranks is not None:
+            ranks.on_end = self._thread.fail_all
+
+    @property
+    def problem(self) -> MirloError | None:
+        """Return why the model answers nothing any more."""
+        return None if self._ranks is None else self._ranks.problem
 
     @property
     def nbytes(self) -> int:
@@ -121,12 +137,14 @@ class LanguageBackend(Backend):
         self._thread.wake()
 
     def stop(self) -> None:
-        """End the thread of the engine."""
+        """End the thread of the engine, and the other ranks."""
         self._thread.stop()
+        if self._ranks is not None:
+            self._ranks.stop()
 
     def fail_all(self) -> None:
         """End all requests with an error."""
-        self._thread.fail_all()
+        self._thread.fail_all(GenerationError(STOPPING))
 
     def _requests(self, call: GenerationCall) -> list[Request]:
         """Return the requests of a call; if one of them is wrong there are none."""

@@ -24,6 +24,7 @@ from mirlo.serve.errors import ServeError
 from mirlo.serve.language import LanguageBackend
 from mirlo.serve.metrics import ServerMetrics
 from mirlo.serve.options import ModelSource, ServeOptions
+from mirlo.serve.rank_processes import RankProcesses
 from mirlo.serve.speech_backend import SpeechBackend
 from mirlo.serve.tensor_backend import TensorBackend
 
@@ -40,6 +41,8 @@ class Loading:
     def load(self, source: ModelSource) -> Backend:
         """Load a model."""
         path, name = source.path, source.name
+        if self._compile_options.get("ranks", 1) > 1:
+            return self._load_ranks(source)
         if path.is_dir() and is_speech_folder(path):
             speech = load_speech(path, **self._compile_options)
             return SpeechBackend(name, speech, self._options, self._metrics, self._executor)
@@ -59,3 +62,18 @@ class Loading:
         if not isinstance(compiled, (Executable, Program)):
             raise ServeError(f"{path}: the model was compiled for another machine")
         return TensorBackend(name, compiled, self._options, self._metrics, self._executor)
+
+    def _load_ranks(self, source: ModelSource) -> Backend:
+        """Load the part of rank 0, while the other ranks load theirs in processes of their own."""
+        path = source.path
+        is_other = path.is_dir() and (is_speech_folder(path) or is_embedding_folder(path))
+        if is_other or not (path.is_dir() or is_gguf(path)):
+            raise ServeError(f"{path}: --ranks is for language models of a decoder")
+        ranks = RankProcesses(path, self._compile_options)
+        try:
+            model = load_language_model(path, **self._compile_options)
+            ranks.wait_until_loaded()
+            return LanguageBackend(source.name, model, self._options, self._metrics, self._executor, ranks)
+        except BaseException:
+            ranks.stop()
+            raise

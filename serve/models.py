@@ -36,11 +36,16 @@ class ModelPool:
 
     def __init__(self, sources: Sequence[ModelSource], options: ServeOptions, load: Loader, executor: Executor) -> None:
         self.models = {source.name: ServedModel(source) for source in sources}
-        self.is_ready = False
+        self._is_started = False
         """Whether each model has answered a first call."""
         self._memory, self._most = options.memory, options.loaded or len(sources)
         self._is_lazy, self._load, self._executor = options.is_lazy, load, executor
         self._lock = asyncio.Lock()
+
+    @property
+    def is_ready(self) -> bool:
+        """Return whether each model has answered a first call, and those that are loaded can answer others."""
+        return self._is_started and all(model.backend is None or model.backend.problem is None for model in self.loaded)
 
     @property
     def loaded(self) -> list[ServedModel]:
@@ -52,7 +57,7 @@ class ModelPool:
         for model in () if self._is_lazy else self.models.values():
             async with self._lock:
                 await self._bring(model)
-        self.is_ready = True
+        self._is_started = True
 
     def find(self, name: str) -> ServedModel:
         """Return a model by its name."""
@@ -67,7 +72,7 @@ class ModelPool:
     async def use(self, name: str) -> AsyncIterator[Backend]:
         """Return a loaded model, which stays loaded meanwhile."""
         model = self.find(name)
-        if not self.is_ready:
+        if not self._is_started:
             raise RequestError(503, "the models are being loaded", code="loading", retry=2)
         model.users += 1
         try:
@@ -75,6 +80,8 @@ class ModelPool:
                 async with self._lock:
                     await self._bring(model)
             assert model.backend is not None
+            if model.backend.problem is not None:
+                raise RequestError(503, str(model.backend.problem), code="engine_error")
             yield model.backend
         finally:
             model.users -= 1
@@ -148,6 +155,6 @@ class ModelPool:
 
     def stop(self) -> None:
         """Unload all models."""
-        self.is_ready = False
+        self._is_started = False
         for model in self.loaded:
             self._unload(model)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import AbstractAsyncContextManager
 
+from mirlo.runtime.ranks import RankError
 from mirlo.serve.body import BodyFields, Disconnected, Receive, Scope, Send
 from mirlo.serve.completions import CompletionWriter
 from mirlo.serve.engine_thread import STOPPING, AnswerJob
@@ -118,8 +119,9 @@ def _require_going(job: AnswerJob) -> None:
         raise Disconnected
     if job.failure is not None:
         message = str(job.failure)
-        status = 503 if message == STOPPING else 500
-        raise RequestError(status, message[:2000], code="engine_error", retry=1 if status == 503 else 0)
+        is_stopping = message == STOPPING
+        status = 503 if is_stopping or isinstance(job.failure, RankError) else 500
+        raise RequestError(status, message[:2000], code="engine_error", retry=1 if is_stopping else 0)
 
 
 def _model_object(model: ServedModel) -> dict[str, object]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import multiprocessing
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from folders import VOCABULARY, write_genai, write_hybrid
 from rank_processes import run_ranks
 
 from mirlo import generate
@@ -59,3 +62,49 @@ def test_tokens(kind: str, options: dict[str, Any], ranks: int, plan: tuple[str,
 
     results = run_ranks(call, ranks)
     assert [result if isinstance(result, Exception) else result[0] for result in results] == [expected] * ranks
+
+
+REQUESTS: list[dict[str, Any]] = [
+    {"max_new_tokens": 6},
+    {"max_new_tokens": 9, "do_sample": True, "temperature": 2.0},
+    {"max_new_tokens": 4, "repetition_penalty": 1.3},
+    {"max_new_tokens": 7},
+]
+"""More than there are slots; tokens are drawn by the leader only."""
+
+
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("kind", ["contiguous", "paged", "hybrid"])
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_an_engine_leads_the_other_ranks(kind: str, ranks: int, tmp_path: Path) -> None:
+    """Requests that begin alike, end at other times and wait for slots have the tokens that one rank computes."""
+    if kind == "hybrid":
+        write_hybrid(tmp_path)
+    else:
+        write_genai(tmp_path, paged=kind == "paged")
+    random = np.random.default_rng(0)
+    start = random.integers(2, VOCABULARY, 9).tolist()
+    prompts = [[*start, *random.integers(2, VOCABULARY, length).tolist()] for length in (2, 9, 1, 3)]
+    pipes = [multiprocessing.Pipe(duplex=False) for _ in range(ranks)]
+
+    def operations(rank: int) -> Iterator[Any]:
+        while (operation := pipes[rank][0].recv()) is not None:
+            yield operation
+
+    def send(operation: Any) -> None:
+        for _, writing in pipes[1:]:
+            writing.send(operation)
+
+    def call(rank: int) -> list[list[int]] | None:
+        model = generate.load(tmp_path, ranks=ranks, activations="exact")
+        if rank:
+            return model.follow(operations(rank))
+        engine = model.engine(3, send, chunk_size=5)
+        added = [engine.add(prompt, seed=7, **search) for prompt, search in zip(prompts, REQUESTS, strict=True)]
+        assert len(list(engine.run())) == len(prompts)
+        send(None)
+        return [request.result() for request in added]
+
+    model = generate.load(tmp_path, activations="exact")
+    alone = [model.generator(seed=7, **s).generate(p) for p, s in zip(prompts, REQUESTS, strict=True)]
+    assert run_ranks(call, ranks) == [alone, *[None] * (ranks - 1)]

@@ -35,4 +35,4 @@ def add_serve(commands: _SubParsersAction[argparse.ArgumentParser], add: AddComm
     add_options(parser, "host", of=serve_options)
     add_options(parser, *LIMITS, of=serve_options, group=parser.add_argument_group("limits and batching"))
     add_options(parser, "keys", "is_open", of=serve_options, group=parser.add_mutually_exclusive_group())
-    add_options(parser, "target", "threads", "activations", "kv_cache_dtype", "cache", "jobs")
+    add_options(parser, "target", "threads", "activations", "kv_cache_dtype", "cache", "jobs", "ranks", "rank_plan")

@@ -1,0 +1,110 @@
+"""The other ranks of a served model: processes that the server starts, and that end with it."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import secrets
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from mirlo.generate.led_caches import CacheOperation
+from mirlo.runtime.ranks import RankError, rank_place
+from mirlo.serve.errors import ServeError
+from mirlo.serve.rank_process import LOADED, RankModel
+
+VARIABLES = ("MIRLO_RANK", "MIRLO_RANKS", "MIRLO_JOB")
+"""What tells this process that it is a rank, until the ranks end."""
+STOP_SECONDS = 10.0
+"""Time that a rank has to end when the server does."""
+
+
+class RankProcesses:
+    """The ranks from 1 on; this process is rank 0."""
+
+    def __init__(self, path: Path, options: Mapping[str, Any]) -> None:
+        """Start processes that load a language model with these options of `mirlo.generate.load`."""
+        ranks: int = options["ranks"]
+        self.problem: RankError | None = None
+        """Why the ranks compute nothing any more."""
+        self.on_end: Callable[[RankError], None] = lambda problem: None
+        """Called in a thread of its own when a rank has ended."""
+        self._is_stopping = False
+        job = f"serve-{os.getpid()}-{secrets.token_hex(8)}"
+        os.environ.update(zip(VARIABLES, ("0", str(ranks), job), strict=True))
+        command = [sys.executable, "-m", "mirlo.serve.rank_process"]
+        self._processes = [
+            subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "MIRLO_RANK": str(rank)}
+            )
+            for rank in range(1, ranks)
+        ]  # fmt: skip
+        for rank, process in enumerate(self._processes, 1):
+            name = f"rank {rank} of {path.name}"
+            threading.Thread(target=self._watch, args=(rank, process), name=name, daemon=True).start()
+        self._write(RankModel(str(path), dict(options)))
+
+    def wait_until_loaded(self) -> None:
+        """Wait for all ranks to load their parts; raise an error if one ends."""
+        for rank, process in enumerate(self._processes, 1):
+            assert process.stdout is not None  # it is a pipe
+            if process.stdout.readline() != LOADED:
+                raise self.problem or _ended(rank, process)
+            process.stdout.close()
+
+    def send(self, operation: CacheOperation) -> None:
+        """Send an operation to all ranks; raise an error if one has ended."""
+        if self.problem is not None:
+            raise self.problem
+        self._write(operation)
+
+    def stop(self) -> None:
+        """End the processes."""
+        self._is_stopping = True
+        for process in self._processes:
+            if process.stdin is not None:
+                with suppress(OSError):  # of what was not sent to a process that has ended
+                    process.stdin.close()
+        for process in self._processes:
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for name in VARIABLES:
+            os.environ.pop(name, None)
+
+    def _write(self, message: RankModel | CacheOperation) -> None:
+        content = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        for rank, process in enumerate(self._processes, 1):
+            assert process.stdin is not None  # it is a pipe
+            try:
+                process.stdin.write(content)
+                process.stdin.flush()
+            except (OSError, ValueError):  # also of a pipe that was closed
+                raise self.problem or _ended(rank, process) from None
+
+    def _watch(self, rank: int, process: subprocess.Popen[bytes]) -> None:
+        process.wait()
+        if not self._is_stopping and self.problem is None:
+            self.problem = _ended(rank, process)
+            self.on_end(self.problem)
+
+
+def require_no_ranks() -> None:
+    """Raise an error in a process that was started as a rank."""
+    if rank_place() is not None:
+        raise ServeError(
+            "--ranks: the server starts its other ranks itself: start it alone, without mpirun or torchrun"
+        )
+
+
+def _ended(rank: int, process: subprocess.Popen[bytes]) -> RankError:
+    status = process.poll()
+    how = "" if status is None else f" by signal {-status}" if status < 0 else f" with status {status}"
+    return RankError(f"rank {rank} of the model has ended{how}: its own output says why; start the server again")

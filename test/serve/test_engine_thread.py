@@ -1,0 +1,71 @@
+"""Where steps of a served engine are computed: brief ones in the event loop, others in the thread of the engine."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mirlo.serve.engine_thread import INLINE_TOKENS, AnswerJob, EngineThread
+
+STEPS, SECONDS = 6, 0.001
+
+
+class TimedEngine:
+    """An engine whose requests need so many steps."""
+
+    def __init__(self) -> None:
+        self.threads = list[bool]()
+        """Whether each step was computed in the main thread, which has the event loop."""
+        self.requests: list[SimpleNamespace] = []
+
+    def add(self, prompt: int) -> Any:
+        request = SimpleNamespace(
+            prompt=[0] * prompt, sequence=[0] * prompt, reason=None, error=None, logprobs=[], take=lambda: "x"
+        )
+        self.requests.append(request)
+        return request
+
+    @property
+    def is_idle(self) -> bool:
+        return all(request.reason for request in self.requests)
+
+    def step(self) -> None:
+        self.threads.append(threading.current_thread() is threading.main_thread())
+        time.sleep(SECONDS)
+        for request in self.requests:
+            request.sequence.append(0)
+            if len(request.sequence) - len(request.prompt) == STEPS:
+                request.reason = "length"
+
+
+@pytest.mark.parametrize(
+    ("most", "prompt", "is_inline"), [(10.0, 3, True), (SECONDS, 3, False), (10.0, INLINE_TOKENS + 1, False)]
+)
+def test_brief_steps_are_computed_in_the_event_loop(most: float, prompt: int, is_inline: bool) -> None:
+    engine = TimedEngine()
+    thread = EngineThread(engine, "test", lambda: None, most)  # type: ignore[arg-type]
+
+    async def answer(length: int) -> int:
+        job = AnswerJob([engine.add(length)], True)
+        thread.submit(job)
+        count = 0
+        while not job.is_done or job._deliveries:
+            count += len(await job.deliveries())
+        return count
+
+    async def answer_all() -> None:
+        assert await answer(1) == STEPS  # the first steps say how long they take
+        engine.threads.clear()
+        counts = await asyncio.gather(answer(prompt), answer(prompt))
+        assert max(counts) <= STEPS
+
+    try:
+        asyncio.run(asyncio.wait_for(answer_all(), 20))
+    finally:
+        thread.stop()
+    assert engine.threads == [is_inline] * STEPS
