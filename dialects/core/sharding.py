@@ -116,16 +116,34 @@ def view_labels(before: Sequence[Dim], after: Sequence[Dim]) -> tuple[Labels, La
     Of dims that are merged or divided, the outermost one has the label of the merged dim.
     """
     old, new = [""] * len(before), [""] * len(after)
-    left, right = 0, 0
+    left = 0
     while left < min(len(before), len(after)) and before[left] == after[left]:
         old[left] = new[left] = f"d{left}"
         left += 1
-    while right < min(len(before), len(after)) - left and before[-1 - right] == after[-1 - right]:
-        old[-1 - right] = new[-1 - right] = f"e{right}"
-        right += 1
-    middle = range(left, len(before) - right), range(left, len(after) - right)
-    outer = [next((i for i in each if dims[i] != 1), None) for each, dims in zip(middle, (before, after), strict=True)]
-    one = [sum(dims[i] != 1 for i in each) for each, dims in zip(middle, (before, after), strict=True)]
-    if outer[0] is not None and outer[1] is not None and 1 in one:
-        old[outer[0]] = new[outer[1]] = "m"
+    i, j, count = len(before), len(after), 0
+    while min(i, j) > left:
+        first, second = _last_group(before[left:i], after[left:j])
+        of_before = [axis for axis in range(i - first, i) if before[axis] != 1]
+        of_after = [axis for axis in range(j - second, j) if after[axis] != 1]
+        if of_before and of_after and 1 in (len(of_before), len(of_after)):
+            old[of_before[0]] = new[of_after[0]] = f"e{count}"
+        i, j, count = i - first, j - second, count + 1
     return tuple(old), tuple(new)
+
+
+def _last_group(before: Sequence[Dim], after: Sequence[Dim]) -> tuple[int, int]:
+    """Return how many of the last dims of two shapes have the same product: all, if no fewer are known to."""
+    i, j = 1, 1
+    left, right = before[-1], after[-1]
+    while left != right:
+        is_left = isinstance(left, int) and isinstance(right, int) and left < right
+        more = (
+            before[-1 - i] if is_left and i < len(before) else after[-1 - j] if not is_left and j < len(after) else ""
+        )
+        if not isinstance(left, int) or not isinstance(right, int) or not isinstance(more, int):
+            return len(before), len(after)
+        if is_left:
+            left, i = left * more, i + 1
+        else:
+            right, j = right * more, j + 1
+    return i, j

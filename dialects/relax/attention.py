@@ -171,6 +171,7 @@ class PagedAttention(RelaxOp, name="paged_attention"):
     """
 
     TRAITS = (Trait.CONTRACTION,)
+    sharding = staticmethod(shardings.paged_attention)
     query = operand()
     key_cache = operand()
     value_cache = operand()

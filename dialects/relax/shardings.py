@@ -140,12 +140,40 @@ def attention(
 ) -> ShardingRule:
     """Divide heads: those of the query, and those of keys and values that they share."""
     heads, batch = "h", "b"
-    mask_shape = (1,) * (4 - mask.rank) + mask.shape if mask is not None else ()
-    own = tuple(label if dim != 1 else "" for label, dim in zip((batch, heads, "", ""), mask_shape, strict=False))
-    masks = () if mask is None else (own[4 - mask.rank :],)
+    masks = _mask_labels(mask, batch, heads)
     rest = tuple((batch, heads, "", "") if each.rank == 4 else (heads,) for each in others if each is not None)
     rows = (batch, heads, "", "")
     return ShardingRule((rows, rows, rows, *masks, *rest), (rows,), shared=frozenset({heads}))
+
+
+def paged_attention(
+    results: Results,
+    query: TensorType,
+    key_cache: TensorType,
+    value_cache: TensorType,
+    table: TensorType,
+    lengths: TensorType,
+    *others: TensorType | None,
+    **_: object,
+) -> ShardingRule:
+    """Divide heads; a rank has all pages, with the rows of its own heads."""
+    batch, heads = "b", "h"
+    mask, key_scale, value_scale, sinks = others
+    rows, pages = (batch, heads, "", ""), ("", "", heads, "")
+    masks = _mask_labels(mask, batch, heads)
+    scales = tuple(pages for each in (key_scale, value_scale) if each is not None)
+    last = () if sinks is None else ((heads,),)
+    operands = (rows, pages, pages, (batch, ""), (batch,), *masks, *scales, *last)
+    return ShardingRule(operands, (rows,), shared=frozenset({heads}))
+
+
+def _mask_labels(mask: TensorType | None, batch: str, heads: str) -> tuple[Labels, ...]:
+    """Return the labels of the mask of attention, if there is one."""
+    if mask is None:
+        return ()
+    shape = (1,) * (4 - mask.rank) + mask.shape
+    own = tuple(label if dim != 1 else "" for label, dim in zip((batch, heads, "", ""), shape, strict=False))
+    return (own[4 - mask.rank :],)
 
 
 def cache_write(

@@ -73,13 +73,24 @@ class Follower:
 
 
 def state_of(value: ir.Value, block: ir.Block) -> ir.Value | None:
-    """Return the argument of a function that a value replaces in the next call; None if it is no such value."""
-    op = value.owner if isinstance(value, ir.OpResult) else None
+    """Return the argument of a function that a value replaces in the next call; None if it is no such value.
+
+    It may be written in another shape: rows of pages are, one behind the other.
+    """
+    written = _unshaped(value)
+    op = written.owner.operation if isinstance(written, ir.OpResult) else None
     rule = sharding_rule_of(op.opview) if op is not None else None
     if op is None or rule is None or rule.state is None:
         return None
-    before = op.operands[rule.state]
+    before = _unshaped(op.operands[rule.state])
     return before if isinstance(before.owner, ir.Block) and before.owner == block else None
+
+
+def _unshaped(value: ir.Value) -> ir.Value:
+    """Return what a value is a reshape of."""
+    while isinstance(value, ir.OpResult) and value.owner.name == "relax.reshape":
+        value = value.owner.operands[0]
+    return value
 
 
 def refusal_of(op: ir.Operation, rule: ShardingRule, label: str, parts: int, ranks: int) -> Decline | None:

@@ -246,7 +246,13 @@ class GraphDivider:
             self.values.put(old, new, PARTIAL if label in rule.reduced else shardings.get(old, WHOLE))
 
     def _state(self, value: ir.Value, wanted: Sharding) -> ir.Value:
-        """Return a cache with the rows of this rank: the function's argument itself, if nothing else reads it."""
+        """Return a cache with the rows of this rank: the function's argument itself, if nothing else reads it.
+
+        What is read may be a reshape of the argument.
+        """
+        reshaped = self._reshaped_state(value, wanted)
+        if reshaped is not None:
+            return reshaped
         if not self._is_state(value) or wanted.is_whole:
             return self.values.convert(value, wanted)
         kind = TensorType.from_mlir(value.type)
@@ -254,6 +260,21 @@ class GraphDivider:
         value.set_type(kind.with_shape(wanted.shape(kind.shape)).to_mlir())
         self.values.put(value, value, wanted)
         return value
+
+    def _reshaped_state(self, value: ir.Value, wanted: Sharding) -> ir.Value | None:
+        """Return the reshape of a rank's rows, if nothing else reads it and its operand is a state."""
+        op = value.owner.operation if isinstance(value, ir.OpResult) else None
+        rule = sharding_rule_of(op.opview) if op is not None and op.name == "relax.reshape" else None
+        label = "" if rule is None or wanted.axis is None else rule.results[0][wanted.axis]
+        if op is None or rule is None or not label or len(list(value.uses)) > 1:
+            return None
+        before, kind = op.operands[0], TensorType.from_mlir(value.type)
+        if kind is None or not self._is_state(before) or refusal_of(op, rule, label, wanted.parts, self.ranks):
+            return None
+        own = self._state(before, divided(rule.operands[0].index(label), wanted.parts))
+        (result,) = rebuilt(op, [own], rule, wanted.shape(kind.shape))
+        self.values.put(value, result, wanted)
+        return result
 
     def _is_state(self, value: ir.Value) -> bool:
         is_argument = isinstance(value.owner, ir.Block) and value.owner == self.block

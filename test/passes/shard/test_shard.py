@@ -14,6 +14,7 @@ from rank_processes import run_ranks
 import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.dialects.core.sharding import view_labels
 from mirlo.driver.ranks import RankedModel, with_transport
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
@@ -149,3 +150,18 @@ def test_targets() -> None:
     assert with_transport("llvm") == "collectives,llvm"
     assert with_transport(["onednn", "llvm{cpu=haswell}"]) == "collectives,onednn,llvm{cpu=haswell}"
     assert with_transport("collectives{transport=mpi},llvm") == "collectives{transport=mpi},llvm"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "labels"),
+    [
+        ((7, 16, 2, 8), (1, 1, 112, 16), (("e1", "", "e0", ""), ("", "", "e1", "e0"))),  # pages, and heads in rows
+        ((2, 6), (2, 3, 2), (("d0", "e0"), ("d0", "e0", ""))),
+        ((6, 4), (4, 6), (("", ""), ("", ""))),
+        ((5, 1, 6), (5, 6), (("d0", "", "e0"), ("d0", "e0"))),
+        ((3, 4), (12,), (("e0", ""), ("e0",))),
+    ],
+)
+def test_dims_of_reshapes(before: tuple[int, ...], after: tuple[int, ...], labels: Any) -> None:
+    assert view_labels(before, after) == labels
+    assert view_labels(after, before) == labels[::-1]
