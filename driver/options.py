@@ -462,7 +462,7 @@ class CompileArguments:
                 )
 
 
-OPTIONS: dict[str, CompileOption] = declared_options(CompileArguments)
+OPTIONS: Mapping[str, CompileOption] = declared_options(CompileArguments)
 """All options by name."""
 DEFAULTS: dict[str, object] = {each.name: each.default for each in dataclasses.fields(CompileArguments)}
 """The defaults of all options; that of the model is `dataclasses.MISSING`."""

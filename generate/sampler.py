@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,13 +34,19 @@ class Sampler:
         self._options = options
         self._ends = list(ends)
         self._guide = guide
-        self._random = np.random.default_rng(options.seed if options.seed is None else [options.seed, stream])
+        self._stream = stream
         self._is_plain = guide is None and not (
             options.repetition_penalty != 1
             or options.frequency_penalty
             or options.presence_penalty
             or options.no_repeat_ngram_size
         )
+
+    @cached_property
+    def _random(self) -> np.random.Generator:
+        """Return the random numbers, which most samplers never draw, and which take longer to seed than all else."""
+        seed = self._options.seed
+        return np.random.default_rng(seed if seed is None else [seed, self._stream])
 
     @property
     def state(self) -> Mapping[str, Any] | None:

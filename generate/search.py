@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from mirlo.generate.errors import GenerationError
@@ -153,6 +154,10 @@ _REFUSED = {"num_return_sequences": 1, "num_beam_groups": 1, "diversity_penalty"
 """Options that change what is generated and are not supported, with the value that is."""
 
 
+CACHED = 256
+"""Options of requests that are kept; a server's requests mostly have the same ones."""
+
+
 def with_options(options: SearchOptions, changes: Mapping[str, Any]) -> SearchOptions:
     """Return options with changes by name; an unknown name is an error."""
     known = declared_options(SearchOptions)
@@ -160,7 +165,16 @@ def with_options(options: SearchOptions, changes: Mapping[str, Any]) -> SearchOp
         if name not in known:
             hint = nearest(name, known)
             raise GenerationError(f"no option of a search is named '{name}'{hint}; there are: {', '.join(known)}")
+    typed = tuple((name, type(value), value) for name, value in changes.items())  # 1 is equal to True
+    if all(isinstance(value, (int, float)) for _, _, value in typed):
+        return _with_numbers(options, typed)
     return replace(options, **changes)
+
+
+@lru_cache(CACHED)
+def _with_numbers(options: SearchOptions, changes: tuple[tuple[str, type, Any], ...]) -> SearchOptions:
+    """Return options with changes that were checked before, where requests are alike."""
+    return replace(options, **{name: value for name, _, value in changes})
 
 
 def read_search(settings: JsonObject) -> SearchOptions:

@@ -19,6 +19,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from numbers import Integral, Real
 from typing import Any, Literal, SupportsIndex, TypeGuard
 
@@ -245,14 +246,16 @@ def option(default: object, help: str, *flags: OptionFlag, kind: ValueKind, sinc
     return declare(default, OptionDeclaration(help, flags, kind, since))
 
 
-def declared_options(kind: type) -> dict[str, Any]:
+@cache
+def declared_options(kind: type) -> Mapping[str, Any]:
     """Return what a dataclass declares of its options, by name."""
     return {each.name: each.metadata["option"] for each in dataclasses.fields(kind) if "option" in each.metadata}
 
 
 def check_options(options: object, error: type[Exception]) -> None:
     """Raise an error for the first option whose value is not of its kind."""
-    for name, declared in declared_options(type(options)).items():
+    kind: type = type(options)
+    for name, declared in declared_options(kind).items():
         check_value(name, declared, getattr(options, name), error)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ TAKEN: list[tuple[ValueKind, list[Any]]] = [
     (optional(one_of("a")), ["a", None]),
     (either(BOOLEAN, PATH), [False, "folder"]),
     (mapping("names"), [{}, {"a": 1}]),
-    (instance_of("dataclasses", "Field", "a field"), list(declared_options.__defaults__ or ())),
+    (instance_of("dataclasses", "Field", "a field"), [field()]),
 ]
 REFUSED: list[tuple[ValueKind, Any, str]] = [
     (integer(), True, "an integer"),
