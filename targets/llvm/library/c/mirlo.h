@@ -18,11 +18,7 @@ extern "C" {
 typedef enum { kDLCPU = 1 } DLDeviceType;
 typedef enum { kDLInt = 0, kDLUInt = 1, kDLFloat = 2, kDLBfloat = 4, kDLBool = 6 } DLDataTypeCode;
 typedef struct { DLDeviceType device_type; int32_t device_id; } DLDevice;
-typedef struct {
-  uint8_t code;
-  uint8_t bits;
-  uint16_t lanes;
-} DLDataType;
+typedef struct { uint8_t code, bits; uint16_t lanes; } DLDataType;
 typedef struct {
   void *data;
   DLDevice device;
