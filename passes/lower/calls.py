@@ -43,6 +43,20 @@ def find(root: ir.Module | ir.OpView | ir.Operation, name: str) -> list[ir.Opera
     return find_all(root, name)[name]
 
 
+def find_outermost(root: ir.Module | ir.OpView | ir.Operation, name: str) -> list[ir.Operation]:
+    """Return the operations of a name in another one that are in none of the same name, such as functions."""
+    result: list[ir.Operation] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name != name:
+            return ir.WalkResult.ADVANCE
+        result.append(op)
+        return ir.WalkResult.SKIP
+
+    root.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return result
+
+
 def find_all(root: ir.Module | ir.OpView | ir.Operation, *names: str) -> dict[str, list[ir.Operation]]:
     """Return the operations of several names in another one, in pre-order: walking all operations is slow."""
     result: dict[str, list[ir.Operation]] = {name: [] for name in names}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
-from mirlo.passes.lower.calls import find
+from mirlo.passes.lower.calls import find_outermost
 
 
 def written_buffers(module: ir.Module) -> dict[str, list[int]]:
     """Return for each kernel, by its name with that of its module, the positions of the buffers that it writes."""
     written = {}
-    for function in find(module, "gpu.func"):
+    for function in find_outermost(module, "gpu.func"):
         holder = function.parent
         assert holder is not None
         arguments = function.regions[0].blocks[0].arguments

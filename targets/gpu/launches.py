@@ -30,6 +30,8 @@ class Statement:
 
     op: ir.Operation
     position: int
+    accessed: dict[ir.Value, bool] = field(default_factory=dict)
+    """The parameters, scratch buffers and arrays that it accesses, and whether it writes them."""
     buffers: dict[ir.Value, bool] = field(default_factory=dict)
     """The buffers in main memory that it accesses, and whether it writes them."""
     tied: set[ir.Value] = field(default_factory=set)
@@ -104,18 +106,17 @@ def _is_size(op: ir.Operation) -> bool:
 def _statement(op: ir.Operation, position: int, values: set[ir.Value]) -> Statement:
     """Return a statement with what it uses; `values` are memory of threads, and results of statements."""
     statement = Statement(op, position, tied=set(op.results))
-    for value, is_written in accesses(op).items():
-        if value in values:
-            statement.tied.add(value)
-        else:
-            statement.buffers[value] = is_written
 
     def visit(inner: ir.Operation) -> ir.WalkResult:
         statement.has_launches |= inner.name == LAUNCH
-        statement.tied.update(values.intersection(inner.operands))
+        if values:
+            statement.tied.update(values.intersection(inner.operands))
+        _add_accesses(inner, statement.accessed)
         return ir.WalkResult.ADVANCE
 
     op.walk(visit, ir.WalkOrder.PRE_ORDER)
+    statement.tied.update(values.intersection(statement.accessed))
+    statement.buffers = {buffer: written for buffer, written in statement.accessed.items() if buffer not in values}
     return statement
 
 
@@ -124,12 +125,16 @@ def accesses(op: ir.Operation) -> dict[ir.Value, bool]:
     written: dict[ir.Value, bool] = {}
 
     def visit(inner: ir.Operation) -> ir.WalkResult:
-        for buffer, is_written in own_accesses(inner).items():
-            written[buffer] = written.get(buffer, False) or is_written
+        _add_accesses(inner, written)
         return ir.WalkResult.ADVANCE
 
     op.walk(visit, ir.WalkOrder.PRE_ORDER)
     return written
+
+
+def _add_accesses(op: ir.Operation, written: dict[ir.Value, bool]) -> None:
+    for buffer, is_written in own_accesses(op).items():
+        written[buffer] = written.get(buffer, False) or is_written
 
 
 def own_accesses(op: ir.Operation) -> dict[ir.Value, bool]:

@@ -36,7 +36,7 @@ from mirlo.targets.gpu.exchanges import (
     why_no_exchange_between_blocks,
     why_no_exchange_between_loops,
 )
-from mirlo.targets.gpu.launches import ALLOCA, VIEWS, Launch, accesses, find_launches
+from mirlo.targets.gpu.launches import ALLOCA, VIEWS, Launch, find_launches
 from mirlo.targets.gpu.schedule.launch import SHARED, WARP, barrier, launch
 from mirlo.targets.gpu.schedule.teams import Team, can_shuffle, reduce_by_shuffles, reduce_in_shared_memory
 from mirlo.targets.gpu.synchronization import UniformStatements
@@ -44,7 +44,7 @@ from mirlo.targets.gpu.synchronization import UniformStatements
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
 
-REDUCE = "tir.reduce_threads"
+REDUCE, FOR = "tir.reduce_threads", "tir.for"
 
 
 @register_pass
@@ -70,8 +70,9 @@ class MapThreads(Pass):
     def run(self, op: ir.OpView, session: Session) -> None:
         limits = (thread_limits(self.target) if self.target else None) or ThreadLimits()
         for function in list(op.regions[0].blocks[0].operations):
-            if is_prim_func(function) and not is_tensor_form(function) and bound_loops(function):
-                _erase_empty(function)
+            loops = bound_loops(function) if is_prim_func(function) and not is_tensor_form(function) else []
+            if loops:
+                _erase_empty(loops)
                 last = list(function.operation.regions[0].blocks[0].operations)[-1].operation
                 for each in find_launches(function.operation):
                     for operation in each.operations:
@@ -80,9 +81,9 @@ class MapThreads(Pass):
                         _Mapping(each, function.operation, self, limits).run()
 
 
-def _erase_empty(function: ir.OpView) -> None:
+def _erase_empty(loops: Sequence[ir.Operation]) -> None:
     """Erase bound loops without iterations."""
-    for loop in reversed(bound_loops(function)):
+    for loop in reversed(loops):
         extent = extent_of(loop)
         if isinstance(extent, int) and extent <= 0 and not len(loop.results):
             erase_op(loop)
@@ -93,11 +94,13 @@ class _Mapping:
 
     def __init__(self, launch: Launch, function: ir.Operation, options: MapThreads, limits: ThreadLimits):
         self.operations = operations = launch.operations
+        self.written = {b for each in launch.statements for b, is_written in each.accessed.items() if is_written}
         self.function = symbol_name(function)
         self.is_checked = SCHEDULE in function.attributes
         self.shuffles = options.shuffles
         self.max_grid = limits.max_grid
-        self.loops = [loop for op in operations for loop in bound_loops(op)]
+        used = [find_all(op, ALLOCA, REDUCE, FOR) for op in operations]
+        self.loops = [loop for each in used for loop in each[FOR] if loop.opview.kind == "bound"]
         extents = LaunchExtents.of(self.loops, f"'@{self.function}'")
         extents.require_limits(limits, options.target)
         self.grid, self.threads = extents.grid, extents.threads
@@ -105,7 +108,6 @@ class _Mapping:
         """The blocks in a row of the grid, for each axis that may have more iterations than a grid has blocks."""
         self.rows: dict[int, int] = {}
         """The axis that is the number of the row, for each of these; blocks compute several rows without one."""
-        used = [find_all(op, ALLOCA, REDUCE) for op in operations]
         arrays = [alloca for each in used for alloca in each[ALLOCA]]
         self.reductions = [reduction for each in used for reduction in each[REDUCE]]
         self.arrays = arrays
@@ -143,9 +145,8 @@ class _Mapping:
         threads = {("thread", dim) for dim in range(3) if self.threads[dim] > 1}
         blocks = {("block", dim) for dim in range(3) if self.grid[dim] != 1 and dim not in self.rows.values()}
         operations = [op for op in self.operations if op.name != ALLOCA]
-        written = {buffer for op in operations for buffer, is_written in accesses(op).items() if is_written}
         private = {alloca.results[0] for alloca in self.arrays} - {alloca.results[0] for alloca in self.shared}
-        shared = written - private
+        shared = self.written - private
         may_exchange = blocks and not self.is_checked
         exchanged = exchange_between_blocks(operations, shared, blocks) if may_exchange else None
         if exchanged is not None:

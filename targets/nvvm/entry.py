@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
-from mirlo.passes.lower.calls import find, find_all
+from mirlo.passes.lower.calls import find_all, find_outermost
 
 ALIGNMENT = 16
 """Alignment of every buffer, in bytes; the memory plan provides more."""
@@ -29,7 +29,7 @@ def pass_tensor_maps(module: ir.Operation) -> dict[str, list[int]]:
     """Let kernels of a `gpu.module` take tensor maps as pointers; return those argument indices by kernel name."""
     result: dict[str, list[int]] = {}
     pointer = ir.Type.parse("!llvm.ptr")
-    for function in find(module, "gpu.func"):
+    for function in find_outermost(module, "gpu.func"):
         arguments = function.regions[0].blocks[0].arguments
         maps = [i for i, argument in enumerate(arguments) if "tensormap" in str(argument.type)]
         if not maps:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.lower.calls import find, find_all
+from mirlo.passes.lower.calls import find_all, find_outermost
 
 _ARITHMETIC = frozenset({
     "arith.addi", "arith.subi", "arith.muli", "arith.divui", "arith.divsi", "arith.remui", "arith.remsi", "arith.minui",
@@ -26,7 +26,7 @@ def narrow_comparisons(kernels: ir.Operation) -> None:
     alone, because they may be anything.
     """
     other = _not_positions(kernels)
-    for kernel in find(kernels, "gpu.func"):
+    for kernel in find_outermost(kernels, "gpu.func"):
         # These kernels have few comparisons, and the change makes the assembler serialize their products.
         used = find_all(kernel, "nvvm.wgmma.mma_async", "arith.cmpi")
         if not used["nvvm.wgmma.mma_async"]:

@@ -14,7 +14,7 @@ from itertools import chain
 from mirlo.dialects.bindings import ir, llvm, passmanager
 from mirlo.dialects.core.symbols import rename_symbol, symbol_name
 from mirlo.dialects.core.value import call_intrinsic
-from mirlo.passes.lower.calls import find, find_all
+from mirlo.passes.lower.calls import find_all, find_outermost
 from mirlo.passes.made_by import RULE
 from mirlo.passes.registry import PassError
 from mirlo.targets.gpu.kernels import KernelCode
@@ -279,7 +279,7 @@ def optimized(text: str, chip: Chip, opt_level: int = 3, libraries: Sequence[Dev
 
 def _is_huge(kernel: ir.Operation) -> bool:
     """Return whether an index needs more than 32 bits."""
-    for function in find(kernel, "gpu.func"):
+    for function in find_outermost(kernel, "gpu.func"):
         for argument in function.regions[0].blocks[0].arguments:
             count = 1
             for dim in argument.type.shape if isinstance(argument.type, ir.MemRefType) else ():
@@ -291,5 +291,5 @@ def _is_huge(kernel: ir.Operation) -> bool:
 
 def _has_scalar_arguments(kernel: ir.Operation) -> bool:
     """Return whether kernels take scalar arguments, which have 64 bits."""
-    functions = find(kernel, "gpu.func")
+    functions = find_outermost(kernel, "gpu.func")
     return any(isinstance(a.type, ir.IndexType) for f in functions for a in f.regions[0].blocks[0].arguments)

@@ -9,7 +9,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.value import create, index
 from mirlo.dialects.tir.buffers import buffer_bytes
-from mirlo.passes.lower.calls import find, find_all
+from mirlo.passes.lower.calls import find, find_all, find_outermost
 from mirlo.passes.registry import PassError
 from mirlo.targets.nvvm.chips import Chip
 
@@ -27,7 +27,7 @@ TILE_ALIGNMENT = 1024
 def allocate_shared(module: ir.Operation, chip: Chip) -> dict[str, int]:
     """Assign addresses to the shared memory of all kernels of a `gpu.module`; return the dynamic bytes per kernel."""
     asked: dict[str, int] = {}
-    for function in find(module, "gpu.func"):
+    for function in find_outermost(module, "gpu.func"):
         used = find_all(function, "memref.alloc", _TENSOR_COPY)
         allocations = used["memref.alloc"]
         sizes = [buffer_bytes(alloc.results[0].type) for alloc in allocations]
@@ -59,8 +59,8 @@ def leave_to_launch(module: ir.Operation) -> None:
 
     Only external globals denote the memory that comes with a launch; MLIR makes all globals of kernels internal.
     """
-    for op in find(module, "llvm.mlir.global"):
-        if symbol_name(op) == _DYNAMIC_SHARED:
+    for op in (each.operation for each in module.regions[0].blocks[0].operations):
+        if op.name == "llvm.mlir.global" and symbol_name(op) == _DYNAMIC_SHARED:
             op.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<external>")
 
 
