@@ -365,8 +365,8 @@ def test_tiles_in_shared_memory_have_padded_rows(target: str, offset: int) -> No
         compiled = mirlo.compile(transpose_model, target, schedules={"transpose": words}, cache=False)
         np.testing.assert_array_equal(compiled(a), 2 * a.T)
     if target == "nvvm":
-        # Not after each of the unrolled iterations, which write separate elements.
-        assert compiled.artifact.code.count(b"bar.sync") == 2
+        # Between writes and reads: no loop around them writes the tile again, and unrolled iterations write apart.
+        assert compiled.artifact.code.count(b"bar.sync") == 1
     code, _ = scheduled(transpose_model, {"transpose": words}, target)
     assert f'memref<16x{(16 - offset + 31) // 32 * 32 + offset}xf32, "shared">' in code
 
