@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import onnx
@@ -18,6 +18,19 @@ from mirlo.generate import LanguageModel
 from mirlo.generate.generator import Generator
 
 VOCABULARY = 320
+Loaded = TypeVar("Loaded")
+
+
+class OnDemand(dict[str, Loaded]):
+    """What a function returns for names, called when a name is read first: a sample of tests reads some of them."""
+
+    def __init__(self, load: Callable[[str], Loaded]) -> None:
+        super().__init__()
+        self._load = load
+
+    def __missing__(self, name: str) -> Loaded:
+        self[name] = self._load(name)
+        return self[name]
 
 
 def example() -> Any:

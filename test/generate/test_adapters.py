@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from folders import (
     VOCABULARY,
+    OnDemand,
     continued,
     exact,
     lora_name,
@@ -54,11 +55,14 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory, files: dict[str, Path]) -> dict[str, LanguageModel]:
-    folder, made = tmp_path_factory.mktemp("models"), {}
-    for kind, options in KINDS.items():
+    folder = tmp_path_factory.mktemp("models")
+
+    def load(kind: str) -> LanguageModel:
         known = {name: path for name, path in files.items() if kind != "required" or name != "queries"}
-        made[kind] = generate.load(write_lora(folder / kind, **options), adapters=known, prefix_bytes=0, **exact(kind))
-    return made
+        written = write_lora(folder / kind, **KINDS[kind])
+        return generate.load(written, adapters=known, prefix_bytes=0, **exact(kind))
+
+    return OnDemand(load)
 
 
 def search(count: int) -> dict[str, int]:

@@ -7,7 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from folders import VOCABULARY, contiguous, exact, example, write_genai, write_hybrid, write_plain, write_windows
+from folders import (
+    VOCABULARY,
+    OnDemand,
+    contiguous,
+    exact,
+    example,
+    write_genai,
+    write_hybrid,
+    write_plain,
+    write_windows,
+)
 
 from mirlo import generate
 from mirlo.generate import GenerationError, LanguageModel, Request
@@ -22,7 +32,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LanguageModel]
     folder = tmp_path_factory.mktemp("models")
     write_genai(folder / "f32"), write_windows(folder / "u4", bits=4), write_plain(folder / "plain")
     write_hybrid(folder / "hybrid"), write_genai(folder / "paged", paged=True)
-    return {kind: generate.load(folder / kind, prefix_bytes=0, **exact(kind)) for kind in KINDS}
+    return OnDemand(lambda kind: generate.load(folder / kind, prefix_bytes=0, **exact(kind)))
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from folders import VOCABULARY, example, write_genai, write_hybrid
+from folders import VOCABULARY, OnDemand, example, write_genai, write_hybrid
 
 from mirlo import generate
 from mirlo.generate import LanguageModel, Request, ServingEngine
@@ -64,9 +64,8 @@ class Interrupter:
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LanguageModel]:
     folder = tmp_path_factory.mktemp("models")
     write_genai(folder / "contiguous"), write_hybrid(folder / "hybrid"), write_genai(folder / "paged", paged=True)
-    loaded = {path.name: generate.load(path, activations="exact") for path in folder.iterdir()}
-    loaded["text"] = generate.load(example().write(folder / "text"), activations="exact")
-    return loaded
+    example().write(folder / "text")
+    return OnDemand(lambda kind: generate.load(folder / kind, activations="exact"))
 
 
 SEARCHES: list[dict[str, Any]] = [

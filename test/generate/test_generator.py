@@ -8,7 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from folders import VOCABULARY, contiguous, continued, exact, write_genai, write_hybrid, write_plain, write_windows
+from folders import (
+    VOCABULARY,
+    OnDemand,
+    contiguous,
+    continued,
+    exact,
+    write_genai,
+    write_hybrid,
+    write_plain,
+    write_windows,
+)
 
 from mirlo import generate
 from mirlo.generate import GenerationError, LanguageModel
@@ -24,7 +34,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LanguageModel]
     folder = tmp_path_factory.mktemp("models")
     write_genai(folder / "f32"), write_windows(folder / "u4", bits=4), write_plain(folder / "plain")
     write_hybrid(folder / "hybrid"), write_genai(folder / "paged", paged=True)
-    return {kind: generate.load(folder / kind, prefix_bytes=0, **exact(kind)) for kind in KINDS}
+    return OnDemand(lambda kind: generate.load(folder / kind, prefix_bytes=0, **exact(kind)))
 
 
 def prompt_of(length: int, seed: int = 0) -> list[int]:
@@ -153,7 +163,7 @@ def test_right_guesses_cost_no_step(models: dict[str, LanguageModel]) -> None:
 def test_drafts_change_nothing(models: dict[str, LanguageModel], kind: str, search: dict[str, Any]) -> None:
     model, prompt = models[kind], prompt_of(9)
     expected = without_end(contiguous(models, kind), prompt, 25, **search)
-    for draft in models.values():
+    for draft in (models[kind] for kind in KINDS):
         generator = model.generator(draft=draft, draft_tokens=3, min_length=1000, max_new_tokens=25, **search)
         assert generator.generate(prompt) == expected
         generator.rewind(15)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import oracle
 import pytest
-from folders import VOCABULARY, continued, require_same_logits, write_windows
+from folders import VOCABULARY, OnDemand, continued, require_same_logits, write_windows
 
 from mirlo import generate
 from mirlo.generate import LanguageModel
@@ -21,13 +21,14 @@ WINDOWS = {"mixed": (6, 0), "i8": (3, 17)}
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[LanguageModel, LanguageModel]]:
     """Return models with rings, which reuse prefixes, and the same ones with caches of all tokens, which do not."""
     folder = tmp_path_factory.mktemp("models")
-    made = {}
-    for kind, windows in WINDOWS.items():
-        write_windows(folder / kind, windows)
+
+    def load(kind: str) -> tuple[LanguageModel, LanguageModel]:
+        write_windows(folder / kind, WINDOWS[kind])
         options: dict[str, Any] = {"kv_cache_dtype": "i8"} if kind == "i8" else {}
         whole = generate.load(folder / kind, ring_caches=False, prefix_bytes=0, **options)
-        made[kind] = generate.load(folder / kind, **options), whole
-    return made
+        return generate.load(folder / kind, **options), whole
+
+    return OnDemand(load)
 
 
 def tokens_of(random: np.random.Generator, length: int) -> list[int]:

@@ -38,10 +38,10 @@ def _python(folders: list[Path], *arguments: object) -> subprocess.CompletedProc
 
 SHORT = {
     "cortex-m": "longest_path or generated and 3 and (m4 or m55)",
-    "ethos-u": "tools or scales or unknown or sums or programs or shape2 and not models",
+    "ethos-u": "tools or scales or unknown or sums or programs or test_convolutions and shape2",
     "npm": "onnx_runtime or files or fit or data",
     "onnxruntime-ep": "has_a_device or sizes_of_each_call or strings or context_models or options or part",
-    "systolic": "test_unit and not shape1 or test_operators and (Sigmoid and not Hard or MaxPool and not 1)"
+    "systolic": "test_unit and not shape1 or test_operators and Sigmoid and not Hard"
     " or test_results and autoencoder and not rows",
     "webgpu": "not whole_models",
 }

@@ -163,6 +163,7 @@ def test_on_another_machine(folder: Path) -> None:
 
 @needs_c_compiler
 @pytest.mark.skipif(sys.platform == "win32", reason="the runner is for POSIX")
+@pytest.mark.sample(0)
 def test_boards(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as unused:
         port = unused.getsockname()[1]
