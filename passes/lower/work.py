@@ -56,9 +56,10 @@ def moved_bytes(function: ir.Operation, kinds: Sequence[ir.Type], unknown: int |
     for kind, elements in zip_longest(kinds, reads[: len(kinds)]):
         if not isinstance(kind, ir.MemRefType) or not kind.has_static_shape or list(kind.shape) == [UNBOUNDED]:
             continue
-        most = elements if isinstance(elements, int) else unknown if elements is not None else None
+        if elements is not None and not isinstance(elements, int):
+            elements = unknown
         whole = buffer_bytes(kind)
-        total += whole if most is None else min(whole, most * element_bytes(kind.element_type))
+        total += whole if elements is None else min(whole, elements * element_bytes(kind.element_type))
     return total
 
 

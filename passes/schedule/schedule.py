@@ -14,8 +14,9 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.locations import names_of
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import dim_attributes, dims_of
+from mirlo.dialects.tir.affine import read_map
 from mirlo.dialects.tir.extents import add_extents
-from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
+from mirlo.dialects.tir.view import BlockView, OperandView, PrimView, is_tensor_form, prim_functions
 from mirlo.passes.instrumentation import function_done
 from mirlo.passes.made_by import check_emitted
 from mirlo.passes.memory.inplace import annotate_inplace
@@ -367,24 +368,32 @@ def _annotate_work(view: PrimView) -> None:
 
 
 def _reads(view: PrimView, argument: ir.Value) -> Dim:
-    """Return the elements of an argument that are read: one in each iteration, or where the body extracts them."""
+    """Return the elements of an argument that are read at most; all where that is not known."""
     if not isinstance(argument.type, ir.RankedTensorType):
         return 0
     every = D.product(dims_of(argument.type))
+    if any(use.owner.operation.name != "tir.block" for use in argument.uses):
+        return every
     reads: Dim = 0
     for block in view.blocks:
-        iterations = D.product(block.domain)
         for operand, inside in zip(block.inputs, block.input_arguments, strict=True):
-            if operand.value != argument:
-                continue
-            extracts = [use.owner.operation for use in inside.uses] if operand.is_opaque else []
-            if any(op.parent != block.op for op in extracts):  # in a loop: of how many iterations is not known here
-                return every
-            reads = reads + iterations * (len(extracts) if operand.is_opaque else 1)
-    is_read_otherwise = any(use.owner.operation.name != "tir.block" for use in argument.uses)
-    if is_read_otherwise or (isinstance(reads, int) and isinstance(every, int) and every < reads):
-        return every
-    return reads
+            if operand.value == argument:
+                part = _operand_reads(block, operand, inside)
+                if part is None:
+                    return every
+                reads = reads + part
+    return every if isinstance(reads, int) and isinstance(every, int) and every < reads else reads
+
+
+def _operand_reads(block: BlockView, operand: OperandView, inside: ir.Value) -> Dim | None:
+    """Return the elements of an operand that are read: those that its axes select, or that the body extracts."""
+    if not operand.is_opaque:
+        axes = {axis for value in read_map(operand.map, block.domain) for axis in value.variables()}
+        return D.product(tuple(block.domain[axis] for axis in sorted(axes)))
+    extracts = [use.owner.operation for use in inside.uses]
+    if any(op.parent != block.op for op in extracts):  # in a loop: of how many iterations is not known here
+        return None
+    return D.product(block.domain) * len(extracts)
 
 
 def _counts(op: ir.Operation) -> bool:

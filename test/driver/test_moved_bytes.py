@@ -16,6 +16,7 @@ READS: dict[str, tuple[onnx.NodeProto, dict[str, tuple[int, tuple[object, ...]]]
     "a slice": (node("Slice", "x begin end", "y"), {"x": (F32, (5000, 64))}, 2 * 10 * 64 * 4),
     "all": (node("Relu", "x", "y"), {"x": (F32, (5000, 64))}, 2 * 5000 * 64 * 4),
     "each element several times": (node("Expand", "x sizes", "y"), {"x": (F32, (1, 64))}, (1 + 5) * 64 * 4),
+    "all, in as many rows as a call has": (node("MatMul", "v t", "y"), {"v": (F32, ("n", 5000))}, 5000 * 64 * 4),
     "as many rows as a call has": (node("Gather", "t i", "y"), {"i": (I64, ("n",))}, 0),
 }  # fmt: skip
 
