@@ -40,7 +40,7 @@ def options_of(path: Path, changes: dict[str, Any]) -> DecoderOptions:
 
 
 def test_keys(tmp_path: Path) -> None:
-    """Both versions, and lengths of heads of newer and older files, are told apart."""
+    """Both versions, and lengths of heads of newer and older files, are distinguished."""
     options = options_of(tmp_path / "a.gguf", {})
     experts = options.layers[1].experts
     assert options.latent == LatentOptions(RANK, 24, PLAIN, ROTATED, VALUES) and options.size == RANK + ROTATED

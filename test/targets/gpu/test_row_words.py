@@ -19,7 +19,7 @@ TARGETS = [NVVM, pytest.param("spirv", marks=needs_vulkan())]
 
 
 @mirlo.prim_func
-def turned(a: T.Buffer[(ROWS, COLUMNS), T.f32], c: T.Out[(ROWS, COLUMNS), T.f32]):
+def mirrored(a: T.Buffer[(ROWS, COLUMNS), T.f32], c: T.Out[(ROWS, COLUMNS), T.f32]):
     total = T.alloc((ROWS,), T.f32)
     scale = T.alloc((ROWS,), T.f32)
     scaled = T.alloc((ROWS, COLUMNS), T.f32)
@@ -64,8 +64,8 @@ def centered(a: T.Buffer[(ROWS, COLUMNS), T.f32], c: T.Out[(ROWS, COLUMNS), T.f3
 
 
 @mirlo.script
-def turned_model(a: R.Tensor[(ROWS, COLUMNS), R.f32]):
-    return R.call_tir(turned, a)
+def mirrored_model(a: R.Tensor[(ROWS, COLUMNS), R.f32]):
+    return R.call_tir(mirrored, a)
 
 
 @mirlo.script
@@ -80,9 +80,9 @@ def values() -> np.ndarray:
 @pytest.mark.parametrize("target", TARGETS)
 def test_threads_wait_for_elements_of_others(target: str) -> None:
     """Elements that another loop reads in another order are in main memory, which threads of a row exchange."""
-    (kernel,) = explain_model(turned_model, target=target, tune=False).kernels
+    (kernel,) = explain_model(mirrored_model, target=target, tune=False).kernels
     assert "threadIdx.y" in str(kernel.schedule), kernel.schedule
-    compiled = mirlo.compile(turned_model, target, cache=False, tune=False)
+    compiled = mirlo.compile(mirrored_model, target, cache=False, tune=False)
     a = values()
     with emulated("sm_80", races=True):
         found = compiled(a)
@@ -142,7 +142,7 @@ def test_all_threads_have_to_wait() -> None:
     with pytest.raises(
         mirlo.MirloError, match="'result' uses elements that other threads write before it, for which all"
     ):
-        mirlo.compile(turned_model, NVVM, schedules={"turned": words}, cache=False)
+        mirlo.compile(mirrored_model, NVVM, schedules={"mirrored": words}, cache=False)
 
 
 def test_reductions_in_memory_are_not_clamped() -> None:
