@@ -62,7 +62,7 @@ from mirlo.passes.legalize.helpers import elementwise
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rule_choices import Choice
-from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, decline, intrinsic, legalize, schedule
+from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, decline, decline_machine, intrinsic, legalize, schedule
 from mirlo.passes.schedule.tuned import tuned_values
 from mirlo.passes.schedule.words.command_intrin import command_intrin
 from mirlo.passes.schedule.words.commands import Tile, TileCommand, TileCommands
@@ -114,7 +114,8 @@ __all__ = [
     "CodeForm", "KernelText", "LibraryForm", "Target", "TensorType", "ThreadLimits", "Trait", "Tunable",
     "c_function", "compute",
     "command_intrin", "check_model", "compiler_version", "contraction", "run_time_files",
-    "conv_bias_activation", "converter", "decline", "define_c_functions", "define_intrinsic", "define_symbol",
+    "conv_bias_activation", "converter", "decline", "decline_machine",
+    "define_c_functions", "define_intrinsic", "define_symbol",
     "elementwise", "elementwise_prim", "find_target", "functions_of_one_operand", "intrinsic",
     "is_call_tir", "is_const", "is_op", "is_var",
     "legalize", "load_llvm", "make_context", "matmul_bias_activation", "maybe", "native_code", "operand", "operands",

@@ -57,9 +57,18 @@ class NoMatch(Decline):
     """The decline of a rule whose pattern does not match."""
 
 
+class OtherMachine(Decline):
+    """The decline of a rule that is for other machines of its target."""
+
+
 def decline(reason: str, **facts: object) -> Decline:
     """Return a decline: the result of a rule that does not apply."""
     return Decline(reason, facts)
+
+
+def decline_machine(reason: str, **facts: object) -> Decline:
+    """Return the decline of a rule that no case can take on this machine, such as one that lacks an instruction."""
+    return OtherMachine(reason, facts)
 
 
 def decline_undecided(undecided: UndecidedDim) -> Decline:
@@ -121,6 +130,11 @@ class Attempt:
 
     rule: Rule
     decline: Decline
+
+    @property
+    def is_of_machine(self) -> bool:
+        """Return whether the rule is for other machines."""
+        return isinstance(self.decline, OtherMachine)
 
     def __str__(self) -> str:
         return f"{self.rule.name} [{self.rule.target}]: {self.decline}"

@@ -66,6 +66,11 @@ class RemoteModel(UnloadedModel):
         self._sent: bytes | None = None
         """The digest of the inputs that the board has."""
 
+    @property
+    def address(self) -> RunnerAddress:
+        """Return where the board's runner listens."""
+        return self._board.address
+
     def __call__(self, *arrays: object, **named: object) -> np.ndarray | tuple[np.ndarray, ...]:
         """Run the model on the board; return its output, or a tuple of several."""
         results = tuple(self._results(bind(self.inputs, arrays, named)).values())

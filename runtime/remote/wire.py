@@ -82,7 +82,7 @@ class RunnerAddress:
     port: int = DEFAULT_PORT
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 def parse_address(text: str) -> RunnerAddress:

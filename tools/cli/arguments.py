@@ -247,6 +247,7 @@ def _add_run(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--repeat", metavar="N", type=positive, default=10, help="timed runs (default: 10)")
     parser.add_argument("--seed", metavar="S", type=natural, default=0, help="of the random inputs (default: 0)")
     parser.add_argument("--profile", action="store_true", help="print the time of each kernel")
+    add_board(parser)
     add_options(parser, group=parser.add_argument_group("compilation"))
 
 

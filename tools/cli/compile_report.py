@@ -15,9 +15,9 @@ from mirlo.tools.cli.run_sizes import with_small_sizes
 from mirlo.tools.cli.tables import bytes_text, columns
 
 if TYPE_CHECKING:
+    from mirlo.driver.loaded import CallableModel
     from mirlo.runtime.artifact import Artifact
     from mirlo.runtime.executable import Executable
-    from mirlo.runtime.program import Program
     from mirlo.runtime.regions import RegionDescription
 
 
@@ -53,7 +53,7 @@ def region_lines(regions: Sequence[RegionDescription]) -> Iterator[str]:
     yield from columns(list(region_rows(regions)), numbers={2, 3})
 
 
-def executable_regions(executable: Executable | Program) -> Iterator[str]:
+def executable_regions(executable: CallableModel) -> Iterator[str]:
     """Yield the tables of regions of a model, or of each part of a program."""
     for part in executable.compiled.parts if hasattr(executable, "compiled") else [executable.artifact]:
         yield from region_lines(described_regions(part))

@@ -6,22 +6,26 @@ import statistics
 import sys
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from mirlo.runtime.errors import MirloError
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.files import is_compiled, read_array, require_file, write_arrays
 from mirlo.tools.cli.options import given_flags
+from mirlo.tools.cli.remote import board_options
 from mirlo.tools.cli.run_sizes import sizes_of_shapes, with_small_sizes
 from mirlo.tools.cli.tables import columns, number
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from mirlo.driver.loaded import CallableModel
     from mirlo.runtime.artifact import TensorSpec
     from mirlo.runtime.executable import Executable
-    from mirlo.runtime.program import Program
+    from mirlo.runtime.remote.model import RemoteModel
+
+    SingleModel: TypeAlias = Executable | RemoteModel
 
 SHOWN_VALUES = 4
 _OF_RUNS = ("shapes", "dims", "cache", "jobs")
@@ -33,9 +37,17 @@ def execute(arguments: Arguments) -> None:
     require_file(arguments.model)
     # Read first: a missing file should not cost a compilation.
     arrays = {name: read_array(path, name) for name, path in arguments.input}
-    executable: Executable | Program = _executable(arguments)
+    from mirlo.tools.remote import on_board
+
+    with on_board(board_options(arguments)):
+        _run(arguments, arrays)
+
+
+def _run(arguments: Arguments, arrays: Mapping[str, np.ndarray]) -> None:
     from mirlo.runtime.program import Program
     from mirlo.tools.cli.compile_report import executable_regions
+
+    executable = _executable(arguments)
 
     print("\n".join(executable_regions(executable)))
     sys.stdout.flush()
@@ -56,13 +68,11 @@ def execute(arguments: Arguments) -> None:
         print(f"\n{executable.profile(*inputs.values(), repeats=arguments.repeat).table(limit=15)}")
 
 
-def _executable(arguments: Arguments) -> Executable | Program:
+def _executable(arguments: Arguments) -> CallableModel:
     if is_compiled(arguments.model):
         _refuse_compilation(arguments)
-        from mirlo.runtime.load import load
-
         start = time.perf_counter()
-        executable = load(arguments.model)
+        executable = _loaded(arguments)
         print(f"{arguments.model}: loaded in {time.perf_counter() - start:.2f} s; {executable.memory}")
         return executable
     from mirlo.tools.cli.compile import compile_model
@@ -72,13 +82,26 @@ def _executable(arguments: Arguments) -> Executable | Program:
     return executable
 
 
+def _loaded(arguments: Arguments) -> CallableModel:
+    """Load a compiled model, on a board where one is named."""
+    if arguments.remote is None:
+        from mirlo.runtime.load import load
+
+        return load(arguments.model)
+    from mirlo.driver.build import load_compiled
+    from mirlo.driver.loaded import require_loaded
+    from mirlo.runtime import artifact as artifacts
+
+    return require_loaded(load_compiled(*artifacts.load(arguments.model)), "it runs")
+
+
 def _refuse_compilation(arguments: Arguments) -> None:
     for name, (flag, _) in given_flags(arguments).items():
         if name not in _OF_RUNS:
             raise CommandError(f"{arguments.model} is compiled already: {flag} is for 'mirlo compile'")
 
 
-def _inputs(executable: Executable, arrays: Mapping[str, np.ndarray], arguments: Arguments) -> dict[str, np.ndarray]:
+def _inputs(executable: SingleModel, arrays: Mapping[str, np.ndarray], arguments: Arguments) -> dict[str, np.ndarray]:
     """Return the given arrays, and random ones for other inputs."""
     from mirlo.runtime.inputs import bind, convert
 
@@ -112,7 +135,7 @@ def _inputs(executable: Executable, arrays: Mapping[str, np.ndarray], arguments:
     raise CommandError(f"no small sizes fit the model ({problem}): give the sizes of its dynamic dims, {flags}")
 
 
-def _sizes_of_dims(executable: Executable, arguments: Arguments) -> dict[str, int]:
+def _sizes_of_dims(executable: SingleModel, arguments: Arguments) -> dict[str, int]:
     """Return the sizes of dims that the command line gives for a compiled model."""
     known = {dim for spec in executable.inputs for dim in spec.shape if isinstance(dim, str)}
     for name, _ in arguments.dim:
@@ -161,14 +184,25 @@ def _first_values(array: np.ndarray) -> str:
     return f"{text}  ({', '.join(odd)})" if odd else text
 
 
-def _latency(executable: Executable, inputs: Mapping[str, np.ndarray], repeat: int) -> str:
+def _latency(executable: SingleModel, inputs: Mapping[str, np.ndarray], repeat: int) -> str:
     """Time runs after the one that gave the outputs."""
-    seconds = []
-    for _ in range(repeat):
-        start = time.perf_counter()
-        executable.run(inputs)
-        seconds.append(time.perf_counter() - start)
-    milliseconds = [1000 * second for second in seconds]
+    from mirlo.runtime.executable import Executable
+
+    place = ""
+    if isinstance(executable, Executable):
+        seconds = []
+        for _ in range(repeat):
+            start = time.perf_counter()
+            executable.run(inputs)
+            seconds.append(time.perf_counter() - start)
+    else:
+        seconds = executable.seconds(inputs, repeat)
+        place = f" by the clock of {executable.address}"
     runs = "1 run" if repeat == 1 else f"{repeat} runs"
-    spread = f"{min(milliseconds):.2f} to {max(milliseconds):.2f}"
-    return f"latency: {statistics.median(milliseconds):.2f} ms (median of {runs}, {spread})"
+    median, least, most = (_milliseconds(value) for value in (statistics.median(seconds), min(seconds), max(seconds)))
+    return f"latency: {median} ms{place} (median of {runs}, {least} to {most})"
+
+
+def _milliseconds(seconds: float) -> str:
+    """Format a time; that of a small model has more digits."""
+    return f"{1e3 * seconds:.2f}" if seconds >= 1e-4 else f"{1e3 * seconds:.4f}"

@@ -75,6 +75,8 @@ class Matrix:
     entries: tuple[MatrixEntry, ...]
     unreached: tuple[tuple[Rule, str], ...] = ()
     """The rules of the target that no case took, of which nothing is known, and why the last case was declined."""
+    elsewhere: tuple[tuple[Rule, str], ...] = ()
+    """The rules of the target for other machines, which no case takes on this one, and why."""
     unchecked: tuple[tuple[str, str], ...] = ()
     """The intrinsics of plug-ins that the target lowers and that cannot be checked, and why."""
     untaken: tuple[tuple[str, str], ...] = ()
@@ -139,7 +141,8 @@ def check_target(
     untaken += [(check.name, check.untaken) for check in checks if check.untaken]
     entries = [MatrixEntry(name, {kind: _worst(v) for kind, v in kinds.items()}) for name, kinds in verdicts.items()]
     left = _unchecked(target) if only is None else ()
-    return Matrix(target, tuple(entries), tuple(rules.unreached), left, tuple(untaken), bool(checks))
+    unreached, elsewhere = tuple(rules.unreached), tuple(rules.elsewhere)
+    return Matrix(target, tuple(entries), unreached, elsewhere, left, tuple(untaken), bool(checks))
 
 
 def _loop_cases(
@@ -168,6 +171,8 @@ class RuleResults:
     """Further cases: the row and the element type, how they are judged, and their outcome."""
     unreached: list[tuple[Rule, str]] = field(default_factory=list)
     """The rules that no case took, and why."""
+    elsewhere: list[tuple[Rule, str]] = field(default_factory=list)
+    """The rules for other machines, and why."""
 
     def check(self, programs: Sequence[TestProgram], outcomes: Sequence[ProgramOutcome]) -> None:
         """Draw cases for each rule, beside the usual ones, whose outcomes are known."""
@@ -184,6 +189,10 @@ class RuleResults:
         reached |= {rule for *_, outcome in self.judged for rule in outcome.rules}
         for rule in self.own:
             if rule in reached:
+                continue
+            machine = [attempt.decline for attempt in declines if attempt.rule == rule and attempt.is_of_machine]
+            if machine:
+                self.elsewhere.append((rule, str(machine[-1])))
                 continue
             self.report(f"{rule.kind} rule {name_of_rule(rule)} of {rule.target}, which no case took")
             for case, outcome in search(rule, declines, self.target):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from mirlo.passes.rules import Rule
 from mirlo.tools.conformance.case import COLUMNS
 from mirlo.tools.conformance.check import DECLINED, FAILED, OK, WRONG, Matrix, MatrixEntry, SupportVerdict
 from mirlo.tools.explain.rules import rule_json, short_position
@@ -43,6 +44,8 @@ def _unreached(matrix: Matrix) -> Iterator[str]:
         yield f"{name}: not checked: {reason}"
     for rule, reason in matrix.unreached:
         yield f"{rule.subject}: not reached: no case took rule '{rule.name}' at {short_position(rule)}: {reason}"
+    for rule, reason in matrix.elsewhere:
+        yield f"{rule.subject}: not checked: rule '{rule.name}' is for other machines: {reason}"
     for name, reason in matrix.untaken:
         yield f"{name}: never taken: {reason}"
 
@@ -93,14 +96,17 @@ def _table(entries: list[MatrixEntry]) -> Iterator[str]:
         yield f"| `{entry.name}` | {' | '.join(cells)} |"
 
 
+def _rules_json(rules: Sequence[tuple[Rule, str]]) -> list[dict[str, object]]:
+    return [rule_json(rule) | {"subject": rule.subject, "reason": reason} for rule, reason in rules]
+
+
 def as_json(matrix: Matrix) -> dict[str, object]:
     """Return the matrix as JSON."""
     return {
         "target": matrix.target,
         "totals": {status: matrix.count(status) for status in (OK, DECLINED, WRONG, FAILED)},
-        "unreached": [
-            rule_json(rule) | {"subject": rule.subject, "reason": reason} for rule, reason in matrix.unreached
-        ],
+        "unreached": _rules_json(matrix.unreached),
+        "elsewhere": _rules_json(matrix.elsewhere),
         "untaken": dict(matrix.untaken),
         "entries": {
             entry.name: {

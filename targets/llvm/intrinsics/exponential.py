@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from mirlo.passes.lower.expansions.exponential import EXP2_F32, LN_2, exp_reduced, reduce_exp_with_exponent
 from mirlo.passes.lower.values import Num, ValueBuilder
-from mirlo.passes.rules import Decline, decline, intrinsic
-from mirlo.targets.llvm.intrinsics.x86 import can_scale, fraction_to_nearest, limited_size, scale_by_power
+from mirlo.passes.rules import Decline, decline, decline_machine, intrinsic
+from mirlo.targets.llvm.intrinsics.x86 import fills_registers, fraction_to_nearest, limited_size, scale_by_power
 from mirlo.targets.llvm.options import find_machine
 
 if TYPE_CHECKING:
@@ -20,8 +20,12 @@ def _scaled(*kinds: str) -> Callable[[Callable[[ValueBuilder, Num], Num]], Calla
 
     def rule_of(function: Callable[[ValueBuilder, Num], Num]) -> Callable[[ValueBuilder, Num], Num]:
         def rule(op: IntrinsicCall, b: ValueBuilder) -> Decline | Num:
-            if op.dtype not in kinds or not can_scale(b, op.dtype, find_machine(op.options.get("machine"))):
-                return decline("only for vectors of whole registers that the machine scales", dtype=op.dtype)
+            if op.dtype not in kinds:
+                return decline("no instruction scales this type", dtype=op.dtype)
+            if not find_machine(op.options.get("machine")).avx512:
+                return decline_machine("the processor has no instruction that scales by powers of two (AVX-512)")
+            if not fills_registers(b, op.dtype):
+                return decline("only for vectors of whole registers", dtype=op.dtype)
             return function(b, op.nums[0])
 
         rule.__name__, rule.__doc__ = function.__name__, function.__doc__

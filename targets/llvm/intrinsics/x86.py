@@ -10,7 +10,6 @@ from mirlo.dialects.core.value import call_intrinsic, create
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.schedule.vectors import pick_lanes, shuffle
 from mirlo.targets.llvm.cpus import X86
-from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.processor import Processor
 
 _REGISTERS = {"f32": (16, "ps.512"), "f64": (8, "pd.512")}
@@ -22,9 +21,9 @@ _TO_EVEN_QUIETLY = 0b1000
 """Immediate of `vreduce`: subtract the nearest integer, halves to even, without exceptions."""
 
 
-def can_scale(b: ValueBuilder, kind: str, machine: Machine) -> bool:
-    """Return whether the functions here are one instruction per register for such vectors on a machine."""
-    if kind not in _REGISTERS or b.shape is None or len(b.shape) != 1 or not machine.avx512:
+def fills_registers(b: ValueBuilder, kind: str) -> bool:
+    """Return whether the functions here are one instruction per register for such vectors."""
+    if kind not in _REGISTERS or b.shape is None or len(b.shape) != 1:
         return False
     return b.shape[0] % _REGISTERS[kind][0] == 0
 

@@ -259,7 +259,9 @@ def test_what_is_no_runner() -> None:
 def test_addresses() -> None:
     assert parse_address("board") == RunnerAddress("board", wire.DEFAULT_PORT)
     assert parse_address("board:80") == RunnerAddress("board", 80)
-    assert parse_address("[::1]:80") == RunnerAddress("::1", 80)
+    for text in ("[::1]:80", "board:80"):
+        assert str(parse_address(text)) == text
+    assert parse_address("[::1]") == RunnerAddress("::1", wire.DEFAULT_PORT)
     for wrong in ("", ":1", "board:", "board:x", "board:0", "board:65536", "[::1]80", "::1"):
         with pytest.raises(ValueError, match="expected HOST or HOST:PORT"):
             parse_address(wrong)
@@ -291,7 +293,7 @@ def test_options_of_the_runner(program: Path, tmp_path: Path) -> None:
     assert "the file of the token cannot be read" in output("--token-file", str(tmp_path / "missing"))
     assert "'--port x' is no option" in output("--port", "x")
     assert "'--listen ' is no option" in output("--listen")
-    assert "cannot listen on 192.0.2.1:0" in output("--listen", "192.0.2.1")
+    assert "cannot listen on 192.0.2.1, port 0: " in output("--listen", "192.0.2.1")
 
 
 def _hostile_session(address: RunnerAddress, rng: random.Random) -> None:

@@ -15,6 +15,7 @@ from mirlo.extend import (
     Target,
     TensorType,
     decline,
+    decline_machine,
     elementwise,
     find_target,
     is_op,
@@ -25,6 +26,8 @@ from mirlo.extend import (
     result,
     wildcard,
 )
+from mirlo.targets.llvm.cpus import X86
+from mirlo.targets.llvm.processor import host_processor
 from mirlo.testing import Draw, case, conformance_case, temporary_registrations
 from mirlo.tools.cli import main
 from mirlo.tools.conformance.check import check_target
@@ -88,6 +91,22 @@ def test_a_rule_that_nothing_reaches(capsys: pytest.CaptureFixture[str]) -> None
     assert "relax.relu: not reached: no case took rule 'never' at " in told.out
     assert ": no case was found; tried " in told.out and "; the last declines: never\n" in told.out
     assert "no case took 1 rules of target 'tiled'" in told.err
+
+
+def test_a_rule_for_other_machines(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is reported, and no error of the target."""
+    legalize("relax.relu", target="tiled", name="wide")(lambda op, b: decline_machine("no vectors of", bits=4096))
+    assert main(["check-target", "tiled", "--operator", "relax.relu"]) == 0
+    out = capsys.readouterr().out
+    assert "relax.relu: not checked: rule 'wide' is for other machines: no vectors of (bits=4096)\n" in out
+
+
+def test_instructions_that_a_processor_lacks(capsys: pytest.CaptureFixture[str]) -> None:
+    if host_processor().arch != X86:
+        pytest.skip("the processors are of x86-64")
+    assert main(["check-target", "llvm{cpu=x86-64-v2}", "--operator", "tir.exp2"]) == 0
+    out = capsys.readouterr().out
+    assert "exp2: not checked: rule 'exp2' is for other machines: the processor has no instruction that scales" in out
 
 
 @pytest.mark.parametrize(("factor", "code"), [(2.0, 0), (3.0, 1)])

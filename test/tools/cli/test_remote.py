@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -114,6 +115,36 @@ def test_choices_are_timed_on_the_board(folder: Path, runner: StartedRunner, mon
     assert timing.microseconds > 0 and timing.ratios[0] is None
     assert timing.ratios[1] is not None and 0 < timing.ratios[1] < 100
     assert len(calls) == 3 and all(model._board is session for model in calls)
+
+
+def test_run(board: list[str], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Models and compiled files run on the board: the same results, timed by its clock, with times of kernels."""
+    model, compiled = str(folder / "m.onnx"), str(folder / "m.mirlo")
+    assert main(["compile", model, "-o", compiled]) == 0
+    results = []
+    for place, line in (("here", [compiled]), ("file", [compiled, *board]), ("model", [model, *board])):
+        capsys.readouterr()
+        assert main(["run", *line, "--repeat", "3", "--profile", "--output-dir", str(folder / place)]) == 0
+        printed = capsys.readouterr().out
+        assert (f" ms by the clock of {board[1]} (median of 3 runs, " in printed) == (place != "here")
+        assert "2 kernel calls, " in printed
+        results.append(np.load(folder / place / "y.npy"))
+    assert np.array_equal(results[0], results[1]) and np.array_equal(results[0], results[2])
+    assert main(["run", model, "--target", "llvm{cpu=generic triple=aarch64-linux-gnu}", *board]) == 1
+    assert f"the model was compiled for aarch64-linux-gnu, and {board[1]} is " in capsys.readouterr().err
+
+
+def test_ipv6(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError as error:
+        pytest.skip(f"this machine has no IPv6: {error}")
+    (folder / "ipv6").mkdir()
+    with started([folder / "runner"], folder / "ipv6", "--listen", "::1") as own:
+        address = str(own.address)
+        assert address.startswith("[::1]:")
+        assert main(["remote", address, "--token-file", str(folder / "token")]) == 0
+    assert capsys.readouterr().out.startswith(f"{address}: ")
 
 
 @pytest.mark.sample(0)

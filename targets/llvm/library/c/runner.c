@@ -5,9 +5,9 @@
 #include "mirlo.h"
 #include "runner.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -530,21 +530,44 @@ static int read_options(int count, char **arguments, options *settings) {
   return read_token(settings);
 }
 
-static int open_listener(const options *settings) {
-  struct sockaddr_in own;
-  socklen_t length = sizeof own;
-  int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
-  memset(&own, 0, sizeof own);
-  own.sin_family = AF_INET;
-  own.sin_port = htons((uint16_t)settings->port);
-  if (listener < 0 || inet_pton(AF_INET, settings->address, &own.sin_addr) != 1) return complain("--listen takes an address such as 127.0.0.1"), -1;
+/* The address that --listen names, IPv4 or IPv6; NULL: it is none. */
+static struct addrinfo *own_address(const options *settings) {
+  struct addrinfo wanted, *own = NULL;
+  char port[8];
+  memset(&wanted, 0, sizeof wanted);
+  wanted.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE;
+  wanted.ai_family = AF_UNSPEC;
+  wanted.ai_socktype = SOCK_STREAM;
+  snprintf(port, sizeof port, "%d", settings->port);
+  return getaddrinfo(settings->address, port, &wanted, &own) ? NULL : own;
+}
+
+static int bound_listener(const struct addrinfo *own) {
+  int listener = socket(own->ai_family, SOCK_STREAM, 0), one = 1;
+  if (listener < 0) return -1;
   fcntl(listener, F_SETFD, FD_CLOEXEC);
   setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-  if (bind(listener, (struct sockaddr *)&own, sizeof own) || listen(listener, 4) || getsockname(listener, (struct sockaddr *)&own, &length)) {
-    fprintf(stderr, "runner: cannot listen on %s:%d: %s\n", settings->address, settings->port, strerror(errno));
+  if (!bind(listener, own->ai_addr, own->ai_addrlen) && !listen(listener, 4)) return listener;
+  close(listener);
+  return -1;
+}
+
+static int open_listener(const options *settings) {
+  struct addrinfo *own = own_address(settings);
+  struct sockaddr_storage bound;
+  socklen_t length = sizeof bound;
+  char host[NI_MAXHOST], port[NI_MAXSERV];
+  int listener, is_ipv6;
+  if (!own) return complain("--listen takes an address such as 127.0.0.1 or ::1"), -1;
+  listener = bound_listener(own);
+  freeaddrinfo(own);
+  if (listener < 0 || getsockname(listener, (struct sockaddr *)&bound, &length) ||
+      getnameinfo((struct sockaddr *)&bound, length, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV)) {
+    fprintf(stderr, "runner: cannot listen on %s, port %d: %s\n", settings->address, settings->port, strerror(errno));
     return -1;
   }
-  printf("listening on %s:%d\n", settings->address, ntohs(own.sin_port));
+  is_ipv6 = bound.ss_family == AF_INET6;
+  printf("listening on %s%s%s:%s\n", is_ipv6 ? "[" : "", host, is_ipv6 ? "]" : "", port);
   fflush(stdout);
   return listener;
 }
