@@ -116,7 +116,7 @@ class Compiler:
             _require_in_place(self.target, self.options)
         self.model = open_model(request.model, request.shapes, request.params, request.trust_file, request.ring_caches)
         session = self.model.session
-        self.options = replace(self.options, while_compiling=session.params.settle)
+        self.options = replace(self.options, while_compiling=session.params.hold)
         # Parts of a program share the weights: what one of them does not name, another may.
         session.options[RELEASE] = not needs_program(self.model.module)
         give(

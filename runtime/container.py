@@ -73,14 +73,17 @@ class StoredTensor:
 
 def release(array: np.ndarray) -> None:
     """Let the system take the memory of an array that is mapped from a file; it is read again when it is used."""
+    span = sum((dim - 1) * stride for dim, stride in zip(array.shape, array.strides, strict=True)) + array.itemsize
+    if not array.size or min(array.strides, default=0) < 0:
+        return
     base: object = array
     while isinstance(base, np.ndarray):
         base = base.base
     if isinstance(base, memoryview):
         base = base.obj
-    if isinstance(base, system.FileMapping) and array.flags.c_contiguous:
+    if isinstance(base, system.FileMapping):
         start = array.ctypes.data - np.frombuffer(base, np.uint8, 1).ctypes.data
-        system.release_pages(base, start, start + array.nbytes)
+        system.release_pages(base, start, start + span)
 
 
 class MappedFile:
@@ -186,6 +189,7 @@ def write_file(
             for row, (_, array) in zip(rows, arrays, strict=True):
                 _pad_to(file, data_start + row["offset"])
                 file.write(array.reshape(-1).view(np.uint8).data)
+                release(array)
             _pad_to(file, data_start + end)
     except OSError as failure:
         raise kind.error(f"{target}: cannot write the {kind.noun}: {failure.strerror or failure}") from None

@@ -22,7 +22,7 @@ from mirlo.runtime.container import (
     release,
     write_file,
 )
-from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of
+from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of, numpy_dtype
 from mirlo.runtime.errors import OutOfMemoryError, ParameterError
 from mirlo.runtime.files import resolved
 from mirlo.runtime.huge_pages import PAGE, empty_together
@@ -59,9 +59,12 @@ class _DeferredArray:
     def array(self) -> np.ndarray:
         with self._lock:
             if self._make is not None:
-                self._array = np.ascontiguousarray(self._make()).view()
+                source = self._make()
+                self._array = np.ascontiguousarray(source).view()
                 self._array.flags.writeable = False
                 self._make = self._loose = None  # release the source
+                if not np.may_share_memory(source, self._array):
+                    release(source)
             assert self._array is not None
             return self._array
 
@@ -81,6 +84,8 @@ class _Entry:
     file: MappedFile | None = None
     offset: int = 0
     later: _DeferredArray | None = None
+    is_held: bool = False
+    """Whether the array is in memory in which it stays."""
 
     @property
     def nbytes(self) -> int:
@@ -194,7 +199,7 @@ class ParameterStore:
         make: Callable[[], np.ndarray],
         loose: np.ndarray | None = None,
     ) -> str:
-        """Add an array as `add_unique` does that `make` computes on first use, or in `settle`.
+        """Add an array as `add_unique` does that `make` computes on first use, or in `hold`.
 
         `loose` already holds the same elements in another order than row-major; `reader` may return it instead.
         """
@@ -208,11 +213,6 @@ class ParameterStore:
         The array may not be contiguous.
         """
         return self._entry(name).loose
-
-    def settle(self, names: Iterable[str]) -> None:
-        """Compute the pending arrays of `add_deferred` among these."""
-        for name in names:
-            self._entry(name).view()
 
     def align(self, names: Iterable[str], most: int = 1 << 20) -> None:
         """Copy arrays that are not aligned to cache lines; of mapped arrays, those of up to `most` bytes.
@@ -230,20 +230,29 @@ class ParameterStore:
     def hold(self, names: Iterable[str], with_mapped: bool = False, least: int = 1 << 15) -> None:
         """Move arrays of `least` bytes or more next to each other into huge pages; those of files if `with_mapped`.
 
-        Arrays in memory of another owner, such as tensors of PyTorch, stay shared with their owner.
+        The pending arrays of `add_deferred` are computed, each when its turn comes: the largest first, as the array
+        that is computed and the one that stays are both in memory for a moment. Arrays in memory of another owner, such
+        as tensors of PyTorch, stay shared with their owner.
         """
         entries = {name: self._entry(name) for name in names}
-        large = [
-            name for name, entry in entries.items() if entry.nbytes >= least and (with_mapped or entry.source is None)
-        ]
-        chosen = [name for name in large if entries[name].source is not None or _is_of_numpy(entries[name].view())]
-        if sum(entries[name].nbytes for name in chosen) < PAGE:
-            return
-        kinds = [(array.dtype, array.shape) for array in (entries[name].view() for name in chosen)]
+        chosen = [
+            (entry.nbytes, name) for name, entry in entries.items()
+            if entry.nbytes >= least and _is_movable(entry, with_mapped)
+        ]  # fmt: skip
+        del entries  # which would keep the former memory
+        if sum(nbytes for nbytes, _ in chosen) < PAGE:
+            chosen = []
+        chosen.sort(key=lambda row: -row[0])
+        kinds = [self._kind(name) for _, name in chosen]
         with suppress(OutOfMemoryError):  # what there is no room for stays where it is
-            for name, held in zip(chosen, empty_together(kinds), strict=True):
-                del entries[name]  # which would keep the former memory
+            for (_, name), held in zip(chosen, empty_together(kinds), strict=True):
                 release(self._move(name, held))
+        for name in names:
+            self._entry(name).view()
+
+    def _kind(self, name: str) -> tuple[np.dtype, tuple[int, ...]]:
+        entry = self._entry(name)
+        return np.dtype(numpy_dtype(entry.dtype)), entry.shape
 
     def _move(self, name: str, to: np.ndarray) -> np.ndarray:
         """Copy a parameter to memory in which it stays; return the array that it was."""
@@ -251,7 +260,7 @@ class ParameterStore:
         array = entry.view()
         to[...] = array
         to.flags.writeable = False
-        self._entries[name] = replace(entry, array=to, file=None, later=None)
+        self._entries[name] = replace(entry, array=to, file=None, later=None, is_held=True)
         return array
 
     def copy(self) -> ParameterStore:
@@ -344,6 +353,13 @@ def _difference(left: _Entry, right: _Entry) -> str | None:
 
 def _absolute(path: str | os.PathLike[str] | None) -> Path | None:
     return None if path is None else Path(os.path.abspath(path))
+
+
+def _is_movable(entry: _Entry, with_mapped: bool) -> bool:
+    """Return whether an array is to be moved to memory in which it stays."""
+    if entry.is_held or (entry.source is not None and not with_mapped):
+        return False
+    return entry.source is not None or entry.later is not None or _is_of_numpy(entry.view())
 
 
 def _is_of_numpy(array: np.ndarray) -> bool:

@@ -11,6 +11,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dense import dense_attribute, read_dense
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.constant import Constant
+from mirlo.runtime.container import release
 from mirlo.runtime.dtypes import element_type_of
 
 if TYPE_CHECKING:
@@ -56,6 +57,19 @@ def constant_reader(value: ir.Value, session: Session) -> Callable[[], np.ndarra
     array = constant_value(value, session)
     assert array is not None
     return lambda: array
+
+
+def derived(read: Callable[[], np.ndarray], change: Callable[[np.ndarray], np.ndarray]) -> Callable[[], np.ndarray]:
+    """Return a function that computes an array from another, and lets the system take the pages of a file with it."""
+
+    def make() -> np.ndarray:
+        source = read()
+        result = change(source)
+        if not np.may_share_memory(source, result):
+            release(source)
+        return result
+
+    return make
 
 
 def emit_deferred_constant(

@@ -13,7 +13,7 @@ from mirlo.dialects.core.op import class_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.constant import Constant
 from mirlo.dialects.tir.view import PrimView
-from mirlo.passes.graph.constants import constant_name, constant_reader, emit_deferred_constant
+from mirlo.passes.graph.constants import constant_name, constant_reader, derived, emit_deferred_constant
 from mirlo.passes.session import Session
 
 
@@ -59,7 +59,7 @@ def _store(site: ir.Operation, stored: Stored, session: Session, known: dict[obj
     with ir.InsertionPoint(site), site.location:
         if name == "constant" or key not in known:
             read = constant_reader(old, session)
-            new = emit_deferred_constant(lambda: change(read()), kind, session, f"{name}.{stored.suffix}")
+            new = emit_deferred_constant(derived(read, change), kind, session, f"{name}.{stored.suffix}")
             known[key] = new.owner.opview.param
         else:
             new = Constant.make(param=known[key], result_types=[kind])

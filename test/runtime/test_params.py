@@ -320,7 +320,7 @@ def test_arrays_that_are_computed_later():
     assert store.spec("w") == ("f32", (3, 2)) and store.nbytes == 48 and not made
     read = store.reader("w_1")
     store.discard("w_1")
-    store.settle(["w"])
+    store.hold(["w"])
     assert len(made) == 1
     array = store.get("w")
     assert array.flags.c_contiguous and not array.flags.writeable and array[2, 1] == 5

@@ -14,7 +14,13 @@ from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.calls import CallTir
 from mirlo.dialects.relax.infer_windows import padding_pairs
 from mirlo.passes.fuse.kinds import KIND, FusionKind
-from mirlo.passes.graph.constants import constant_reader, emit_deferred_constant, is_available, is_constant
+from mirlo.passes.graph.constants import (
+    constant_reader,
+    derived,
+    emit_deferred_constant,
+    is_available,
+    is_constant,
+)
 from mirlo.passes.graph.rewrite import Rewriter, kind_of
 from mirlo.passes.legalize.strategies import STRATEGIES
 from mirlo.passes.registry import Pass, PassError, option, register_pass
@@ -213,7 +219,8 @@ def rewritten(conv: ir.OpView, tiling: Tiling, b: Rewriter, functions: _Function
     kind = TensorType.of((planes, tiling.channels, tiling.out_channels), "f32")
     name = f"{b.name_of(conv.weight)}.winograd"
     with ir.InsertionPoint(b.op), b.op.location:
-        weight = emit_deferred_constant(lambda: transformed_weight(read(), tiling.m), kind, b.session, name)
+        make = derived(read, lambda weight: transformed_weight(weight, tiling.m))
+        weight = emit_deferred_constant(make, kind, b.session, name)
     shape = tiling.transformed(tiling.channels)
     result = functions.call(input_function, tiling, conv.x, shape, FusionKind.OPAQUE, b)
     result = b.emit(OPS["reshape"], result, shape=(planes, tiles, tiling.channels))
