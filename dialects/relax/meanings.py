@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mirlo.dialects.core.rank_groups import RankGroups, read_groups
+
 if TYPE_CHECKING:
     from mirlo.dialects.core.dtypes import DType
 
@@ -310,29 +312,84 @@ def one_hot(indices: Array, values: Array, *, depth: int, axis: int) -> Array:
     return choose(hot, values[1], values[0])
 
 
-def all_reduce(xs: Sequence[Array], *, ranks: int) -> list[Array]:
-    """Return the sum of the arrays of all ranks, for each rank."""
-    return [_sum_of_ranks(xs)] * ranks
+def all_reduce(
+    xs: Sequence[Array], *, ranks: int, groups: Sequence[int] = (), group_size: int = 0, reduction: str = "add"
+) -> list[Array]:
+    """Return the combined arrays of the ranks of each group, for each rank."""
+    return _by_group(xs, read_groups(ranks, groups, group_size), lambda own: [_combined(own, reduction)] * len(own))
 
 
-def all_gather(xs: Sequence[Array], *, ranks: int, axis: int) -> list[Array]:
-    """Return the arrays of all ranks joined along an axis, for each rank."""
-    return [np.concatenate(xs, axis)] * ranks
+def all_gather(
+    xs: Sequence[Array], *, ranks: int, axis: int, groups: Sequence[int] = (), group_size: int = 0
+) -> list[Array]:
+    """Return the arrays of the ranks of each group joined along an axis, for each rank."""
+    return _by_group(xs, read_groups(ranks, groups, group_size), lambda own: [np.concatenate(own, axis)] * len(own))
 
 
-def reduce_scatter(xs: Sequence[Array], *, ranks: int, axis: int) -> list[Array]:
-    """Return the parts of the sum of the arrays of all ranks."""
-    return list(np.split(_sum_of_ranks(xs), ranks, axis))
+def reduce_scatter(
+    xs: Sequence[Array],
+    *,
+    ranks: int,
+    axis: int,
+    groups: Sequence[int] = (),
+    group_size: int = 0,
+    reduction: str = "add",
+) -> list[Array]:
+    """Return the parts of the combined arrays of the ranks of each group."""
+    return _by_group(
+        xs,
+        read_groups(ranks, groups, group_size),
+        lambda own: list(np.split(_combined(own, reduction), len(own), axis)),
+    )
 
 
-def all_to_all(xs: Sequence[Array], *, ranks: int, split_axis: int, concat_axis: int) -> list[Array]:
-    """Return, for each rank, its part of the array of every rank, joined."""
-    parts = [np.split(x, ranks, split_axis) for x in xs]
-    return [np.concatenate([each[rank] for each in parts], concat_axis) for rank in range(ranks)]
+def all_to_all(
+    xs: Sequence[Array],
+    *,
+    ranks: int,
+    split_axis: int,
+    concat_axis: int,
+    groups: Sequence[int] = (),
+    group_size: int = 0,
+) -> list[Array]:
+    """Return, for each rank, its part of the array of every rank of its group, joined."""
+
+    def exchanged(own: list[Array]) -> list[Array]:
+        parts = [np.split(x, len(own), split_axis) for x in own]
+        return [np.concatenate([each[place] for each in parts], concat_axis) for place in range(len(own))]
+
+    return _by_group(xs, read_groups(ranks, groups, group_size), exchanged)
 
 
-def _sum_of_ranks(xs: Sequence[Array]) -> Array:
-    """Return a sum in the order of the ranks, in f32 for floats of 16 bits and fewer."""
+def collective_permute(xs: Sequence[Array], *, ranks: int, pairs: Sequence[int]) -> list[Array]:
+    """Return, for each rank, the array of its source, or zeros."""
+    sources = dict(zip(pairs[1::2], pairs[::2], strict=True))
+    return [xs[sources[rank]] if rank in sources else np.zeros_like(xs[rank]) for rank in range(ranks)]
+
+
+def rank_id(*, ranks: int) -> list[Array]:
+    """Return the number of each rank."""
+    return [np.array(rank, np.uint32) for rank in range(ranks)]
+
+
+def _by_group(xs: Sequence[Array], groups: RankGroups, exchange: Callable[[list[Array]], list[Array]]) -> list[Array]:
+    results: dict[int, Array] = {}
+    for group in groups:
+        results.update(zip(group, exchange([xs[rank] for rank in group]), strict=True))
+    return [results[rank] for rank in range(len(xs))]
+
+
+_COMBINATIONS: dict[str, Callable[[Array, Array], Array]] = {
+    "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum, "and": np.logical_and, "or": np.logical_or,
+}  # fmt: skip
+
+
+def _combined(xs: Sequence[Array], reduction: str) -> Array:
+    """Combine arrays in their order, in f32 for floats of 16 bits and fewer."""
     is_narrow = xs[0].dtype.kind not in "biu" and xs[0].dtype.itemsize < 4
     wide = [x.astype(np.float32) if is_narrow else x for x in xs]
-    return sum(wide[1:], wide[0]).astype(xs[0].dtype)
+    combination = _COMBINATIONS[reduction]
+    total = wide[0]
+    for each in wide[1:]:
+        total = combination(total, each)
+    return total.astype(xs[0].dtype)

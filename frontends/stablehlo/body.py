@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
@@ -11,6 +12,7 @@ from mirlo.frontends.mlir.operation import Parts, Scope
 from mirlo.frontends.stablehlo.errors import StablehloImportError
 from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.parts import component_type, is_complex, part_types
+from mirlo.frontends.stablehlo.processes import ProcessGrid, process_grid
 from mirlo.frontends.stablehlo.registry import find_converter
 from mirlo.frontends.stablehlo.sizes import evaluate
 from mirlo.frontends.tensor import Tensor
@@ -28,9 +30,15 @@ class StablehloImport(ProgramImport):
     def convert(self, op: ir.Operation, name: str, scope: Scope) -> Tensor | Sequence[Tensor]:
         """Compute an operation on known sizes, or convert it."""
         view = StablehloOperation(op, name, [scope[value] for value in op.operands], self)
-        view.scope = scope
+        view.scope, view.find_grid = scope, lambda: self._grid
         folded = evaluate(view)
         return find_converter(view)(view) if folded is None else folded
+
+    @cached_property
+    def _grid(self) -> ProcessGrid:
+        module = next(iter(self.functions.values())).parent
+        assert module is not None
+        return process_grid(module.operation)
 
     def part_types(self, type_: ir.Type) -> tuple[TensorType, ...]:
         """Return the types of the parts of a value: two of a complex tensor, those of its elements of a tuple."""

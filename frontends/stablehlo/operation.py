@@ -9,6 +9,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.mlir.operation import MlirOperation
 from mirlo.frontends.stablehlo.parts import is_complex
+from mirlo.frontends.stablehlo.processes import ProcessGrid
 from mirlo.frontends.tensor import Tensor
 
 HELD = ("composite_attributes", "mhlo.backend_config", "backend_config")
@@ -17,6 +18,13 @@ HELD = ("composite_attributes", "mhlo.backend_config", "backend_config")
 
 class StablehloOperation(MlirOperation):
     """An operation of the program, ready to be converted."""
+
+    find_grid: Callable[[], ProcessGrid] = ProcessGrid
+
+    @property
+    def grid(self) -> ProcessGrid:
+        """Return the processes that run the program."""
+        return self.find_grid()
 
     @property
     def is_complex(self) -> bool:

@@ -18,6 +18,7 @@ from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.shard import plan as plans
 from mirlo.passes.shard.constants import ConstantParts, rebuilt
+from mirlo.passes.shard.exchanges import record_exchanges
 from mirlo.passes.shard.experts import Experts
 from mirlo.passes.shard.follow import Follower, divided_results, refusal_of, state_of
 from mirlo.passes.shard.fused import separate_products
@@ -39,7 +40,7 @@ class Shard(Pass):
     attention, their caches, and elementwise operators in between are divided with it. Tables of which an input, such
     as tokens, selects rows are divided by rows. `plan` names strategies by nodes, `/layers.0/*=replicate`. All ranks
     get the same collectives in the same order; all else is computed by each rank. A function other than `@main` stays
-    as it is.
+    as it is, as does one that has collectives already.
     """
 
     name = "shard"
@@ -61,6 +62,8 @@ class Shard(Pass):
         record = ShardingRecord(self.ranks, self.rank)
         session.notes.append(record)
         if self.ranks == 1:
+            return
+        if record_exchanges(op, record):
             return
         divider = GraphDivider(op, self.rank, self.ranks, plan, record, session)
         divider.run()

@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dim_algebra import substitute
 from mirlo.dialects.core.sharding import PARTIAL, WHOLE, Sharding
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.collectives import Collective
-from mirlo.passes.locations import names_of
 from mirlo.passes.shard.constants import AxisRange, ConstantParts, sliced
-from mirlo.passes.shard.plan import InsertedCollective, ShardingRecord
+from mirlo.passes.shard.exchanges import note_exchange
+from mirlo.passes.shard.plan import ShardingRecord
 
 
 @dataclass
@@ -104,25 +103,8 @@ class RankValues:
         assert issubclass(cls, Collective)
         with value.location:
             result: ir.Value = cls.make(own, ranks=self.ranks, **axes)
-        kind = TensorType.from_mlir(own.type)
-        assert kind is not None
-        names = names_of(value.location)
-        sent = _bytes_of_token(kind) * (self.ranks - 1)
-        if operator in ("reduce_scatter", "all_to_all"):
-            sent //= self.ranks
-        self.record.collectives.append(
-            InsertedCollective(cls.OPERATION_NAME, names[0] if names else "", str(kind), sent)
-        )
+        note_exchange(result.owner, value.location, self.record)
         return result
-
-
-def _bytes_of_token(kind: TensorType) -> int:
-    """Return the bytes of a tensor if all dims that only run time knows are 1."""
-    count = kind.dtype.bytes
-    for dim in kind.shape:
-        size = substitute(dim, dict.fromkeys(D.symbols_of(dim), 1))
-        count *= size if isinstance(size, int) else 1
-    return count
 
 
 __all__ = ["PARTIAL", "WHOLE", "RankValues"]

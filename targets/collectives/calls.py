@@ -46,17 +46,14 @@ class RankFunctions:
         program, first = self._programs[name], self._numbers[name]
 
         def call(*tensors: np.ndarray) -> None:
-            outputs = dict(zip(program.outputs, tensors[len(program.inputs) :], strict=True))
-            values = dict(zip(program.inputs, tensors, strict=False))
+            ranks = program.exchanges[0].ranks
             with self._lock:
-                group = self._joined(program.exchanges[0].ranks)
-                for number, step in enumerate(program.exchanges, first):
-                    x = values[step.x]
-                    out = outputs.get(step.y)
-                    if out is None:
-                        out = np.empty(step.result_shape(x.shape), x.dtype)
-                    group.exchange(number, step, x, out)
-                    values[step.y] = out
+                place = require_place(ranks)
+
+                def exchange(number: int, step: RankExchange, x: np.ndarray, out: np.ndarray) -> None:
+                    self._joined(place).exchange(first + number, step, x, out)
+
+                program.run(tensors, place.rank, exchange)
 
         return call
 
@@ -66,11 +63,11 @@ class RankFunctions:
         if self._group is not None:
             self._group.close()
 
-    def _joined(self, ranks: int) -> RankGroup:
+    def _joined(self, place: RankPlace) -> RankGroup:
         if self._is_closed:
             raise RankError("the model was released")
         if self._group is None:
-            self._group = self._join(require_place(ranks), self._digest)
+            self._group = self._join(place, self._digest)
         return self._group
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mirlo.dialects.core.rank_groups import RankGroups, read_groups
 from mirlo.dialects.relax.collectives import COLLECTIVES
 from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalFunction, ExternalModule, ExternalNode, option
 from mirlo.passes.byoc.operators import is_op
@@ -53,7 +54,15 @@ def _program(function: ExternalFunction) -> RankProgram:
 
 
 def _exchange(node: ExternalNode) -> RankExchange:
-    rank = len(node["x"].shape)
-    axes = [node.attributes[name] % rank for name in ("axis", "split_axis", "concat_axis") if name in node.attributes]
-    kind = node.op.partition(".")[2]
-    return RankExchange(kind, node["x"].name, node.output.name, node["ranks"], tuple(axes), node["x"].dtype.name)
+    kind, ranks, attributes = node.op.partition(".")[2], node["ranks"], node.attributes
+    if kind == "rank_id":
+        return RankExchange(kind, "", node.output.name, ranks, (), node.output.dtype.name, ())
+    x = node["x"]
+    axes = [attributes[name] % len(x.shape) for name in ("axis", "split_axis", "concat_axis") if name in attributes]
+    if kind == "collective_permute":
+        pairs = node["pairs"]
+        groups: RankGroups = tuple(zip(pairs[::2], pairs[1::2], strict=True))
+    else:
+        groups = read_groups(ranks, node["groups"], node["group_size"])
+    reduction = attributes.get("reduction", "add")
+    return RankExchange(kind, x.name, node.output.name, ranks, tuple(axes), x.dtype.name, groups, reduction)

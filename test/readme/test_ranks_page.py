@@ -6,9 +6,13 @@ import shlex
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 from commands import ROOT, mirlo, output_of, run_script, shell_commands
 from pages import code_block, code_blocks
+from rank_processes import run_ranks
+
+from mirlo import load
 
 TEXT = (ROOT / "docs" / "ranks.md").read_text(encoding="utf-8")
 
@@ -55,3 +59,17 @@ def test_a_module_with_collectives(tmp_path: Path) -> None:
     (tmp_path / "product.mlir").write_text(code_block(section, "mlir"))
     (tmp_path / "product.py").write_text(code_block(section, "python"))
     _run(tmp_path, code_block(section, "sh"), "python")
+
+
+def test_a_program_with_collectives(tmp_path: Path) -> None:
+    section = TEXT.partition("## Compile a program")[2].partition("\n## ")[0]
+    (tmp_path / "mean.mlir").write_text(code_block(section, "mlir"))
+    output_of(mirlo(*code_block(section, "sh").split()[1:], cwd=tmp_path))
+    xs = [np.arange(4, dtype=np.float32), np.full(4, 3, np.float32)]
+
+    def call(rank: int) -> np.ndarray:
+        (y,) = load(tmp_path / "mean.mirlo").run({"arg0": xs[rank]}).values()
+        return y
+
+    for result in run_ranks(call, 2):
+        assert np.array_equal(result, (xs[0] + xs[1]) / 2)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.relax.collectives import COLLECTIVES
 from mirlo.passes.rules import Decline, decline, legalize
 
 if TYPE_CHECKING:
     from mirlo.passes.legalize.builder import LegalizeBuilder
 
 
-@legalize("relax.all_reduce", "relax.all_gather", "relax.reduce_scatter", "relax.all_to_all")
+@legalize(*(operator.OPERATION_NAME for operator in COLLECTIVES))
 def refer_to_transports(op: ir.OpView, b: LegalizeBuilder) -> Decline:
     """Decline: prim functions of one rank do not reach the others."""
-    return decline("a code generator exchanges tensors between ranks: compile for 'collectives,llvm'")
+    return decline("a code generator exchanges tensors between ranks: compile for 'collectives,llvm', or with ranks")

@@ -33,7 +33,7 @@ class ThreadGroup:
         self.barrier = threading.Barrier(ranks, timeout=20)
         self.rank = threading.local()
 
-    def exchange(self, step: RankExchange, x: np.ndarray, out: np.ndarray) -> None:
+    def exchange(self, number: int, step: RankExchange, x: np.ndarray, out: np.ndarray) -> None:
         self.arrays[self.rank.number] = x
         self.barrier.wait()
         step.combine(self.arrays, self.rank.number, out)
@@ -49,12 +49,8 @@ def load_threads(artifact: ExternalArtifact, context: LoadContext) -> ExternalFu
     for name, program in read_programs(artifact.metadata, artifact.functions).items():
 
         def call(*tensors: np.ndarray, program: RankProgram = program) -> None:
-            values = dict(zip(program.inputs, tensors, strict=False))
-            values |= dict(zip(program.outputs, tensors[len(program.inputs) :], strict=True))
-            for step in program.exchanges:
-                if step.y not in values:
-                    values[step.y] = np.empty(step.result_shape(values[step.x].shape), values[step.x].dtype)
-                GROUPS[step.ranks].exchange(step, values[step.x], values[step.y])
+            group = GROUPS[program.exchanges[0].ranks]
+            program.run(tensors, group.rank.number, group.exchange)
 
         functions[name] = call
     return ExternalFunctions(functions)
