@@ -222,19 +222,22 @@ class Decoder:
         if self.table is not None:
             return call_permute(self.table, words)  # only the lowest 4 bits count
         masked = both("andi", words, constant((1 << self.bits) - 1, integer(32)))
-        if not self.layout.is_integer:
-            return _scaled_float(masked)
         if self.layout.table:
             return to_float(_integer_of_float(masked))
         return to_float(both("subi", masked, constant(self.middle, integer(32))))
 
+    def value_of_bytes(self, codes: ir.Value) -> ir.Value:
+        """Return the values of <16 x i8> weights, relative to the middle as they are stored."""
+        if not self.layout.is_integer:
+            return _scaled_float(codes)
+        return to_float(create("arith.extsi", vector(integer(32)), codes))
+
 
 def _scaled_float(codes: ir.Value) -> ir.Value:
-    """Return e4m3 codes in lanes of i32 as f32, divided by 256: the bias of f16 is 8 more, its fraction 7 bits more."""
-    kind = integer(32)
-    sign = both("shli", both("andi", codes, constant(0x80, kind)), constant(8, kind))
-    size = both("shli", both("andi", codes, constant(0x7F, kind)), constant(7, kind))
-    half = create("arith.trunci", vector(integer(16)), both("ori", sign, size))
+    """Return <16 x i8> e4m3 codes as f32, divided by 256: the bias of f16 is 8 more, its fraction 7 bits more."""
+    kind = integer(16)
+    moved = both("shli", create("arith.extsi", vector(kind), codes), constant(7, kind))
+    half = both("andi", moved, constant(~0x4000, kind))  # the sign's copy
     return create("arith.extf", vector(f32()), bitcast(half, ir.F16Type.get()))
 
 

@@ -162,7 +162,9 @@ class _Converter:
             layout = replace(layout, zero="f32")
         if layout.scale == "f32" and _fits_f16(reader_of(weights.scales, session)() * np.float32(weights.unit)):
             layout = replace(layout, scale="f16")
-        if digits and layout.bits == 8 and Dots(self.functions.machine).is_signed:
+        if layout.bits == 8 and not digits:
+            layout = replace(layout, is_by_row=True, is_signed=layout.is_integer)
+        elif layout.bits == 8 and Dots(self.functions.machine).is_signed:
             layout = replace(layout, is_signed=True)
         return Product(layout, D.product(list(kind.shape[:-1])), digits)
 

@@ -15,6 +15,8 @@ TILE_ROWS = 8
 """Rows whose f32 accumulators are in registers at the same time."""
 CHAINS = 4
 """Independent sums that hide the latency of an addition."""
+INSTRUCTIONS = 3
+"""Instructions for 16 weights: two that make floats of them, and a product."""
 
 
 class FloatKernel(ProductKernel):
@@ -26,18 +28,25 @@ class FloatKernel(ProductKernel):
         self.sums = self.activations[1] if self.layout.zero else None
         self.decoder = C.Decoder(self.machine, self.layout)
 
-    def values(self, words: ir.Value) -> Iterator[tuple[int, ir.Value]]:
+    def values(self, sub: SubBlock, vector: ir.Value, panel: int = 0) -> Iterator[tuple[int, ir.Value]]:
         """Yield the rows of K of the first vector of a sub-block, and the weights of this one for each.
 
         They are floats, relative to the middle. The rows of vector `j` are `4 * j` behind.
         """
+        if self.layout.is_by_row:
+            at = self.position(sub, vector, panel)
+            for row in range(4):
+                codes = C.load_vector(self.panels, C.offset(at, row * COLUMNS), COLUMNS)
+                yield row, self.decoder.value_of_bytes(codes)
+            return
+        words = self.words(sub, vector, panel)
         for i in range(4):
             for field in range(self.layout.fields):
                 row = 4 * field * self.layout.vectors + i
                 yield row, self.decoder.value(words, 8 * i + self.layout.bits * field)
 
-    def products_per_line(self) -> int:
-        return 4 * self.layout.fields
+    def instructions_per_line(self) -> int:
+        return 4 * self.layout.fields * INSTRUCTIONS
 
     def add_few_rows(self, sub: SubBlock, rows: Sequence[ir.Value], totals: Sequence[ir.Value]) -> Sequence[ir.Value]:
         own = [self.row_of(sub, row) for row in rows]
@@ -46,7 +55,7 @@ class FloatKernel(ProductKernel):
 
         def vector(j: ir.Value, *held: ir.Value) -> Sequence[ir.Value]:
             parts = list(held)
-            for number, (k, weights) in enumerate(self.values(self.words(sub, j))):
+            for number, (k, weights) in enumerate(self.values(sub, j)):
                 for i, at in enumerate(places):
                     x = C.splat(C.load(self.floats, C.offset(C.add(at, C.times(j, C.index(4))), k)))
                     chain = i * chains + number % chains
@@ -95,7 +104,7 @@ class FloatKernel(ProductKernel):
                 j: ir.Value, panel: int = panel, scale: ir.Value = scale, zeros: ir.Value | None = zeros
             ) -> Sequence[ir.Value]:
                 first = C.times(j, C.index(4 * width))
-                for k, weights in self.values(self.words(sub, j, panel)):
+                for k, weights in self.values(sub, j, panel):
                     value = weights if zeros is None else C.both("subf", weights, zeros)
                     at = C.offset(first, k * width + panel * COLUMNS)
                     C.store_vector(C.both("mulf", value, scale), scratch, at)

@@ -25,7 +25,7 @@ ROWS = 64
 LEAD = 4096
 """Prefetch distance in bytes: hardware prefetching does not run far enough ahead of kernels that compute much."""
 STREAMING = 4
-"""Most products with a cache line of weights for which hardware prefetching alone is faster (Zen 4: by 5 to 15 %)."""
+"""Most instructions for a line of weights for which hardware prefetching alone is faster (Zen 4: by 5 to 15 %)."""
 PAIR = 2
 """Panels that kernels for many rows read at a time."""
 FEW_ROWS = (1, 2, 4, 6, 8)
@@ -145,10 +145,13 @@ class ProductKernel:
             held = list(visit(C.index(vector), *held))
         return held
 
+    def position(self, sub: SubBlock, vector: ir.Value, panel: int = 0) -> ir.Value:
+        """Return the position of a vector of weights."""
+        return C.offset(C.add(sub.weights, C.times(vector, C.index(LINE))), panel * self.layout.panel_bytes)
+
     def words(self, sub: SubBlock, vector: ir.Value, panel: int = 0) -> ir.Value:
         """Load a vector of weights as <16 x i32>."""
-        at = C.offset(C.add(sub.weights, C.times(vector, C.index(64))), panel * self.layout.panel_bytes)
-        return C.bitcast(C.load_vector(self.panels, at, 64), C.integer(32))
+        return C.bitcast(C.load_vector(self.panels, self.position(sub, vector, panel), LINE), C.integer(32))
 
     def scale(self, sub: SubBlock, panel: int = 0) -> ir.Value:
         return C.load_floats(self.panels, C.offset(sub.scale, panel * self.layout.panel_bytes), self.layout.scale)
@@ -209,7 +212,7 @@ class ProductKernel:
             rows[certain + 1 :] = [C.smaller(row, last) for row in rows[certain + 1 :]]
 
         registers = max(1, 4 * COLUMNS // self.machine.vector_bytes)
-        ahead = 0 if size * registers * self.products_per_line() <= STREAMING else 1
+        ahead = 0 if size * registers * self.instructions_per_line() <= STREAMING else 1
 
         def panel(p: ir.Value) -> None:
             start = C.constant(0.0, C.f32())
@@ -272,8 +275,8 @@ class ProductKernel:
         """Return the number of a row among those of all sub-blocks."""
         return C.add(C.times(sub.number, self.rows), row)
 
-    def products_per_line(self) -> int:
-        """Return the products of a row with 64 bytes of weights: instructions on 16 lanes."""
+    def instructions_per_line(self) -> int:
+        """Return about how many instructions on 16 lanes a row and 64 bytes of weights take."""
         raise NotImplementedError
 
     def add_few_rows(self, sub: SubBlock, rows: Sequence[ir.Value], totals: Sequence[ir.Value]) -> Sequence[ir.Value]:

@@ -4,6 +4,8 @@ A panel is 16 columns. Along K it consists of groups of scale blocks: weights, s
 so that each group starts at a cache line. A block is divided into sub-blocks of at most 32 rows of K; a
 sub-block is a few vectors of 64 bytes. Byte `i` of lane `c` in vector `j` of `v` holds, of column `c`, in its field `f`
 (the lowest bits first) row `4 * (f * v + j) + i`: four rows of a column are adjacent, as int8 dot products need.
+Weights of 8 bits for rows of f32 are by row: byte `c` of quarter `i` in vector `j` holds row `4 * j + i` of column `c`,
+so that a load of 16 bytes extends them to lanes.
 """
 
 from __future__ import annotations
@@ -45,6 +47,8 @@ class PanelLayout:
     """The numbers that codes of 4 bits stand for; empty if they are numbers themselves."""
     is_signed: bool = False
     """Whether weights of 8 bits are stored relative to the middle of the range."""
+    is_by_row: bool = False
+    """Whether weights of 8 bits of adjacent columns are adjacent, not those of four rows."""
 
     @property
     def sub(self) -> int:
@@ -158,7 +162,8 @@ class PanelLayout:
         total: np.ndarray = split[:, :, :, 0]
         for field in range(1, self.fields):
             total = total | split[:, :, :, field] << (field * self.bits)
-        return np.ascontiguousarray(total.transpose(0, 2, 3, 1, 4))
+        order = (0, 2, 3, 4, 1) if self.is_by_row else (0, 2, 3, 1, 4)
+        return np.ascontiguousarray(total.transpose(order))
 
     def _by_panel(self, values: np.ndarray) -> np.ndarray:
         """Return [panels, blocks, columns of a panel], with zeros beyond the last column and block."""

@@ -21,7 +21,7 @@ class QuantizedKernel(ProductKernel):
         self.dots = C.Dots(self.machine)
         self.lookup = C.CodeLookup(self.machine, self.layout) if self.layout.table else None
 
-    def products_per_line(self) -> int:
+    def instructions_per_line(self) -> int:
         return self.layout.fields * self.product.digits
 
     def add_few_rows(self, sub: SubBlock, rows: Sequence[ir.Value], totals: Sequence[ir.Value]) -> Sequence[ir.Value]:

@@ -179,10 +179,13 @@ def test_prepacked_weights_are_refused() -> None:
         mirlo.compile(model, cache=False)
 
 
-@pytest.mark.parametrize("bits, block, zero", [*product((2, 4, 8), (16, 64), ("", "i8", "f32"))])
-def test_layout(bits: int, block: int, zero: str) -> None:
+LAYOUTS = [*product((2, 4, 8), (16, 64), ("", "i8", "f32"), (False,)), (8, 16, "f32", True), (8, 64, "", True)]
+
+
+@pytest.mark.parametrize("bits, block, zero, is_by_row", LAYOUTS)
+def test_layout(bits: int, block: int, zero: str, is_by_row: bool) -> None:
     """Each weight is where the docstring of the layout says."""
-    layout = PanelLayout(bits, block, columns=20, rows=block + 16, scale="f32", zero=zero)
+    layout = PanelLayout(bits, block, columns=20, rows=block + 16, scale="f32", zero=zero, is_by_row=is_by_row)
     random = np.random.default_rng(0)
     codes = random.integers(0, 1 << bits, (20, block + 16)).astype(np.uint8)
     scales = random.random((20, 2)).astype(np.float32)
@@ -195,7 +198,8 @@ def test_layout(bits: int, block: int, zero: str) -> None:
         start = panel * layout.panel_bytes + number * layout.group_bytes
         sub, inner = divmod(row % block, layout.sub)
         field, rest = divmod(inner, 4 * layout.vectors)
-        byte = start + at * layout.block_bytes + (sub * layout.vectors + rest // 4) * 64 + lane * 4 + rest % 4
+        byte = start + at * layout.block_bytes + (sub * layout.vectors + rest // 4) * 64
+        byte += rest % 4 * COLUMNS + lane if is_by_row else lane * 4 + rest % 4
         assert packed[byte] >> (field * bits) & ((1 << bits) - 1) == codes[column, row]
         scale = start + layout.group * layout.block_bytes + at * layout.scale_bytes + lane * 4
         assert packed[scale : scale + 4].view(np.float32)[0] == scales[column, row // block]
