@@ -5,15 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.rule_choices import ChoiceValues, choice_values
 from mirlo.passes.rules import Decline, schedule
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
+from mirlo.passes.schedule.loops import either
 from mirlo.targets.llvm.choices import NO_CONTRACTION_CHOICES, ContractionChoices, panels_of, with_panels
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.kernel import ContractionEmitter, summary
+from mirlo.targets.llvm.schedule.contraction.one_row import plan_one_row, rows_of
 from mirlo.targets.llvm.schedule.contraction.plan import plan_of
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.stream import prefetch_bytes
@@ -26,13 +30,25 @@ class VectorContractionPlan:
     """A contraction and its epilogue, planned."""
 
     plan: RegisterTilePlan
+    one_row: RegisterTilePlan | None = None
+    """The plan of calls with one row, if it is another one."""
 
     def emit(self, memory: TensorBuffers) -> None:
         """Emit the kernel at the insertion point."""
-        ContractionEmitter(self.plan, memory).emit()
+        emitter = ContractionEmitter(self.plan, memory)
+        if self.one_row is None:
+            emitter.emit()
+            return
+        one_row = ContractionEmitter(self.one_row, memory)
+        one_row.prepare()
+        emitter.prepare()
+        count = emitter.code.index(D.product([axis.extent for axis in rows_of(self.plan)]))
+        either(compare("eq", count, emitter.code.index(1)), one_row.emit_loops, emitter.emit_loops)
 
     def describe(self) -> dict[str, int | list[int] | str]:
-        return summary(self.plan)
+        one_row = self.one_row
+        apart = {} if one_row is None else {"one_row": [one_row.tile_rows, one_row.tile_columns]}
+        return {**summary(self.plan), **apart}
 
     def choices(self) -> ChoiceValues:
         """Return the tile and the order of the loops, with which they are made again."""
@@ -66,7 +82,7 @@ def plan_contraction(
 ) -> VectorContractionPlan | Decline:
     """Plan how to compute these blocks, the first of which is the contraction, in register tiles."""
     plan = plan_of(group.blocks, group.kept, group.machine, choices=choices)
-    return plan if isinstance(plan, Decline) else VectorContractionPlan(plan)
+    return plan if isinstance(plan, Decline) else VectorContractionPlan(plan, plan_one_row(plan))
 
 
 @schedule(target="llvm", priority=PRIORITIES["contraction"])

@@ -52,8 +52,12 @@ class ContractionEmitter:
         self._open_tiles: list[DynamicTiles] = []
 
     def emit(self) -> None:
-        """Emit all loops at the insertion point."""
+        """Emit everything at the insertion point."""
         self.prepare()
+        self.emit_loops()
+
+    def emit_loops(self) -> None:
+        """Emit all loops at the insertion point, which may be in a branch."""
         start = TileCursors.start(self.code, self.plan)
         loops = self.plan.order_of_loops
         axis, size = loops.depth_axis, loops.depth_block

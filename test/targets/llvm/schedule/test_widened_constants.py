@@ -20,6 +20,10 @@ PRODUCTS: dict[str, tuple[list[onnx.NodeProto], tuple[int, ...], tuple[Any, ...]
     "rows": ([node("MatMul", "x w", "y")], MATRIX, ("n", 700), [(1, 700), (3, 700), (37, 700)]),
     "fixed": ([node("MatMul", "x w", "a"), node("Relu", "a", "y")], MATRIX, (24, 700), [(24, 700)]),
     "transposed": ([node("Gemm", "x w b", "y", transB=1)], MATRIX, ("n", 1100), [(1, 1100), (20, 1100)]),
+    "gated": (
+        [node("MatMul", "x w", "a"), node("ReduceMean", "x last", "r"), node("Mul", "a r", "y")],
+        MATRIX, ("n", "m", 700), [(1, 1, 700), (2, 1, 700)],
+    ),
     "batches": ([node("MatMul", "x w", "y")], (6, 300, 500), ("n", 6, 5, 300), [(2, 6, 5, 300)]),
     "pixels": ([node("Conv", "x w", "y")], (1100, 700, 1, 1), (1, 700, 5, 6), [(1, 700, 5, 6)]),
     "window": ([node("Conv", "x w", "y", pads=[1, 1, 1, 1])], (500, 260, 3, 3), (1, 260, 7, 9), [(1, 260, 7, 9)]),
@@ -36,11 +40,12 @@ def test_products(dtype: str, product: str) -> None:
     weights = (4 * random.standard_normal(shape)).astype(np.float32)
     weights = (abs(weights) if dtype == "u8" else weights).astype(DTYPES[dtype])
     tensors = {"v": weights, "b": random.standard_normal(shape[0]).astype(np.float32)}
+    tensors["last"] = np.array([-1])
     model = make_model([node("Cast", "v", "w", to=F32), *nodes], {"x": (F32, declared)}, ["y"], tensors)
     for size in sizes:
         x = random.standard_normal(size).astype(np.float32)
         exe = runs_as_onnxruntime(model, {"x": x}, rtol=1e-4, atol=1e-3)
-    if product not in ("pixels", "window", "up"):  # the constants of convolutions are in another order first
+    if product not in ("gated", "pixels", "window", "up"):  # the constants of convolutions are in another order first
         assert [kernel.kind for kernel in exe.artifact.kernels] == ["contraction"]
         assert [spec.dtype.replace("ui", "u") for spec in exe.artifact.params if len(spec.shape) > 1] == [dtype]
 
