@@ -74,13 +74,16 @@ class Outcome:
         return next((reason for reason, pattern in REASONS if re.search(pattern, self.message)), OTHER)
 
 
-def load_suite() -> dict[str, unittest.TestCase]:
+def load_suite(whole: bool = True) -> dict[str, unittest.TestCase]:
     """Return the cases of the suite for the CPU, by name; whole models, which take longest, come first."""
     from nearer import is_nearer
+    from node_cases import leave_out_slow_cases
     from onnx.backend.test import BackendTest
 
     from mirlo.onnx_backend import MirloBackend
 
+    if not whole:
+        leave_out_slow_cases()
     with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         groups = BackendTest(MirloBackend, __name__).test_cases
@@ -244,7 +247,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--slow", type=int, default=0, help="show so many of the slowest cases")
     options = parser.parse_args()
-    suite = load_suite()
+    suite = load_suite(whole=options.step == 1)
     listed = known_failures()
     names = [name for name in suite if re.search(options.only, name) and (name in listed or not options.listed)]
     names = names[:: options.step]

@@ -7,8 +7,14 @@ import random
 import bounds_suite
 import oracle
 import pytest
+from node_cases import leave_out_slow_cases
 
 SAMPLE = 40
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_cases() -> None:
+    leave_out_slow_cases()
 
 
 @pytest.mark.sample(0)

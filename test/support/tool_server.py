@@ -48,6 +48,7 @@ def serve(path: str) -> None:
     for name in PACKAGES:
         installed.import_modules(name)
     gc.freeze()  # forks do not write to what lasts
+    gc.set_threshold(50_000)  # they end before there is much garbage in cycles
     server = socket.socket(socket.AF_UNIX)
     server.bind(f"{path}.new")
     server.listen(64)

@@ -15,6 +15,7 @@ from typing import Any
 
 import onnx
 import pytest
+from node_cases import leave_out_slow_cases
 
 from mirlo.dialects.context import make_context
 from mirlo.frontends.onnx import import_model
@@ -29,6 +30,7 @@ Change = tuple[str, onnx.ModelProto]
 @cache
 def cases() -> tuple[tuple[str, onnx.ModelProto], ...]:
     """One case of each operator, ranks of inputs, and names of attributes."""
+    leave_out_slow_cases()
     from onnx.backend.test.loader import load_model_tests
 
     with warnings.catch_warnings():
