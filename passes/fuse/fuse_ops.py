@@ -55,8 +55,11 @@ class FuseOps(Pass):
         for function in functions:
             if is_prim_func(function) or not function.operation.regions[0].blocks:
                 continue
-            if PRIMITIVE not in function.operation.attributes:
-                _fuse(function, prims, symbols, body, self.max_inputs)
+            if PRIMITIVE in function.operation.attributes:
+                continue
+            for block in blocks(function) if self.widen else ():
+                _divide_conversions(block, prims)
+            _fuse(function, prims, symbols, body, self.max_inputs)
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,30 @@ class _Prims:
     takes_moves: set[str]
     rules: dict[str, str]
     """The target whose rules lower their intrinsics, of those that came from an external module."""
+
+
+def _divide_conversions(block: ir.Block, prims: _Prims) -> None:
+    """Give each product a conversion of its own of a constant that several read: it can convert where it reads."""
+    for op in [op.operation for op in block.operations]:
+        if op.name != "relax.call_tir" or not _widens_constant(op, prims.moves, prims.reads):
+            continue
+        uses = list(op.results[0].uses)
+        products = [use for use in uses if _is_product(use.owner.operation, block, prims)]
+        for use in products[1:] if len(products) == len(uses) else products:
+            with ir.InsertionPoint(op):
+                copy = clone_with(op, list(op.operands), op.location)
+            use.owner.operation.operands[use.operand_number] = copy.results[0]
+
+
+def _is_product(op: ir.Operation, block: ir.Block, prims: _Prims) -> bool:
+    is_call = op.name == "relax.call_tir" and op.block == block
+    return is_call and prims.kinds.get(op.opview.callee) is FusionKind.CONTRACTION
+
+
+def _widens_constant(call: ir.Operation, moves: Collection[str], reads: Collection[str]) -> bool:
+    """Return whether a call converts a constant, and does no more than to permute it."""
+    callee = call.opview.callee
+    return callee in reads and callee not in moves and all(map(is_constant, call.operands))
 
 
 def _fuse(function: ir.OpView, prims: _Prims, symbols: ir.SymbolTable, module_body: ir.Block, max_inputs: int) -> None:
@@ -109,7 +136,7 @@ def graph_of(
         if kind is not FusionKind.OPAQUE:
             callee = op.opview.callee
             node.is_move, node.is_read, node.takes_moves = callee in moves, callee in reads, callee in takes_moves
-            node.widens_constant = node.is_read and not node.is_move and all(map(is_constant, op.operands))
+            node.widens_constant = _widens_constant(op, moves, reads)
             node.rules = rules.get(callee, "")
         for value in operands:
             source = made_by.get(value)

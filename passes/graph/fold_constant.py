@@ -13,7 +13,7 @@ from mirlo.dialects.core.budget import FOLDED_BYTES, FOLDINGS
 from mirlo.dialects.core.dims import UndecidedDim
 from mirlo.dialects.core.op import class_of
 from mirlo.dialects.core.surgery import blocks, erase_dead, replace_op
-from mirlo.dialects.core.traits import Trait
+from mirlo.dialects.core.traits import Precision, Trait
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.constant import Constant
 from mirlo.dialects.relax.meanings import widened
@@ -50,6 +50,7 @@ class FoldConstant(Pass):
 
     A result may exceed the size of its operands by at most `grow` bytes: repeated data is cheaper to compute than to
     store. One that takes many operations for each element, with those that it is computed from, may by 16 times that.
+    Constants that only convolutions read are converted whatever their size.
     """
 
     name = "fold-constant"
@@ -158,7 +159,7 @@ class _Folder:
         operands = dict.fromkeys(op.operands)  # one that is read twice is there once
         read = sum(kind.bytes for v in operands if (kind := TensorType.from_mlir(v.type)) is not None)
         size = sum(kind.bytes for kind in kinds)
-        if size > read + grow or size > self.left:
+        if size > self.left or (size > read + grow and not _is_for_convolutions(op)):
             return True
         self.left -= size
         return False
@@ -188,6 +189,26 @@ class _Folder:
             emit_constant(np.asarray(array, kind.dtype.to_numpy()), kind, self.session, _name(op))
             for array, kind in zip(results, kinds, strict=True)
         ]
+
+
+def _is_for_convolutions(op: ir.Operation) -> bool:
+    """Return whether an operation converts what only convolutions read, perhaps moved.
+
+    They read a weight for many pixels, and in an order, or transformed, that is computed from constants beforehand.
+    """
+    if op.name != "relax.cast":
+        return False
+    values, readers = list(op.results), 0
+    while values:
+        for use in values.pop().uses:
+            user = use.owner
+            if class_of(user).PRECISION is Precision.MOVES:
+                values += user.operation.results
+            elif {Trait.CONTRACTION, Trait.DATA_LAYOUT} <= set(class_of(user).TRAITS):
+                readers += 1
+            else:
+                return False
+    return readers > 0
 
 
 def _key(op: ir.Operation) -> ConstantKey:

@@ -17,13 +17,15 @@ func.func @product(%x: tensor<4x8xf32>) -> tensor<4x16xf32> {
   return %2 : tensor<4x16xf32>
 }
 
-// What is no constant, or is read twice, is converted once, before.
+// What is no constant is converted once, before. Of several products each converts the constant where it reads it.
 // CHECK-LABEL: func.func @computed(
 // CHECK:         callee = @cast
 // CHECK:         callee = @matmul
-// CHECK:         callee = @cast
-// CHECK:         callee = @matmul
-// CHECK:         callee = @matmul
+// CHECK-NOT:     callee = @cast
+// CHECK:         callee = @fused_cast
+// CHECK-NOT:     callee = @cast
+// CHECK:         callee = @fused_cast
+// CHECK:         return
 func.func @computed(%x: tensor<4x8xf32>, %v: tensor<8x8xbf16>) -> (tensor<4x8xf32>, tensor<4x8xf32>) {
   %w = "relax.constant"() {param = "v"} : () -> tensor<8x8xbf16>
   %0 = "relax.cast"(%v) {dtype = f32} : (tensor<8x8xbf16>) -> tensor<8x8xf32>
@@ -32,4 +34,17 @@ func.func @computed(%x: tensor<4x8xf32>, %v: tensor<8x8xbf16>) -> (tensor<4x8xf3
   %3 = "relax.matmul"(%1, %2) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
   %4 = "relax.matmul"(%x, %2) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
   return %3, %4 : tensor<4x8xf32>, tensor<4x8xf32>
+}
+
+// What else reads the constant converts it for itself; the products do so, too.
+// CHECK-LABEL: func.func @other(
+// CHECK:         callee = @fused_cast{{.*}}matmul
+// CHECK:         callee = @fused_cast{{.*}}relu
+// CHECK:         return
+func.func @other(%x: tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<8x8xf32>) {
+  %w = "relax.constant"() {param = "u"} : () -> tensor<8x8xbf16>
+  %0 = "relax.cast"(%w) {dtype = f32} : (tensor<8x8xbf16>) -> tensor<8x8xf32>
+  %1 = "relax.matmul"(%x, %0) : (tensor<4x8xf32>, tensor<8x8xf32>) -> tensor<4x8xf32>
+  %2 = "relax.relu"(%0) : (tensor<8x8xf32>) -> tensor<8x8xf32>
+  return %1, %2 : tensor<4x8xf32>, tensor<8x8xf32>
 }

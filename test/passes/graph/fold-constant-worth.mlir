@@ -38,3 +38,28 @@ func.func @too_large() -> tensor<80x16xf32> {
   %4 = "relax.tanh"(%3) : (tensor<80x16xf32>) -> tensor<80x16xf32>
   return %4 : tensor<80x16xf32>
 }
+
+// What only convolutions read is converted whatever its size, also where it is moved first; products read it as it is.
+// CHECK-LABEL: func.func @convolutions
+// CHECK-NOT:     "relax.cast"
+// CHECK:         "relax.conv"
+// CHECK:         "relax.conv"
+// CHECK:         return
+func.func @convolutions(%x: tensor<1x4x6x6xf32>) -> tensor<1x4x6x6xf32> {
+  %0 = "relax.constant"() {value = dense<1.0> : tensor<4x4x3x3xbf16>} : () -> tensor<4x4x3x3xbf16>
+  %1 = "relax.cast"(%0) {dtype = f32} : (tensor<4x4x3x3xbf16>) -> tensor<4x4x3x3xf32>
+  %2 = "relax.conv"(%x, %1) {padding = array<i64: 1, 1, 1, 1>} : (tensor<1x4x6x6xf32>, tensor<4x4x3x3xf32>) -> tensor<1x4x6x6xf32>
+  %3 = "relax.permute"(%1) {axes = array<i64: 1, 0, 2, 3>} : (tensor<4x4x3x3xf32>) -> tensor<4x4x3x3xf32>
+  %4 = "relax.conv"(%2, %3) {padding = array<i64: 1, 1, 1, 1>} : (tensor<1x4x6x6xf32>, tensor<4x4x3x3xf32>) -> tensor<1x4x6x6xf32>
+  return %4 : tensor<1x4x6x6xf32>
+}
+
+// CHECK-LABEL: func.func @products
+// CHECK:         "relax.cast"
+// CHECK:         "relax.matmul"
+func.func @products(%x: tensor<4x12xf32>) -> tensor<4x12xf32> {
+  %0 = "relax.constant"() {value = dense<1.0> : tensor<12x12xbf16>} : () -> tensor<12x12xbf16>
+  %1 = "relax.cast"(%0) {dtype = f32} : (tensor<12x12xbf16>) -> tensor<12x12xf32>
+  %2 = "relax.matmul"(%x, %1) : (tensor<4x12xf32>, tensor<12x12xf32>) -> tensor<4x12xf32>
+  return %2 : tensor<4x12xf32>
+}

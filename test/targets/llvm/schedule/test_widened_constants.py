@@ -24,6 +24,10 @@ PRODUCTS: dict[str, tuple[list[onnx.NodeProto], tuple[int, ...], tuple[Any, ...]
         [node("MatMul", "x w", "a"), node("ReduceMean", "x last", "r"), node("Mul", "a r", "y")],
         MATRIX, ("n", "m", 700), [(1, 1, 700), (2, 1, 700)],
     ),
+    "shared": (
+        [node("Gemm", "x w", "a", transB=1), node("Mul", "a small", "c"), node("MatMul", "c w", "y")],
+        MATRIX, ("n", 1100), [(1, 1100), (3, 1100)],
+    ),
     "batches": ([node("MatMul", "x w", "y")], (6, 300, 500), ("n", 6, 5, 300), [(2, 6, 5, 300)]),
     "pixels": ([node("Conv", "x w", "y")], (1100, 700, 1, 1), (1, 700, 5, 6), [(1, 700, 5, 6)]),
     "window": ([node("Conv", "x w", "y", pads=[1, 1, 1, 1])], (500, 260, 3, 3), (1, 260, 7, 9), [(1, 260, 7, 9)]),
@@ -40,14 +44,17 @@ def test_products(dtype: str, product: str) -> None:
     weights = (4 * random.standard_normal(shape)).astype(np.float32)
     weights = (abs(weights) if dtype == "u8" else weights).astype(DTYPES[dtype])
     tensors = {"v": weights, "b": random.standard_normal(shape[0]).astype(np.float32)}
-    tensors["last"] = np.array([-1])
+    tensors |= {"last": np.array([-1]), "small": np.array(0.01, np.float32)}
     model = make_model([node("Cast", "v", "w", to=F32), *nodes], {"x": (F32, declared)}, ["y"], tensors)
     for size in sizes:
         x = random.standard_normal(size).astype(np.float32)
         exe = runs_as_onnxruntime(model, {"x": x}, rtol=1e-4, atol=1e-3)
-    if product not in ("gated", "pixels", "window", "up"):  # the constants of convolutions are in another order first
-        assert [kernel.kind for kernel in exe.artifact.kernels] == ["contraction"]
-        assert [spec.dtype.replace("ui", "u") for spec in exe.artifact.params if len(spec.shape) > 1] == [dtype]
+    kinds = [kernel.kind for kernel in exe.artifact.kernels]
+    stored = [spec.dtype.replace("ui", "u") for spec in exe.artifact.params if len(spec.shape) > 1]
+    if product in ("pixels", "window", "up"):  # convolutions read weights for many pixels: they are stored as f32
+        assert "elementwise" not in kinds and stored == ["f32"]
+    else:
+        assert stored == [dtype] * len(stored) and (product == "gated" or set(kinds) == {"contraction"})
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "f16"])
