@@ -9,10 +9,12 @@ from __future__ import annotations
 import importlib
 import sys
 import types
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
 from mirlo.dialects import wheel
+from mirlo.runtime import system
 
 if TYPE_CHECKING:
     # Under their own names, which says that they are imported for others.
@@ -63,6 +65,9 @@ def _find_package() -> str:
 PACKAGE = _find_package()
 if not TYPE_CHECKING:
     ir = importlib.import_module(f"{PACKAGE}.ir")
+
+
+system.register_code(Path(importlib.import_module(f"{PACKAGE}._mlir_libs").__file__ or "").parent)
 
 
 def _leave_views_out(namespace: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.schedule.tuned import TUNING
 from mirlo.passes.session import Session
 from mirlo.passes.targets import CompileOptions, Target, code_target
+from mirlo.runtime import system
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.compiled_program import CompiledProgram
 from mirlo.runtime.nearest import nearest
@@ -58,6 +59,8 @@ class Compiler:
         """Operators of the module that is compiled."""
         self.first_note = 0
         """The first record of this module: those of the parts of a program are in one session."""
+        self.holds_weights = False
+        """Whether the weights are in the memory in which they stay."""
         self.tables: set[str] = set()
         """Parameters of which calls read some rows."""
 
@@ -116,7 +119,7 @@ class Compiler:
             _require_in_place(self.target, self.options)
         self.model = open_model(request.model, request.shapes, request.params, request.trust_file, request.ring_caches)
         session = self.model.session
-        self.options = replace(self.options, while_compiling=session.params.hold)
+        self.options = replace(self.options, while_compiling=self._hold_weights)
         # Parts of a program share the weights: what one of them does not name, another may.
         session.options[RELEASE] = not needs_program(self.model.module)
         give(
@@ -163,7 +166,7 @@ class Compiler:
             externals = detach_artifacts(module)
             assert target.emit is not None  # `_host_of` checks it
             artifact = replace(target.emit(module, replace(self.options, prepared=prepared)), externals=externals)
-        session.params.hold(spec.name for spec in artifact.params)  # in memory that is aligned
+        self._hold_weights(spec.name for spec in artifact.params)  # in memory that is aligned
         session.params.align(spec.name for spec in artifact.params)
         tables = sorted(self.tables & {spec.name for spec in artifact.params})
         metadata = {**artifact.metadata, **({"tables": tables} if tables else {})}
@@ -175,6 +178,13 @@ class Compiler:
             metadata |= {"ranks": self.request.ranks, "rank": self.request.rank or 0}
         metadata[REGIONS] = [region.to_json() for region in regions]
         return replace(artifact, metadata={**metadata, **_memory_plan(session), **_placement(session)})
+
+    def _hold_weights(self, names: Iterable[str]) -> None:
+        """Have the weights in the memory in which they stay; the code of the passes is not needed beside them."""
+        if not self.holds_weights and self.operators >= MIN_OPERATORS_FOR_WORKERS:
+            system.release_code()
+        self.holds_weights = True
+        self.model.session.params.hold(names)
 
     def _pipeline(self, module: ir.Module) -> Pipeline:
         """Return the passes: the requested ones, those that the file names, or the target's with what comes first."""

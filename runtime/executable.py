@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from mirlo.runtime import artifact as artifacts
-from mirlo.runtime import interrupts, packed, threads
+from mirlo.runtime import interrupts, packed, system, threads
 from mirlo.runtime.arena import ArenaPool
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.cache_arrays import BLOCK
@@ -78,6 +78,7 @@ class Executable(KernelCodeOwner):
         self._direct = DirectCall.of(
             artifact, self._sizes, self._code, self._params, self._arenas, self._results.late, self._allocates
         )
+        system.release_code_seldom()
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:

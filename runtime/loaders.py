@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
-from mirlo.runtime import archive, interrupts, threads
+from mirlo.runtime import archive, interrupts, system, threads
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import ArtifactError, MirloError, NotForThisMachine
 from mirlo.runtime.host_cpu import host_cpu
@@ -238,6 +239,7 @@ def _llvm() -> ModuleType:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
     binding: ModuleType = llvm
+    system.register_code(Path(llvm.__file__).parent)
     return binding
 
 

@@ -227,6 +227,47 @@ def release_pages(mapping: FileMapping, start: int, stop: int) -> None:
             mapping.madvise(mmap.MADV_DONTNEED, first, last - first)
 
 
+_RELEASE_INTERVAL = 0.2
+"""Seconds between two releases of the code of libraries, which take 2 ms each, by `release_code_seldom`."""
+_last_release = float("-inf")
+_code_folders: set[str] = set()
+
+
+def register_code(folder: str | os.PathLike[str]) -> None:
+    """Have `release_code` release the code of the libraries in a folder, which runs while models are compiled only."""
+    _code_folders.add(os.path.join(os.path.realpath(folder), ""))
+
+
+def release_code() -> None:
+    """Let the system take the pages of code that models do not need when they run: those of the compiler's libraries.
+
+    They are mapped again from their files when they are executed, without what a debugger has written to them. Nothing
+    happens on systems whose mappings cannot be listed.
+    """
+    if sys.platform != "linux" or not _code_folders:
+        return
+    import ctypes
+
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    folders = tuple(_code_folders)
+    with contextlib.suppress(OSError), open("/proc/self/maps", encoding="utf-8", errors="replace") as mappings:
+        for line in mappings:
+            parts = line.rstrip("\n").split(None, 5)  # addresses, permissions, offset, device, inode, path
+            if len(parts) == 6 and parts[1] == "r-xp" and parts[5].startswith(folders):
+                start, end = (int(address, 16) for address in parts[0].split("-"))
+                madvise(start, end - start, mmap.MADV_DONTNEED)
+
+
+def release_code_seldom() -> None:
+    """Call `release_code`, unless this did so a moment ago: a process that loads many small models does without."""
+    global _last_release
+    now = time.monotonic()
+    if now - _last_release >= _RELEASE_INTERVAL:
+        _last_release = now
+        release_code()
+
+
 def map_memory(nbytes: int) -> mmap.mmap:
     """Return new memory, in huge pages if the system has them; raise MemoryError if it has none."""
     try:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, llvm
+from mirlo.runtime import system
 from mirlo.targets.llvm_guard import require_translated
 from mirlo.targets.llvm_text import readable_by_older
 
@@ -60,4 +62,5 @@ def llvmlite() -> ModuleType:
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
     result: ModuleType = binding
+    system.register_code(Path(binding.__file__).parent)
     return result

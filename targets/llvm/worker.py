@@ -6,6 +6,7 @@ when the process started (output of LLVM goes to standard error).
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import pickle
@@ -14,8 +15,12 @@ import struct
 import threading
 from typing import IO, Any
 
+from mirlo.runtime import system
+
 IDLE_SECONDS = 60.0
 """Seconds without a task after which the process ends."""
+RELEASE_SECONDS = 1.0
+"""Seconds without a task after which the process lets go of the pages of the compiler's code."""
 LENGTH = struct.Struct("<Q")
 
 
@@ -68,10 +73,7 @@ def main() -> None:
     # The sender of a task blocks until it is read, and may only then read an answer.
     threading.Thread(target=_read_all, args=(tasks, coming), daemon=True).start()
     while True:
-        try:
-            task = coming.get(timeout=IDLE_SECONDS)
-        except queue.Empty:
-            return
+        task = _next_task(coming)
         if task is None:
             return
         try:
@@ -80,6 +82,16 @@ def main() -> None:
         except (PassError, ir.MLIRError) as error:
             answer = None, str(error)
         send(answers, answer)
+
+
+def _next_task(coming: queue.SimpleQueue[Any]) -> Any:
+    """Return the next task; None if there is none for long. A worker that waits has no code of LLVM in memory."""
+    with contextlib.suppress(queue.Empty):
+        return coming.get(timeout=RELEASE_SECONDS)
+    system.release_code()
+    with contextlib.suppress(queue.Empty):
+        return coming.get(timeout=IDLE_SECONDS - RELEASE_SECONDS)
+    return None
 
 
 def _read_all(stream: IO[bytes], coming: queue.SimpleQueue[Any]) -> None:

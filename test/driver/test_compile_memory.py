@@ -1,15 +1,18 @@
-"""The memory of a compilation: weights are packed one by one, and pages of the model's file are let go."""
+"""The memory of a compilation: weights are packed one by one; pages of files that are not needed are let go."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 from memory_growth import peak_growth
 from onnx_models import F32, make_model, node
 
 import mirlo
+from mirlo.runtime import system
 
 COUNT, SIZE = 8, 1536
 
@@ -39,3 +42,30 @@ def test_weights_are_in_memory_once(tmp_path: Path) -> None:
     growth = peak_growth(lambda: compile_and_run(tmp_path / "many.onnx", weights)) - base
     size = sum(weight.nbytes for weight in weights)
     assert size < growth < 1.6 * size
+
+
+def code_in_memory() -> int:
+    """Return the bytes of LLVM's code that are mapped into this process."""
+    total, is_code = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        words = line.split()
+        if not words[0].endswith(":"):
+            is_code = words[1] == "r-xp" and "libllvmlite" in line
+        elif words[0] == "Rss:" and is_code:
+            total += int(words[1]) << 10
+    return total
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="pages of other systems stay mapped")
+def test_code_of_the_compiler_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that is loaded needs no code of LLVM, which is mapped again for the next one."""
+    path, x = tmp_path / "net.onnx", np.ones((4, 32), np.float32)
+    save_products(path, 32)
+    with monkeypatch.context() as patch:
+        patch.setattr(system, "release_code", lambda: None)
+        expected = mirlo.compile(path, jobs=1, cache=False)(x)
+    before = code_in_memory()
+    monkeypatch.setattr(system, "_last_release", float("-inf"))
+    executable = mirlo.compile(path, jobs=1, cache=False)
+    assert code_in_memory() < before / 4
+    assert np.array_equal(executable(x), expected)
