@@ -30,6 +30,7 @@ GENERATION = {
     "decoder_start_token_id": 53, "eos_token_id": 52, "lang_to_id": {"<|en|>": 54, "<|de|>": 55},
     "task_to_id": {"translate": 56, "transcribe": 57}, "no_timestamps_token_id": 59, "begin_suppress_tokens": [52],
     "suppress_tokens": [53, 54, 55, 56, 57, 58], "max_initial_timestamp_index": 5,
+    "alignment_heads": [[0, 1], [1, 0], [1, 3]],
 }  # fmt: skip
 
 
@@ -60,11 +61,13 @@ def shapes() -> dict[str, tuple[int, ...]]:
 
 
 def write_tokenizer(folder: Path) -> None:
-    """Write a tokenizer of words."""
+    """Write a tokenizer of words; the first character of each stands for the space before it."""
     from tokenizers import AddedToken, Tokenizer
+    from tokenizers.decoders import ByteLevel
     from tokenizers.models import WordLevel
 
-    tokenizer = Tokenizer(WordLevel({f"w{i}": i for i in range(WORDS)}, unk_token="w0"))
+    tokenizer = Tokenizer(WordLevel({f"\u0120w{i}": i for i in range(WORDS)}, unk_token="\u0120w0"))
+    tokenizer.decoder = ByteLevel()
     tokenizer.add_special_tokens([AddedToken(f"<|{name}|>", special=True) for name in SPECIAL])
     tokenizer.add_tokens([AddedToken(f"<|{i / 50:.2f}|>", special=True) for i in range(TIMES)])
     tokenizer.save(str(folder / "tokenizer.json"))

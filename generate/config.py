@@ -165,8 +165,7 @@ def _read_plain(folder: Path) -> ModelConfig:
         raise root.refuse("is_encoder_decoder", what)
     # Models of text and images keep what belongs to their decoder apart.
     text = text_config(root)
-    generation = folder / GENERATION
-    defaults = read_json(generation) if generation.exists() else JsonObject(generation, "", {})
+    defaults = read_generation(root)
     ends = defaults.tokens("eos_token_id") or root.tokens("eos_token_id")
     model = model_file(folder)
     context = longest_text(text) if model.name in CHECKPOINTS else positions(text)
@@ -179,6 +178,12 @@ def _read_plain(folder: Path) -> ModelConfig:
         context, text.count("vocab_size", 0), read_search(defaults),
         images=read_image_options(root) if model.name in CHECKPOINTS else None,
     )  # fmt: skip
+
+
+def read_generation(root: JsonObject) -> JsonObject:
+    """Return the configuration of generation beside that of a model; an empty one if there is none."""
+    path = root.path.parent / GENERATION
+    return read_json(path) if path.exists() else JsonObject(path, "", {})
 
 
 def _read_gguf(path: Path) -> ModelConfig:

@@ -151,12 +151,17 @@ class CompiledDecoder:
         wanted = int(behind.max()) + rows
         if LAST_ROWS in self.inputs:
             inputs[LAST_ROWS] = np.zeros(wanted, np.int8)
-        logits = state.run(inputs, new.counts)[self.config.names.logits]
+        outputs = state.run(inputs, new.counts)
+        self._take(outputs)
+        logits = outputs[self.config.names.logits]
         if not behind.any():
             return logits[:, -rows:]
         places = logits.shape[1] - behind[:, None] - np.arange(rows, 0, -1)
         picked: np.ndarray = logits[np.arange(len(behind))[:, None], places]
         return picked
+
+    def _take(self, outputs: Mapping[str, np.ndarray]) -> None:
+        """Take what else a call has computed, in memory that the next one writes to."""
 
     def _find_caches(self, outputs: dict[str, TensorSpec]) -> dict[str, str]:
         return find_caches(self.config.names, self.inputs, outputs, self.config, self.states)
@@ -198,6 +203,10 @@ class CompiledDecoder:
 class StatesDecoder(CompiledDecoder):
     """A decoder that attends to the states of an encoder, which its calls have as inputs."""
 
+    _output = ""
+    recorded: list[np.ndarray]
+    """What calls wrote to an output, of a decoder that records one."""
+
     def _made_elsewhere(self) -> set[str]:
         return super()._made_elsewhere() | {name for name in self.inputs if name.startswith("states.")}
 
@@ -206,6 +215,16 @@ class StatesDecoder(CompiledDecoder):
         clone = copy.copy(self)
         clone.constants = dict(states)
         return clone
+
+    def recording(self, output: str) -> StatesDecoder:
+        """Return the decoder with a list of its own, of what calls write to an output."""
+        clone = copy.copy(self)
+        clone.recorded, clone._output = [], output
+        return clone
+
+    def _take(self, outputs: Mapping[str, np.ndarray]) -> None:
+        if self._output:
+            self.recorded.append(outputs[self._output].copy())
 
 
 def find_states(

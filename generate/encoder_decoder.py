@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mirlo.driver.compile import compile as compile_model
 from mirlo.generate.checkpoints.deferred import deferred_graph
 from mirlo.generate.checkpoints.safetensors import checkpoint_files
-from mirlo.generate.config import ModelConfig
+from mirlo.generate.config import GENERATION, ModelConfig
 from mirlo.runtime.executable import Executable
 
 if TYPE_CHECKING:
@@ -31,8 +31,10 @@ def compile_pair(
 
 def _compiled(config: ModelConfig, graphs: Graphs, which: int, mapped: bool, options: Mapping[str, Any]) -> Executable:
     weights, source = config.model, config.source
+    beside = source.parent / GENERATION
+    sources = [source, beside] if beside.exists() else [source]
     graph = deferred_graph(
-        lambda: graphs()[which](weights, source), lambda: [source, *checkpoint_files(weights)],
+        lambda: graphs()[which](weights, source), lambda: [*sources, *checkpoint_files(weights)],
         ("encoder", "decoder")[which],
     )  # fmt: skip
     compiled = compile_model(graph, **options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mirlo.serve.body import Message, Scope, header
 from mirlo.serve.errors import RequestError
@@ -17,6 +17,8 @@ class FormFields:
     texts: dict[str, str]
     file: bytes | None
     file_key: str = "file"
+    lists: dict[str, list[str]] = field(default_factory=dict)
+    """The texts of fields that may occur several times, whose names end in `[]`."""
 
 
 async def read_form(scope: Scope, body: bytes) -> FormFields:
@@ -35,7 +37,7 @@ async def read_form(scope: Scope, body: bytes) -> FormFields:
     async def whole() -> Message:
         return {"type": "http.request", "body": body, "more_body": False}
 
-    texts, content, name = dict[str, str](), None, "file"
+    texts, lists, content, name = dict[str, str](), dict[str, list[str]](), None, "file"
     try:
         form = await Request(scope, whole).form(max_files=1, max_fields=MAX_FIELDS, max_part_size=1 << 16)
     except (HTTPException, ClientDisconnect, ValueError) as error:
@@ -43,6 +45,8 @@ async def read_form(scope: Scope, body: bytes) -> FormFields:
     for key, value in form.multi_items():
         if isinstance(value, UploadFile):
             content, name = await value.read(), key
+        elif key.endswith("[]"):
+            lists.setdefault(key, []).append(value)
         else:
             texts[key] = value
-    return FormFields(texts, content, name)
+    return FormFields(texts, content, name, lists)

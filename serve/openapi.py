@@ -8,7 +8,7 @@ from typing import Any
 from mirlo.serve.embeddings import EMBEDDING_KEYS, RERANKING_KEYS
 from mirlo.serve.generation_body import CHAT_KEYS, TEXT_KEYS
 from mirlo.serve.protocol import VERSION
-from mirlo.serve.transcriptions import FORM_KEYS, RESPONSE_FORMATS
+from mirlo.serve.transcriptions import FORM_KEYS, PARTS, PARTS_KEY, RESPONSE_FORMATS
 
 Schema = dict[str, Any]
 TEXT: Schema = {"type": "string"}
@@ -73,7 +73,7 @@ _INFER: Schema = {
 }  # fmt: skip
 _FORM = _body(
     {*FORM_KEYS, "file"}, ["file", "model"], response_format={"enum": [*RESPONSE_FORMATS]},
-    prompt=TEXT, temperature=TEXT,
+    prompt=TEXT, temperature=TEXT, **{PARTS_KEY: _array({"enum": [*PARTS]})},
 )  # fmt: skip
 BODIES: Mapping[str, tuple[str, Schema]] = {
     "/v1/chat/completions": (JSON, _body(CHAT_KEYS, ["model", "messages"], logprobs=FLAG)),

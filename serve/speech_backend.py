@@ -46,15 +46,17 @@ class SpeechBackend(Backend):
         """Transcribe a moment of silence."""
         self.model.transcribe(np.zeros(self.model.config.spectrum.rate // 10, np.float32), language=self._any_language)
 
-    async def transcribe(self, sound: Sound, language: str | None, task: str, leaves: threading.Event) -> Transcript:
-        """Return the transcript; `leaves` is set when the client has gone."""
+    async def transcribe(
+        self, sound: Sound, language: str | None, task: str, words: bool, leaves: threading.Event
+    ) -> Transcript:
+        """Return the transcript, with the times of words if asked for; `leaves` is set when the client has gone."""
 
         def check(segment: Segment) -> None:
             if leaves.is_set() or self._is_stopping:
                 raise Gone
 
         def run() -> Transcript:
-            return self.model.transcribe(sound, language=language, task=task, on_segment=check)
+            return self.model.transcribe(sound, language=language, task=task, words=words, on_segment=check)
 
         async with self._free:
             if self._is_stopping:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import threading
 import time
 
-from mirlo.generate import GenerationError
+from mirlo.generate import GenerationError, Transcript
 from mirlo.generate.speech.audio import Sound, SoundError, parse_wav
 from mirlo.generate.speech.formats import WRITERS, as_object
 from mirlo.serve.body import Receive, Scope, Send, read_body
 from mirlo.serve.errors import RequestError, refused
-from mirlo.serve.forms import read_form
+from mirlo.serve.forms import FormFields, read_form
 from mirlo.serve.requests import note
 from mirlo.serve.sending import send_bytes, send_json, watching
 from mirlo.serve.speech_backend import SpeechBackend
 from mirlo.serve.state import ServerState
 
-FORM_KEYS = {"model", "file", "language", "response_format", "prompt", "temperature", "timestamp_granularities[]"}
+PARTS_KEY = "timestamp_granularities[]"
+FORM_KEYS = {"model", "file", "language", "response_format", "prompt", "temperature", PARTS_KEY}
+PARTS = ("segment", "word")
+"""What has times in verbose JSON."""
 RESPONSE_FORMATS = ("json", "text", "verbose_json", "srt", "vtt")
 MAX_SECONDS = 2 * 3600
 """The longest sound of a request: few bytes may be many seconds."""
@@ -38,8 +41,8 @@ class TranscriptionRoutes:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send, task: str) -> None:
         start = time.perf_counter()
-        fields, content = await self._read(scope, receive)
-        name, form = fields.get("model", ""), fields.get("response_format", "json")
+        read = await self._read(scope, receive)
+        fields, name, form = read.texts, read.texts.get("model", ""), read.texts.get("response_format", "json")
         self._state.pool.find(name)
         note(scope, model=name)
         if form not in RESPONSE_FORMATS:
@@ -47,14 +50,17 @@ class TranscriptionRoutes:
         for key in ("prompt", "temperature"):
             if fields.get(key, "") not in ("", "0", "0.0"):
                 raise refused(key, "it is not supported: the most probable tokens are taken")
-        sound = _sound(content)
+        parts = _granularities(read, form)
+        sound, words = _sound(read.file), "word" in parts
         otherwise = "is no model of speech: serve the folder of a Whisper model"
         async with self._state.pool.use_as(name, SpeechBackend, otherwise) as backend:
             leaves = threading.Event()
             with backend.admitted(1):
                 try:
                     async with watching(receive, leaves.set):
-                        transcript = await backend.transcribe(sound, fields.get("language") or None, task, leaves)
+                        transcript = await backend.transcribe(
+                            sound, fields.get("language") or None, task, words, leaves
+                        )
                 except GenerationError as error:
                     raise RequestError(400, str(error)[:2000]) from None
             backend.took(time.perf_counter() - start)
@@ -62,23 +68,46 @@ class TranscriptionRoutes:
             kind = b"text/vtt; charset=utf-8" if form == "vtt" else b"text/plain; charset=utf-8"
             await send_bytes(send, 200, WRITERS[form](transcript).encode("utf-8"), kind)
         elif form == "verbose_json":
-            await send_json(send, 200, {"task": task, **as_object(transcript)})
+            await send_json(send, 200, _verbose(task, transcript, parts))
         else:
             await send_json(send, 200, {"text": transcript.text})
 
-    async def _read(self, scope: Scope, receive: Receive) -> tuple[dict[str, str], bytes]:
-        """Return the fields of a form, and the content of its file."""
+    async def _read(self, scope: Scope, receive: Receive) -> FormFields:
+        """Return the fields of a form, with the content of a file."""
         options = self._state.options
         form = await read_form(scope, await read_body(scope, receive, options.max_body, options.body_seconds))
-        for key in (*form.texts, form.file_key):
+        for key in (*form.texts, *form.lists, form.file_key):
             if key not in FORM_KEYS:
                 raise refused(key[:80], "this field is not known")
         if form.file is None or "file" in form.texts:
             raise refused("file", "expected a sound file")
-        return form.texts, form.file
+        return form
 
 
-def _sound(content: bytes) -> Sound:
+def _granularities(form: FormFields, response_format: str) -> list[str]:
+    """Return of what a form asks for times, in verbose JSON: segments, words, or both."""
+    values = form.lists.get(PARTS_KEY, [])
+    if not values:
+        return [PARTS[0]]
+    for value in values:
+        if value not in PARTS:
+            raise refused(PARTS_KEY, f"expected {' or '.join(PARTS)}, found {value[:60]!a}")
+    if response_format != "verbose_json":
+        raise refused(PARTS_KEY, f"it needs the response_format verbose_json, found {response_format}")
+    return values
+
+
+def _verbose(task: str, transcript: Transcript, parts: list[str]) -> dict[str, object]:
+    """Return a transcript with the times of the parts that were asked for."""
+    values = as_object(transcript)
+    words = values.pop("words", [])
+    if "segment" not in parts:
+        del values["segments"]
+    return {"task": task, **values, **({"words": words} if "word" in parts else {})}
+
+
+def _sound(content: bytes | None) -> Sound:
+    assert content is not None
     try:
         sound = parse_wav(content, "file")
     except SoundError as error:

@@ -39,12 +39,17 @@ class CrossDecoderGraph(DecoderGraph):
         super().__init__(builder, options, weights, states)
         self._states = list(zip(states[::2], states[1::2], strict=True))
 
+    def see(self, layer: int, query: Tensor) -> None:
+        """Take the queries with which a layer attends to the states, [batch, heads, length, size]."""
+
     def between(self, name: str, x: Tensor, places: TokenPlaces) -> Tensor:
         """Add what the tokens see of the states."""
-        options, (key, value) = self.options, self._states[int(name.rpartition(".")[2])]
+        layer = int(name.rpartition(".")[2])
+        options, (key, value) = self.options, self._states[layer]
         norm = f"{name}.encoder_attn_layer_norm"
         read = x if options.norms_sums else self.norm(norm, x)
         query = self._heads(self.product(f"{name}.encoder_attn.q_proj", read, options.heads * options.size))
+        self.see(layer, query)
         shape = (query.shape[0], *key.shape[1:])
         attended = self.builder.emit(
             "attention", query, key.expand(shape), value.expand(shape), None, scale=options.scale

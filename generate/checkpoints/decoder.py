@@ -113,7 +113,8 @@ def import_decoder(
         before, read = others[: len(caches)], others[len(caches) :]
         graph = (make_graph or DecoderGraph)(builder, options, weights, read)
         logits, *after = graph.results(tokens, mask, *before)
-        return {"logits": logits, **{f"present.{name}": x for name, x in zip(caches, after, strict=True)}}
+        kept = {f"present.{name}": x for name, x in zip(caches, after, strict=True)}
+        return {"logits": logits, **kept, **graph.further_results()}
 
     return import_graph(weights, {**inputs, **(states or {})}, build)
 
@@ -169,6 +170,10 @@ class DecoderGraph(CheckpointGraph):
             logits = self.product("lm_head", x, options.vocabulary, is_transposed=False)
         self._weights.finish()
         return [self._capped(logits * options.logit_scale, options.logit_cap), *kept]
+
+    def further_results(self) -> dict[str, Tensor]:
+        """Return results beside the logits and the caches, by the names of outputs."""
+        return {}
 
     def hidden_states(
         self, tokens: Tensor, mask: Tensor, *caches: Tensor, table: np.ndarray | BlockWeights | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +12,21 @@ from mirlo.frontends.builder import GraphBuilder
 from mirlo.frontends.foreign import ImportedModule
 from mirlo.frontends.library.attention import join_heads, split_heads
 from mirlo.frontends.library.normalizations import layer_norm
-from mirlo.frontends.tensor import Tensor
-from mirlo.generate.checkpoints.architectures import renamed
+from mirlo.frontends.tensor import Tensor, concat
+from mirlo.generate.checkpoints.architectures import DecoderOptions, renamed
 from mirlo.generate.checkpoints.cross_decoder import CrossDecoderGraph, keys_and_values, state_types
 from mirlo.generate.checkpoints.decoder import import_decoder
 from mirlo.generate.checkpoints.graph import CheckpointGraph, CheckpointWeights, import_graph
 from mirlo.generate.checkpoints.safetensors import read_checkpoint
-from mirlo.generate.checkpoints.whisper_options import EPSILON, NAMES, SPECTRUM, WhisperOptions, read_whisper_options
+from mirlo.generate.checkpoints.whisper_options import (
+    ALIGNMENT,
+    EPSILON,
+    NAMES,
+    SPECTRUM,
+    WhisperOptions,
+    read_whisper_options,
+)
+from mirlo.generate.config import read_generation
 from mirlo.generate.json_file import read_json
 
 
@@ -39,7 +47,7 @@ def _weights(path: Path, keeps_encoder: bool) -> CheckpointWeights:
 
 def import_speech_encoder(path: Path, config: Path) -> ImportedModule:
     """Return the graph from a spectrum to keys and values of its states."""
-    options, weights = read_whisper_options(read_json(config)), _weights(path, True)
+    options, weights = _read_options(config), _weights(path, True)
     inputs = {SPECTRUM: TensorType.of((1, options.bands, 2 * options.frames), "f32")}
 
     def build(builder: GraphBuilder, spectrum: Tensor) -> dict[str, Tensor]:
@@ -52,9 +60,45 @@ def import_speech_encoder(path: Path, config: Path) -> ImportedModule:
 
 def import_speech_decoder(path: Path, config: Path) -> ImportedModule:
     """Return the graph of the decoder: as of a language model, with the encoder's states as further inputs."""
-    options = read_whisper_options(read_json(config))
+    options = _read_options(config)
+
+    def make_graph(
+        builder: GraphBuilder, decoder: DecoderOptions, weights: CheckpointWeights, states: Sequence[Tensor]
+    ) -> SpeechDecoderGraph:
+        return SpeechDecoderGraph(builder, decoder, weights, states, options.alignment)
+
     states = state_types(options.decoder, options.frames)
-    return import_decoder(options.decoder, _weights(path, False), states, CrossDecoderGraph)
+    return import_decoder(options.decoder, _weights(path, False), states, make_graph)
+
+
+def _read_options(config: Path) -> WhisperOptions:
+    root = read_json(config)
+    return read_whisper_options(root, read_generation(root))
+
+
+class SpeechDecoderGraph(CrossDecoderGraph):
+    """The graph of the decoder under construction, with the queries of heads that align tokens as a result."""
+
+    def __init__(
+        self,
+        builder: GraphBuilder,
+        options: DecoderOptions,
+        weights: CheckpointWeights,
+        states: Sequence[Tensor],
+        alignment: Sequence[tuple[int, int]],
+    ) -> None:
+        super().__init__(builder, options, weights, states)
+        self._alignment = alignment
+        self._queries: list[Tensor] = []
+
+    def see(self, layer: int, query: Tensor) -> None:
+        self._queries.append(query)
+
+    def further_results(self) -> dict[str, Tensor]:
+        if not self._alignment:
+            return {}
+        heads = [self._queries[layer].slice(1, head, 1) for layer, head in self._alignment]
+        return {ALIGNMENT: concat(heads, 1)}
 
 
 class SpeechEncoderGraph(CheckpointGraph):

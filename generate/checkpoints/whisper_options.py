@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeGuard
 
 from mirlo.generate.checkpoints.architectures import (
     MAX_LAYERS,
@@ -13,7 +14,10 @@ from mirlo.generate.checkpoints.architectures import (
     read_size,
     require_heads,
 )
-from mirlo.generate.json_file import JsonObject
+from mirlo.generate.json_file import JsonObject, is_count
+
+if TYPE_CHECKING:
+    from mirlo.runtime.fields import Json
 
 EPSILON = 1e-5
 NAMES: Names = (
@@ -23,6 +27,9 @@ NAMES: Names = (
     (".self_attn.o_proj.", ".self_attn.out_proj."), (".mlp.up_proj.", ".fc1."), (".mlp.down_proj.", ".fc2."),
 )  # fmt: skip
 SPECTRUM = "input_features"
+ALIGNMENT = "alignment"
+"""The output of the queries of heads that align tokens, [batch, heads, length, size]."""
+ALIGNMENT_HEADS = "alignment_heads"
 
 
 @dataclass(frozen=True)
@@ -41,10 +48,14 @@ class WhisperOptions:
     inner: int
     """Of the encoder."""
     decoder: DecoderOptions
+    alignment: tuple[tuple[int, int], ...]
+    """Layers of the decoder and their heads that see where tokens are spoken; none if nothing says which."""
+    median_width: int
+    """States around one whose median stands for it, where tokens are aligned."""
 
 
-def read_whisper_options(config: JsonObject) -> WhisperOptions:
-    """Read the sizes of a configuration."""
+def read_whisper_options(config: JsonObject, generation: JsonObject) -> WhisperOptions:
+    """Read the sizes of a configuration, and the heads that a configuration of generation names."""
     hidden, activation = read_size(config, "d_model"), read_activation(config, "activation_function", "gelu")
     heads = require_heads(config, "decoder_attention_heads", hidden)
     layers = read_size(config, "decoder_layers", most=MAX_LAYERS)
@@ -57,4 +68,30 @@ def read_whisper_options(config: JsonObject) -> WhisperOptions:
         read_size(config, "num_mel_bins", 80), read_size(config, "max_source_positions", 1500), hidden,
         read_size(config, "encoder_layers", most=MAX_LAYERS),
         require_heads(config, "encoder_attention_heads", hidden), read_size(config, "encoder_ffn_dim"), decoder,
+        _read_alignment(generation, layers, heads), _read_width(config),
     )  # fmt: skip
+
+
+def _read_alignment(generation: JsonObject, layers: int, heads: int) -> tuple[tuple[int, int], ...]:
+    value = generation.value(ALIGNMENT_HEADS)
+    if value is None:
+        return ()
+    pairs = value if isinstance(value, list) else []
+    result = [(pair[0], pair[1]) for pair in pairs if _is_head(pair, layers, heads)]
+    if not result or len(result) != len(pairs) or len(result) > layers * heads:
+        expected = f"a list of pairs: a layer below {layers} and a head of it below {heads}"
+        raise generation.fail(ALIGNMENT_HEADS, expected, value)
+    return tuple(result)
+
+
+def _is_head(pair: Json, layers: int, heads: int) -> TypeGuard[tuple[int, int]]:
+    if not isinstance(pair, list) or len(pair) != 2:
+        return False
+    return all(is_count(number, 0, count - 1) for number, count in zip(pair, (layers, heads), strict=True))
+
+
+def _read_width(config: JsonObject) -> int:
+    width = config.count("median_filter_width", 7, least=1, most=99)
+    if width % 2 == 0:
+        raise config.fail("median_filter_width", "an odd number", width)
+    return width

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from mirlo.generate.checkpoints.whisper_options import WhisperOptions, read_whisper_options
 from mirlo.generate.config import (
-    GENERATION,
     PLAIN,
     ModelConfig,
     NodeNames,
     model_type_of,
     plain_config,
+    read_generation,
     weights_file,
 )
 from mirlo.generate.json_file import JsonObject, is_unsigned, read_json
@@ -71,10 +71,10 @@ def read_speech_config(folder: Path) -> SpeechConfig:
     kind = root.text("model_type")
     if kind != "whisper":
         raise root.refuse("model_type", f"'{kind:.40}' is not a model of speech that is read: whisper is")
-    options = read_whisper_options(root)
+    beside = read_generation(root)
+    options = read_whisper_options(root, beside)
     weights = weights_file(folder)
-    generation = read_json(folder / GENERATION) if (folder / GENERATION).exists() else root
-    tokens = _read_tokens(root, generation, options.decoder.vocabulary)
+    tokens = _read_tokens(root, beside if beside.path.exists() else root, options.decoder.vocabulary)
     model = ModelConfig(
         folder, weights, root.path, kind, NodeNames(), (tokens.end,), tokens.start, tokens.end,
         options.decoder.positions, options.decoder.vocabulary, SearchOptions(),

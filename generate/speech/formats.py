@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from mirlo.generate.speech import FORMATS
-from mirlo.generate.speech.model import Segment, Transcript
+from mirlo.generate.speech.model import Segment, Transcript, Word
 
 
 def as_text(transcript: Transcript) -> str:
@@ -15,13 +15,18 @@ def as_text(transcript: Transcript) -> str:
 
 
 def as_object(transcript: Transcript) -> dict[str, object]:
-    """Return what OpenAI's API calls verbose JSON."""
+    """Return what OpenAI's API calls verbose JSON; with words if these have times."""
     segments = [
         {"id": i, "start": round(each.start, 3), "end": round(each.end, 3), "text": each.text, "tokens": each.tokens}
         for i, each in enumerate(transcript.segments)
     ]
+    words = [
+        {"word": each.text.strip(), "start": round(each.start, 3), "end": round(each.end, 3)}
+        for each in transcript.words
+    ]
     return {
-        "language": transcript.language, "duration": transcript.seconds, "text": transcript.text, "segments": segments
+        "language": transcript.language, "duration": transcript.seconds, "text": transcript.text,
+        "segments": segments, **({"words": words} if words else {}),
     }  # fmt: skip
 
 
@@ -31,19 +36,23 @@ def as_json(transcript: Transcript) -> str:
 
 
 def as_srt(transcript: Transcript) -> str:
-    """Return subtitles of SubRip."""
-    numbered = enumerate(transcript.segments, 1)
+    """Return subtitles of SubRip: of segments, or of words if these have times."""
+    numbered = enumerate(_cues(transcript), 1)
     return "\n".join(f"{number}\n{_cue(each, ',')}" for number, each in numbered)
 
 
 def as_vtt(transcript: Transcript) -> str:
-    """Return subtitles of WebVTT."""
-    return "\n".join(["WEBVTT\n", *(_cue(each, ".") for each in transcript.segments)])
+    """Return subtitles of WebVTT: of segments, or of words if these have times."""
+    return "\n".join(["WEBVTT\n", *(_cue(each, ".") for each in _cues(transcript))])
 
 
-def _cue(segment: Segment, point: str) -> str:
-    text = segment.text.strip().replace("-->", "->")
-    return f"{_clock(segment.start, point)} --> {_clock(segment.end, point)}\n{text}\n"
+def _cues(transcript: Transcript) -> Sequence[Segment | Word]:
+    return transcript.words or transcript.segments
+
+
+def _cue(part: Segment | Word, point: str) -> str:
+    text = part.text.strip().replace("-->", "->")
+    return f"{_clock(part.start, point)} --> {_clock(part.end, point)}\n{text}\n"
 
 
 def _clock(seconds: float, point: str) -> str:

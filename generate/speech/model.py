@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from mirlo.generate.checkpoints.whisper_options import SPECTRUM
-from mirlo.generate.config import require_folder
+from mirlo.generate.checkpoints.whisper_options import ALIGNMENT, ALIGNMENT_HEADS, SPECTRUM
+from mirlo.generate.config import GENERATION, require_folder
 from mirlo.generate.decoder import StatesDecoder
 from mirlo.generate.encoder_decoder import ImportGraph, compile_pair
 from mirlo.generate.errors import GenerationError, ModelFolderError
@@ -18,9 +19,11 @@ from mirlo.generate.json_file import MAX_BYTES, read_bytes
 from mirlo.generate.model import FORWARDED
 from mirlo.generate.sequences import Sequences
 from mirlo.generate.speech import ONLY_LANGUAGE, TASKS
+from mirlo.generate.speech.alignment import token_ends
 from mirlo.generate.speech.audio import Sound, log_mel, read_wav, resampled
 from mirlo.generate.speech.config import SpeechConfig, read_speech_config
 from mirlo.generate.speech.decoding import TranscriptRules
+from mirlo.generate.speech.words import split_words
 from mirlo.generate.tokenizer import FILE, ModelTokenizer
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.nearest import nearest
@@ -34,6 +37,16 @@ OWN_OPTIONS = ("mapped",)
 
 
 @dataclass(frozen=True)
+class Word:
+    """A word of a transcript, with the space before it and the marks beside it."""
+
+    start: float
+    """Seconds."""
+    end: float
+    text: str
+
+
+@dataclass(frozen=True)
 class Segment:
     """A part of a transcript."""
 
@@ -42,6 +55,8 @@ class Segment:
     end: float
     text: str
     tokens: tuple[int, ...]
+    words: tuple[Word, ...] = ()
+    """With their times, if these were asked for."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +72,11 @@ class Transcript:
     def text(self) -> str:
         """Return the whole text."""
         return "".join(segment.text for segment in self.segments).strip()
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """Return the words of all segments, if times of words were asked for."""
+        return tuple(word for segment in self.segments for word in segment.words)
 
 
 class SpeechModel:
@@ -89,18 +109,22 @@ class SpeechModel:
         *,
         language: str | None = None,
         task: str = "transcribe",
+        words: bool = False,
         on_segment: Callable[[Segment], None] | None = None,
     ) -> Transcript:
         """Return the transcript of a WAV file, a sound, or samples of the model's rate (16 kHz), from -1 to 1.
 
-        Without a language, the first window decides. The task "translate" writes English. `on_segment` is called with
-        each segment as it is known.
+        Without a language, the first window decides. The task "translate" writes English. With `words`, segments have
+        the times of their words. `on_segment` is called with each segment as it is known.
         """
         if task not in TASKS:
             raise GenerationError(f"task: expected {' or '.join(TASKS)}, found {task!r:.40}")
+        if words and not self.config.options.alignment:
+            what = f"times of words need '{ALIGNMENT_HEADS}', which the publishers of a model name"
+            raise GenerationError(f"{self.config.folder / GENERATION}: {what}")
         heard = self._sound(sound)
         segments, detected = list[Segment](), language
-        for window_language, segment in self._segments(heard, language, task):
+        for window_language, segment in self._segments(heard, language, task, words):
             detected = detected or window_language
             segments.append(segment)
             if on_segment is not None:
@@ -132,7 +156,7 @@ class SpeechModel:
         options = self.config.spectrum
         return log_mel(np.pad(sound.samples, (0, self._window * options.step)), options)
 
-    def _segments(self, sound: Sound, language: str | None, task: str) -> Iterator[tuple[str, Segment]]:
+    def _segments(self, sound: Sound, language: str | None, task: str, words: bool) -> Iterator[tuple[str, Segment]]:
         """Yield the segments of a sound: each window begins where the last segment of the one before ends."""
         options = self.config.spectrum
         spectrum, count = self._spectrum(sound), len(sound.samples) // options.step
@@ -141,17 +165,45 @@ class SpeechModel:
             states = self._states(spectrum[:, at : at + self._window])
             language = language or (self._language(states) if self.languages else "")
             size = min(self._window, count - at)
-            tokens, is_silent = self._tokens(states, self._prompt(language, task))
+            if words:
+                states = states.recording(ALIGNMENT)
+            prompt = self._prompt(language, task)
+            tokens, is_silent = self._tokens(states, prompt)
             if is_silent:
                 at += size
                 continue
             parts, consumed = self._parts(tokens, size)
+            begin, seconds = at * options.step / options.rate, STEP_SECONDS
+            times = iter(self._text_times(states, tokens, len(prompt), size, begin) if words else ())
             for start, end, part in parts:
-                text = self.tokenizer.decode(part)
+                text, spoken = self.tokenizer.decode(part), self._words(part, [*islice(times, len(part))], language)
                 if text.strip():
-                    begin, seconds = at * options.step / options.rate, STEP_SECONDS
-                    yield language, Segment(begin + start * seconds, begin + end * seconds, text, tuple(part))
+                    yield language, Segment(begin + start * seconds, begin + end * seconds, text, tuple(part), spoken)
             at += consumed
+
+    def _text_times(
+        self, decoder: StatesDecoder, tokens: Sequence[int], first: int, size: int, begin: float
+    ) -> Iterator[tuple[float, float]]:
+        """Yield when the tokens of texts begin and end, in a window of a size that begins `begin` seconds from 0.
+
+        `first` tokens of the prompt are before them.
+        """
+        options, states = self.config.options, max(1, size // 2)
+        queries = np.concatenate(decoder.recorded, 2)[0, :, first:]
+        keys = [decoder.constants[f"states.{layer}.key"][0, head, :states] for layer, head in options.alignment]
+        ends = token_ends(queries, np.stack(keys), options.median_width) * STEP_SECONDS
+        # If the tokens are as many as the model takes, the last one was not read.
+        around = [0.0, *ends.tolist(), *(ends.tolist() or [0.0])[-1:]]
+        for token, start, end in zip(tokens, around, around[1:], strict=False):
+            if token < self.config.tokens.first_time:
+                yield begin + start, begin + end
+
+    def _words(self, tokens: Sequence[int], times: Sequence[tuple[float, float]], language: str) -> tuple[Word, ...]:
+        """Return the words of a text, by the times of its tokens; none without times."""
+        if not times:
+            return ()
+        parts = split_words(tokens, language, self.tokenizer.decode)
+        return tuple(Word(times[part.first][0], times[part.last][1], part.text) for part in parts)
 
     def _parts(self, tokens: list[int], size: int) -> tuple[list[tuple[int, int, list[int]]], int]:
         """Return the texts of a window with their times in steps, and how many frames they take of `size`.

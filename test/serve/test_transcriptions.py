@@ -47,7 +47,7 @@ def client(folder: Path) -> Iterator[Any]:
         yield client
 
 
-def post(client: Any, content: bytes, path: str = "transcriptions", **fields: str) -> Any:
+def post(client: Any, content: bytes, path: str = "transcriptions", **fields: str | list[str]) -> Any:
     data = {"model": "speech", "language": "en", **fields}
     return client.post(f"/v1/audio/{path}", data=data, files={"file": ("a.wav", content, "audio/wav")})
 
@@ -67,6 +67,19 @@ def test_forms(client: Any, folder: Path, expected: generate.Transcript) -> None
     assert client.get("/v2/models/speech").json()["platform"] == "mirlo_speech_model"
 
 
+def test_times_of_words(client: Any, folder: Path) -> None:
+    """Words and segments are in verbose JSON as the form asks for them."""
+    content = (folder / "sound.wav").read_bytes()
+    expected = generate.load_speech(folder).transcribe(folder / "sound.wav", language="en", words=True)
+    for parts in (["word"], ["segment", "word"], ["segment"]):
+        answer = post(
+            client, content, response_format="verbose_json", **{"timestamp_granularities[]": parts}
+        ).json()  # fmt: skip
+        assert [part for part in ("segment", "word") if f"{part}s" in answer] == parts
+        if "word" in parts:
+            assert answer["words"] == as_object(expected)["words"] and len(answer["words"]) > 3
+
+
 @pytest.mark.parametrize(
     ("content", "fields", "status", "text"),
     [
@@ -75,6 +88,14 @@ def test_forms(client: Any, folder: Path, expected: generate.Transcript) -> None
         (None, {"response_format": "xml"}, 400, "response_format: expected one of json, text"),
         (None, {"prompt": "names"}, 400, "prompt: it is not supported"),
         (None, {"temperature": "0.5"}, 400, "temperature: it is not supported"),
+        (None, {"timestamp_granularities[]": "word"}, 400, "it needs the response_format verbose_json, found json"),
+        (
+            None,
+            {"timestamp_granularities[]": "letter", "response_format": "verbose_json"},
+            400,
+            "timestamp_granularities[]: expected segment or word, found 'letter'",
+        ),
+        (None, {"timestamp_granularities": "word"}, 400, "timestamp_granularities: this field is not known"),
         (None, {"langage": "en"}, 400, "langage: this field is not known"),
         (None, {"model": "none"}, 404, "there is no model 'none'"),
         (None, {"model": "sum"}, 400, "model 'sum' is no model of speech"),
@@ -88,7 +109,7 @@ def test_forms(client: Any, folder: Path, expected: generate.Transcript) -> None
     ],
 )
 def test_wrong_forms(
-    client: Any, folder: Path, content: bytes | None, fields: dict[str, str], status: int, text: str
+    client: Any, folder: Path, content: bytes | None, fields: dict[str, str | list[str]], status: int, text: str
 ) -> None:
     answer = post(client, (folder / "sound.wav").read_bytes() if content is None else content, **fields)
     assert answer.status_code == status and text in answer.json()["error"]["message"], answer.text

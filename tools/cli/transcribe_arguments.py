@@ -19,6 +19,7 @@ def add_transcribe(commands: _SubParsersAction[argparse.ArgumentParser], add: Ad
     parser.add_argument("file", metavar="FILE.wav", help="the sound: a WAV file of any sampling rate")
     parser.add_argument("--language", metavar="CODE", help="what is spoken, such as 'en' (default: the model decides)")
     parser.add_argument("--task", choices=TASKS, default=TASKS[0], help="'translate' writes English")
+    parser.add_argument("--words", action="store_true", help="times of words, in place of or beside those of segments")
     parser.add_argument(
         "--format",
         choices=FORMATS,

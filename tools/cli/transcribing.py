@@ -24,11 +24,13 @@ def execute(arguments: Arguments) -> None:
     shows = arguments.format is None and arguments.output is None
 
     def show(segment: Segment) -> None:
-        print(f"[{segment.start:8.2f} {segment.end:8.2f}] {segment.text.strip()}", flush=True)
+        for part in segment.words if arguments.words else (segment,):
+            print(f"[{part.start:8.2f} {part.end:8.2f}] {part.text.strip()}", flush=True)
 
     transcript = model.transcribe(
-        sound, language=arguments.language, task=arguments.task, on_segment=show if shows else None
-    )
+        sound, language=arguments.language, task=arguments.task, words=arguments.words,
+        on_segment=show if shows else None,
+    )  # fmt: skip
     if shows:
         return
     text = WRITERS[arguments.format or "text"](transcript)
