@@ -90,19 +90,26 @@ class OnnxRuntime:
         return lambda: (session.run_with_iobinding(binding), binding.get_outputs(), values)[1][0].numpy()
 
 
+def open_genai(folder: Path, threads: int) -> Any:
+    """Return the model of a folder in onnxruntime-genai."""
+    import json
+
+    import onnxruntime_genai
+
+    settings = onnxruntime_genai.Config(str(folder))
+    options = {"intra_op_num_threads": threads}
+    settings.overlay(json.dumps({"model": {"decoder": {"session_options": options}}}))
+    return onnxruntime_genai.Model(settings)
+
+
 class GenAi:
     """The loop of onnxruntime-genai: a step chooses a token, and the sequence grows."""
 
     def __init__(self, config: DecoderConfig, path: Path, threads: int) -> None:
-        import json
-
         import onnxruntime_genai
 
         self.library, self.config = onnxruntime_genai, config
-        settings = onnxruntime_genai.Config(str(path.parent))
-        options = {"intra_op_num_threads": threads}
-        settings.overlay(json.dumps({"model": {"decoder": {"session_options": options}}}))
-        self.model = onnxruntime_genai.Model(settings)
+        self.model = open_genai(path.parent, threads)
 
     def _generator(self, length: int, batch: int) -> Any:
         options = self.library.GeneratorParams(self.model)

@@ -1,25 +1,39 @@
 """How far logits are from those in f64 of the same quantized weights.
 
-python -m benchmarks.llm.logits [--tokens N] [--layers N] [--hidden N]
+python -m benchmarks.llm.logits [--tokens N] [--layers N] [--hidden N] [--threads N] [--only NAME ...]
 
-A decoder with random weights in blocks of 4 bits (Q4_0 of GGUF) computes random tokens: with `activations="exact"`, the
-default, with `activations="i8"`, and with llama.cpp if llama-cpp-python is installed. The reference is numpy in f64 on
-the dequantized weights. A line has the root of the mean square of the errors, by that of the logits' own deviations
-from their mean; the largest error, by the same; and how often the most probable token is that of the reference.
+A decoder with random weights in blocks of 4 bits (Q4_0 of GGUF) computes random tokens with each engine that is
+installed. ONNX Runtime and GenAI get the same weights, bit for bit, as `MatMulNBits` (`onnx_of_gguf.py`), with
+`accuracy_level` 4, which lets rows be int8 and is what model builders write for processors, and 1, f32; transformers
+gets them dequantized. The reference is numpy in f64 on the dequantized weights. A line has the root of the mean square
+of the errors, by that of the logits' own deviations from their mean; the largest error, by the same; and how often the
+most probable token is that of the reference. Mirlo and GenAI get tokens one by one, the others in one call.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
+import gc
 import tempfile
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from mirlo.benchmarks.llm.evaluators import (
+    Evaluator,
+    evaluate_steps,
+    load_llama_cpp,
+    load_onnx_genai,
+    load_onnxruntime,
+    load_transformers,
+    missing_packages,
+)
 from mirlo.benchmarks.llm.gguf_model import save_gguf
 from mirlo.benchmarks.llm.model import MODELS, DecoderConfig
+from mirlo.benchmarks.llm.onnx_of_gguf import save_onnx
 
 BASE = 10000.0
 EPSILON = 1e-5
@@ -75,25 +89,29 @@ def logits_in_f64(weights: dict[str, np.ndarray], config: DecoderConfig, tokens:
     return result
 
 
-def of_mirlo(path: Path, tokens: list[int], activations: str) -> np.ndarray:
-    """Return the logits behind each token, which are added one by one."""
-    from mirlo import generate
+@dataclass(frozen=True)
+class Row:
+    """A line of the table: an engine in one of its modes."""
 
-    generator = generate.load(path, activations=activations, threads=1, cache=False).generator()
-    rows = []
-    for token in tokens:
-        generator.append([token])
-        rows.append(generator.logits().reshape(-1).copy())
-    return np.array(rows)
+    name: str
+    engine: str
+    load: Callable[[], Evaluator]
 
 
-def of_llama_cpp(path: Path, tokens: list[int]) -> np.ndarray:
-    """Return the logits behind each token by llama.cpp."""
-    import llama_cpp
-
-    model = llama_cpp.Llama(str(path), n_ctx=len(tokens) + 8, n_threads=1, logits_all=True, verbose=False)
-    model.eval(tokens)
-    return np.array(model.scores[: len(tokens)])
+def rows(path: Path, folders: dict[int, Path], config: DecoderConfig, length: int, threads: int) -> Iterator[Row]:
+    """Yield the engines for a GGUF file, and the folders of ONNX models with its weights by their accuracy levels."""
+    for activations in ("exact", "i8x2", "i8"):
+        load = partial(evaluate_steps, path, threads, activations=activations)
+        yield Row(f"mirlo, {activations}", "mirlo", load)
+    for level, folder in folders.items():
+        yield Row(f"mirlo, ONNX level {level}", "mirlo", partial(evaluate_steps, folder, threads))
+        load = partial(load_onnxruntime, folder / "model.onnx", config, threads)
+        yield Row(f"onnxruntime, level {level}", "onnxruntime", load)
+        yield Row(f"genai, level {level}", "genai", partial(load_onnx_genai, folder, threads))
+    for cache in ("f16", "f32"):
+        yield Row(f"llama.cpp, {cache} cache", "llama.cpp", partial(load_llama_cpp, path, threads, length, cache))
+    for dtype in ("float64", "float32", "bfloat16"):
+        yield Row(f"transformers, {dtype}", "transformers", partial(load_transformers, path, threads, dtype))
 
 
 def show(name: str, actual: np.ndarray, wanted: np.ndarray) -> None:
@@ -102,32 +120,45 @@ def show(name: str, actual: np.ndarray, wanted: np.ndarray) -> None:
     error = actual - wanted
     same = (actual.argmax(1) == wanted.argmax(1)).mean()
     print(
-        f"{name:12} {np.sqrt((error**2).mean()) / size:10.2e} {abs(error).max() / size:10.2e} {same:8.1%}", flush=True
+        f"{name:24} {np.sqrt((error**2).mean()) / size:10.2e} {abs(error).max() / size:10.2e} {same:8.1%}", flush=True
     )
 
 
 def main() -> None:
     """Write a model and compare its logits."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.llm.logits", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.llm.logits",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--tokens", type=int, default=96, help="tokens (%(default)s)")
     parser.add_argument("--layers", type=int, default=8, help="layers (%(default)s)")
     parser.add_argument("--hidden", type=int, default=1024, help="width (%(default)s)")
+    parser.add_argument("--threads", type=int, default=1, help="threads of each engine (%(default)s)")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="engines whose names begin so")
     arguments = parser.parse_args()
     base = next(iter(MODELS.values()))
     config = replace(
         base, layers=arguments.layers, hidden=arguments.hidden, inner=arguments.hidden * 11 // 4 // 32 * 32,
         vocabulary=8192, heads=arguments.hidden // 64, kv_heads=arguments.hidden // 256, size=64, positions=4096,
     )  # fmt: skip
-    tokens = np.random.default_rng(1).integers(0, config.vocabulary, arguments.tokens).tolist()
-    print(f"{'':12} {'RMS error':>10} {'largest':>10} {'same':>8}")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.gguf"
+    tokens = np.random.default_rng(1).integers(0, config.vocabulary, arguments.tokens)
+    print(f"{'':24} {'RMS error':>10} {'largest':>10} {'same':>8}")
+    with tempfile.TemporaryDirectory() as temporary:
+        path = Path(temporary) / "model.gguf"
         save_gguf(config, path)
-        wanted = logits_in_f64(dequantized(path), config, tokens)
-        for activations in ("exact", "i8x2", "i8"):
-            show(activations, of_mirlo(path, tokens, activations), wanted)
-        if importlib.util.find_spec("llama_cpp") is not None:
-            show("llama.cpp", of_llama_cpp(path, tokens), wanted)
+        wanted = logits_in_f64(dequantized(path), config, tokens.tolist())
+        folders = {level: Path(temporary) / f"level{level}" for level in (4, 1)}
+        for level, folder in folders.items():
+            save_onnx(path, replace(config, level=level), folder)
+        for row in rows(path, folders, config, len(tokens), arguments.threads):
+            if arguments.only and not row.name.startswith(tuple(arguments.only)):
+                continue
+            if missing := missing_packages(row.engine):
+                print(f"{row.name:24} not installed: {', '.join(missing)}", flush=True)
+                continue
+            show(row.name, row.load()(tokens), wanted)
+            gc.collect()
 
 
 if __name__ == "__main__":

@@ -109,10 +109,10 @@ class DecoderBuilder:
             return self.node("MatMul", [x, self.real(f"{name}.weight", values)], [f"{name}.out"])
         if config.weights == "qdq":
             return self.node("MatMul", [x, self.dequantized(name, rows, columns)], [f"{name}.out"])
-        blocks = -(-rows // config.block)
-        codes = self.random.integers(0, 256, (columns, blocks, config.block * bits // 8), np.uint8)
-        inputs = [x, self.constant(f"{name}.weight", codes), self.scales(name, (columns, blocks), rows, bits)]
+        codes, scales = self.packed(name, rows, columns, bits)
+        inputs = [x, self.constant(f"{name}.weight", codes), self.constant(f"{name}.scale", scales)]
         if not config.is_symmetric:
+            blocks = codes.shape[1]
             zeros = self.random.integers(0, 256, (columns, -(-blocks * bits // 8)), np.uint8)
             inputs.append(self.constant(f"{name}.zero", zeros))
         return self.node(
@@ -120,17 +120,28 @@ class DecoderBuilder:
             accuracy_level=config.level,
         )  # fmt: skip
 
-    def scales(self, name: str, shape: tuple[int, ...], rows: int, bits: int) -> str:
-        """Add scales of blocks of weights with which products of so many rows keep their size."""
+    def packed(self, name: str, rows: int, columns: int, bits: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the codes of a product's weights, u8[columns, blocks, bytes of a block], and the scales of blocks."""
+        blocks = -(-rows // self.config.block)
+        codes = self.random.integers(0, 256, (columns, blocks, self.config.block * bits // 8), np.uint8)
+        return codes, self.scales((columns, blocks), rows, bits)
+
+    def embedding(self) -> np.ndarray:
+        """Return the rows of tokens."""
+        return self.random.standard_normal((self.config.vocabulary, self.config.hidden), np.float32)
+
+    def scales(self, shape: tuple[int, ...], rows: int, bits: int) -> np.ndarray:
+        """Return scales of blocks of weights with which products of so many rows keep their size."""
         values = self.random.uniform(0.5, 1.5, shape).astype(np.float32) * (1.7 / (rows**0.5 * 2 ** (bits - 1)))
-        return self.constant(f"{name}.scale", values.astype(np.float32))
+        return values.astype(np.float32)
 
     def dequantized(self, name: str, rows: int, columns: int) -> str:
         """Dequantize int4 weights [rows, columns] in blocks along the rows."""
         block = self.config.block
         codes = self.random.integers(0, 256, rows * columns // 2, np.uint8).tobytes()
         self.constants.append(helper.make_tensor(f"{name}.weight", TensorProto.INT4, (rows, columns), codes, raw=True))
-        inputs = [f"{name}.weight", self.scales(name, (rows // block, columns), rows, 4)]
+        scales = self.constant(f"{name}.scale", self.scales((rows // block, columns), rows, 4))
+        inputs = [f"{name}.weight", scales]
         return self.node("DequantizeLinear", inputs, [f"{name}.real"], axis=0, block_size=block)
 
     def norm(self, name: str, x: str) -> str:
@@ -193,8 +204,9 @@ class DecoderBuilder:
         inputs = [x, self.node("Reshape", [logits, shape], [f"{name}.router.rows"])]
         for part, columns, rows in (("fc1", 2 * c.inner, c.hidden), ("fc2", c.hidden, c.inner)):
             codes = self.random.integers(0, 256, (c.experts, columns, rows * c.bits // 8), np.uint8)
-            scales = self.scales(f"{name}.{part}", (c.experts, columns, rows // c.block), rows, c.bits)
-            inputs += [self.constant(f"{name}.{part}.weight", codes), scales, ""]
+            scales = self.scales((c.experts, columns, rows // c.block), rows, c.bits)
+            weight = self.constant(f"{name}.{part}.weight", codes)
+            inputs += [weight, self.constant(f"{name}.{part}.scale", scales), ""]
         return self.node(
             "QMoE", inputs[:-1], [f"{name}.experts.out"], DOMAIN, k=c.chosen, activation_type="swiglu",
             swiglu_fusion=1, expert_weight_bits=c.bits, block_size=c.block, normalize_routing_weights=1,
@@ -206,8 +218,7 @@ class DecoderBuilder:
         angles = np.outer(np.arange(c.positions), 10000.0 ** (-np.arange(0, c.size, 2) / c.size))
         self.real("cos", np.cos(angles).astype(np.float32))
         self.real("sin", np.sin(angles).astype(np.float32))
-        table = self.random.standard_normal((c.vocabulary, c.hidden), np.float32)
-        self.real("embedding", table)
+        self.real("embedding", self.embedding())
         # The lengths, as the builder computes them from the mask.
         self.constant("one", np.array([1], np.int64))
         self.node("ReduceSum", ["attention_mask", "one"], ["lengths"], keepdims=0)
@@ -251,10 +262,10 @@ def build(config: DecoderConfig) -> Any:
     return DecoderBuilder(config).build()
 
 
-def save(config: DecoderConfig, folder: Path) -> Path:
-    """Write the model with its weights beside it, and its configuration; return its path."""
+def save(config: DecoderConfig, folder: Path, model: Any = None) -> Path:
+    """Write a model, by default with random weights, beside it its weights and configuration; return its path."""
     path = folder / "model.onnx"
-    onnx.save(build(config), path, save_as_external_data=True, location="model.onnx.data")
+    onnx.save(build(config) if model is None else model, path, save_as_external_data=True, location="model.onnx.data")
     c = config
     decoder = {
         "filename": path.name, "head_size": c.size, "hidden_size": c.hidden, "num_attention_heads": c.heads,
