@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.bytecode import BYTECODE_PREFIX
+from mirlo.frontends.foreign import FrontendError
 from mirlo.passes.files import FileError
 from mirlo.passes.locations import find_source_position
 from mirlo.runtime import system
@@ -56,6 +57,8 @@ def read_in_child(parse: Callable[[], ir.Module], name: str) -> bytes:
 def _parsed(parse: Callable[[], ir.Module]) -> bytes:
     try:
         module = parse()
+    except FrontendError as error:
+        return _BAD + str(error).encode("utf-8", "replace")
     except ir.MLIRError as error:
         return _BAD + "\n".join(_messages(error)).encode("utf-8", "replace")
     buffer = io.BytesIO()

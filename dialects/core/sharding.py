@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.rank_layout import RankLayout
 from mirlo.dialects.core.types import TensorType
 
 Labels = tuple[str, ...]
@@ -36,6 +37,13 @@ class Sharding:
     def shape(self, shape: Sequence[Dim]) -> tuple[Dim, ...]:
         """Return the shape of a rank's part."""
         return tuple(dim // self.parts if i == self.axis else dim for i, dim in enumerate(shape))
+
+    def layout(self, rank: int, ranks: int) -> RankLayout:
+        """Return which part of a tensor of so many dims each of the ranks has."""
+        if self.is_partial:
+            return RankLayout((None,) * rank, tuple(range(ranks)))
+        split = tuple(each * self.parts // ranks for each in range(ranks))
+        return RankLayout(tuple(split if axis == self.axis else None for axis in range(rank)))
 
     def __str__(self) -> str:
         if self.is_partial:

@@ -12,6 +12,7 @@ from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.op import OpError, operand, optional
 from mirlo.dialects.core.traits import Precision, Trait
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import shardings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
     FLOAT,
@@ -45,6 +46,7 @@ class Conv(RelaxOp, name="conv"):
     channels, *window, in channels / groups).
     """
 
+    sharding = staticmethod(shardings.conv)
     TRAITS = (Trait.CONTRACTION,)
     PRECISION = Precision.WIDE_RESULT
     x = operand()

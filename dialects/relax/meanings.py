@@ -367,6 +367,27 @@ def collective_permute(xs: Sequence[Array], *, ranks: int, pairs: Sequence[int])
     return [xs[sources[rank]] if rank in sources else np.zeros_like(xs[rank]) for rank in range(ranks)]
 
 
+def to_parts(xs: Sequence[Array], *, ranks: int, parts: Sequence[int], order: Sequence[int]) -> list[Array]:
+    """Return each rank's part of its own array."""
+    return [xs[rank][_tile(xs[rank].shape, parts, order, rank)] for rank in range(ranks)]
+
+
+def from_parts(xs: Sequence[Array], *, ranks: int, parts: Sequence[int], order: Sequence[int]) -> list[Array]:
+    """Return the array of which all ranks have parts, for each rank."""
+    whole = np.zeros([dim * count for dim, count in zip(xs[0].shape, parts, strict=True)], xs[0].dtype)
+    for rank in range(ranks):
+        whole[_tile(whole.shape, parts, order, rank)] = xs[rank]
+    return [whole] * ranks
+
+
+def _tile(shape: Sequence[int], parts: Sequence[int], order: Sequence[int], rank: int) -> tuple[slice, ...]:
+    """Return the part of an array that a rank has."""
+    copies = len(order) // math.prod(parts)
+    place = np.unravel_index(list(order).index(rank) // copies, tuple(parts)) if parts else ()
+    sizes = [dim // count for dim, count in zip(shape, parts, strict=True)]
+    return tuple(slice(int(at) * size, (int(at) + 1) * size) for at, size in zip(place, sizes, strict=True))
+
+
 def rank_id(*, ranks: int) -> list[Array]:
     """Return the number of each rank."""
     return [np.array(rank, np.uint32) for rank in range(ranks)]

@@ -10,6 +10,7 @@ from mirlo.dialects.core.attributes import Bool, Int, Ints, Str
 from mirlo.dialects.core.op import OpError, operand, result
 from mirlo.dialects.core.traits import Precision
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import shardings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import FLOAT, NUMBER, require_kind
 from mirlo.dialects.relax.infer_windows import (
@@ -31,6 +32,7 @@ class Pool(RelaxOp):
     `padding` holds the padding before each spatial dim, then the padding after each.
     """
 
+    sharding = staticmethod(shardings.pool)
     KINDS: tuple[str, ...] = FLOAT
     x = operand()
     kernel = Ints()

@@ -153,6 +153,7 @@ def reductions_of_onnx() -> dict[str, type[Reduce]]:
 class ArgReduce(ReadsEachElement):
     """Position of an extreme value along the axis; of equal ones the first, or the last with `select_last`."""
 
+    sharding = staticmethod(shardings.other_axes)
     AXES = AxisAttributes(axis="axis", reduces=True)
     x = operand()
     axis = Int(0)
@@ -181,6 +182,7 @@ class Argmin(ArgReduce, name="argmin"):
 class Cumulative(ReadsEachElement):
     """Running result along the axis; `exclusive` excludes the element itself, `reverse` runs from the end."""
 
+    sharding = staticmethod(shardings.other_axes)
     x = operand()
     axis = Int()
     exclusive = Bool(False)

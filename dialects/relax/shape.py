@@ -141,6 +141,7 @@ class Tile(RelaxOp, name="tile"):
 class Reverse(RelaxOp, name="reverse"):
     """numpy's `flip` along these axes."""
 
+    sharding = staticmethod(shardings.reverse)
     PRECISION = Precision.MOVES
     FLOPS_PER_ELEMENT = 0
     meaning = staticmethod(lambda x, *, axes: np.flip(x, tuple(axes)))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.sharding import Labels, ShardingRule, positional_labels, view_labels, without
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.infer_windows import channel_axis
 
 Results = Sequence[TensorType]
 OF_FIRST = (frozenset({0}),)
@@ -120,6 +121,51 @@ def reduction(is_sum: bool, is_linear: bool) -> Callable[..., ShardingRule]:
         return ShardingRule((labels,), (result,), reduced, linear=OF_FIRST if is_linear else ())
 
     return rule
+
+
+def other_axes(results: Results, x: TensorType, *, axis: int, keepdims: bool = True, **_: object) -> ShardingRule:
+    """Divide all axes but that along which an operator computes, which the result may not have."""
+    labels = without(tuple(f"d{i}" for i in range(x.rank)), (axis % x.rank,))
+    result = labels if keepdims else tuple(label for i, label in enumerate(labels) if i != axis % x.rank)
+    return ShardingRule((labels,), (result,) * len(results))
+
+
+def reverse(results: Results, x: TensorType, *, axes: Sequence[int]) -> ShardingRule:
+    """Divide the axes that are not reversed."""
+    labels = without(tuple(f"d{i}" for i in range(x.rank)), (axis % x.rank for axis in axes))
+    return ShardingRule((labels,), (labels,), linear=OF_FIRST)
+
+
+def pad(results: Results, x: TensorType, *, pads: Sequence[int], **_: object) -> ShardingRule:
+    """Divide the axes that get no elements, and lose none."""
+    begin, end = pads[: x.rank], pads[x.rank :]
+    labels = tuple(f"d{i}" if not begin[i] and not end[i] else "" for i in range(x.rank))
+    return ShardingRule((labels,), (labels,))
+
+
+def stack(results: Results, xs: Sequence[TensorType], *, axis: int) -> ShardingRule:
+    """Divide the axes of the operands."""
+    labels = tuple(f"d{i}" for i in range(xs[0].rank))
+    at = axis % (xs[0].rank + 1)
+    result = (*labels[:at], "", *labels[at:])
+    return ShardingRule((labels,) * len(xs), (result,), linear=(frozenset(range(len(xs))),))
+
+
+def conv(
+    results: Results, x: TensorType, weight: TensorType, bias: TensorType | None, *, data_layout: str, **_: object
+) -> ShardingRule:
+    """Divide the batch."""
+    operands = [("batch", *[""] * (x.rank - 1)), ("",) * weight.rank]
+    if bias is not None:
+        operands.append(("",) * bias.rank)
+    return ShardingRule(tuple(operands), (("batch", *[""] * (x.rank - 1)),))
+
+
+def pool(results: Results, x: TensorType, *, data_layout: str, **_: object) -> ShardingRule:
+    """Divide the batch, and the channels."""
+    channels = channel_axis(data_layout, x.rank)
+    labels = tuple("batch" if i == 0 else "channels" if i == channels else "" for i in range(x.rank))
+    return ShardingRule((labels,), (labels,) * len(results))
 
 
 def last_axis(results: Results, x: TensorType, *parameters: TensorType | None, axis: int, **_: object) -> ShardingRule:

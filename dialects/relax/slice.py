@@ -117,6 +117,7 @@ class Pad(RelaxOp, name="pad"):
     `mode` selects the added elements: `value`, a reflection that excludes the edge, the edge, or x repeated.
     """
 
+    sharding = staticmethod(shardings.pad)
     PRECISION = Precision.REGISTERS
     AXES = AxisAttributes(per_side=("pads",))
     FLOPS_PER_ELEMENT = 0
@@ -181,6 +182,7 @@ class Concat(RelaxOp, name="concat"):
 class Stack(RelaxOp, name="stack"):
     """The operands, all of one shape, stacked along a new axis."""
 
+    sharding = staticmethod(shardings.stack)
     PRECISION = Precision.MOVES
     FLOPS_PER_ELEMENT = 0
     meaning = staticmethod(lambda xs, *, axis: np.stack(xs, axis))

@@ -6,6 +6,7 @@ from mirlo.dialects.core.attributes import Bool, Int
 from mirlo.dialects.core.conditions import require_at_most
 from mirlo.dialects.core.op import operand, result
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import shardings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import NUMBER, normalize_axis, require_kind, require_rank
 
@@ -13,6 +14,7 @@ from mirlo.dialects.relax.infer import NUMBER, normalize_axis, require_kind, req
 class Topk(RelaxOp, name="topk"):
     """The k largest (or smallest) elements along the axis, and their positions; equal elements keep their order."""
 
+    sharding = staticmethod(shardings.other_axes)
     x = operand()
     values = result()
     indices = result()
@@ -35,6 +37,7 @@ class Topk(RelaxOp, name="topk"):
 class Sort(RelaxOp, name="sort"):
     """The elements in ascending (or descending) order along the axis; stable."""
 
+    sharding = staticmethod(shardings.other_axes)
     x = operand()
     axis = Int(-1)
     descending = Bool(False)
@@ -48,6 +51,7 @@ class Sort(RelaxOp, name="sort"):
 class Argsort(RelaxOp, name="argsort"):
     """The positions in x of the elements of the sorted tensor."""
 
+    sharding = staticmethod(shardings.other_axes)
     x = operand()
     axis = Int(-1)
     descending = Bool(False)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mirlo.dialects.core.rank_layout import RankLayout
 from mirlo.frontends.foreign import CompiledModel, FrontendError
+from mirlo.runtime.ranks import require_place
 
 if TYPE_CHECKING:
     import jax
@@ -126,9 +128,13 @@ class CompiledFunction:
     executable's: call it with arrays, `run`, `profile`, `save`.
     """
 
-    def __init__(self, executable: CompiledModel, signature: FunctionSignature) -> None:
+    def __init__(
+        self, executable: CompiledModel, signature: FunctionSignature, layouts: Sequence[RankLayout | None] = ()
+    ) -> None:
         self.executable = executable
         self.signature = signature
+        self.layouts = layouts
+        """How the inputs of the program are divided among ranks."""
 
     def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
         """Run the program on arrays and return arrays."""
@@ -136,8 +142,20 @@ class CompiledFunction:
 
     def jax(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program on the arguments of the function; return its result, of JAX's arrays."""
-        results = self.executable(*self.signature.arrays(args, kwargs))
+        arrays = self.signature.arrays(args, kwargs)
+        if any(layout is not None for layout in self.layouts):
+            arrays = self._own_parts(arrays)
+        results = self.executable(*arrays)
         return self.signature.result(list(results) if isinstance(results, tuple) else [results])
+
+    def _own_parts(self, arrays: list[np.ndarray]) -> list[np.ndarray]:
+        """Return the parts of this rank of whole arrays."""
+        splits = [split for layout in self.layouts if layout is not None for split in layout.dims if split is not None]
+        rank = require_place(len(splits[0])).rank
+        return [
+            array if layout is None else np.ascontiguousarray(array[layout.part(array.shape, rank)])
+            for array, layout in zip(arrays, self.layouts, strict=True)
+        ]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.executable, name)

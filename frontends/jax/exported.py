@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.rank_layout import RankLayout, tile_layout
+from mirlo.dialects.relax.parts import FromParts
 from mirlo.frontends.foreign import ConvertedModel, ExampleInputs, FrontendError, ImportedModule
 from mirlo.frontends.jax.compiled import CompiledFunction, FunctionSignature, is_key
 from mirlo.frontends.mlir.importer import Interface
@@ -43,7 +46,20 @@ def convert_exported(model: object, example: ExampleInputs) -> ConvertedModel:
     )
     name = f"function '{exported.fun_name}'"
     module, store = import_stablehlo(_content(exported), name, interface)
-    return ConvertedModel(ImportedModule(module, store), lambda executable: CompiledFunction(executable, signature))
+    layouts = input_layouts(module)
+    return ConvertedModel(
+        ImportedModule(module, store), lambda executable: CompiledFunction(executable, signature, layouts)
+    )
+
+
+def input_layouts(module: ir.Module) -> list[RankLayout | None]:
+    """Return for each input how it is divided among ranks; None where each rank takes all of it."""
+    (main,) = (op for op in module.body.operations if op.operation.name == "func.func")
+    layouts: list[RankLayout | None] = []
+    for argument in main.operation.regions[0].blocks[0].arguments:
+        readers = [use.owner.operation.opview for use in argument.uses]
+        layouts.append(next((tile_layout(op.parts, op.order) for op in readers if isinstance(op, FromParts)), None))
+    return layouts
 
 
 def _content(model: export.Exported) -> bytes | str:
@@ -87,8 +103,6 @@ def _spec(value: object) -> jax.ShapeDtypeStruct:
 
 def _require_plain(model: export.Exported) -> None:
     """Refuse programs that need more than their arguments."""
-    if model.nr_devices != 1:
-        raise JaxImportError(f"the function is exported for {model.nr_devices} devices: export it for one")
     if len(model.platforms) != 1:
         listed = ", ".join(model.platforms)
         raise JaxImportError(f"the function is exported for {listed}: export it for one, platforms=['cpu']")

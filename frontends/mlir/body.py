@@ -68,6 +68,20 @@ class ProgramImport(BodyImporter):
             raise UnsupportedOperation(f"the program returns {type_}: return the tensors as results of their own")
         return parts[0]
 
+    # Ranks
+
+    def own_input(self, entry: ir.Operation, index: int, whole: TensorType) -> TensorType:
+        """Return what of an input the program takes: all, or the part of a rank."""
+        return whole
+
+    def whole_input(self, entry: ir.Operation, index: int, whole: TensorType, argument: Tensor) -> Tensor:
+        """Return an input from what the program takes of it."""
+        return argument
+
+    def own_result(self, entry: ir.Operation, index: int, result: Tensor) -> Tensor:
+        """Return what of a result the program returns."""
+        return result
+
     # Operations
 
     def call(self, name: str, operands: Sequence[Tensor]) -> list[Tensor]:

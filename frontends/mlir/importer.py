@@ -51,19 +51,23 @@ def _build_main(body: ProgramImport, interface: Interface) -> None:
     types = [_input_type(body, value, i, names[i], interface) for i, value in enumerate(block.arguments)]
     states = body.states
     body.taken.update(symbol for type_ in types for dim in type_.shape for symbol in D.symbols_of(dim))
-    function = func.FuncOp("main", ([type_.to_mlir() for type_ in (*types, *states.values())], []))
+    try:
+        own = [body.own_input(entry, i, type_) for i, type_ in enumerate(types)]
+    except UnsupportedOperation as problem:
+        raise body.ERROR(f"{body.name}: an input {problem}") from None
+    function = func.FuncOp("main", ([type_.to_mlir() for type_ in (*own, *states.values())], []))
     inner = function.add_entry_block()
     with body.inside(inner):
         arguments = list(map(body.tensor, inner.arguments))
         body.variables.update(zip(states, arguments[len(types) :], strict=True))
         parts = [
             part
-            for value, argument in zip(block.arguments, arguments[: len(types)], strict=True)
-            for part in body.input_parts(value.type, argument)
+            for i, (value, argument) in enumerate(zip(block.arguments, arguments[: len(types)], strict=True))
+            for part in body.input_parts(value.type, body.whole_input(entry, i, types[i], argument))
         ]
         body.calls.append(symbol_name(entry))
         try:
-            result = _results(body, block, body.block(block, parts, {}))
+            result = _results(body, entry, body.block(block, parts, {}))
         except (UnsupportedOperation, OpError) as problem:
             raise body.ERROR(f"{body.name}: {problem}") from None
         result += [body.full(body.variables[name]) for name in states]
@@ -80,11 +84,13 @@ def _build_main(body: ProgramImport, interface: Interface) -> None:
         function.attributes["res_attrs"] = ir.ArrayAttr.get([_named(each) for each in outputs])
 
 
-def _results(body: ProgramImport, block: ir.Block, parts: Sequence[Tensor]) -> list[ir.Value]:
+def _results(body: ProgramImport, entry: ir.Operation, parts: Sequence[Tensor]) -> list[ir.Value]:
     """Return what the program returns."""
+    block = entry.regions[0].blocks[0]
     types = [value.type for value in block.operations[len(block.operations) - 1].operands]
     grouped = body.grouped(types, parts, "returns")
-    return [body.full(body.result(type_, each)) for type_, each in zip(types, grouped, strict=True)]
+    results = [body.result(type_, each) for type_, each in zip(types, grouped, strict=True)]
+    return [body.full(body.own_result(entry, i, result)) for i, result in enumerate(results)]
 
 
 def _entry(body: ProgramImport) -> ir.Operation:

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.rank_layout import RankLayout
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.mlir.body import ProgramImport
 from mirlo.frontends.mlir.operation import Parts, Scope
 from mirlo.frontends.stablehlo.errors import StablehloImportError
 from mirlo.frontends.stablehlo.operation import StablehloOperation
+from mirlo.frontends.stablehlo.ops.sharding import from_parts, to_parts
 from mirlo.frontends.stablehlo.parts import component_type, is_complex, part_types
-from mirlo.frontends.stablehlo.processes import ProcessGrid, process_grid
+from mirlo.frontends.stablehlo.ranked import RankedProgram
 from mirlo.frontends.stablehlo.registry import find_converter
 from mirlo.frontends.stablehlo.sizes import evaluate
 from mirlo.frontends.tensor import Tensor
@@ -22,7 +25,7 @@ class StablehloImport(ProgramImport):
     """The import of one program, in which complex tensors are two, and hold both parts in a last dim outside of it."""
 
     NAMESPACE = "stablehlo"
-    RETURNS = ("func.return", "stablehlo.return")
+    RETURNS = ("func.return", "stablehlo.return", "sdy.return")
     ERROR = StablehloImportError
     INPUT_NAMES = ("mlir.name", "tf_saved_model.index_path")
     OUTPUT_NAMES = ("jax.result_info", "mlir.name")
@@ -30,15 +33,34 @@ class StablehloImport(ProgramImport):
     def convert(self, op: ir.Operation, name: str, scope: Scope) -> Tensor | Sequence[Tensor]:
         """Compute an operation on known sizes, or convert it."""
         view = StablehloOperation(op, name, [scope[value] for value in op.operands], self)
-        view.scope, view.find_grid = scope, lambda: self._grid
+        view.scope, view.program = scope, self._ranked
         folded = evaluate(view)
         return find_converter(view)(view) if folded is None else folded
 
     @cached_property
-    def _grid(self) -> ProcessGrid:
-        module = next(iter(self.functions.values())).parent
-        assert module is not None
-        return process_grid(module.operation)
+    def _ranked(self) -> RankedProgram:
+        return RankedProgram(self.functions)
+
+    def own_input(self, entry: ir.Operation, index: int, whole: TensorType) -> TensorType:
+        """Return the part of an input that a rank takes, as the program divides it."""
+        layout = self._entry_layout(entry, "arg_attrs", index, whole.shape)
+        return whole if layout is None else whole.with_shape(layout.shape(whole.shape))
+
+    def whole_input(self, entry: ir.Operation, index: int, whole: TensorType, argument: Tensor) -> Tensor:
+        """Return an input of which ranks have parts."""
+        layout = self._entry_layout(entry, "arg_attrs", index, whole.shape)
+        return argument if layout is None else from_parts(argument, layout, self._ranked.grid.ranks)
+
+    def own_result(self, entry: ir.Operation, index: int, result: Tensor) -> Tensor:
+        """Return the part of a result that a rank returns."""
+        layout = self._entry_layout(entry, "res_attrs", index, result.shape)
+        return result if layout is None else to_parts(result, layout, self._ranked.grid.ranks)
+
+    def _entry_layout(self, entry: ir.Operation, which: str, index: int, shape: Sequence[Dim]) -> RankLayout | None:
+        held = ir.ArrayAttr(entry.attributes[which])[index] if which in entry.attributes else None
+        if not isinstance(held, ir.DictAttr):
+            return None
+        return self._ranked.interface_layout({each.name: each.attr for each in held}, shape)
 
     def part_types(self, type_: ir.Type) -> tuple[TensorType, ...]:
         """Return the types of the parts of a value: two of a complex tensor, those of its elements of a tuple."""

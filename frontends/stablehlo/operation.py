@@ -10,6 +10,7 @@ from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.mlir.operation import MlirOperation
 from mirlo.frontends.stablehlo.parts import is_complex
 from mirlo.frontends.stablehlo.processes import ProcessGrid
+from mirlo.frontends.stablehlo.ranked import RankedProgram
 from mirlo.frontends.tensor import Tensor
 
 HELD = ("composite_attributes", "mhlo.backend_config", "backend_config")
@@ -19,12 +20,13 @@ HELD = ("composite_attributes", "mhlo.backend_config", "backend_config")
 class StablehloOperation(MlirOperation):
     """An operation of the program, ready to be converted."""
 
-    find_grid: Callable[[], ProcessGrid] = ProcessGrid
+    program: RankedProgram
+    """The processes that run the program."""
 
     @property
     def grid(self) -> ProcessGrid:
         """Return the processes that run the program."""
-        return self.find_grid()
+        return self.program.grid
 
     @property
     def is_complex(self) -> bool:
@@ -38,7 +40,7 @@ class StablehloOperation(MlirOperation):
             view = StablehloOperation(
                 self.op, self.name, [(part[which % len(part)],) for part in self.parts], self.builder
             )
-            view.scope = self.scope
+            view.scope, view.program = self.scope, self.program
             converted = convert(view)
             parts.extend([converted] if isinstance(converted, Tensor) else converted)
         return parts

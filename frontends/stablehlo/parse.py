@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from mirlo.dialects.bindings import ir, stablehlo
 from mirlo.frontends.mlir.parse import parsing
 from mirlo.frontends.stablehlo.detect import is_portable
 from mirlo.frontends.stablehlo.errors import StablehloImportError
+from mirlo.frontends.stablehlo.sdy import generic_form, has_shardy
 
 
 def parse(content: bytes | str, name: str) -> ir.Module:
@@ -15,23 +14,22 @@ def parse(content: bytes | str, name: str) -> ir.Module:
     extension = stablehlo()
     context = ir.Context.current
     extension.register_dialect(context)
+    if isinstance(content, bytes) and is_portable(content) and has_shardy(content):
+        raise StablehloImportError(
+            "the bytecode has shardings of Shardy, whose dialect the MLIR bindings lack: write the program as text, "
+            "Exported.mlir_module()"
+        )
     with parsing(f"{name} is not valid StableHLO", StablehloImportError, _explained):
         if isinstance(content, bytes) and is_portable(content):
             result: ir.Module = extension.deserialize_portable_artifact(context, content)
             return result
-        return ir.Module.parse(_without_meshes(content))
+        return ir.Module.parse(_generic(content))
 
 
-_MESH = re.compile(rb"^ *sdy\.mesh @[^\n]*<\[(?:\"\w+\"=1(?:, )?)*\]>[^\n]*$", re.MULTILINE)
-_CONSTRAINT = re.compile(rb"\bsdy\.sharding_constraint (%[\w#]+) <[^>\n]*>")
-
-
-def _without_meshes(content: bytes | str) -> bytes:
-    """Return text without what the dialect sdy says of a mesh of one device: JAX writes it for typed keys."""
-    text = content.encode() if isinstance(content, str) else content
-    if b"sdy.mesh" not in text:
-        return text
-    return _CONSTRAINT.sub(rb"stablehlo.optimization_barrier \1", _MESH.sub(b"", text))
+def _generic(content: bytes | str) -> bytes | str:
+    """Return text with the operations of Shardy, whose dialect is not there, in generic form."""
+    text = content.decode("utf-8", "surrogateescape") if isinstance(content, bytes) else content
+    return generic_form(text).encode("utf-8", "surrogateescape") if "sdy." in text else content
 
 
 def _explained(text: str) -> str:

@@ -17,7 +17,9 @@ from mirlo.passes.locations import names_of
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.shard import plan as plans
+from mirlo.passes.shard.annotated import LayoutDivider, has_layouts
 from mirlo.passes.shard.constants import ConstantParts, rebuilt
+from mirlo.passes.shard.conversions import LayoutConverter
 from mirlo.passes.shard.exchanges import record_exchanges
 from mirlo.passes.shard.experts import Experts
 from mirlo.passes.shard.follow import Follower, divided_results, refusal_of, state_of
@@ -40,7 +42,8 @@ class Shard(Pass):
     attention, their caches, and elementwise operators in between are divided with it. Tables of which an input, such
     as tokens, selects rows are divided by rows. `plan` names strategies by nodes, `/layers.0/*=replicate`. All ranks
     get the same collectives in the same order; all else is computed by each rank. A function other than `@main` stays
-    as it is, as does one that has collectives already.
+    as it is, as does one that has collectives already. A function with `relax.to_parts` and `relax.from_parts` is
+    divided as these say, by the same rules, whatever `plan` says.
     """
 
     name = "shard"
@@ -62,6 +65,10 @@ class Shard(Pass):
         record = ShardingRecord(self.ranks, self.rank)
         session.notes.append(record)
         if self.ranks == 1:
+            return
+        if has_layouts(op):
+            converter = LayoutConverter(self.rank, self.ranks, record)
+            LayoutDivider(op, converter, ConstantParts(session), record).run()
             return
         if record_exchanges(op, record):
             return

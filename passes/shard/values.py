@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.sharding import PARTIAL, WHOLE, Sharding
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax import OPS
-from mirlo.dialects.relax.collectives import Collective
 from mirlo.passes.shard.constants import AxisRange, ConstantParts, sliced
-from mirlo.passes.shard.exchanges import note_exchange
+from mirlo.passes.shard.conversions import LayoutConverter
 from mirlo.passes.shard.plan import ShardingRecord
 
 
@@ -55,56 +52,18 @@ class RankValues:
         return self._converted[value, wanted]
 
     def _conversion(self, value: ir.Value, present: Sharding, wanted: Sharding) -> ir.Value:
-        if present.is_whole:
-            return self._part(value, self.own(value), wanted)
-        everywhere = wanted.axis is not None and wanted.parts == self.ranks
-        if present.is_partial:
-            if everywhere:
-                return self._exchange("reduce_scatter", value, self.own(value), axis=wanted.axis)
-            return self._part(value, self._summed(value), wanted)
-        if everywhere and present.parts == self.ranks:
-            axes = {"split_axis": wanted.axis, "concat_axis": present.axis}
-            return self._exchange("all_to_all", value, self.own(value), **axes)
-        return self._part(value, self._gathered(value, present), wanted)
+        own = self.own(value)
+        if present.is_partial and wanted.parts != self.ranks and not wanted.is_whole:
+            own, present = self.convert(value, WHOLE), WHOLE  # one sum for all users
 
-    def _summed(self, value: ir.Value) -> ir.Value:
-        if (value, WHOLE) not in self._converted:
-            self._converted[value, WHOLE] = self._exchange("all_reduce", value, self.own(value))
-        return self._converted[value, WHOLE]
+        def take(whole: ir.Value, part: AxisRange) -> ir.Value:
+            is_constant = value in self.constants.known and whole == value
+            return self.constants.take(value, part) if is_constant else sliced(whole, part)
 
-    def _gathered(self, value: ir.Value, present: Sharding) -> ir.Value:
-        """Join the parts of all ranks; of ranks that have the same part, the first one's is taken."""
-        assert present.axis is not None
-        joined = self._exchange("all_gather", value, self.own(value), axis=present.axis)
-        kind = TensorType.from_mlir(joined.type)
+        kind = TensorType.from_mlir(value.type)
         assert kind is not None
-        axis, same = present.axis, self.ranks // present.parts
-        if same == 1:
-            return joined
-        before, after = kind.shape[:axis], kind.shape[axis + 1 :]
-        own = kind.shape[axis] // self.ranks
-        groups = OPS["reshape"].make(joined, shape=(*before, present.parts, same, own, *after))
-        first = OPS["strided_slice"].make(groups, axes=(axis + 1,), begin=(0,), end=(1,), strides=(1,))
-        result: ir.Value = OPS["reshape"].make(first, shape=(*before, present.parts * own, *after))
-        return result
-
-    def _part(self, value: ir.Value, whole: ir.Value, wanted: Sharding) -> ir.Value:
-        if wanted.axis is None:
-            return whole
-        kind = TensorType.from_mlir(whole.type)
-        assert kind is not None
-        part = self.range_of(wanted, D.static_dim(kind.shape[wanted.axis]))
-        if value in self.constants.known and whole == value:
-            return self.constants.take(value, part)
-        return sliced(whole, part)
-
-    def _exchange(self, operator: str, value: ir.Value, own: ir.Value, **axes: int | None) -> ir.Value:
-        cls = OPS[operator]
-        assert issubclass(cls, Collective)
-        with value.location:
-            result: ir.Value = cls.make(own, ranks=self.ranks, **axes)
-        note_exchange(result.owner, value.location, self.record)
-        return result
+        before, after = (each.layout(kind.rank, self.ranks) for each in (present, wanted))
+        return LayoutConverter(self.rank, self.ranks, self.record).convert(value, own, before, after, take)
 
 
 __all__ = ["PARTIAL", "WHOLE", "RankValues"]

@@ -73,3 +73,16 @@ def test_a_program_with_collectives(tmp_path: Path) -> None:
 
     for result in run_ranks(call, 2):
         assert np.array_equal(result, (xs[0] + xs[1]) / 2)
+
+
+def test_a_sharded_program(tmp_path: Path) -> None:
+    """The program of JAX itself runs in `make test-doors`."""
+    section = TEXT.partition("## Compile a sharded program of JAX")[2].partition("\n## ")[0]
+    (tmp_path / "sharded.mlir").write_text(code_block(section, "mlir"))
+    imported, explained = (
+        output_of(mirlo(*command.split()[1:], cwd=tmp_path))
+        for command in code_blocks(section, "sh")[1].strip().splitlines()
+    )
+    assert "relax.from_parts" in imported
+    for line in code_blocks(section, "text")[0].strip().splitlines():
+        assert line.split() in [each.split() for each in explained.splitlines()]

@@ -12,7 +12,7 @@ from mirlo.frontends.stablehlo.ops.linear_algebra import convert_lapack, lapack_
 from mirlo.frontends.stablehlo.registry import COMPLEX, CONVERTERS, converter, of_parts
 from mirlo.frontends.tensor import Tensor, where
 
-IDENTITIES = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement")
+IDENTITIES = ("annotate_device_placement",)
 """Custom calls that say where a tensor is, not what it is."""
 
 
@@ -41,6 +41,10 @@ def custom_call(op: StablehloOperation) -> Sequence[Tensor]:
     name = op.text("call_target_name")
     if name in IDENTITIES and len(op.parts) == 1:
         return list(op.operands)
+    of_call = CONVERTERS.get(f"custom_call.{name}")
+    if of_call is not None:
+        result = of_call(op)
+        return [result] if isinstance(result, Tensor) else list(result)
     if name == "shape_assertion":
         _require(op)
         return []

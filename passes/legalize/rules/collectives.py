@@ -16,3 +16,9 @@ if TYPE_CHECKING:
 def refer_to_transports(op: ir.OpView, b: LegalizeBuilder) -> Decline:
     """Decline: prim functions of one rank do not reach the others."""
     return decline("a code generator exchanges tensors between ranks: compile for 'collectives,llvm', or with ranks")
+
+
+@legalize("relax.to_parts", "relax.from_parts")
+def refer_to_ranks(op: ir.OpView, b: LegalizeBuilder) -> Decline:
+    """Decline: the pass `shard` divides the model."""
+    return decline("the model is divided among ranks: compile it with ranks", ranks=op.ranks)

@@ -1,0 +1,7 @@
+"""JAX of these tests has four devices, which are threads of this process: it reads the variable when it begins."""
+
+from __future__ import annotations
+
+import os
+
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4".strip()
