@@ -39,6 +39,8 @@ def random_matrix(kind: BlockType, rows: int, depth: int, seed: int) -> np.ndarr
     raw = random.integers(16, 60, (rows * depth // kind.elements, kind.nbytes), np.uint8)
     if kind.name == "MXFP4":
         raw[:, 0] = 120  # the exponent
+    if kind.name == "Q8_0":  # whose codes would need 6 bits
+        raw[:, 2:] = random.integers(0, 256, raw[:, 2:].shape, np.uint8)
     return kind.read(raw.reshape(rows, -1), (rows, depth))
 
 

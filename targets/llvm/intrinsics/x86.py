@@ -122,6 +122,11 @@ def call_permute(table: ir.Value, words: ir.Value) -> ir.Value:
     return call_intrinsic("llvm.x86.avx512.permvar.sf.512", table.type, table, words)
 
 
+def call_permute_two(tables: tuple[ir.Value, ir.Value], words: ir.Value) -> ir.Value:
+    """Emit the element of two tables of 16 floats that the lowest 5 bits of each of 16 lanes name."""
+    return call_intrinsic("llvm.x86.avx512.vpermi2var.ps.512", tables[0].type, tables[0], words, tables[1])
+
+
 _LOOKUPS = {256: "llvm.x86.avx2.pshuf.b", 512: "llvm.x86.avx512.pshuf.b.512"}
 
 

@@ -12,7 +12,7 @@ from mirlo.dialects.tir.scalars import compare, create, emit_constant
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.passes.schedule.vectors import pick_lanes, shuffle
 from mirlo.targets.llvm.intrinsics.arm import call_arm_dot, call_arm_lookup
-from mirlo.targets.llvm.intrinsics.x86 import call_dot, call_lookup, call_permute
+from mirlo.targets.llvm.intrinsics.x86 import call_dot, call_lookup, call_permute, call_permute_two
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.nbits.layout import COLUMNS, LINE, PanelLayout
 
@@ -208,12 +208,13 @@ class Decoder:
     def __init__(self, machine: Machine, layout: PanelLayout):
         self.layout, self.bits, self.middle = layout, layout.bits, layout.middle
         self.table: ir.Value | None = None
+        self.tables: tuple[ir.Value, ir.Value] | None = None
         if machine.avx512 and self.bits <= 4:
             integers = layout.table or (np.arange(16) % (1 << self.bits) - self.middle)
-            numbers = np.array(layout.codebook or integers, np.float32)
-            self.table = create(
-                "arith.constant", vector(f32()), value=ir.DenseElementsAttr.get(numbers, type=vector(f32()))
-            )
+            self.table = _table(np.array(layout.codebook or integers, np.float32))
+        elif self.bits == 5:
+            numbers = np.arange(32, dtype=np.float32) + layout.least
+            self.tables = _table(numbers[:16]), _table(numbers[16:])
 
     def value(self, words: ir.Value, shift: int) -> ir.Value:
         """Return the value of the bits from `shift` on of each lane of <16 x i32>."""
@@ -221,7 +222,11 @@ class Decoder:
             words = both("shrui", words, constant(shift, integer(32)))
         if self.table is not None:
             return call_permute(self.table, words)  # only the lowest 4 bits count
+        if self.tables is not None:
+            return call_permute_two(self.tables, words)  # only the lowest 5 bits count
         masked = both("andi", words, constant((1 << self.bits) - 1, integer(32)))
+        if self.layout.is_by_word:
+            return _small_float(masked, self.layout.least)
         if self.layout.table:
             return to_float(_integer_of_float(masked))
         return to_float(both("subi", masked, constant(self.middle, integer(32))))
@@ -231,6 +236,17 @@ class Decoder:
         if not self.layout.is_integer:
             return _scaled_float(codes)
         return to_float(create("arith.extsi", vector(integer(32)), codes))
+
+
+def _table(numbers: np.ndarray) -> Value:
+    """Emit a vector of 16 numbers."""
+    return create("arith.constant", vector(f32()), value=ir.DenseElementsAttr.get(numbers, type=vector(f32())))
+
+
+def _small_float(codes: ir.Value, least: int) -> ir.Value:
+    """Return codes of a few bits in lanes of i32 as f32, plus the least value: the lowest bits of 2 ** 23 as f32."""
+    number = bitcast(both("ori", codes, constant(0x4B000000, integer(32))), f32())
+    return both("subf", number, constant(2.0**23 - least, f32()))
 
 
 def _scaled_float(codes: ir.Value) -> ir.Value:

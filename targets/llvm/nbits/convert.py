@@ -33,6 +33,8 @@ from mirlo.targets.llvm.options import find_machine
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
 
+FEW_BITS = ((5, -16), (5, 0), (6, -32), (6, 0))
+"""Bits and least values that weights of 8 bits may have to take less memory."""
 DIGITS = {"exact": 0, "bf16": 0, "i8": 1, "i8x2": 2}
 
 
@@ -163,10 +165,24 @@ class _Converter:
         if layout.scale == "f32" and _fits_f16(reader_of(weights.scales, session)() * np.float32(weights.unit)):
             layout = replace(layout, scale="f16")
         if layout.bits == 8 and not digits:
-            layout = replace(layout, is_by_row=True, is_signed=layout.is_integer)
+            layout = self._few_bits(layout) or replace(layout, is_by_row=True, is_signed=layout.is_integer)
         elif layout.bits == 8 and Dots(self.functions.machine).is_signed:
             layout = replace(layout, is_signed=True)
         return Product(layout, D.product(list(kind.shape[:-1])), digits)
+
+    def _few_bits(self, layout: PanelLayout) -> PanelLayout | None:
+        """Return the layout of weights of 8 bits that need only 5 or 6, for machines that decode them fast."""
+        if not (self.functions.machine.avx512 and layout.is_integer):
+            return None
+        codes = reader_of(self.weights.values, self.b.session)()
+        if not codes.size:
+            return None
+        middle = self.weights.middle
+        low, high = int(codes.min()) - middle, int(codes.max()) - middle
+        for bits, least in FEW_BITS:
+            if least <= low and high < least + (1 << bits) and layout.sub * bits % 32 == 0:
+                return replace(layout, bits=bits, least=least)
+        return None
 
     def convert(self, product: Product, activations: str) -> ir.Value:
         """Emit the product and return its value, of the type of the original."""

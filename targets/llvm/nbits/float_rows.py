@@ -31,38 +31,61 @@ class FloatKernel(ProductKernel):
     def values(self, sub: SubBlock, vector: ir.Value, panel: int = 0) -> Iterator[tuple[int, ir.Value]]:
         """Yield the rows of K of the first vector of a sub-block, and the weights of this one for each.
 
-        They are floats, relative to the middle. The rows of vector `j` are `4 * j` behind.
+        They are floats, relative to the middle. The rows of later vectors are `rows_per_vector` behind each.
         """
-        if self.layout.is_by_row:
+        layout = self.layout
+        if layout.is_by_row:
             at = self.position(sub, vector, panel)
             for row in range(4):
                 codes = C.load_vector(self.panels, C.offset(at, row * COLUMNS), COLUMNS)
                 yield row, self.decoder.value_of_bytes(codes)
             return
         words = self.words(sub, vector, panel)
+        if layout.is_by_word:
+            for row in range(layout.rows_per_vector):
+                yield row, self.decoder.value(words, layout.bits * row)
+            return
         for i in range(4):
-            for field in range(self.layout.fields):
-                row = 4 * field * self.layout.vectors + i
-                yield row, self.decoder.value(words, 8 * i + self.layout.bits * field)
+            for field in range(layout.fields):
+                row = 4 * field * layout.vectors + i
+                yield row, self.decoder.value(words, 8 * i + layout.bits * field)
+
+    def spare_values(self, sub: SubBlock, panel: int = 0) -> Iterator[tuple[int, ir.Value]]:
+        """Yield the rows of K that the spare bits of words hold, and the weights for each."""
+        kind = C.integer(32)
+        for row, parts in self.layout.spare_rows().items():
+            code = C.constant(0, kind)
+            for word, bit, start, count in parts:
+                words = self.words(sub, C.index(word), panel)
+                moved = C.both("shrui", words, C.constant(bit - start, kind))
+                mask = C.constant(((1 << count) - 1) << start, kind)
+                code = C.both("ori", code, C.both("andi", moved, mask))
+            yield row, self.decoder.value(code, 0)
 
     def instructions_per_line(self) -> int:
-        return 4 * self.layout.fields * INSTRUCTIONS
+        return 32 // self.layout.bits * INSTRUCTIONS
 
     def add_few_rows(self, sub: SubBlock, rows: Sequence[ir.Value], totals: Sequence[ir.Value]) -> Sequence[ir.Value]:
         own = [self.row_of(sub, row) for row in rows]
         places = [C.times(row, C.index(self.layout.sub)) for row in own]
         chains = max(1, CHAINS // len(rows))
 
-        def vector(j: ir.Value, *held: ir.Value) -> Sequence[ir.Value]:
+        def multiplied(
+            values: Iterator[tuple[int, ir.Value]], shift: ir.Value, held: Sequence[ir.Value]
+        ) -> list[ir.Value]:
             parts = list(held)
-            for number, (k, weights) in enumerate(self.values(sub, j)):
+            for number, (k, weights) in enumerate(values):
                 for i, at in enumerate(places):
-                    x = C.splat(C.load(self.floats, C.offset(C.add(at, C.times(j, C.index(4))), k)))
+                    x = C.splat(C.load(self.floats, C.offset(C.add(at, shift), k)))
                     chain = i * chains + number % chains
                     parts[chain] = C.fused(weights, x, parts[chain])
             return parts
 
+        def vector(j: ir.Value, *held: ir.Value) -> Sequence[ir.Value]:
+            return multiplied(self.values(sub, j), C.times(j, C.index(self.layout.rows_per_vector)), held)
+
         sums = self.each_vector(len(rows), vector, [C.constant(0.0, C.f32())] * (chains * len(rows)))
+        sums = multiplied(self.spare_values(sub), C.index(0), sums)
         scale = self.scale(sub)
         zeros = self.zero(sub) if self.sums is not None else None
         result = []
@@ -96,21 +119,26 @@ class FloatKernel(ProductKernel):
     def _convert_weights(self, sub: SubBlock, scratch: ir.Value) -> None:
         """Store the weights of a sub-block as f32."""
         layout, width = self.layout, PAIR * COLUMNS
+        step = layout.rows_per_vector * width
         for panel in range(PAIR):
             scale = self.scale(sub, panel)
             zeros = self.zero(sub, panel) if layout.zero else None
 
-            def vector(
-                j: ir.Value, panel: int = panel, scale: ir.Value = scale, zeros: ir.Value | None = zeros
+            def store(
+                values: Iterator[tuple[int, ir.Value]],
+                first: ir.Value,
+                panel: int = panel,
+                scale: ir.Value = scale,
+                zeros: ir.Value | None = zeros,
             ) -> Sequence[ir.Value]:
-                first = C.times(j, C.index(4 * width))
-                for k, weights in self.values(sub, j, panel):
+                for k, weights in values:
                     value = weights if zeros is None else C.both("subf", weights, zeros)
                     at = C.offset(first, k * width + panel * COLUMNS)
                     C.store_vector(C.both("mulf", value, scale), scratch, at)
                 return ()
 
-            self.each_vector(ROWS, vector)
+            self.each_vector(ROWS, lambda j, p=panel, s=store: s(self.values(sub, j, p), C.times(j, C.index(step))))
+            store(self.spare_values(sub, panel), C.index(0))
 
     def _add_tile(
         self, sub: SubBlock, top: ir.Value, first: ir.Value, size: int, accumulators: ir.Value, scratch: ir.Value

@@ -6,6 +6,8 @@ sub-block is a few vectors of 64 bytes. Byte `i` of lane `c` in vector `j` of `v
 (the lowest bits first) row `4 * (f * v + j) + i`: four rows of a column are adjacent, as int8 dot products need.
 Weights of 8 bits for rows of f32 are by row: byte `c` of quarter `i` in vector `j` holds row `4 * j + i` of column `c`,
 so that a load of 16 bytes extends them to lanes.
+Weights of 5 and 6 bits, which are those of 8 bits that need no more, fill 30 bits of words: field `f` of word `j` of a
+column holds row `j * w + f`, where `w` is 6 or 5. The upper 2 bits of all words of the sub-block hold its last rows.
 """
 
 from __future__ import annotations
@@ -24,6 +26,10 @@ LINE = 64
 """Bytes of a cache line."""
 FLOATS = {"f4e2m1": 0.5, "f8e4m3fn": 256.0}
 """Floats that weights may be, and what the scales are multiplied by: kernels decode them to multiples of it."""
+WORD_FIELDS = {5: 6, 6: 5}
+"""By bits of weights that do not divide a byte: how many a word of 32 bits holds, in its lower 30 bits."""
+SPARE_AT, SPARE_BITS = 30, 2
+"""The first of the other bits of a word, and their number."""
 TABLES = {"f4e2m1": (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)}
 """By element type of floats that are integers in kernels: the integer of each code."""
 
@@ -49,6 +55,8 @@ class PanelLayout:
     """Whether weights of 8 bits are stored relative to the middle of the range."""
     is_by_row: bool = False
     """Whether weights of 8 bits of adjacent columns are adjacent, not those of four rows."""
+    least: int = 0
+    """What the code 0 of weights of 5 and 6 bits stands for."""
 
     @property
     def sub(self) -> int:
@@ -87,6 +95,29 @@ class PanelLayout:
     def fields(self) -> int:
         """Return the weights in a byte."""
         return 8 // self.bits
+
+    @property
+    def is_by_word(self) -> bool:
+        """Return whether weights are in words, as those of 5 and 6 bits."""
+        return self.bits in WORD_FIELDS
+
+    @property
+    def rows_per_vector(self) -> int:
+        """Return how many rows of K after those of a vector the rows of the next one begin."""
+        return WORD_FIELDS.get(self.bits, 4)
+
+    def spare_rows(self) -> dict[int, list[tuple[int, int, int, int]]]:
+        """Return the rows that spare bits of words hold: parts (word, first bit there, first bit of the row, bits)."""
+        result: dict[int, list[tuple[int, int, int, int]]] = {}
+        for i, row in enumerate(range(self.vectors * self.rows_per_vector, self.sub) if self.is_by_word else ()):
+            at, stop = i * self.bits, (i + 1) * self.bits
+            parts = result.setdefault(row, [])
+            while at < stop:
+                word, bit = divmod(at, SPARE_BITS)
+                count = min(SPARE_BITS - bit, stop - at)
+                parts.append((word, SPARE_AT + bit, self.bits - (stop - at), count))
+                at += count
+        return result
 
     @property
     def vectors(self) -> int:
@@ -156,6 +187,8 @@ class PanelLayout:
         rows = -(-self.blocks // self.group) * self.group * self.block
         values = np.zeros(((stop - first) * COLUMNS, rows), np.uint8)
         values[: part.shape[0], : part.shape[1]] = part
+        if self.is_by_word:
+            return self._words(values.reshape(stop - first, COLUMNS, rows // self.sub, self.sub))
         if self.is_signed:
             values ^= self.middle
         split = values.reshape(stop - first, COLUMNS, rows // self.sub, self.fields, self.vectors, 4)
@@ -164,6 +197,19 @@ class PanelLayout:
             total = total | split[:, :, :, field] << (field * self.bits)
         order = (0, 2, 3, 4, 1) if self.is_by_row else (0, 2, 3, 1, 4)
         return np.ascontiguousarray(total.transpose(order))
+
+    def _words(self, values: np.ndarray) -> np.ndarray:
+        """Return words of codes of 8 bits [panels, columns, sub-blocks, rows]: [panels, sub-blocks, words, columns]."""
+        codes = (values - np.uint8(self.least + 128) & np.uint8((1 << self.bits) - 1)).astype("<u4")
+        whole = self.vectors * self.rows_per_vector
+        fields = codes[..., :whole].reshape(*codes.shape[:-1], self.vectors, self.rows_per_vector)
+        words = np.zeros(fields.shape[:-1], "<u4")
+        for field in range(self.rows_per_vector):
+            words |= fields[..., field] << np.uint32(self.bits * field)
+        for row, parts in self.spare_rows().items():
+            for word, bit, start, count in parts:
+                words[..., word] |= (codes[..., row] >> start & ((1 << count) - 1)) << np.uint32(bit)
+        return np.ascontiguousarray(words.transpose(0, 2, 3, 1)).view(np.uint8)
 
     def _by_panel(self, values: np.ndarray) -> np.ndarray:
         """Return [panels, blocks, columns of a panel], with zeros beyond the last column and block."""

@@ -34,6 +34,29 @@ def test_variants(bits: int, block: int, zeros: str, activations: str) -> None:
         assert error(executable, weights, count) < bound
 
 
+FEW_BITS = {5: (112, 144), 6: (96, 160), "5 above": (128, 160), "6 above": (128, 192), 7: (64, 192)}
+"""Ranges of codes of 8 bits, and the bits that they need."""
+
+
+@pytest.mark.sample(15)
+@pytest.mark.parametrize("block", (16, 32, 64))
+@pytest.mark.parametrize("zeros", ("", "packed", "real"))
+@pytest.mark.parametrize("needed", FEW_BITS)
+def test_weights_that_need_fewer_bits(needed: int | str, zeros: str, block: int) -> None:
+    """Machines with AVX-512 keep weights of 8 bits in 5 or 6, if they need no more and words have room for them."""
+    columns, rows = SHAPES[block % len(SHAPES)]
+    weights = Weights(columns, rows, 8, block, zeros)
+    weights.constants["w"] = np.random.default_rng(0).integers(
+        *FEW_BITS[needed], weights.constants["w"].shape, np.uint8
+    )
+    executable = mirlo.compile(weights.model(), cache=False, jobs=1)
+    bits = int(str(needed)[0])
+    stored = (6 if bits == 5 and block == 16 else bits if bits < 7 else 8) if host_machine().avx512 else 8
+    assert any(name.startswith(f"matmul_u{stored}_f32") for name in kernels(executable))
+    for count in (1, 2, 9, 65):
+        assert error(executable, weights, count) < BOUNDS["exact"]
+
+
 @pytest.mark.sample(12)
 @pytest.mark.parametrize("activations", BOUNDS)
 @pytest.mark.parametrize("zeros", ("", "packed"))
@@ -203,3 +226,25 @@ def test_layout(bits: int, block: int, zero: str, is_by_row: bool) -> None:
         assert packed[byte] >> (field * bits) & ((1 << bits) - 1) == codes[column, row]
         scale = start + layout.group * layout.block_bytes + at * layout.scale_bytes + lane * 4
         assert packed[scale : scale + 4].view(np.float32)[0] == scales[column, row // block]
+
+
+@pytest.mark.parametrize("bits, block, least", ((5, 32, -16), (5, 64, 0), (6, 16, -32), (6, 32, 0)))
+def test_layout_of_words(bits: int, block: int, least: int) -> None:
+    """Each weight is in the field or the spare bits that the docstring of the layout says."""
+    layout = PanelLayout(bits, block, columns=20, rows=block + 11, scale="f32", least=least)
+    codes = np.random.default_rng(0).integers(128 + least, 128 + least + (1 << bits), (20, block + 11)).astype(np.uint8)
+    packed = layout.pack(codes, np.ones((20, 2), np.float32), None)
+    per_word, words_of_sub = 30 // bits, layout.sub * bits // 32
+    for column, row in product((0, 7, 19), range(block + 11)):
+        panel, lane = divmod(column, COLUMNS)
+        number, at = divmod(row // block, layout.group)
+        start = panel * layout.panel_bytes + number * layout.group_bytes + at * layout.block_bytes
+        sub, inner = divmod(row % block, layout.sub)
+        sub_words = packed[start + sub * words_of_sub * 64 :][: words_of_sub * 64].view("<u4").reshape(-1, COLUMNS)
+        words = [int(word) for word in sub_words[:, lane]]
+        if inner < per_word * words_of_sub:
+            stored = words[inner // per_word] >> inner % per_word * bits
+        else:
+            spare = sum((word >> 30) << 2 * i for i, word in enumerate(words))
+            stored = spare >> (inner - per_word * words_of_sub) * bits
+        assert stored & ((1 << bits) - 1) == int(codes[column, row]) - 128 - least
