@@ -84,13 +84,23 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, None, None]:
     """Take the samples of tests, and where several processes run tests, begin with the files that take longest."""
+    if not config.getoption("--whole"):
+        _keep_hypothesis_from_parsing()
+    yield
     _deselect_what_is_not_sampled(config, items)
     if hasattr(config, "workerinput"):
         costs = _costs()
         items.sort(key=lambda item: -costs.get(item.nodeid.partition("::")[0], 0.0))
+
+
+def _keep_hypothesis_from_parsing() -> None:
+    """Let hypothesis try no constants of the modules that are tested: it parses all of them for these, for seconds."""
+    providers = sys.modules.get("hypothesis.internal.conjecture.providers")
+    if hasattr(providers, "_get_local_constants"):
+        providers._get_local_constants = providers.Constants  # type: ignore[union-attr]
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -162,17 +172,13 @@ def _values(item: pytest.Item) -> Iterator[tuple[str, object]]:
         yield name, value if isinstance(value, (str, int)) else (name, position)
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
+def pytest_collection_finish() -> None:
     """Keep the garbage collector from going through what lasts: some ten thousand tests and all modules.
 
     Of what tests make, little is in cycles: looking for these after every 700 new objects takes 5 % of their time.
     """
     gc.freeze()
     gc.set_threshold(OBJECTS, *gc.get_threshold()[1:])
-    hypothesis = sys.modules.get("hypothesis.internal.conjecture.providers")
-    if hasattr(hypothesis, "_get_local_constants") and not session.config.getoption("--whole"):
-        # It parses all modules of Mirlo, for constants to try, which takes seconds of each process.
-        hypothesis._get_local_constants = hypothesis.Constants  # type: ignore[union-attr]
 
 
 @pytest.hookimpl(wrapper=True)
