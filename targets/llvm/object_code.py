@@ -61,22 +61,26 @@ def compile_text(text: str, settings: CodeSettings, entry: EntryInterface | None
         )
     with ir.Location.unknown():
         module = ir.Module.parse(text)
-        make = partial(compile_module, module, settings, entry)
+        make = partial(compile_module, module, settings, entry, text)
         return make_guarded(module.operation, suspects_in_text(text), make)
 
 
-def compile_module(module: ir.Module, settings: CodeSettings, entry: EntryInterface | None = None) -> bytes:
-    """Compile a module, which is consumed; `entry` is given for the module with `main`."""
-    lower_module(module, settings.processor, entry)
+def compile_module(
+    module: ir.Module, settings: CodeSettings, entry: EntryInterface | None = None, text: str = ""
+) -> bytes:
+    """Compile a module, which is consumed; `entry` is given for the module with `main`, `text` if it was parsed."""
+    lower_module(module, settings.processor, entry, text)
     return generate(module, settings)
 
 
-def lower_module(module: ir.Module, processor: Processor, entry: EntryInterface | None = None) -> None:
+def lower_module(
+    module: ir.Module, processor: Processor, entry: EntryInterface | None = None, text: str = ""
+) -> None:
     """Lower a module to the LLVM dialect as code generation takes it, with the entry function."""
     forks = find_forks(module)
     calls = packed.find_calls(module, entry.packed) if entry is not None else []
     exported = _public(module)
-    _lower(module, processor, calls_kernels=entry is not None)
+    _lower(module, processor, entry is not None, text)
     define_forks(module, forks, argument_types(module, forks))
     _internalize(module, exported)
     if entry is not None:
@@ -88,10 +92,10 @@ def lower_module(module: ir.Module, processor: Processor, entry: EntryInterface 
         _internalize(module, exported)
 
 
-def _lower(module: ir.Module, processor: Processor, calls_kernels: bool) -> None:
+def _lower(module: ir.Module, processor: Processor, calls_kernels: bool, text: str) -> None:
     try:
         # Verification after each of so many passes takes longer than the passes; the LLVM module is verified below.
-        lower_to_llvm(module, processor, verify=False, calls_kernels=calls_kernels)
+        lower_to_llvm(module, processor, verify=False, calls_kernels=calls_kernels, text=text)
         module.operation.verify()
     except ir.MLIRError as error:
         raise PassError(f"lowering to the LLVM dialect failed: {error}") from error

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, passmanager
 from mirlo.passes.options import quote
-from mirlo.targets.emulated_floats import emulate_floats, move_as_integers, round_once, used_floats
+from mirlo.targets.emulated_floats import KINDS, emulate_floats, move_as_integers, round_once, used_floats
 from mirlo.targets.host.llvm_ir import lower_pipeline
 from mirlo.targets.llvm.fma import expand_fma
 from mirlo.targets.llvm.loop_annotations import annotate_branches
@@ -59,14 +59,20 @@ def _step(name: str, *options: str) -> str:
     return f"{name}{{{joined}}}" if joined else name
 
 
-def lower_to_llvm(module: ir.Module, processor: Processor, verify: bool = True, calls_kernels: bool = False) -> None:
-    """Lower a module of buffers, loops and vectors to the LLVM dialect, for a processor."""
-    # To look for types, the module is printed.
-    used = used_floats(module) if processor.emulated_floats else set()
+def lower_to_llvm(
+    module: ir.Module, processor: Processor, verify: bool = True, calls_kernels: bool = False, text: str = ""
+) -> None:
+    """Lower a module of buffers, loops and vectors to the LLVM dialect, for a processor.
+
+    `text` is what the module was parsed from, where there is one: to look for types, it is printed otherwise.
+    """
+    used = used_floats(text or module.operation.get_asm(assume_verified=True))
+    unused = [kind for kind in KINDS if kind not in used]
     emulated = [kind for kind in processor.emulated_floats if kind in used]
-    expand_fma(module, processor.expanded_fma)
+    # To walk through a module takes longer than to search its text.
+    expand_fma(module, [kind for kind in processor.expanded_fma if kind not in unused])
     emulate_floats(module, emulated)
-    round_once(module, processor.rounds_f64_twice)
+    round_once(module, [kind for kind in processor.rounds_f64_twice if kind in used])
     if not processor.rounds_to_integers:
         expand_rounding(module)
     shift_quotients(module)

@@ -47,7 +47,7 @@ def _run(text: str, arrays: list[np.ndarray], out: np.ndarray) -> str:
         expanded = str(module)
         passmanager.PassManager.parse(lower_pipeline()).run(module.operation)
         move_as_integers(module, KINDS)
-        assert module.operation.verify() and not used_floats(module)
+        assert module.operation.verify() and not used_floats(str(module))
         engine = execution_engine.ExecutionEngine(module, opt_level=2)
         pointers = [ctypes.c_void_p(array.ctypes.data) for array in (*arrays, out)]
         packed = (ctypes.c_void_p * len(pointers))(*(ctypes.addressof(pointer) for pointer in pointers))
