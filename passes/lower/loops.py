@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirlo.dialects.bindings import ir, passmanager, scf
+from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.core.surgery import enclosing, erase_op
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.value import index, integer_of
@@ -15,6 +15,7 @@ from mirlo.passes.registry import Pass, PassError, register_pass
 from mirlo.passes.schedule.loops import PARALLEL
 from mirlo.passes.schedule.nest import emit_buffer_block
 from mirlo.passes.schedule.words.loops import MAX_UNROLL
+from mirlo.passes.upstream import run_unverified
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
@@ -59,7 +60,7 @@ class LowerLoops(Pass):
                     buffer.location,
                 )
         if unrolled:
-            passmanager.PassManager.parse("builtin.module(canonicalize)").run(op.operation)
+            run_unverified("builtin.module(canonicalize)", op.operation)
 
 
 def _lower_block(op: ir.Operation) -> None:

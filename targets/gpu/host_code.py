@@ -5,9 +5,10 @@ The loader compiles it for its own machine, so that a model for a GPU runs besid
 
 from __future__ import annotations
 
-from mirlo.dialects.bindings import ir, passmanager
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.memory.names import CHECK
+from mirlo.passes.upstream import run_unverified
 from mirlo.targets.gpu.host import RUN, SIZES
 from mirlo.targets.gpu.host_commands import ANSWER, COMMAND, WAIT
 from mirlo.targets.gpu.host_values import DIVIDE
@@ -32,7 +33,7 @@ def compile_host(program: HostProgram) -> bytes:
 
 def host_llvm_ir(module: ir.Module) -> str:
     """Return the LLVM IR of a module of host functions, which is consumed."""
-    passmanager.PassManager.parse(lower_pipeline(calls_kernels=True)).run(module.operation)
+    run_unverified(lower_pipeline(calls_kernels=True), module.operation)
     define(module, RUN, 0)
     functions = {symbol_name(op): op.operation for op in module.body.operations}
     texts = {name: _text(name) for name in functions if name not in (RUN, SIZES, CHECK)}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mirlo.dialects.bindings import func, ir, passmanager
+from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.value import integer_of
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import PassError
+from mirlo.passes.upstream import run_unverified
 from mirlo.targets.gpu.commands import Site
 from mirlo.targets.gpu.host import RUN
 from mirlo.targets.gpu.host_values import HostValues, as_index
@@ -52,7 +53,7 @@ class CommandEmitter:
         """Declare the functions that are called, simplify, and note what is constant."""
         module = self._program.module
         _declare(module)
-        passmanager.PassManager.parse("builtin.module(canonicalize,cse)").run(module.operation)
+        run_unverified("builtin.module(canonicalize,cse)", module.operation)
         run = next(op.operation for op in module.body.operations if symbol_name(op) == RUN)
         calls = find(run, "func.call")
         names = list(map(_callee, calls))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mirlo.dialects.bindings import ir, passmanager, scf
+from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.buffers import WORKSPACE
@@ -15,6 +15,7 @@ from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
 from mirlo.passes.lower.calls import find_all
 from mirlo.passes.registry import Pass, PassError, register_pass
+from mirlo.passes.upstream import run_unverified
 from mirlo.targets.gpu.launches import find_launches
 from mirlo.targets.gpu.schedule.launch import WARP, Ids, launch, launch_iterations
 from mirlo.targets.gpu.threads import parallel_nest
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 ON_DEVICE = "tir.on_device"
 """Unit attribute of a declared function that kernels are linked with."""
+OUTLINE = "builtin.module(canonicalize,cse,gpu-launch-sink-index-computations,gpu-kernel-outlining)"
 
 
 def _instead_of(callee: str) -> str:
@@ -62,10 +64,7 @@ class OutlineKernels(Pass):
                 self._check(used["func.call"], known)
                 if not used["gpu.launch"]:
                     _wrap(function.operation)
-        manager = passmanager.PassManager.parse(
-            "builtin.module(canonicalize,cse,gpu-launch-sink-index-computations,gpu-kernel-outlining)"
-        )
-        manager.run(op.operation)
+        run_unverified(OUTLINE, op.operation)
 
     @staticmethod
     def _check(calls: Sequence[ir.Operation], known: set[str]) -> None:

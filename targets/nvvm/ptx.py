@@ -7,16 +7,18 @@ everything is checked first.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 
-from mirlo.dialects.bindings import ir, llvm, passmanager
+from mirlo.dialects.bindings import ir, llvm
 from mirlo.dialects.core.symbols import rename_symbol, symbol_name
 from mirlo.dialects.core.value import call_intrinsic
 from mirlo.passes.lower.calls import find_all, find_outermost
 from mirlo.passes.made_by import RULE
 from mirlo.passes.registry import PassError
+from mirlo.passes.upstream import run_unverified
 from mirlo.targets.gpu.kernels import KernelCode
 from mirlo.targets.gpu.narrow_indices import saturate_indices
 from mirlo.targets.host.llvm_ir import llvmlite
@@ -115,7 +117,7 @@ def lower_to_nvvm(
         narrow_comparisons(whole)
     _convert(module, _TO_BRANCHES)
     _tell_blocks_apart(whole)
-    _convert(module, _TO_NVVM.format(index=index))
+    _convert(module, _TO_NVVM.format(index=index), verify=True)
     for op in _branches(whole):
         if _NUMBER in op.attributes:
             del op.attributes[_NUMBER]
@@ -128,10 +130,12 @@ def lower_to_nvvm(
     return lowered
 
 
-def _convert(module: ir.Module | ir.OpView, pipeline: str) -> None:
-    """Run passes on a module; they are not expected to fail."""
+def _convert(module: ir.Module | ir.OpView, pipeline: str, verify: bool = False) -> None:
+    """Run passes on a module, and verify what they leave; they are not expected to fail."""
     try:
-        passmanager.PassManager.parse(f"builtin.module({pipeline})").run(module.operation)
+        run_unverified(f"builtin.module({pipeline})", module.operation)
+        if verify:
+            module.operation.verify()
     except ir.MLIRError as error:
         reasons = "; ".join(dict.fromkeys(d.message for d in error.error_diagnostics)) or str(error)
         raise PassError(f"conversion to NVVM failed: {reasons}") from error
@@ -231,9 +235,12 @@ def check_translated(root: ir.Operation) -> None:
                     raise problems[0]
 
 
-def check_selected(text: str, linked: Collection[str] = ()) -> None:
-    """Raise an error for unlinked LLVM functions that the back end cannot select."""
-    for name in re.findall(r"^declare .*?@([\w.$]+)\(", text, re.MULTILINE):
+_DECLARATIONS = re.compile(r"^declare .*?@([\w.$]+)\(", re.MULTILINE)
+
+
+def check_selected(declared: Iterable[str], linked: Collection[str] = ()) -> None:
+    """Raise an error for functions, declared and not linked, that the back end cannot select."""
+    for name in declared:
         if name in linked:
             continue
         if not name.startswith("llvm."):
@@ -244,16 +251,15 @@ def check_selected(text: str, linked: Collection[str] = ()) -> None:
 
 def assemble(text: str, chip: Chip, opt_level: int = 3, libraries: Sequence[DeviceLibrary] = ()) -> str:
     """Compile LLVM IR to PTX."""
-    ptx = _machine(chip, opt_level).emit_assembly(optimized(text, chip, opt_level, libraries))
+    ptx = _machine(chip.name, chip.ptx, opt_level).emit_assembly(optimized(text, chip, opt_level, libraries))
     return merge_ptx(ptx, chip, libraries)
 
 
-def _machine(chip: Chip, opt_level: int) -> LlvmMachine:
-    machine: LlvmMachine = (
-        llvmlite()
-        .Target.from_triple(TRIPLE)
-        .create_target_machine(cpu=chip.name, features=f"+ptx{chip.ptx}", opt=opt_level)
-    )
+@cache
+def _machine(name: str, ptx: int, opt_level: int) -> LlvmMachine:
+    """Return LLVM's back end for a chip and a version of PTX."""
+    target = llvmlite().Target.from_triple(TRIPLE)
+    machine: LlvmMachine = target.create_target_machine(cpu=name, features=f"+ptx{ptx}", opt=opt_level)
     return machine
 
 
@@ -261,19 +267,19 @@ def optimized(text: str, chip: Chip, opt_level: int = 3, libraries: Sequence[Dev
     """Parse LLVM IR and optimize it; return llvmlite's module."""
     binding = llvmlite()
     if not libraries:
-        check_selected(text)
+        check_selected(_DECLARATIONS.findall(text))
     module: LlvmModule = binding.parse_assembly(text)
     module.triple = TRIPLE
-    machine = _machine(chip, opt_level)
+    machine = _machine(chip.name, chip.ptx, opt_level)
     module.data_layout = str(machine.target_data)
     linked: set[str] = set()
     if libraries:
         linked = link_bitcode(binding, module, libraries)
-        check_selected(text, linked)
-    module.verify()
+        check_selected(_DECLARATIONS.findall(text), linked)
+        module.verify()
     builder = binding.create_pass_builder(machine, binding.create_pipeline_tuning_options(speed_level=opt_level))
     builder.getModulePassManager().run(module, builder)
-    check_selected(str(module), linked)
+    check_selected((function.name for function in module.functions if function.is_declaration), linked)
     return module
 
 

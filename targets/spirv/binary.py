@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from mirlo.dialects.bindings import gpu, ir, passmanager
+from mirlo.dialects.bindings import gpu, ir
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import PassError
+from mirlo.passes.upstream import run_unverified
 from mirlo.targets.emulated_floats import emulate_floats
 from mirlo.targets.gpu.kernels import KernelCode, shared_bytes
 from mirlo.targets.gpu.narrow_indices import saturate_indices
@@ -63,7 +64,7 @@ def lower_to_spirv(module: ir.Module | ir.OpView, environment: SpirvEnvironment 
     module.operation.attributes["spirv.target_env"] = ir.Attribute.parse(environment.attribute())
     _run(module, f"{environment.attach()},{_SIMPLIFY}")
     _emulate(module, environment)
-    _run(module, ",".join(_TO_SPIRV))
+    _run(module, ",".join(_TO_SPIRV), verify=True)
     _forbid_contraction(module)
     _empty_continues(module)
     shaders = _modules(module, "spirv.module")
@@ -88,9 +89,11 @@ def _modules(module: ir.Module | ir.OpView, kind: str) -> list[ir.Operation]:
     return [op.operation for op in module.body.operations if op.operation.name == kind]
 
 
-def _run(module: ir.Module | ir.OpView, passes: str) -> None:
+def _run(module: ir.Module | ir.OpView, passes: str, verify: bool = False) -> None:
     try:
-        passmanager.PassManager.parse(f"builtin.module({passes})").run(module.operation)
+        run_unverified(f"builtin.module({passes})", module.operation)
+        if verify:
+            module.operation.verify()
     except ir.MLIRError as error:
         reasons = "; ".join(dict.fromkeys(d.message for d in error.error_diagnostics)) or str(error)
         raise PassError(f"conversion to SPIR-V failed: {reasons}") from error
