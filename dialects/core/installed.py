@@ -38,7 +38,12 @@ def import_modules(package: str) -> None:
 
 def offered(group: str) -> list[EntryPoint]:
     """Return the entry points of a group, of all installed packages."""
-    return list(_all(tuple(sys.path)).select(group=group))
+    return list(_of_group(tuple(sys.path), group))
+
+
+@cache
+def _of_group(path: tuple[str, ...], group: str) -> tuple[EntryPoint, ...]:
+    return tuple(_all(path).select(group=group))
 
 
 @cache

@@ -73,9 +73,7 @@ def compile_module(
     return generate(module, settings)
 
 
-def lower_module(
-    module: ir.Module, processor: Processor, entry: EntryInterface | None = None, text: str = ""
-) -> None:
+def lower_module(module: ir.Module, processor: Processor, entry: EntryInterface | None = None, text: str = "") -> None:
     """Lower a module to the LLVM dialect as code generation takes it, with the entry function."""
     forks = find_forks(module)
     calls = packed.find_calls(module, entry.packed) if entry is not None else []
