@@ -24,6 +24,7 @@ class Sample:
     """A call of an operator, whose tensors are arguments."""
 
     function: Callable[..., Any]
+    """Calls the operator, and returns what the database says can be compared: of vectors, not their signs."""
     leaves: list[Any]
     spec: Any
     places: list[int]
@@ -40,7 +41,11 @@ class Sample:
         leaves, spec = pytree.tree_flatten(((sample_input.input, *sample_input.args), dict(sample_input.kwargs)))
         indices = [index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
         leaves = [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-        return Sample(entry.op, leaves, spec, indices, entry.name)
+
+        def comparable(*args: Any, **kwargs: Any) -> Any:
+            return sample_input.output_process_fn_grad(entry.op(*args, **kwargs))
+
+        return Sample(comparable, leaves, spec, indices, entry.name)
 
     @property
     def tensors(self) -> list[Any]:

@@ -175,6 +175,14 @@ UNARY = {
     "digamma": ElementwiseOp(
         FLOAT, meanings.digamma, scalar=_call("digamma"), domain=_POSITIVE, aten="digamma special_digamma special_psi"
     ),
+    "bessel_j0": ElementwiseOp(FLOAT, meanings.bessel_j0, scalar=_call("j0"), domain=_WIDE, aten="special_bessel_j0"),
+    "bessel_j1": ElementwiseOp(FLOAT, meanings.bessel_j1, scalar=_call("j1"), domain=_WIDE, aten="special_bessel_j1"),
+    "bessel_i0": ElementwiseOp(FLOAT, meanings.bessel_i0, scalar=_call("i0"), domain=_WIDE, aten="i0 special_i0"),
+    "bessel_i0e": ElementwiseOp(FLOAT, meanings.bessel_i0e, scalar=_call("i0e"), domain=_WIDE, aten="special_i0e"),
+    "bessel_i1": ElementwiseOp(FLOAT, meanings.bessel_i1, scalar=_call("i1"), domain=_WIDE, aten="special_i1"),
+    "bessel_i1e": ElementwiseOp(
+        FLOAT, meanings.bessel_i1e, scalar=_call("i1e"), domain=_WIDE, aten="special_i1e", stablehlo="chlo.bessel_i1e"
+    ),
     "floor": ElementwiseOp(
         FLOAT, np.floor, "Floor", REGISTERS, domain=_WIDE, aten="floor", stablehlo="floor", tosa="floor"
     ),

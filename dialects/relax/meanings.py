@@ -64,6 +64,61 @@ def digamma(x: float) -> float:
     return total + math.log(x) - 0.5 / x - series
 
 
+FAR = 1e4
+"""From here on, two terms of the asymptotic series of Bessel functions are exact in f64 to 1e-9."""
+
+
+def _mean_over_circle(x: float, function: Callable[[Array], Array]) -> float:
+    """Return the mean of a periodic function of an angle that oscillates with an argument x, by equal steps."""
+    angles = np.arange(steps := 64 + 2 * int(x)) * (2 * math.pi / steps)
+    return float(function(angles).mean())
+
+
+def _bessel(x: float, order: int) -> float:
+    """Return the Bessel function of the first kind, by the mean of a wave."""
+    size = abs(x)
+    if x == 0 and order == 1:
+        return x
+    if math.isnan(x) or math.isinf(x):
+        return x if math.isnan(x) else 0.0
+    if size < FAR:
+        result = _mean_over_circle(size, lambda angle: np.cos(order * angle - size * np.sin(angle)))
+    else:
+        phase, slope = size - math.pi * (order / 2 + 0.25), (4 * order - 1) / (8 * size)
+        result = math.sqrt(2 / (math.pi * size)) * (math.cos(phase) - slope * math.sin(phase))
+    return -result if x < 0 and order == 1 else result
+
+
+def _scaled_bessel(x: float, order: int) -> float:
+    """Return the modified Bessel function of the first kind, times e^-|x|, by the mean of an exponential."""
+    size = abs(x)
+    if x == 0 and order == 1:
+        return x
+    if math.isnan(x) or math.isinf(x):
+        return x if math.isnan(x) else 0.0
+    if size < FAR:
+        result = _mean_over_circle(size, lambda angle: np.exp(size * (np.cos(angle) - 1)) * np.cos(order * angle))
+    else:
+        result = (1 - (4 * order - 1) / (8 * size)) / math.sqrt(2 * math.pi * size)
+    return -result if x < 0 and order == 1 else result
+
+
+def _modified_bessel(x: float, order: int) -> float:
+    """Return the modified Bessel function of the first kind: in two steps, as e^|x| overflows before the result."""
+    half = math.exp(abs(x) / 2) if abs(x) < 1400 else math.inf
+    return x ** (2 - order) if math.isinf(x) else _scaled_bessel(x, order) * half * half
+
+
+def _of_order(function: Callable[[float, int], float], order: int) -> Callable[[Array], Array]:
+    """Return a Bessel function of arrays."""
+    return np.vectorize(lambda x: function(x, order), otypes=[np.float64])
+
+
+bessel_j0, bessel_j1 = _of_order(_bessel, 0), _of_order(_bessel, 1)
+bessel_i0, bessel_i1 = _of_order(_modified_bessel, 0), _of_order(_modified_bessel, 1)
+bessel_i0e, bessel_i1e = _of_order(_scaled_bessel, 0), _of_order(_scaled_bessel, 1)
+
+
 def is_float(x: Array) -> bool:
     """Return whether the elements are floats, of numpy's own formats or others."""
     return x.dtype.kind not in "biu" and not x.dtype.name.startswith(("int", "uint"))

@@ -24,6 +24,11 @@ LEFT = {
     "aten.convolution_backward.default": "PyTorch's kernels take 0.6 to 0.9 of the time of compiled ones",
 }
 """Operators that are left to PyTorch, and why."""
+MAX_ROWS = 64
+"""Rows or columns of matrices whose eigenvalues or singular values are compiled: of larger ones LAPACK, which PyTorch
+calls, takes a tenth of the time."""
+OF_MATRICES = ("aten._linalg_eigh.default", "aten._linalg_svd.default")
+"""Operators that are left to PyTorch where their matrices are larger."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,14 @@ def base_of(node: torch.fx.Node) -> torch.fx.Node | None:
 
 def is_left(node: torch.fx.Node) -> bool:
     """Return whether an operator, or the one that this is a result of, is left to PyTorch."""
-    return node.op == "call_function" and target_name(operator_of(node).target) in LEFT
+    if node.op != "call_function":
+        return False
+    name = target_name(operator_of(node).target)
+    return name in LEFT or (name in OF_MATRICES and _is_large(operator_of(node).all_input_nodes[0].meta["val"]))
+
+
+def _is_large(matrices: torch.Tensor) -> bool:
+    return any(not isinstance(size, int) or size > MAX_ROWS for size in matrices.shape[-2:])
 
 
 def operator_of(node: torch.fx.Node) -> torch.fx.Node:

@@ -95,9 +95,7 @@ def _table(missing: set[torch._ops.OpOverload]) -> dict[torch._ops.OpOverload, C
         return {}
     table = _all_decompositions()
     for target in missing:
-        if target_name(target) in DECOMPOSITIONS:
-            table[target] = DECOMPOSITIONS[target_name(target)]
-        elif target not in table and target._can_decompose():
+        if target not in table and target._can_decompose():
             table[target] = target.decompose
     if not any(target in table for target in missing):
         return {}
@@ -108,14 +106,12 @@ def _table(missing: set[torch._ops.OpOverload]) -> dict[torch._ops.OpOverload, C
 
 
 def _all_decompositions() -> dict[torch._ops.OpOverload, Callable[..., object]]:
-    """Return all that PyTorch has: a function of tensors for an operator."""
+    """Return a function of tensors for each operator that has one: ours before those that PyTorch has."""
     from torch._decomp import decomposition_table
     from torch.export import default_decompositions
 
-    table = dict(default_decompositions().items())
-    for target, function in decomposition_table.items():
-        table.setdefault(target, function)
-    return table
+    ours = {_operator(name): function for name, function in DECOMPOSITIONS.items()}
+    return {**decomposition_table, **default_decompositions(), **ours}
 
 
 def decompositions_of_training() -> dict[torch._ops.OpOverload, Callable[..., object]]:
@@ -131,7 +127,7 @@ def decompositions_of_training() -> dict[torch._ops.OpOverload, Callable[..., ob
         is_random = torch.Tag.nondeterministic_seeded in getattr(target, "tags", ())
         if is_random or has_converter(target_name(target)):
             del table[target]
-    return {**table, **{_operator(name): function for name, function in DECOMPOSITIONS.items()}}
+    return table
 
 
 def _operator(name: str) -> torch._ops.OpOverload:

@@ -29,6 +29,10 @@ def _solved(function: Callable[[float], float], y: float, low: float, high: floa
     return low
 
 
+def _of_one(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[float], float]:
+    return lambda x: float(function(np.array([x], WIDE))[0])
+
+
 BY_NUMBERS: dict[str, Callable[..., float]] = {
     "exp2": lambda x: 2.0**x,
     "expm1": math.expm1,
@@ -40,7 +44,8 @@ BY_NUMBERS: dict[str, Callable[..., float]] = {
     "erfc": math.erfc,
     "erfinv": lambda x: _solved(math.erf, x, -4.0, 4.0),
     "lgamma": math.lgamma,
-    "digamma": lambda x: float(special.digamma(np.array([x], WIDE))[0]),
+    "digamma": _of_one(special.digamma),
+    **{f"bessel_{name}": _of_one(getattr(special, name)) for name in ("j0", "j1", "i0", "i0e", "i1", "i1e")},
     "trunc": math.trunc,
     "square": lambda x: x * x,
     "isfinite": math.isfinite,

@@ -28,6 +28,25 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
         lambda x: (torch.lgamma(x), torch.digamma(x), torch.erfinv(x)),
         (torch.cat([torch.linspace(-3.3, 4, 50), SPECIAL]),),
     ),
+    "Bessel functions": (
+        lambda x: (
+            torch.i0(x),
+            *(getattr(torch.special, name)(x) for name in ("i0e", "i1", "i1e", "bessel_j0", "bessel_j1")),
+        ),
+        (torch.linspace(-20, 20, 81),),
+    ),
+    "derivatives of digamma": (
+        lambda x: [torch.polygamma(n, x) for n in range(5)],
+        (torch.cat([torch.linspace(-3.3, 9, 50), torch.tensor([0.0, -1.0, 1e-3, 40, 0.5])]).double(),),
+    ),
+    "derivatives of digamma at poles": (
+        lambda x: [torch.polygamma(n, x) for n in range(3)],
+        (torch.arange(-3, 3),),
+    ),
+    "functions of normal variables": (
+        lambda x, p: (torch.special.erfcx(x), torch.special.log_ndtr(x), torch.special.ndtri(p)),
+        (torch.cat([torch.linspace(-9, 9, 50), SPECIAL[:6]]), torch.cat([torch.linspace(0, 1, 41), SPECIAL])),
+    ),
     "prefixes": (lambda x: (x.cummax(1), x.cummin(0), x[1:].logcumsumexp(1)), (TIES,)),
     "prefixes of integers": (lambda x: (x.cummax(1), x.cummin(0)), (torch.randint(0, 3, (5, 9)),)),
     "bags": (lambda i: F.embedding_bag(i, TABLE, mode="mean"), (torch.randint(0, 10, (3, 5)),)),

@@ -88,10 +88,66 @@ def test_matrices_without_a_solution_are_errors_of_the_call(function: Any, messa
         made.torch(x * 0)
 
 
-@pytest.mark.parametrize("function", [L.eigh, L.svd, L.qr, L.pinv], ids=lambda function: function.__name__)
-def test_other_factors_are_refused_by_name(function: Any) -> None:
+def _reflections(a: Any) -> list[Any]:
+    factors = torch.geqrf(a)
+    square = a[..., : a.shape[-1], :]
+    sides = [(left, flag) for left in FLAGS for flag in FLAGS]
+    return [
+        factors, *(L.qr(a, mode) for mode in ("reduced", "complete", "r")), L.qr(a.mT), L.qr(a * 0),
+        L.householder_product(*factors),
+        *(torch.ormqr(*factors, a if left else a.mT, left, flag) for left, flag in sides), L.qr(square)[1],
+    ]  # fmt: skip
+
+
+def _spectra(a: Any) -> list[Any]:
+    """Compute what does not depend on the signs of vectors."""
+    square = a[..., : a.shape[-1], :]
+    least = a @ a[..., :1, :].mT @ a[..., :1, :]  # of rank 1
+    results = [L.eigvalsh(square), L.eigvalsh(square, "U"), L.svdvals(a), L.svdvals(least)[..., :1]]
+    for x in (square, square[..., :1, :1]):
+        values, vectors = L.eigh(x)
+        results += [vectors * values.unsqueeze(-2) @ vectors.mT, vectors.mT @ vectors]
+    for x, is_full in ((a, True), (a.mT, False), (least, True), (a * 1e12, False)):
+        left, values, right = L.svd(x, is_full)
+        size = values.shape[-1]
+        results += [left[..., :size] * values.unsqueeze(-2) @ right[..., :size, :], left.mT @ left, right @ right.mT]
+    symmetric = square + square.mT
+    return [
+        *results, L.cond(square), L.matrix_norm(a, "nuc"), L.pinv(a), L.pinv(least, rtol=1e-3),
+        L.pinv(a, atol=torch.tensor([0.5, 0.0])), L.pinv(symmetric, hermitian=True),
+    ]  # fmt: skip
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize("function", [_reflections, _spectra], ids=lambda function: function.__name__)
+def test_factors_with_orthogonal_matrices(function: Any, kind: str) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 7, 5, dtype=getattr(torch, kind))
+    require_close(compiled(Calls(function), x).torch(x), function(x))
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("size", [1, 2, 3, 20])
+def test_eigenvalues_of_many_sizes(size: int) -> None:
+    torch.manual_seed(1)
+    x = torch.randn(size, size, dtype=torch.float64)
+    require_close(compiled(Calls(L.eigvalsh), x).torch(x), L.eigvalsh(x))
+    require_close(compiled(Calls(L.svdvals), x).torch(x), L.svdvals(x))
+
+
+def test_matrices_of_nothing() -> None:
+    x = torch.zeros(2, 0, 3)
+
+    def function(x: Any) -> list[Any]:
+        return [L.qr(x, "complete"), L.svd(x), L.eigvalsh(x @ x.mT), L.pinv(x)]
+
+    require_close(compiled(Calls(function), x).torch(x), function(x))
+
+
+def test_other_factors_are_refused_by_name() -> None:
     from mirlo.frontends.torch.decompose import decomposed
 
-    program = torch.export.export(Calls(function), (torch.eye(3),))
-    with pytest.raises(FrontendError, match="linalg_.*other than Cholesky and LU"):
+    program = torch.export.export(Calls(L.eigvals), (torch.eye(3),))
+    with pytest.raises(FrontendError, match="linalg_.*that are not symmetric"):
         decomposed(program)

@@ -110,8 +110,8 @@ def test_refusals_of_a_form_are_left_out_each(built: list[Any]) -> None:
     def function(x: Any, n: Any) -> Any:
         y = F.gelu(x @ x.T)
         first = F.avg_pool1d(n[None] * 2 + 1, 2)[0]
-        second = torch.special.bessel_j0(y) * 2 + 1
-        return (second + first.sum()).exp(), torch.linalg.eigvalsh(y @ y.T) + 1
+        second = torch.special.bessel_y0(y) * 2 + 1
+        return (second + first.sum()).exp(), torch.linalg.eigvals(y @ y.T).real.sort()[0] + 1
 
     x, n = torch.rand(4, 4), torch.arange(8)
     with torch.no_grad(), warnings.catch_warnings():

@@ -28,6 +28,12 @@ def _slope(x: np.ndarray) -> np.ndarray:
     return (8 * (at(x + step) - at(x - step)) - at(x + 2 * step) + at(x - 2 * step)) / (12 * step)
 
 
+def _mean(x: np.ndarray, function: Any) -> np.ndarray:
+    """Return means over a circle: Bessel's integrals."""
+    angles = np.linspace(0, 2 * np.pi, 128, endpoint=False)
+    return function(x.astype(np.float64)[..., None], angles).mean(-1)
+
+
 SPECIAL = np.float32([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e30, -2.5])
 
 UNARY: dict[str, tuple[np.ndarray, Any]] = {
@@ -42,6 +48,11 @@ UNARY: dict[str, tuple[np.ndarray, Any]] = {
     "square": (X, np.square), "erfinv": (UNIT, lambda x: np.vectorize(_quantile)(x.astype(np.float64))),
     "lgamma": (POSITIVE + 2.5, np.vectorize(math.lgamma)),
     "digamma": (POSITIVE + 2, lambda x: _slope(x.astype(np.float64))),
+    "bessel_i0": (X, np.i0), "bessel_i0e": (X, lambda x: np.i0(x) * np.exp(-abs(x))),
+    "bessel_i1": (X, lambda x: _mean(x, lambda y, a: np.exp(y * np.cos(a)) * np.cos(a))),
+    "bessel_i1e": (X, lambda x: _mean(x, lambda y, a: np.exp(y * np.cos(a) - abs(y)) * np.cos(a))),
+    "bessel_j0": (X, lambda x: _mean(x, lambda y, a: np.cos(y * np.sin(a)))),
+    "bessel_j1": (X, lambda x: _mean(x, lambda y, a: np.cos(a - y * np.sin(a)))),
 }  # fmt: skip
 BINARY: dict[str, Any] = {
     "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide, "maximum": np.maximum,
