@@ -35,6 +35,10 @@ class ArenaPool:
         # Appending to a full deque drops its oldest arena; both ends are thread-safe.
         self._idle: deque[Arena] = deque(maxlen=keep)
 
+    def share(self, other: ArenaPool) -> None:
+        """Cache arenas together with another pool, of a model that is called at other times."""
+        self._idle = other._idle
+
     def take(self, nbytes: int | None = None) -> Arena:
         """Return an arena for exclusive use until it is given back."""
         wanted = self.nbytes if nbytes is None else nbytes

@@ -303,6 +303,10 @@ class Executable(KernelCodeOwner):
         """Write the model with its weights to a `.mirlo` file, which `mirlo.load` reads without compiling."""
         artifacts.save(path, self.artifact, self._store)
 
+    def share_arenas(self, pool: ArenaPool) -> None:
+        """Cache the arenas of calls in a pool that other models have, too: those that are called at other times."""
+        self._arenas.share(pool)
+
     def release_arenas(self) -> None:
         """Free the arenas that are cached for later calls."""
         self._arenas.release()

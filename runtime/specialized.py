@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mirlo.runtime import artifact as artifacts
+from mirlo.runtime.arena import ArenaPool
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.executable import Executable
@@ -145,6 +146,11 @@ class Specialized(Executable):
             threads=self.artifact.threads, kernels=self.artifact.kernels, metadata={"parts": rows},
         )  # fmt: skip
         artifacts.save(path, whole, store)
+
+    def share_arenas(self, pool: ArenaPool) -> None:
+        super().share_arenas(pool)
+        for build in self.builds:
+            build.share_arenas(pool)
 
     def release_arenas(self) -> None:
         super().release_arenas()

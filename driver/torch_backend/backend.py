@@ -14,6 +14,7 @@ from mirlo.driver.torch_backend.options import BackendOptions
 from mirlo.driver.torch_backend.stages import RunGraph, StagedGraph
 from mirlo.frontends.torch.decompose import decompositions_of_training
 from mirlo.frontends.torch.frozen import FrozenWeights
+from mirlo.runtime.arena import ArenaPool
 
 if TYPE_CHECKING:
     import torch
@@ -36,13 +37,14 @@ def mirlo_backend(
     from torch._dynamo.backends.common import aot_autograd
 
     settings = BackendOptions.parse(options, mode)
+    arenas = ArenaPool(0)  # of forward and backward, which are called one after the other
 
     def compile_inference(functional: torch.fx.GraphModule, fake_inputs: FakeInputs) -> GraphFunction:
         frozen = _frozen_inputs(functional, example_inputs)
-        return _boxed(_LazyGraph(functional, fake_inputs, frozen, settings))
+        return _boxed(_LazyGraph(functional, fake_inputs, frozen, settings, arenas))
 
     def compile_training(functional: torch.fx.GraphModule, fake_inputs: FakeInputs) -> GraphFunction:
-        return _boxed(_LazyGraph(functional, fake_inputs, {}, settings))
+        return _boxed(_LazyGraph(functional, fake_inputs, {}, settings, arenas))
 
     compiled: GraphFunction = aot_autograd(
         fw_compiler=compile_training,
@@ -77,8 +79,10 @@ class _LazyGraph:
         fake_inputs: FakeInputs,
         frozen: dict[int, torch.Tensor],
         settings: BackendOptions,
+        arenas: ArenaPool,
     ) -> None:
-        self._functional, self._fake_inputs, self._settings = functional, fake_inputs, settings
+        self._functional, self._fake_inputs = functional, fake_inputs
+        self._settings, self._arenas = settings, arenas
         self._frozen = frozen
         self._weights: FrozenWeights | None = None
         self._run: RunGraph | None = None
@@ -90,7 +94,7 @@ class _LazyGraph:
             is_constant = self._changes <= MOST_CHANGES
             self._frozen = {index: inputs[index] for index in self._frozen} if is_constant else {}
             self._weights = FrozenWeights.of({str(index): tensor for index, tensor in self._frozen.items()})
-            self._run = StagedGraph(self._functional, self._fake_inputs, self._frozen, self._settings)
+            self._run = StagedGraph(self._functional, self._fake_inputs, self._frozen, self._settings, self._arenas)
         return self._run(inputs)
 
     def _is_current(self, inputs: Sequence[torch.Tensor | torch.SymInt]) -> bool:

@@ -15,7 +15,9 @@ from mirlo.frontends.foreign import CompiledModel, ExampleInputs, FrontendError
 from mirlo.frontends.torch.program import convert_directly, export
 from mirlo.frontends.torch.signature import require_no_writes
 from mirlo.frontends.torch.tensors import to_complex, to_input, to_tensor
+from mirlo.runtime.arena import ArenaPool
 from mirlo.runtime.errors import InputError, MirloError
+from mirlo.runtime.executable import Executable
 
 if TYPE_CHECKING:
     import torch
@@ -61,12 +63,13 @@ def compile_graph(
     fake_inputs: Sequence[torch.Tensor | torch.SymInt],
     frozen: Mapping[int, torch.Tensor],
     arguments: Mapping[str, Any],
+    arenas: ArenaPool,
     checks: bool = True,
 ) -> CompiledGraph:
-    """Compile a graph, with the inputs `frozen` as constants; calls check data if wanted."""
+    """Compile a graph, with the inputs `frozen` as constants and arenas in a pool; calls check data if wanted."""
     # In a thread of its own: PyTorch keeps the modes under which a graph runs by thread, and export must have none.
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(_compile_graph, graph, fake_inputs, frozen, arguments, checks).result()
+        return thread.submit(_compile_graph, graph, fake_inputs, frozen, arguments, arenas, checks).result()
 
 
 def _compile_graph(
@@ -74,6 +77,7 @@ def _compile_graph(
     fake_inputs: Sequence[torch.Tensor | torch.SymInt],
     frozen: Mapping[int, torch.Tensor],
     arguments: Mapping[str, Any],
+    arenas: ArenaPool,
     checks: bool = True,
 ) -> CompiledGraph:
     import torch
@@ -95,6 +99,8 @@ def _compile_graph(
         except Exception as error:
             raise FrontendError(f"internal error of the import: {type(error).__name__}: {error}; report it") from error
     executable = compile(converted.model, **arguments)
+    if isinstance(executable, Executable):
+        executable.share_arenas(arenas)
     return CompiledGraph(executable, program.positions, program.finish, tuple(program.numbers), graph)
 
 

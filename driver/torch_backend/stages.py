@@ -21,6 +21,7 @@ from mirlo.driver.torch_backend.partition import (
 )
 from mirlo.frontends.torch.draws import is_random
 from mirlo.frontends.torch.errors import UnsupportedAten
+from mirlo.runtime.arena import ArenaPool
 from mirlo.runtime.errors import MirloError
 
 if TYPE_CHECKING:
@@ -38,10 +39,11 @@ class StagedGraph:
         fake_inputs: Sequence[torch.Tensor | torch.SymInt],
         frozen: Mapping[int, torch.Tensor],
         settings: BackendOptions,
+        arenas: ArenaPool,
     ) -> None:
         import torch
 
-        self._settings = settings
+        self._settings, self._arenas = settings, arenas
         self._root = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
         self._inputs = [node for node in self._root.graph.nodes if node.op == "placeholder"]
         self._fakes = dict(zip(self._inputs, fake_inputs, strict=True))
@@ -83,8 +85,8 @@ class StagedGraph:
         frozen = {index: self._frozen[node] for index, node in enumerate(stage.inputs) if node in self._frozen}
         fakes = [self._fakes.get(node, node.meta.get("val")) for node in stage.inputs]
         try:
-            arguments = self._settings.compile_arguments()
-            self._compiled[stage.key] = compile_graph(stage.module, fakes, frozen, arguments, self._settings.checks)
+            arguments, checks = self._settings.compile_arguments(), self._settings.checks
+            self._compiled[stage.key] = compile_graph(stage.module, fakes, frozen, arguments, self._arenas, checks)
         except MirloError as problem:
             if self._settings.strict:
                 raise

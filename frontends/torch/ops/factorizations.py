@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.library.linear_algebra import transposed
-from mirlo.frontends.library.orthogonal import (
+from mirlo.frontends.tensor import Tensor, concat, where
+from mirlo.frontends.torch.operation import AtenOperation
+from mirlo.frontends.torch.orthogonal import (
     eigen_symmetric,
     orthogonal_matrix,
     qr_factors,
     reflected,
     singular_values,
 )
-from mirlo.frontends.tensor import Tensor, concat, where
-from mirlo.frontends.torch.operation import AtenOperation
 from mirlo.frontends.torch.registry import converter, decomposition
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import math
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.constants import is_constant
-from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of, only_use
+from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, only_use
 from mirlo.passes.rules import Decline, decline, simplify
 
 
@@ -69,3 +69,45 @@ def permuted_product(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     swapped = b.emit(OPS["matmul"], product.rhs, product.lhs, **{**attributes, **flags})
     exchanged = {rank - 1: rank - 2, rank - 2: rank - 1}
     return b.emit(OPS["permute"], swapped, axes=[exchanged.get(axis, axis) for axis in op.axes])
+
+
+@simplify("relax.add")
+def sum_of_products(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
+    """Compute the sum of two products by one of twice the depth, as of the gradients of a weight that steps share.
+
+    Operands are copied behind one another: that must be less than the products, which need not be stored then.
+    """
+    products = [defining(value, "relax.matmul") for value in (op.lhs, op.rhs)]
+    first, second = products
+    if first is None or second is None or first.output.type != second.output.type:
+        return decline("it is not a sum of two products of one type")
+    if not all(only_use(each.output) and beside(each.output, b) for each in (first, second)):
+        return decline("a product has other uses, or is computed in another block")
+    attributes = first.attribute_values()
+    if attributes != second.attribute_values() or first.activations != "exact":
+        return decline("the products read their operands in other ways")
+    kinds = [[kind_of(value) for value in (each.lhs, each.rhs)] for each in (first, second)]
+    if any(kind.rank != 2 or not kind.is_static for pair in kinds for kind in pair) or kinds[0][0].dtype.is_integer:
+        return decline("the products are not of matrices of floats, whose sizes are known")
+    if any(one.dtype is not other.dtype for one, other in zip(*kinds, strict=True)):
+        return decline("the products have operands of other types")
+    if any(is_constant(value) for each in (first, second) for value in (each.lhs, each.rhs)):
+        return decline("an operand is a weight")
+    copied = sum(math.prod(kind.static_shape) for pair in kinds for kind in pair)
+    result = math.prod(kind_of(op.output).static_shape)
+    if copied > result:
+        return decline("the operands are larger than the products", copied=copied, result=result)
+    axes = 0 if first.transpose_lhs else 1, 1 if first.transpose_rhs else 0
+    operands = [
+        b.emit(OPS["concat"], [*_joined(one, axis), *_joined(other, axis)], axis=axis)
+        for one, other, axis in zip((first.lhs, first.rhs), (second.lhs, second.rhs), axes, strict=True)
+    ]
+    return b.emit(OPS["matmul"], *operands, **attributes)
+
+
+def _joined(value: ir.Value, axis: int) -> list[ir.Value]:
+    """Return what a value joins along an axis; else the value alone."""
+    joined = defining(value, "relax.concat")
+    if joined is None or not only_use(value) or joined.axis % kind_of(value).rank != axis:
+        return [value]
+    return list(joined.operation.operands)

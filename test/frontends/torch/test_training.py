@@ -289,6 +289,15 @@ def test_saved_tensors_are_not_copied(built: list[Any], monkeypatch: pytest.Monk
     assert len(set(made) & {array.ctypes.data for array in given}) >= 2
 
 
+def test_forward_and_backward_share_an_arena(built: list[Any]) -> None:
+    _train(Decoder, _step, {}, 1)
+    forward, backward = (graph.executable for graph in built)
+    assert forward.artifact.arena_bytes and backward.artifact.arena_bytes
+    assert backward._arenas.idle == 1
+    forward.release_arenas()
+    assert backward._arenas.idle == 0
+
+
 MASKS = {
     "none": lambda: {},
     "causal": lambda: {"is_causal": True},

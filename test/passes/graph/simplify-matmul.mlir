@@ -42,3 +42,31 @@ func.func @permuted_product(%x: tensor<2x3x5x4xf32>, %y: tensor<2x3x4x6xf32>) ->
   %1 = "relax.permute"(%0) {axes = array<i64: 0, 3, 1, 2>} : (tensor<2x3x5x6xf32>) -> tensor<2x6x3x5xf32>
   return %1 : tensor<2x6x3x5xf32>
 }
+
+// Two products that are added are one of twice the depth, if their operands are smaller than the result; three join in one.
+// CHECK-LABEL: func.func @sum(
+// CHECK-DAG:     %[[A:.*]] = "relax.concat"(%arg0, %arg2, %arg4) {axis = 0 : i64,
+// CHECK-DAG:     %[[B:.*]] = "relax.concat"(%arg1, %arg3, %arg5) {axis = 0 : i64,
+// CHECK:         "relax.matmul"(%[[A]], %[[B]]) {transpose_lhs = true} : (tensor<6x64xf32>, tensor<6x32xf32>) -> tensor<64x32xf32>
+// CHECK-NOT:     relax.add
+func.func @sum(%a: tensor<2x64xf32>, %b: tensor<2x32xf32>, %c: tensor<2x64xf32>, %d: tensor<2x32xf32>, %e: tensor<2x64xf32>, %f: tensor<2x32xf32>) -> tensor<64x32xf32> {
+  %0 = "relax.matmul"(%a, %b) {transpose_lhs = true} : (tensor<2x64xf32>, tensor<2x32xf32>) -> tensor<64x32xf32>
+  %1 = "relax.matmul"(%c, %d) {transpose_lhs = true} : (tensor<2x64xf32>, tensor<2x32xf32>) -> tensor<64x32xf32>
+  %2 = "relax.add"(%0, %1) : (tensor<64x32xf32>, tensor<64x32xf32>) -> tensor<64x32xf32>
+  %3 = "relax.matmul"(%e, %f) {transpose_lhs = true} : (tensor<2x64xf32>, tensor<2x32xf32>) -> tensor<64x32xf32>
+  %4 = "relax.add"(%2, %3) : (tensor<64x32xf32>, tensor<64x32xf32>) -> tensor<64x32xf32>
+  return %4 : tensor<64x32xf32>
+}
+
+// Products of large operands stay, as does one that has another use.
+// CHECK-LABEL: func.func @sum_of_deep_products(
+// CHECK-NOT:     relax.concat
+// CHECK:         return
+func.func @sum_of_deep_products(%a: tensor<64x8xf32>, %b: tensor<64x4xf32>, %c: tensor<2x8xf32>, %d: tensor<2x4xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>) {
+  %0 = "relax.matmul"(%a, %b) {transpose_lhs = true} : (tensor<64x8xf32>, tensor<64x4xf32>) -> tensor<8x4xf32>
+  %1 = "relax.matmul"(%c, %d) {transpose_lhs = true} : (tensor<2x8xf32>, tensor<2x4xf32>) -> tensor<8x4xf32>
+  %2 = "relax.add"(%0, %1) : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>
+  %3 = "relax.matmul"(%c, %d) {transpose_lhs = true} : (tensor<2x8xf32>, tensor<2x4xf32>) -> tensor<8x4xf32>
+  %4 = "relax.add"(%1, %3) : (tensor<8x4xf32>, tensor<8x4xf32>) -> tensor<8x4xf32>
+  return %2, %4, %1 : tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x4xf32>
+}
