@@ -66,6 +66,15 @@ class BlockWeights:
         return zeros
 
 
+def without_zero_scales(codes: np.ndarray, scales: np.ndarray, block: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return codes, one a byte, and scales that are not 0, of blocks with offsets: zero points divide by scales.
+
+    Where a scale is 0, codes of 0 with any other one have the same values.
+    """
+    is_zero = scales == 0
+    return codes * np.repeat(~is_zero, block, -1), np.where(is_zero, np.float32(1), scales)
+
+
 def pack_codes(codes: np.ndarray, dtype: str) -> np.ndarray:
     """Return codes of a type [rows, elements], one a byte, several in a byte."""
     return pack_fields(codes, ELEMENT_TYPES[dtype].bits)

@@ -1,16 +1,17 @@
-"""Matrices of a few bits in folders of safetensors, as GPTQ, AWQ, compressed-tensors and DeepSeek store them."""
+"""Matrices of a few bits in folders of safetensors, as GPTQ, AWQ, MLX, compressed-tensors and DeepSeek store them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirlo.generate.checkpoints.block_weights import BlockWeights, pack_codes
+from mirlo.generate.checkpoints.block_weights import BlockWeights, pack_codes, without_zero_scales
 from mirlo.generate.checkpoints.safetensors import read_checkpoint
 from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.json_file import JsonObject, is_count
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 CONFIG = "quantization_config"
 """The key of `config.json` that says how matrices are stored."""
+MLX_CONFIG = "quantization"
+"""The key of folders of MLX, which may have the same object as `quantization_config`."""
 WORD = 32
 """Bits of the integers that hold codes."""
 AWQ_ORDER = (0, 2, 4, 6, 1, 3, 5, 7)
@@ -31,24 +34,33 @@ FLOAT8 = "float8_e4m3fn"
 """The type of floats of 8 bits, as numpy calls it."""
 _GROUPS_MOST = 1 << 20
 _SCALES = ("float16", "bfloat16", "float32")
+_SWITCHED = re.compile(r"(.+)\.switch_mlp\.(\w+)\.(weight|scales|biases|bias)")
+"""Tensors of all experts of a layer in folders of MLX."""
+_EXPERT = re.compile(r"(.+)\.experts\.\d+\.(\w+)")
+_MIXTRAL = {"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"}
+"""What Mixtral calls the matrices of an expert."""
+MAX_EXPERTS = 4096
+"""More than models have: a file may say so of tensors without elements."""
 Tensors = dict[str, np.ndarray | BlockWeights]
 
 
 def read_weights(path: Path, config: JsonObject) -> Tensors:
     """Return the tensors of a file, or of those of an index; those that `config` says are packed are in blocks."""
     tensors = read_checkpoint(path)
-    if not config.has(CONFIG):
+    key = next((each for each in (MLX_CONFIG, CONFIG) if config.has(each)), "")
+    if not key:
         return dict(tensors)
-    stored = config.object(CONFIG)
-    method = stored.text("quant_method")
-    if method not in FORMS:
-        raise stored.refuse("quant_method", f"expected {', '.join(FORMS)}, found {method!a:.40}")
-    suffixes, read = FORMS[method](stored)
+    stored = config.object(key)
+    if key == MLX_CONFIG:
+        suffixes, read = _mlx(stored)
+        tensors = dict(_separate_switches(tensors))
+    else:
+        suffixes, read = _form(stored)
     result: Tensors = {name: each for name, each in tensors.items()}
     for name in tensors:
         suffix = next((each for each in suffixes if name.endswith(each)), "")
         if suffix:
-            matrix = _StoredMatrix(path, name.removesuffix(suffix), result)
+            matrix = _StoredMatrix(path, name.removesuffix(suffix), result, key)
             result[f"{matrix.name}.weight"] = read(matrix)
     return result
 
@@ -56,8 +68,9 @@ def read_weights(path: Path, config: JsonObject) -> Tensors:
 class _StoredMatrix:
     """The tensors of one matrix, which are taken from those of the file."""
 
-    def __init__(self, path: Path, name: str, tensors: Tensors) -> None:
-        self.path, self.name, self._tensors = path, name, tensors
+    def __init__(self, path: Path, name: str, tensors: Tensors, key: str) -> None:
+        """`key` is that of `config.json` which says how the matrix is stored."""
+        self.path, self.name, self._tensors, self._key = path, name, tensors, key
 
     def has(self, part: str) -> bool:
         return f"{self.name}.{part}" in self._tensors
@@ -72,7 +85,9 @@ class _StoredMatrix:
         tensor = self._tensors.pop(name, None)
         expected = f"{' or '.join(kinds)}[{', '.join('any' if dim is None else str(dim) for dim in shape)}]"
         if not isinstance(tensor, np.ndarray):
-            raise ModelFolderError(f"{self.path}: there is no tensor '{name}' ({expected}), which '{CONFIG}' requires")
+            raise ModelFolderError(
+                f"{self.path}: there is no tensor '{name}' ({expected}), which '{self._key}' requires"
+            )
         fits = len(shape) == tensor.ndim and all(
             each in (None, dim) for each, dim in zip(shape, tensor.shape, strict=True)
         )
@@ -99,7 +114,7 @@ class _StoredMatrix:
     def groups(self, depth: int, group: int) -> int:
         """Return into how many groups the elements of a row divide."""
         if depth == 0 or depth % group:
-            what = f"rows of {depth} elements do not divide into groups of {group}, as '{CONFIG}' says"
+            what = f"rows of {depth} elements do not divide into groups of {group}, as '{self._key}' says"
             raise ModelFolderError(f"{self.path}: tensor '{self.name}': {what}")
         return depth // group
 
@@ -216,19 +231,46 @@ def _order(matrix: _StoredMatrix, part: str, depth: int, groups: int) -> np.ndar
 
 
 def _awq(stored: JsonObject) -> Form:
-    """Return what reads words that hold codes of eight columns: qweight i32[K, columns / 8]."""
+    """Return what reads the two layouts of AWQ."""
     bits = _bits(stored, "bits" if stored.has("bits") else "w_bit", (4,))
     group = _group_size(stored, "group_size" if stored.has("group_size") else "q_group_size")
     version = stored.text("version", "gemm").lower()
-    if version != "gemm":
-        raise stored.refuse("version", f"expected gemm, found {version!a:.40}")
+    if version not in ("gemm", "gemv"):
+        raise stored.refuse("version", f"expected gemm or gemv, found {version!a:.40}")
+    has_zeros = stored.flag("zero_point", True)
+    return _awq_rows(bits, group, has_zeros) if version == "gemv" else _awq_columns(bits, group, has_zeros)
+
+
+def _awq_rows(bits: int, group: int, has_zeros: bool) -> Form:
+    """Return what reads words that hold codes of a row: qweight i32[columns, K / 8]; the rest of a row is unused."""
+
+    def read(matrix: _StoredMatrix) -> BlockWeights:
+        words = matrix.take("qweight", ("int32",), None, None)
+        columns, depth = len(words), words.shape[1] * WORD // bits
+        groups = matrix.groups(depth, group or depth)
+        packed = matrix.take("qzeros", ("int32",), columns, None)
+        wide = packed.shape[1] * WORD // bits
+        if wide < groups:
+            what = f"expected {groups} codes of 0 of each row, found {wide}"
+            raise ModelFolderError(f"{matrix.path}: tensor '{matrix.name}.qzeros': {what}")
+        scales = np.ascontiguousarray(matrix.scales("scales", columns, wide)[:, :groups])
+        zeros = np.full((columns, groups), 1 << (bits - 1), np.uint8)
+        if has_zeros:
+            zeros = np.ascontiguousarray(_fields(packed, bits)[:, :groups])
+        return _GroupedCodes(_bytes_of(words), scales, zeros, bits, depth).blocks()
+
+    return (".qweight",), read
+
+
+def _awq_columns(bits: int, group: int, has_zeros: bool) -> Form:
+    """Return what reads words that hold codes of eight columns: qweight i32[K, columns / 8]."""
 
     def read(matrix: _StoredMatrix) -> BlockWeights:
         words = matrix.take("qweight", ("int32",), None, None)
         depth, columns = len(words), words.shape[1] * WORD // bits
         groups = matrix.groups(depth, group or depth)
         scales = matrix.scales("scales", groups, columns).T
-        if stored.flag("zero_point", True):
+        if has_zeros:
             zeros = _in_columns(matrix.take("qzeros", ("int32",), groups, words.shape[1]), bits).T
         else:
             zeros = np.full((columns, groups), 1 << (bits - 1), np.uint8)
@@ -337,21 +379,97 @@ def _floats(tall: int, wide: int) -> Form:
     return tuple(f".{end}" for end in ends), read
 
 
+def _mlx(stored: JsonObject) -> Form:
+    """Return what reads words that hold codes of a row: weight u32[columns, K * bits / 32], as one stream of bits.
+
+    A group has a scale and a bias, which is the value of the code 0. Layers may have numbers of their own.
+    """
+    common = _affine_numbers(stored, stored)
+    own = {
+        name: _affine_numbers(stored.object(name), stored) for name in stored if isinstance(stored.value(name), dict)
+    }
+
+    def read(matrix: _StoredMatrix) -> BlockWeights:
+        bits, group = own.get(_switch_of(matrix.name), common)
+        words = matrix.take("weight", ("uint32",), None, None)
+        rows, depth = len(words), words.shape[1] * WORD // bits
+        if words.shape[1] * WORD % bits:
+            what = f"{words.shape[1]} words of a row hold no whole codes of {bits} bits"
+            raise ModelFolderError(f"{matrix.path}: tensor '{matrix.name}.weight': {what}")
+        groups = matrix.groups(depth, group)
+        scales, offsets = (matrix.scales(part, rows, groups).astype(np.float32) for part in ("scales", "biases"))
+        return _affine_blocks(_bytes_of(words), scales, offsets, bits, depth)
+
+    return (".scales",), read
+
+
+def _affine_numbers(keys: JsonObject, common: JsonObject) -> tuple[int, int]:
+    """Return the bits of codes and the elements of a group."""
+    mode = keys.text("mode", common.text("mode", "affine"))
+    if mode != "affine":
+        raise keys.refuse("mode", f"expected affine, found {mode!a:.40}")
+    bits = _bits(keys, "bits", (2, 3, 4, 5, 6, 8))
+    return bits, keys.count("group_size", least=1, most=_GROUPS_MOST)
+
+
+def _affine_blocks(packed: np.ndarray, scales: np.ndarray, offsets: np.ndarray, bits: int, depth: int) -> BlockWeights:
+    """Return a matrix of codes with scales and offsets of groups, in types that products read."""
+    rows, groups = scales.shape
+    block = _block_of(depth // groups)
+    scales, offsets = (np.repeat(x, depth // groups // block, 1) for x in (scales, offsets))
+    kind = {2: "u2", 3: "u4", 4: "u4", 8: "u8"}.get(bits, "i8")
+    if bits in (3, 5, 6) or not scales.all():
+        codes, scales = without_zero_scales(_fields(packed, bits)[:, :depth], scales, block)
+        packed = pack_codes(codes, kind)
+    codes = packed.view(np.int8) if kind == "i8" else packed
+    return BlockWeights((rows, depth), kind, codes, scales, block, offsets=offsets)
+
+
+def _separate_switches(tensors: Mapping[str, np.ndarray]) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield tensors with those of all experts of a layer, which MLX keeps as one, as one for each."""
+    for name, tensor in tensors.items():
+        match = _SWITCHED.fullmatch(name)
+        if match is None or tensor.ndim < 2 or len(tensor) > MAX_EXPERTS:
+            yield name, tensor
+            continue
+        before, part, rest = match.groups()
+        part = _MIXTRAL.get(part, part) if before.endswith("block_sparse_moe") else part
+        for i, matrix in enumerate(tensor):
+            yield f"{before}.experts.{i}.{part}.{rest}", matrix
+
+
+def _switch_of(name: str) -> str:
+    """Return what the file calls the matrices of all experts, of the name of one; other names as they are."""
+    match = _EXPERT.fullmatch(name)
+    if match is None:
+        return name
+    parts = {own: part for part, own in _MIXTRAL.items()}
+    return f"{match[1]}.switch_mlp.{parts.get(match[2], match[2])}"
+
+
 def _bytes_of(words: np.ndarray) -> np.ndarray:
     """Return the bytes of words, the lowest first."""
     return np.ascontiguousarray(words).astype("<i4", copy=False).view(np.uint8)
 
 
 def _fields(packed: np.ndarray, bits: int) -> np.ndarray:
-    """Return the codes of rows of words or bytes, one a byte; 3 bits may be in two of them."""
+    """Return the codes of rows of words or bytes, one a byte; 3, 5 and 6 bits may be in two of them."""
     packed = packed if packed.dtype == np.uint8 else _bytes_of(packed)
-    if bits != 3:
+    if WORD % bits == 0:
         return unpack_fields(packed, bits)
     result = np.empty((len(packed), packed.shape[1] * 8 // bits), np.uint8)
     for i, row in enumerate(packed):  # row by row: each bit becomes a byte
         fields = np.unpackbits(row, bitorder="little")[: result.shape[1] * bits].reshape(-1, bits)
-        result[i] = fields @ np.array([1, 2, 4], np.uint8)
+        result[i] = fields @ (1 << np.arange(bits, dtype=np.uint8))
     return result
+
+
+def _form(stored: JsonObject) -> Form:
+    """Return the form that `quantization_config` names."""
+    method = stored.text("quant_method")
+    if method not in FORMS:
+        raise stored.refuse("quant_method", f"expected {', '.join(FORMS)}, found {method!a:.40}")
+    return FORMS[method](stored)
 
 
 FORMS: Mapping[str, Callable[[JsonObject], Form]] = {

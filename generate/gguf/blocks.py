@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mirlo.generate.checkpoints.block_weights import BlockWeights, pack_codes
+from mirlo.generate.checkpoints.block_weights import BlockWeights, pack_codes, without_zero_scales
 from mirlo.runtime.dtypes import numpy_dtype
 
 CHUNK = 1 << 22
@@ -55,10 +55,7 @@ class BlockType:
         with np.errstate(all="ignore"):  # of files whose scales are not numbers
             codes, scales, offsets = self.decode(np.ascontiguousarray(data).reshape(-1, self.nbytes))
         if offsets is not None:
-            # Zero points are offsets divided by scales: where these are 0, codes of 0 have the same values.
-            is_zero = scales == 0
-            codes = codes * np.repeat(~is_zero, self.block, 1)
-            scales = np.where(is_zero, np.float32(1), scales)
+            codes, scales = without_zero_scales(codes, scales, self.block)
         arrays = [pack_codes(codes.reshape(rows, -1), self.dtype), scales.reshape(rows, -1)]
         return arrays if offsets is None else [*arrays, offsets.reshape(rows, -1)]
 

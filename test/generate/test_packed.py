@@ -50,6 +50,17 @@ def awq(codes: np.ndarray, scales: np.ndarray, zeros: np.ndarray, groups: np.nda
     return {"qweight": shuffled(codes.T), "qzeros": shuffled(zeros.T), "scales": scales.T.astype(np.float16)}
 
 
+def awq_rows(codes: np.ndarray, scales: np.ndarray, zeros: np.ndarray, groups: np.ndarray) -> Arrays:
+    """Pack in the layout `gemv`: with groups of 32, rows are padded to four words of codes of 0, and as many scales."""
+
+    def padded(rows: np.ndarray) -> np.ndarray:
+        return np.pad(rows, ((0, 0), (0, -rows.shape[1] % 32)))
+
+    return {
+        "qweight": words(codes, 4), "qzeros": words(padded(zeros), 4), "scales": padded(scales).astype(np.float16)
+    }  # fmt: skip
+
+
 def compressed(bits: int, symmetric: bool) -> Packer:
     def pack(codes: np.ndarray, scales: np.ndarray, zeros: np.ndarray, groups: np.ndarray) -> Arrays:
         tensors = {
@@ -78,6 +89,7 @@ FORMS: dict[str, tuple[int, Packer, dict[str, Any]]] = {
     "gptq in order": (4, gptq(4, 1), gptq_config(4, "gptq")),
     "gptq 3 in order": (3, gptq(3, 1), gptq_config(3, "gptq")),
     "awq": (4, awq, AWQ_CONFIG),
+    "awq gemv": (4, awq_rows, {**AWQ_CONFIG, "version": "gemv"}),
     "compressed 4": (4, compressed(4, True), compressed_config(4, True)),
     "compressed 8": (8, compressed(8, False), compressed_config(8, False)),
     "compressed in order": (4, compressed(4, False), compressed_config(4, False)),
@@ -140,7 +152,7 @@ def test_forms(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.sample(4)
-@pytest.mark.parametrize("name", ("gptq in order", "awq", "gptq 3", "compressed 8"))
+@pytest.mark.parametrize("name", ("gptq in order", "awq", "awq gemv", "gptq 3", "compressed 8"))
 def test_logits(name: str, tmp_path: Path) -> None:
     """Products read the packed matrices and compute what those with the dequantized ones do."""
     _, plain = write_packed(tmp_path / "packed", name)
@@ -155,6 +167,23 @@ def test_logits(name: str, tmp_path: Path) -> None:
         generator.append([5, 9, 33, 7, 2, 80, 41, 17, 6])
     found, expected = (generator.logits() for generator in generators)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"qzeros": np.zeros((64, 0), np.int32)}, "qzeros': expected 2 codes of 0 of each row, found 0"),
+        ({"qzeros": np.zeros((8, 4), np.int32)}, r"qzeros': expected int32\[64, any\], found int32\[8, 4\]"),
+        ({"scales": np.zeros((64, 2), np.float16)}, r"scales': expected .*\[64, 32\], found float16\[64, 2\]"),
+        ({"qweight": np.zeros((64, 7), np.int32)}, "rows of 56 elements do not divide into groups of 32"),
+    ],
+)
+def test_damaged_rows_of_awq(changes: Arrays, text: str, tmp_path: Path) -> None:
+    packed, _ = write_packed(tmp_path, "awq gemv")
+    changed = {f"model.layers.0.self_attn.q_proj.{part}": array for part, array in changes.items()}
+    write_safetensors(tmp_path / "model.safetensors", {**packed, **changed})
+    with pytest.raises(ModelFolderError, match=text):
+        generate.load(tmp_path, cache=False)
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
@@ -205,8 +234,8 @@ def test_what_is_refused(tmp_path: Path) -> None:
             },
         )
     )
-    assert "'quantization_config.version': expected gemm, found 'gemv'" in refusal(
-        {"quant_method": "awq", "version": "GEMV"}
+    assert "'quantization_config.version': expected gemm or gemv, found 'gemv_fast'" in refusal(
+        {"quant_method": "awq", "version": "gemv_fast"}
     )
     assert "'quantization_config.format': expected pack-quantized or float-quantized, found 'marlin-24'" in refusal(
         {"quant_method": "compressed-tensors", "format": "marlin-24"}
