@@ -30,6 +30,7 @@ UNOPTIMIZED = (
     "passes/byoc",
     "passes/graph",
     "runtime",
+    "serve",
     "tools/quantize",
 )
 """Folders of tests that compare numbers: `make test` compiles their models without LLVM's optimizations, a third of the

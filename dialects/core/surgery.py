@@ -13,7 +13,9 @@ class SurgeryError(ValueError):
 
 def attributes_of(op: ir.Operation | ir.OpView) -> dict[str, ir.Attribute]:
     """Return the attributes of an operation by name."""
-    return {op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))}
+    attributes = op.attributes  # a new view each time
+    named = [attributes[i] for i in range(len(attributes))]
+    return {each.name: each.attr for each in named}
 
 
 def clone_with(
