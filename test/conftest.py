@@ -182,6 +182,11 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(OBJECTS, *gc.get_threshold()[1:])
 
 
+def pytest_sessionfinish() -> None:
+    """Keep pytest's five collections of garbage at the end from going through all that there is."""
+    gc.freeze()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Leave out the optimizations of LLVM where a test needs none of them."""

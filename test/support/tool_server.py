@@ -33,7 +33,9 @@ IMPORTED = (
     *LLVM.rule_modules, "mirlo.targets.llvm.pipeline", "mirlo.targets.llvm.emit", "mirlo.targets.llvm.nbits.convert",
     "mirlo.targets.llvm.winograd.convert", "mirlo.targets.llvm.trees.convert", "mirlo.targets.llvm.pack_weights",
     "mirlo.passes.graph.simplify", "mirlo.passes.graph.fold_constant", "mirlo.passes.graph.layout",
-    "mirlo.passes.fuse.fuse_tir", "mirlo.passes.lower.loops", "onnx", "numpy.random", "llvmlite.binding",
+    "mirlo.passes.fuse.fuse_tir", "mirlo.passes.lower.loops", "mirlo.passes.bounds.verify_bounds",
+    "mirlo.passes.schedule.words.emit", "mirlo.driver.tune.database", "mirlo.tools.cli.compile",
+    "mirlo.tools.cli.explaining", "onnx", "numpy.random", "llvmlite.binding",
 )  # fmt: skip
 """What most commands import, in the order in which they do."""
 PACKAGES = ("mirlo.frontends.onnx.ops", "mirlo.passes.graph.rules", "mirlo.passes.legalize.rules")

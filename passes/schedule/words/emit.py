@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TypeGuard
 
-from mirlo.dialects.bindings import func, gpu, ir, scf
+from mirlo.dialects.bindings import func, ir, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
@@ -324,7 +324,8 @@ class _Emitter(PointEmitter):
         """Emit a loop that is none of vectors."""
         in_thread = is_thread(loop)
         if loop.waits:
-            gpu.BarrierOp()
+            # The classes of the dialect take 10 ms to create, of each process that compiles for CPUs.
+            ir.Operation.create("gpu.barrier")
 
         def body(i: LoopValue, held: Carried, known: LoopValues = values) -> Carried:
             inside = known.in_thread(loop.name, i) if in_thread else known.at({loop.name: i})
