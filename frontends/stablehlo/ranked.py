@@ -8,6 +8,7 @@ from functools import cached_property
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.rank_layout import RankLayout
+from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.stablehlo.processes import PARTITIONS, ProcessGrid, process_grid
 from mirlo.frontends.stablehlo.shardings import (
     SHARDY,
@@ -17,6 +18,7 @@ from mirlo.frontends.stablehlo.shardings import (
     read_mesh,
     read_shardings,
     read_xla_sharding,
+    require_dims,
     text_of,
 )
 
@@ -48,11 +50,16 @@ class RankedProgram:
             return None
         layout: RankLayout | None = None
         if SHARDY in attributes:
-            layout = read_shardings(str(attributes[SHARDY]), self.meshes, self.grid.ranks)[0].layout
+            text = str(attributes[SHARDY])
+            shardings = read_shardings(text, self.meshes, self.grid.ranks)
+            if len(shardings) != 1:
+                raise UnsupportedOperation(f"has the sharding '{text:.80}': expected one, <@mesh, [...]>")
+            layout = shardings[0].layout
         elif XLA in attributes:
             layout = read_xla_sharding(text_of(attributes[XLA]), len(shape), self.grid.ranks)
         if layout is None:
             return None
+        require_dims(layout, len(shape))
         fitting = layout.with_dims(len(shape)).fitting(shape)
         return None if fitting.is_whole else fitting
 

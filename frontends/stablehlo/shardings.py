@@ -17,8 +17,8 @@ SHARDY, XLA = "sdy.sharding", "mhlo.sharding"
 """Attributes with a sharding of Shardy, and of XLA."""
 MOST_DIMS = 64
 """Most dims of a sharding."""
-AXIS = re.compile(r'"((?:[^"\\]|\\.)*)"(?::\((\d+)\)(\d+))?')
-_MESH_AXIS = re.compile(r'"((?:[^"\\]|\\.)*)"\s*=\s*(\d+)')
+AXIS = re.compile(r'"((?:[^"\\]|\\.)*)"(?::\((\d{1,9})\)(\d{1,9}))?')
+_MESH_AXIS = re.compile(r'"((?:[^"\\]|\\.)*)"\s*=\s*(\d{1,9})')
 _SHARDING = re.compile(r'<\s*(@[\w.$]+|@"[^"]*"|mesh<.*?>)\s*,\s*\[([^\]]*)\]\s*([^>]*)>')
 _TILES = re.compile(r"\{devices=\[([\d,]+)\](?:<=\[([\d,]+)\](?:T\(([\d,]+)\))?|([\d,]+))(.*)\}")
 
@@ -49,11 +49,11 @@ def read_mesh(text: str, ranks: int) -> Mesh:
     """Return the mesh of `<["x"=2, "y"=2], device_ids=[...]>`."""
     listed, _, rest = text.partition("]")
     axes = {name: int(size) for name, size in _MESH_AXIS.findall(listed)}
-    named = re.search(r"device_ids\s*=\s*\[([\d,\s]*)\]", rest)
-    count = math.prod(axes.values())
-    order = tuple(int(each) for each in named.group(1).split(",")) if named else tuple(range(count))
+    named = re.search(r"device_ids\s*=\s*\[([\d, ]*)\]", rest)
     if not axes and named:
         return Mesh({}, tuple(range(ranks)))
+    count = math.prod(axes.values()) if len(axes) <= MOST_DIMS else 0
+    order = tuple(_numbers(named.group(1).replace(" ", "")) if named else range(min(count, ranks)))
     if count != ranks or sorted(order) != list(range(ranks)):
         raise UnsupportedOperation(
             f"has a mesh of {count} devices, but the program has {ranks} processes: expected a mesh of all of them"
@@ -117,16 +117,22 @@ def read_xla_sharding(text: str, rank: int, ranks: int) -> RankLayout | None:
         raise UnsupportedOperation(f"has the sharding '{text:.80}': expected '{{replicated}}' or '{{devices=[...]}}'")
     tiles, reshape, transpose, listed, rest = match.groups()
     counts = _numbers(tiles)
-    if reshape is None:
-        order = _numbers(listed)
-    else:
-        grid = np.arange(math.prod(_numbers(reshape))).reshape(_numbers(reshape))
-        order = [int(each) for each in grid.transpose(_numbers(transpose) if transpose else None).reshape(-1)]
+    order = _numbers(listed) if reshape is None else _transposed(_numbers(reshape), _numbers(transpose or ""), ranks)
     copies = 1 if rest.strip() == "last_tile_dim_replicate" else len(_last_tile_dims(rest))
     dims = counts[: len(counts) - copies]
-    if math.prod(counts) != ranks or sorted(order) != list(range(ranks)) or not len(dims) <= min(rank, MOST_DIMS):
+    is_grid = min(counts) >= 1 and math.prod(counts) == ranks and sorted(order) == list(range(ranks))
+    if not is_grid or len(dims) > min(rank, MOST_DIMS):
         raise UnsupportedOperation(f"has the sharding '{text:.80}' for {rank} dims, and the program {ranks} processes")
     return tile_layout(dims, order)
+
+
+def _transposed(shape: list[int], axes: list[int], ranks: int) -> list[int]:
+    """Return the ranks in the order of a transposed grid of them; none where that is no grid."""
+    axes = axes or list(range(len(shape)))
+    if math.prod(shape) != ranks or len(shape) > MOST_DIMS or sorted(axes) != list(range(len(shape))):
+        return []
+    grid = np.arange(ranks).reshape(shape)
+    return [int(each) for each in grid.transpose(axes).reshape(-1)]
 
 
 def _last_tile_dims(text: str) -> list[str]:
@@ -136,7 +142,14 @@ def _last_tile_dims(text: str) -> list[str]:
 
 
 def _numbers(text: str) -> list[int]:
-    return [int(each) for each in text.split(",") if each][: 1 << 16]
+    """Return the numbers of a list; one that is no number of ranks becomes 0."""
+    return [int(each) if 0 < len(each) < 10 else 0 for each in text.split(",")] if text else []
+
+
+def require_dims(layout: RankLayout, rank: int) -> None:
+    """Require that a layout has no more dims than a tensor."""
+    if len(layout.dims) > rank:
+        raise UnsupportedOperation(f"has a sharding of {len(layout.dims)} dims, and a tensor of {rank}")
 
 
 def text_of(attribute: ir.Attribute) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import blocks
 from mirlo.dialects.core.symbols import symbol_name
+from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.values import OPERAND_RUNS, RESULT_RUNS
 from mirlo.passes.byoc.graph import BlockGraph, BlockNode
@@ -45,6 +46,11 @@ def targets_of(module: ir.Operation) -> list[str]:
     return list(dict.fromkeys(target for target in targets if target is not None))
 
 
+def has_collectives(function: ir.Operation) -> bool:
+    """Return whether a function exchanges tensors with other ranks."""
+    return any(Trait.COLLECTIVE in traits_of(op.operation) for block in blocks(function) for op in block.operations)
+
+
 @dataclass
 class Merger:
     """A merger of one target's composites into regions."""
@@ -67,6 +73,7 @@ class Merger:
             if string_fact(function, TARGET) == self.target and COMPOSITE in function.attributes
         }
         result = []
+        self.exchanging = {name for name in self.sizes if has_collectives(functions[name])}
         for function in functions.values():
             if any(fact in function.attributes for fact in FACTS):
                 continue
@@ -103,6 +110,8 @@ class Merger:
 
     def _rejection(self, mask: int, quotient: QuotientGraph) -> str | None:
         graph = quotient.graph
+        if any(callee_of(node.op) in self.exchanging for node in graph.members(mask)):
+            return "ranks have the same regions of collectives, whatever each has between these: one region for each"
         back = quotient.path_back(mask)
         if back is not None:
             what = callee_of(back.op) or back.name

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.op import sharding_rule_of
 from mirlo.dialects.core.rank_layout import RankLayout, Split, count_parts, is_regular, tile_layout, whole
@@ -12,6 +14,8 @@ from mirlo.dialects.core.sharding import ShardingRule
 from mirlo.dialects.core.surgery import blocks, captured, erase_dead
 from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import OPS
+from mirlo.passes.graph.constants import emit_constant
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.locations import names_of
 from mirlo.passes.shard import plan as plans
@@ -112,7 +116,8 @@ class LayoutDivider:
         summed = _kept_sum(rule, present)
         splits = self._splits(op, rule, present, summed)
         if not splits and summed is None:
-            self._note(op, plans.REPLICATE, "its rule divides no dim that its operands divide", 1)
+            if any(split is not None for layout in present for split in layout.dims):
+                self._note(op, plans.REPLICATE, "its rule divides no dim that its operands divide", 1)
             self._read_whole(op)
             return
         self._compute_divided(op, rule, splits, summed)
@@ -184,10 +189,28 @@ class LayoutDivider:
             self._converted[key] = self.converter.convert(value, own, present, wanted, self._take)
         return self._converted[key]
 
-    def _take(self, value: ir.Value, part: AxisRange) -> ir.Value:
+    def _take(self, value: ir.Value, part: AxisRange, split: Split) -> ir.Value:
+        kind = TensorType.from_mlir(value.type)
+        if value in self.constants.known and kind is not None and kind.dtype.is_bool:
+            return self._take_when_run(value, kind, part.axis, split)
         if value in self.constants.known and self.constants.can_take(value, part):
             return self.constants.take(value, part)
         return sliced(value, part)
+
+    def _take_when_run(self, value: ir.Value, kind: TensorType, axis: int, split: Split) -> ir.Value:
+        """Return a part of constant bools that only the run knows.
+
+        What they choose between would be dead on a rank whose part has one value, and its collectives with it: the
+        ranks would have others.
+        """
+        session, ranks = self.constants.session, self.converter.ranks
+        places = emit_constant(np.array(split), TensorType.of((ranks,), "i64"), session, "parts")
+        rank = OPS["cast"].make(OPS["rank_id"].make(ranks=ranks), dtype="i64")
+        place = OPS["gather"].make(places, rank, axis=0)
+        dims, count = kind.shape, count_parts(split)
+        tiles = (*dims[:axis], count, dims[axis] // count, *dims[axis + 1 :])
+        result: ir.Value = OPS["gather"].make(OPS["reshape"].make(value, shape=tiles), place, axis=axis)
+        return result
 
     def _note(self, op: ir.Operation, strategy: str, reason: str, parts: int) -> None:
         names = names_of(op.location)

@@ -16,8 +16,13 @@ from mirlo.passes.shard.constants import AxisRange, sliced
 from mirlo.passes.shard.exchanges import note_exchange
 from mirlo.passes.shard.plan import ShardingRecord
 
-TakePart = Callable[[ir.Value, AxisRange], ir.Value]
-"""Returns a range of a value, at the insertion point."""
+TakePart = Callable[[ir.Value, AxisRange, Split], ir.Value]
+"""Returns the part of a value that the rank has in a split, a range of it, at the insertion point."""
+
+
+def take_slice(value: ir.Value, part: AxisRange, split: Split) -> ir.Value:
+    """Return a part of a value as a slice of it."""
+    return sliced(value, part)
 
 
 @dataclass
@@ -29,7 +34,7 @@ class LayoutConverter:
     record: ShardingRecord
 
     def convert(
-        self, value: ir.Value, own: ir.Value, present: RankLayout, wanted: RankLayout, take: TakePart = sliced
+        self, value: ir.Value, own: ir.Value, present: RankLayout, wanted: RankLayout, take: TakePart = take_slice
     ) -> ir.Value:
         """Return what the rank has of a value in another layout, from `own`, what it has of it now."""
         own, present = self._added(value, own, present, wanted)
@@ -43,7 +48,7 @@ class LayoutConverter:
                 kind = TensorType.from_mlir(own.type)
                 assert kind is not None
                 count = D.static_dim(kind.shape[axis]) // count_parts(split)
-                own = take(own, AxisRange(axis, split[self.rank] * count, count))
+                own = take(own, AxisRange(axis, split[self.rank] * count, count), split)
         return own
 
     def _added(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.rank_layout import Split
 from mirlo.dialects.core.sharding import PARTIAL, WHOLE, Sharding
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.shard.constants import AxisRange, ConstantParts, sliced
@@ -56,7 +57,7 @@ class RankValues:
         if present.is_partial and wanted.parts != self.ranks and not wanted.is_whole:
             own, present = self.convert(value, WHOLE), WHOLE  # one sum for all users
 
-        def take(whole: ir.Value, part: AxisRange) -> ir.Value:
+        def take(whole: ir.Value, part: AxisRange, split: Split) -> ir.Value:
             is_constant = value in self.constants.known and whole == value
             return self.constants.take(value, part) if is_constant else sliced(whole, part)
 

@@ -15,6 +15,7 @@ from mirlo.frontends.stablehlo.shardings import (
     ProgramSharding,
     read_shardings,
     read_xla_sharding,
+    require_dims,
     text_of,
 )
 from mirlo.frontends.tensor import Tensor
@@ -22,12 +23,14 @@ from mirlo.frontends.tensor import Tensor
 
 def to_parts(x: Tensor, layout: RankLayout, ranks: int) -> Tensor:
     """Return the part of a rank."""
+    require_dims(layout, x.rank)
     parts, order = tile_attributes(layout.with_dims(x.rank), ranks)
     return x.builder.emit("to_parts", x, ranks=ranks, parts=parts, order=order)
 
 
 def from_parts(x: Tensor, layout: RankLayout, ranks: int) -> Tensor:
     """Return the tensor that ranks have parts of."""
+    require_dims(layout, x.rank)
     parts, order = tile_attributes(layout.with_dims(x.rank), ranks)
     return x.builder.emit("from_parts", x, ranks=ranks, parts=parts, order=order)
 
@@ -116,6 +119,7 @@ def xla_whole(op: StablehloOperation) -> Sequence[Tensor]:
 def _constrained(op: StablehloOperation, sharding: ProgramSharding) -> list[Tensor]:
     results = []
     for part in op.operands:
+        require_dims(sharding.layout, part.rank)
         layout = sharding.layout.with_dims(part.rank).fitting(part.shape)
         if layout.is_whole and sharding.is_open:
             results.append(part)

@@ -193,12 +193,19 @@ def _scanned(x: Any, w: Any, mesh: Mesh) -> Any:
     return lax.scan(layer, x, w)
 
 
+def _convolutions(x: Any, weights: Any) -> Any:
+    dims = ("NHWC", "HWIO", "NHWC")
+    hidden = jax.nn.relu(lax.conv_general_dilated(x, weights, (1, 1), "SAME", dimension_numbers=dims))
+    pooled = lax.reduce_window(hidden, -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+    return jnp.pad(pooled, ((0, 0), (1, 1), (0, 0), (0, 0))), jnp.argmax(pooled.reshape(x.shape[0], -1), 1)
+
+
 def _models(mesh: Mesh) -> dict[str, tuple[Function, tuple[Any, ...]]]:
     s = partial(_sharding, mesh)
     both, rows = ("x", "y"), s(("x", "y"))
     manual = partial(SHARD_MAP, mesh=mesh, check_vma=False)
     batch = (_array(16, 6), _array(16, 4))
-    constant = _array(16, 8)
+    constant, mask = _array(16, 8), np.repeat(np.arange(8)[:, None] < 4, 4, 1)
     return {
         "mlp": (
             jax.jit(partial(_mlp, mesh=mesh), in_shardings=(s("x"), s(None, "y"), s("y")), out_shardings=s("x")),
@@ -223,6 +230,10 @@ def _models(mesh: Mesh) -> dict[str, tuple[Function, tuple[Any, ...]]]:
         "sharded weights": (
             jax.jit(lambda x, up, down: jax.nn.relu(x @ up) @ down, in_shardings=(rows,) * 3, out_shardings=rows),
             (_array(8, 16), _array(16, 32), _array(32, 16)),
+        ),
+        "convolutions": (
+            jax.jit(_convolutions, in_shardings=(rows, s()), out_shardings=(rows, s("x"))),
+            (_array(8, 6, 6, 3), _array(3, 3, 3, 4) / 4),
         ),
         "ring": (
             jax.jit(manual(_ring, in_specs=(P("x"), P("x")), out_specs=(P("x"), P("x")))), (_array(8, 4), _array(8, 4)),
@@ -249,6 +260,11 @@ def _models(mesh: Mesh) -> dict[str, tuple[Function, tuple[Any, ...]]]:
         "constants": (
             jax.jit(lambda x: jax.nn.relu(x @ constant) @ constant.T, in_shardings=s(None, "y"), out_shardings=s("x")),
             (_array(8, 16),),
+        ),
+        "a mask with parts of one value": (
+            jax.jit(lambda x, w, v: jnp.where(mask, x @ w, v) @ w.T @ w, in_shardings=(s("x", "y"), s("y"), s("x")),
+                    out_shardings=s("x")),
+            (_array(8, 6), _array(6, 4), _array(8, 4)),
         ),
         "complex": (
             jax.jit(lambda z: z * z + 1j * jnp.conj(z), in_shardings=s("x"), out_shardings=s("y")),

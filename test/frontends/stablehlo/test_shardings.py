@@ -186,6 +186,10 @@ def test_dims_that_do_not_divide_are_whole() -> None:
             "for 2 dims, and the program",
         ),
         (_product('{mhlo.sharding = "{odd}"}', "", "", mesh=""), "expected '{replicated}'"),
+        (_product('{mhlo.sharding = "{devices=[2,2]<=[2,2]T(1,1)}"}', "", "", mesh=""), "for 2 dims, and the program"),
+        (_product('{mhlo.sharding = "{devices=[4,0]<=[4]}"}', "", "", mesh=""), "for 2 dims, and the program"),
+        (_product(_sharding("{}, {}, {}"), "", ""), "has a sharding of 3 dims, and a tensor of 2"),
+        (_product("{sdy.sharding = #sdy.sharding<@mesh>}", "", ""), "expected one"),
         (_module(MANUAL.replace('[{"x"}, {"y"}]>]', '[{"x"}, {}]>]')), "but its body takes f32"),
         (
             _module(MANUAL.replace('[{"x"}, {"y"}]>]', '[{"x"}, {"y"}]>, <@mesh, []>]')),
@@ -206,6 +210,23 @@ def test_strings_and_comments_are_no_operations() -> None:
     nested = "sdy.manual_computation() in_shardings=[] out_shardings=[] manual_axes={} () {" * 30
     with pytest.raises(StablehloImportError, match="nested more than|without"):
         generic_form(nested + "} : () -> ()" * 30)
+
+
+def test_ranks_have_the_same_exchanges() -> None:
+    """A part of a mask that has one value on a rank makes no sum superfluous there: the other ranks wait for it."""
+    mask = ", ".join(["true"] * 4 + ["false"] * 4)
+    text = _product(_sharding('{"x"}, {"y"}'), _sharding('{"y"}, {}'), _sharding('{"x"}, {}')).replace(
+        "return %0",
+        f"""%m = stablehlo.constant dense<[{mask}]> : tensor<8xi1>
+    %c = stablehlo.broadcast_in_dim %m, dims = [0] : (tensor<8xi1>) -> tensor<8x4xi1>
+    %v = stablehlo.slice %x [0:8, 0:4] : (tensor<8x8xf32>) -> tensor<8x4xf32>
+    %s = stablehlo.select %c, %0, %v : tensor<8x4xi1>, tensor<8x4xf32>
+    return %s""",
+    )
+    wanted = np.where(np.arange(8)[:, None] < 4, X @ W, X[:, :4])
+    results = _results(text, lambda rank: (_part(X, '{"x"}; {"y"}', rank), _part(W, '{"y"}; {}', rank)))
+    for rank, (result,) in enumerate(results):
+        assert np.array_equal(result, np.split(wanted, 2)[rank // 2])
 
 
 def test_report(tmp_path: Path) -> None:
