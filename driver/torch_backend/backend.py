@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from mirlo.driver.torch_backend.options import BackendOptions
-from mirlo.driver.torch_backend.stages import RunGraph, StagedGraph
+from mirlo.driver.torch_backend.stages import StagedGraph, compile_stages
 from mirlo.frontends.torch.decompose import decompositions_of_training
 from mirlo.frontends.torch.frozen import FrozenWeights
 from mirlo.runtime.arena import ArenaPool
@@ -85,16 +85,19 @@ class _LazyGraph:
         self._settings, self._arenas = settings, arenas
         self._frozen = frozen
         self._weights: FrozenWeights | None = None
-        self._run: RunGraph | None = None
+        self._run: StagedGraph | None = None
         self._changes = 0
 
-    def __call__(self, *inputs: torch.Tensor | torch.SymInt) -> object:
+    def __call__(self, inputs: list[torch.Tensor | torch.SymInt]) -> object:
+        """Run the graph on the inputs of a list, which it takes out."""
         if self._run is None or not (self._settings.frozen or self._is_current(inputs)):
             self._changes += self._run is not None
             is_constant = self._changes <= MOST_CHANGES
             self._frozen = {index: inputs[index] for index in self._frozen} if is_constant else {}
             self._weights = FrozenWeights.of({str(index): tensor for index, tensor in self._frozen.items()})
-            self._run = StagedGraph(self._functional, self._fake_inputs, self._frozen, self._settings, self._arenas)
+            self._run = compile_stages(self._functional, self._fake_inputs, self._frozen, self._settings, self._arenas)
+            if not self._frozen:  # it is not compiled again
+                del self._functional, self._fake_inputs
         return self._run(inputs)
 
     def _is_current(self, inputs: Sequence[torch.Tensor | torch.SymInt]) -> bool:
@@ -132,8 +135,11 @@ def _is_fake(tensor: object) -> bool:
     return isinstance(tensor, FakeTensor)
 
 
-def _boxed(run: GraphFunction) -> GraphFunction:
-    from functorch.compile import make_boxed_func
+def _boxed(graph: _LazyGraph) -> GraphFunction:
+    """Return a function of a list of inputs, of which the caller keeps none: they are freed while the graph runs."""
 
-    boxed: GraphFunction = make_boxed_func(run)
-    return boxed
+    def run(inputs: list[torch.Tensor | torch.SymInt]) -> object:
+        return graph(inputs)
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run

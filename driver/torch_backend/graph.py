@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -101,7 +102,7 @@ def _compile_graph(
     executable = compile(converted.model, **arguments)
     if isinstance(executable, Executable):
         executable.share_arenas(arenas)
-    return CompiledGraph(executable, program.positions, program.finish, tuple(program.numbers), graph)
+    return CompiledGraph(executable, program.positions, partial(finish, program.results), tuple(program.numbers), graph)
 
 
 class _Program:
@@ -136,7 +137,7 @@ class _Program:
             if index not in frozen and not isinstance(value, torch.Tensor):
                 self._replace_size(node, index, value)
         self.positions = (*self.positions, *self.numbers)
-        self._results = self._take_results()
+        self.results = self._take_results()
         self.module.graph.lint()
         self.module.recompile()
 
@@ -156,11 +157,6 @@ class _Program:
             dims = [axis for axis, dim in enumerate(fake.shape) if not isinstance(dim, int)]
             rows.append(dict.fromkeys(dims, torch.export.Dim.DYNAMIC) or None)
         return ExampleInputs(tuple(tensors), {}, tuple(rows))
-
-    def finish(self, tensors: list[torch.Tensor]) -> list[object]:
-        """Return the graph's results: tensors of the executable, sizes among them, and constants."""
-        rest = iter(tensors)
-        return [value if kind == "constant" else _RESULTS[kind](next(rest), value) for kind, value in self._results]
 
     def _replace_by_weight(self, node: torch.fx.Node, index: int, tensor: torch.Tensor) -> None:
         name = f"weight_{index}"
@@ -226,6 +222,12 @@ class _Program:
             kept.append(value)
         output.args = (tuple(kept),)
         return rows
+
+
+def finish(results: Sequence[tuple[str, object]], tensors: list[torch.Tensor]) -> list[object]:
+    """Return a graph's results: tensors of the executable, sizes among them, and constants."""
+    rest = iter(tensors)
+    return [value if kind == "constant" else _RESULTS[kind](next(rest), value) for kind, value in results]
 
 
 def _argument(value: torch.Tensor | int) -> np.ndarray:

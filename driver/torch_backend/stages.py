@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from mirlo.driver.torch_backend.draws import draw_first, without_states
 from mirlo.driver.torch_backend.graph import compile_graph
@@ -30,8 +30,53 @@ if TYPE_CHECKING:
 RunGraph: TypeAlias = Callable[[Sequence["torch.Tensor | torch.SymInt"]], Sequence[object]]
 
 
+class _Slot(NamedTuple):
+    """A result that is a value of the graph."""
+
+    number: int
+
+
+class _StageRun(NamedTuple):
+    """A stage as it is called, with the numbers of the values that it reads and makes."""
+
+    inputs: Sequence[int]
+    outputs: Sequence[int]
+    last_used: Sequence[int]
+    """The inputs that no later stage reads, and that are no results."""
+    run: RunGraph
+
+
 class StagedGraph:
-    """A graph that is compiled as far as it can be."""
+    """A graph that is compiled as far as it can be, as it is called: nodes have all that tracing knew, and are gone."""
+
+    def __init__(self, runs: Sequence[_StageRun], results: Sequence[object]) -> None:
+        self._runs, self._results = runs, results
+
+    def __call__(self, inputs: list[torch.Tensor | torch.SymInt]) -> list[object]:
+        """Run the graph on the inputs of a list, which it takes out: each is freed behind its last stage."""
+        values: dict[object, object] = dict(enumerate(inputs))
+        inputs.clear()
+        for each in self._runs:
+            arguments: list[Any] = [values[number] for number in each.inputs]
+            for number in each.last_used:
+                del values[number]
+            values.update(zip(each.outputs, each.run(arguments), strict=True))
+        return [values[result.number] if isinstance(result, _Slot) else result for result in self._results]
+
+
+def compile_stages(
+    graph: torch.fx.GraphModule,
+    fake_inputs: Sequence[torch.Tensor | torch.SymInt],
+    frozen: Mapping[int, torch.Tensor],
+    settings: BackendOptions,
+    arenas: ArenaPool,
+) -> StagedGraph:
+    """Compile a graph as far as it can be, with the inputs `frozen` as constants and arenas in a pool."""
+    return _StageCompiler(graph, fake_inputs, frozen, settings, arenas).staged()
+
+
+class _StageCompiler:
+    """Divides a graph into stages and compiles them."""
 
     def __init__(
         self,
@@ -58,16 +103,23 @@ class StagedGraph:
         output = next(node for node in self._root.graph.nodes if node.op == "output")
         self._results: Sequence[object] = output.args[0]
         self._stages = self._compile()
-        self._runs = [(stage, self._compiled.get(stage.key, _run_eagerly(stage))) for stage in self._stages]
         self._report()
 
-    def __call__(self, inputs: Sequence[torch.Tensor | torch.SymInt]) -> list[object]:
-        """Run the graph."""
-        values: dict[object, object] = dict(zip(self._inputs, inputs, strict=True))
-        for stage, run in self._runs:
-            arguments: list[Any] = [values[node] for node in stage.inputs]
-            values.update(zip(stage.outputs, run(arguments), strict=True))
-        return [values.get(value, value) for value in self._results]
+    def staged(self) -> StagedGraph:
+        """Return what runs: values of nodes have numbers there."""
+        numbers: dict[object, int] = {node: number for number, node in enumerate(self._inputs)}
+        for node in (node for stage in self._stages for node in stage.outputs):
+            numbers.setdefault(node, len(numbers))
+        kept, runs = set(self._results), []
+        for stage in reversed(self._stages):
+            last_used = [numbers[node] for node in stage.inputs if node not in kept]
+            kept.update(stage.inputs)
+            inputs, outputs = ([numbers[node] for node in nodes] for nodes in (stage.inputs, stage.outputs))
+            run = self._compiled.get(stage.key, _run_eagerly(stage.module))
+            runs.append(_StageRun(inputs, outputs, last_used, run))
+            for node in stage.module.graph.nodes:
+                node.meta = {}
+        return StagedGraph(runs[::-1], [_Slot(numbers[each]) if each in numbers else each for each in self._results])
 
     def _compile(self) -> list[Stage]:
         """Return the stages, all of which are compiled that can be."""
@@ -115,11 +167,11 @@ class StagedGraph:
         )
 
 
-def _run_eagerly(stage: Stage) -> RunGraph:
+def _run_eagerly(module: torch.fx.GraphModule) -> RunGraph:
     """Return what runs a stage by PyTorch."""
 
     def run(inputs: Sequence[torch.Tensor | torch.SymInt]) -> Sequence[object]:
-        results: Sequence[object] = stage.module(*inputs)
+        results: Sequence[object] = module(*inputs)
         return results
 
     return run

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dtypes import dtype
 from mirlo.dialects.core.types import TensorType
@@ -9,7 +11,10 @@ from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor, maximum, where
 from mirlo.frontends.torch.bounds import require_none
 from mirlo.frontends.torch.operation import AtenOperation, Operand
-from mirlo.frontends.torch.registry import converter
+from mirlo.frontends.torch.registry import converter, decomposition
+
+if TYPE_CHECKING:
+    import torch
 
 
 @converter("aten._unique2.default")
@@ -102,3 +107,21 @@ def _divisor(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
         return [where(is_done, whole, rest, op.dtype), where(is_done, 0, remainder, op.dtype)]
 
     return op.builder.repeat([x, y], goes_on, step)[0]
+
+
+@decomposition("aten.mode.default")
+def most_frequent(x: torch.Tensor, dim: int = -1, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    """Compute the least of the most frequent elements along a dim, and the last place of it: sorted, they are a run."""
+    import torch
+
+    if not x.dim():
+        return x.clone(), torch.zeros((), dtype=torch.int64)
+    rows = x.movedim(dim, -1)
+    values, order = torch.sort(rows, dim=-1, stable=True)
+    place = torch.arange(values.shape[-1]).expand(values.shape)
+    is_same = values[..., 1:] == values[..., :-1]
+    starts = torch.cat([place[..., :1], torch.where(is_same, 0, place[..., 1:])], -1).cummax(-1).values
+    at = (place - starts).argmax(-1, keepdim=True)
+    results = (each.gather(-1, at) for each in (values, order))
+    value, index = (each.movedim(-1, dim) if keepdim else each.squeeze(-1) for each in results)
+    return value, index

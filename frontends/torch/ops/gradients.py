@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import string
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -104,6 +105,12 @@ def adaptive_max_pool_3d_backward(grad: torch.Tensor, x: torch.Tensor, indices: 
     return _max_pool_backward(3, grad, x, indices)
 
 
+@decomposition("aten.max_pool3d_with_indices_backward.default")
+def max_pool_3d_backward(grad: torch.Tensor, x: torch.Tensor, *rest: Any) -> torch.Tensor:
+    *_, indices = rest
+    return _max_pool_backward(3, grad, x, indices)
+
+
 def _max_pool_backward(dims: int, grad: torch.Tensor, x: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
     """Compute the gradient of maxima: each is added to where it was, a position among those of its channel."""
     import torch
@@ -155,6 +162,32 @@ def replication_pad_backward(grad: torch.Tensor, x: torch.Tensor, padding: Seque
         shape = [*grad.shape[:axis], x.shape[axis], *grad.shape[axis + 1 :]]
         grad = torch.zeros(shape, dtype=grad.dtype).index_add(axis, sources, grad)
     return grad
+
+
+@decomposition("aten.masked_scatter_backward.default")
+def masked_scatter_backward(grad: torch.Tensor, mask: torch.Tensor, sizes: Sequence[int]) -> torch.Tensor:
+    """Compute the gradient of elements that were put where a mask is set: one after another, and 0 for the rest."""
+    import torch
+
+    count = math.prod(sizes)
+    flags = mask.expand(grad.shape).reshape(-1)
+    places = torch.where(flags, flags.cumsum(0) - 1, count)
+    room = torch.zeros(count + 1, dtype=grad.dtype)
+    return room.scatter(0, places, grad.reshape(-1))[:count].reshape(sizes)
+
+
+@decomposition("aten._trilinear.default")
+def trilinear(
+    x: torch.Tensor, y: torch.Tensor, z: torch.Tensor, new_x: Sequence[int], new_y: Sequence[int],
+    new_z: Sequence[int], summed: Sequence[int], unrolled: int = 1,
+) -> torch.Tensor:  # fmt: skip
+    """Compute the sums over some dims of products of three tensors, which have new dims: bilinear layers have these."""
+    import torch
+
+    letters = string.ascii_lowercase[: x.dim() + len(new_x)]
+    terms = [[each for axis, each in enumerate(letters) if axis not in new] for new in (new_x, new_y, new_z, summed)]
+    *operands, result = map("".join, terms)
+    return torch.einsum(f"{','.join(operands)}->{result}", x, y, z)
 
 
 @decomposition("aten._cdist_backward.default")

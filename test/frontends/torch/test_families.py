@@ -119,6 +119,10 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
         lambda x: (torch.linalg.vecdot(x, x), torch.dot(x[0], x[0]), x @ x[0]),
         (torch.randn(3, 0),),
     ),
+    "the most frequent": (
+        lambda x: (x.mode(0), x.mode(1, keepdim=True), torch.mode(x[0, 0])),
+        (torch.randint(0, 3, (5, 9)),),
+    ),
     "positions in a scalar": (lambda x: x.nonzero(), (torch.tensor(3.0),)),
     "divisors": (torch.gcd, (torch.tensor([12, 0, -8, 0, 7]), torch.tensor([18, 5, 12, 0, -7]))),
     "multiples": (torch.lcm, (torch.tensor([12, 0, -8, 0, 7]), torch.tensor([[18], [5]]))),
