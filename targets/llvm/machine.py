@@ -39,6 +39,11 @@ class Machine:
     """Bytes of the shared L3 cache; 0 if there is none."""
     l3_bytes_per_cycle: float = 48.0
     """Bytes per cycle from beyond the L2 cache, prefetched while tiles compute."""
+    streaming_instructions: int = 4
+    """Most instructions for a cache line of packed weights for which hardware prefetching alone is faster: on Zen 4
+    by 5 to 15 %."""
+    prefetch_level: int = 1
+    """The cache that instructions prefetch packed weights to, 1 or 2."""
     reread_cycles: float = 0.0
     """Cycles that a tile waits for a byte of rows from beyond the L2 cache, which each panel reads again; 0 where
     prefetches arrive in time."""

@@ -15,7 +15,21 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirlo.targets.llvm.cpus import ARM, BASE, CPUS, RISCV, SVE, USED, WASM, X86, Cpu, arch_of
+from mirlo.targets.llvm.cpus import (
+    ARM,
+    BASE,
+    CPUS,
+    L3_OF_MESH,
+    PREFETCH_LEVEL_OF_MESH,
+    RISCV,
+    STREAMING_OF_MESH,
+    SVE,
+    USED,
+    WASM,
+    X86,
+    Cpu,
+    arch_of,
+)
 from mirlo.targets.llvm.machine import PRESETS, Machine, MachineError
 from mirlo.targets.llvm.processor import Processor, host_processor
 
@@ -145,8 +159,14 @@ def machine_of(processor: Processor, model: Cpu | None = None) -> Machine:
     if model is None:
         return base
     l1_bytes, l2_bytes = model.l1_bytes or base.l1_bytes, model.l2_bytes or base.l2_bytes
-    speed = model.l3_bytes_per_cycle or base.l3_bytes_per_cycle
-    return replace(base, l1_bytes=l1_bytes, l2_bytes=l2_bytes, l3_bytes_per_cycle=speed)
+    if model.has_mesh:
+        base = replace(
+            base,
+            l3_bytes_per_cycle=L3_OF_MESH,
+            streaming_instructions=STREAMING_OF_MESH,
+            prefetch_level=PREFETCH_LEVEL_OF_MESH,
+        )
+    return replace(base, l1_bytes=l1_bytes, l2_bytes=l2_bytes)
 
 
 def _preset(processor: Processor) -> str:
@@ -262,6 +282,8 @@ def _with_caches(machine: Machine, other: Machine) -> Machine:
         l2_bytes=other.l2_bytes,
         l3_bytes=other.l3_bytes,
         l3_bytes_per_cycle=other.l3_bytes_per_cycle,
+        streaming_instructions=other.streaming_instructions,
+        prefetch_level=other.prefetch_level,
     )
 
 

@@ -125,11 +125,12 @@ def load_floats(buffer: ir.Value, position: ir.Value, kind: str) -> Value:
     return bitcast(both("shli", bits, constant(16, integer(32))), f32())
 
 
-def prefetch(buffer: ir.Value, position: ir.Value, lines: range, last: int) -> None:
-    """Prefetch some cache lines after a position, which may be beyond the last one."""
+def prefetch(buffer: ir.Value, position: ir.Value, lines: range, last: int, level: int) -> None:
+    """Prefetch some cache lines after a position, which may be beyond the last one, to a level of the caches."""
     inside = smaller(position, index(max(0, last)))
     for line in lines:
-        memref.PrefetchOp(buffer, [offset(inside, line * LINE)], isWrite=False, localityHint=3, isDataCache=True)
+        at = [offset(inside, line * LINE)]
+        memref.PrefetchOp(buffer, at, isWrite=False, localityHint=4 - level, isDataCache=True)
 
 
 SIGNED = "i8xi8"

@@ -22,10 +22,9 @@ from mirlo.targets.llvm.nbits.product import Product
 
 ROWS = 64
 """Rows of a tile: its accumulators, and the activations of a sub-block, fit the L1 cache."""
-LEAD = 4096
-"""Prefetch distance in bytes: hardware prefetching does not run far enough ahead of kernels that compute much."""
-STREAMING = 4
-"""Most instructions for a line of weights for which hardware prefetching alone is faster (Zen 4: by 5 to 15 %)."""
+LEADS = {1: 4096, 2: 8192}
+"""Prefetch distance in bytes, by the cache that weights are prefetched to: hardware prefetching does not run far enough
+ahead of kernels that compute much."""
 PAIR = 2
 """Panels that kernels for many rows read at a time."""
 FEW_ROWS = (1, 2, 4, 6, 8)
@@ -126,9 +125,10 @@ class ProductKernel:
 
     def _prefetch(self, position: ir.Value, lines: range, panels: int) -> None:
         """Prefetch some cache lines after a position, so many bytes ahead, of adjacent panels."""
-        last = self.layout.bytes - self.layout.group_bytes
+        last, level = self.layout.bytes - self.layout.group_bytes, self.machine.prefetch_level
         for panel in range(panels):
-            C.prefetch(self.panels, C.offset(position, LEAD + panel * self.layout.panel_bytes), lines, last)
+            ahead = C.offset(position, LEADS[level] + panel * self.layout.panel_bytes)
+            C.prefetch(self.panels, ahead, lines, last, level)
 
     def each_vector(
         self, rows: int, visit: Callable[..., Sequence[ir.Value]], carried: Sequence[ir.Value] = ()
@@ -212,7 +212,8 @@ class ProductKernel:
             rows[certain + 1 :] = [C.smaller(row, last) for row in rows[certain + 1 :]]
 
         registers = max(1, 4 * COLUMNS // self.machine.vector_bytes)
-        ahead = 0 if size * registers * self.instructions_per_line() <= STREAMING else 1
+        instructions = size * registers * self.instructions_per_line()
+        ahead = 0 if instructions <= self.machine.streaming_instructions else 1
 
         def panel(p: ir.Value) -> None:
             start = C.constant(0.0, C.f32())

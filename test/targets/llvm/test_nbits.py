@@ -11,10 +11,13 @@ from packed_products import BOUNDS, LEVELS, SHAPES, Weights, error, float_weight
 from presets import compile_for_preset
 
 import mirlo
+from mirlo.dialects.bindings import ir, new_context
 from mirlo.targets.llvm.machine import PRESETS
 from mirlo.targets.llvm.nbits.code import Dots
+from mirlo.targets.llvm.nbits.functions import product_function
 from mirlo.targets.llvm.nbits.layout import COLUMNS, PanelLayout
-from mirlo.targets.llvm.options import host_machine
+from mirlo.targets.llvm.nbits.product import Product
+from mirlo.targets.llvm.options import find_machine, host_machine
 
 CASES = list(product((2, 4, 8), (16, 32, 64, 256), ("", "packed", "real"), ("exact", "i8")))[::5] + list(
     product((2, 4, 8), (32,), ("packed",), ("exact", "i8"))
@@ -248,3 +251,14 @@ def test_layout_of_words(bits: int, block: int, least: int) -> None:
             spare = sum((word >> 30) << 2 * i for i, word in enumerate(words))
             stored = spare >> (inner - per_word * words_of_sub) * bits
         assert stored & ((1 << bits) - 1) == int(codes[column, row]) - 128 - least
+
+
+@pytest.mark.parametrize(
+    "cpu, digits, expected", (("znver4", 1, False), ("emeraldrapids", 1, True), ("znver4", 0, True))
+)
+def test_prefetches(cpu: str, digits: int, expected: bool) -> None:
+    """One row of int8 leaves prefetching to hardware where that is faster; conversions to floats never do."""
+    layout = PanelLayout(4, 32, columns=32, rows=256, scale="f16")
+    with new_context(), ir.Location.unknown() as location:
+        function = product_function(Product(layout, 1, digits), find_machine(f"cpu={cpu}"), location)
+        assert ("memref.prefetch" in str(function)) == expected
