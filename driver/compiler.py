@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from tempfile import gettempdir
 
 from mirlo.dialects.bindings import ir
 from mirlo.driver.clone import clone_module
@@ -36,6 +37,8 @@ from mirlo.passes.targets import CompileOptions, Target, code_target
 from mirlo.runtime import system
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.compiled_program import CompiledProgram
+from mirlo.runtime.errors import OutOfMemoryError
+from mirlo.runtime.memory import require_available
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.regions import METADATA as REGIONS
 
@@ -52,6 +55,10 @@ class Compiler:
         self.targets = Targets.parse(request.target)
         require_one_build(self.targets)
         self.target, self.options = _host_of(request, self.targets)
+        saves = self.target.saves_memory
+        self.saves_memory = saves is not None and saves(self.options)
+        if self.saves_memory and self.options.jobs is None:
+            self.options = replace(self.options, jobs=1)
         self.model: OpenedModel
         self.kernel_names: set[str] = set()
         """The kernels that `list_kernels` met."""
@@ -66,6 +73,14 @@ class Compiler:
 
     def run(self) -> tuple[Artifact | CompiledProgram, Session]:
         """Compile the model: its artifact, or those of a program of several parts."""
+        try:
+            return self._compile_model()
+        except OutOfMemoryError:
+            raise
+        except MemoryError as error:
+            raise self._lacks_memory(str(error) or "anywhere") from error
+
+    def _compile_model(self) -> tuple[Artifact | CompiledProgram, Session]:
         self._import()
         module, session = self.model.module, self.model.session
         folder = None if self.request.save_ir is None else Path(self.request.save_ir)
@@ -184,7 +199,22 @@ class Compiler:
         if not self.holds_weights and self.operators >= MIN_OPERATORS_FOR_WORKERS:
             system.release_code()
         self.holds_weights = True
-        self.model.session.params.hold(names)
+        names, params = list(names), self.model.session.params
+        cache = self.request.opened_cache
+        folder = cache.folder if cache is not None and cache.folder.is_dir() else Path(gettempdir())
+        try:
+            if not self.saves_memory:
+                require_available(params.pending_bytes(names))
+            params.hold(names, folder=folder if self.saves_memory else None)
+        except OutOfMemoryError as error:
+            raise self._lacks_memory(f"for the weights: {error}") from None
+
+    def _lacks_memory(self, why: str) -> OutOfMemoryError:
+        """Return the error for a compilation that needs more memory than there is."""
+        advice = "limit the memory of this process less, or use a machine with more"
+        if self.target.saves_memory is not None and not self.saves_memory:
+            advice = f"compile for '{self.target.name}{{memory=small}}', which has transformed weights in a file"
+        return OutOfMemoryError(f"there is too little memory to compile the model, {why}; {advice}")
 
     def _pipeline(self, module: ir.Module) -> Pipeline:
         """Return the passes: the requested ones, those that the file names, or the target's with what comes first."""

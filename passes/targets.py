@@ -95,6 +95,9 @@ class Target:
 
     What it returns observes the passes, and is `options.prepared` for `emit`.
     """
+    saves_memory: Callable[[CompileOptions], bool] | None = None
+    """Returns whether options ask for little memory in place of speed: kernels are compiled in one process, and the
+    weights that passes transform are in a file."""
     fingerprint: Callable[[str], str] | None = None
     """Returns the properties of the machine that code depends on, as text, for the options in braces; without it
     compiled models are not cached."""

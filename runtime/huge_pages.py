@@ -6,6 +6,7 @@ An allocator gives huge pages to large arrays only, and the ends of these are in
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -22,27 +23,32 @@ BLOCK = 1 << 28
 Kind = tuple[np.dtype, tuple[int, ...]]
 
 
-def empty_together(kinds: Sequence[Kind]) -> Iterable[np.ndarray]:
-    """Yield new arrays of these types, aligned to cache lines, in blocks that are allocated when they are reached."""
+def empty_together(kinds: Sequence[Kind], folder: Path | None = None) -> Iterable[np.ndarray]:
+    """Yield new arrays of these types, aligned to cache lines, in blocks that are allocated when they are reached.
+
+    With a folder the blocks are mapped from temporary files in it.
+    """
     first = 0
     while first < len(kinds):
         total, stop = _bytes(kinds[first]), first + 1
         while stop < len(kinds) and total + _bytes(kinds[stop]) <= BLOCK:
             total, stop = total + _bytes(kinds[stop]), stop + 1
-        yield from _block(kinds[first:stop], total)
+        yield from _block(kinds[first:stop], total, folder)
         first = stop
 
 
-def _block(kinds: Sequence[Kind], total: int) -> Iterable[np.ndarray]:
+def _block(kinds: Sequence[Kind], total: int, folder: Path | None) -> Iterable[np.ndarray]:
     if total < PAGE:
         yield from (empty_aligned(*kind) for kind in kinds)
         return
-    if total >= LARGE:
+    if total >= LARGE and folder is None:
         require_available(total)
     try:
-        memory = system.map_memory(total + PAGE)
+        memory = system.map_memory(total + PAGE) if folder is None else system.map_temporary(total + PAGE, folder)
     except MemoryError:
         raise OutOfMemoryError(f"{total} bytes are needed at once, more than there is") from None
+    except OSError as error:
+        raise OutOfMemoryError(f"a file of {total} bytes in '{folder}': {error.strerror or error}") from None
     block = np.frombuffer(memory, np.uint8)
     at = -block.ctypes.data % PAGE
     for dtype, shape in kinds:

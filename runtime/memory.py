@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 
 from mirlo.runtime.errors import OutOfMemoryError
+from mirlo.runtime.system import own_memory, unused_addresses
 
 LARGE = 1 << 30
 """Size in bytes from which an allocation is compared with the available memory."""
 _MEMINFO = "/proc/meminfo"
-_CONTROL_GROUP_LIMIT = "/sys/fs/cgroup/memory.max"
+_CONTROL_GROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""Of the second and the first version of control groups."""
 
 
 def available_bytes() -> int | None:
     """Return the bytes that a process can use without being ended; None if the system does not report them."""
-    limits = [bytes_ for bytes_ in (_unused_bytes(), _control_group_bytes()) if bytes_ is not None]
-    return min(limits, default=None)
+    limits = [_unused_bytes(), *map(_control_group_bytes, _CONTROL_GROUP_LIMITS), unused_addresses()]
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def require_available(nbytes: int) -> None:
@@ -34,12 +36,15 @@ def _unused_bytes() -> int | None:
         return None
 
 
-def _control_group_bytes() -> int | None:
-    """Return the limit of the container. Its usage is not subtracted: most of it may be reclaimable page cache."""
-    if not os.path.exists(_CONTROL_GROUP_LIMIT):
+def _control_group_bytes(path: str) -> int | None:
+    """Return what the limit of the container leaves beside this process.
+
+    Its usage is not subtracted: most of it may be reclaimable page cache.
+    """
+    if not os.path.exists(path):
         return None
     try:
-        with open(_CONTROL_GROUP_LIMIT, encoding="ascii") as file:
-            return int(file.read())
+        with open(path, encoding="ascii") as file:
+            return max(0, int(file.read()) - own_memory())
     except (OSError, ValueError):  # "max"
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -50,11 +50,19 @@ def register_reader(suffix: str, reader: Reader) -> None:
 class _DeferredArray:
     """An array that is computed on first use."""
 
-    def __init__(self, make: Callable[[], np.ndarray], loose: np.ndarray | None):
+    def __init__(
+        self, make: Callable[[], np.ndarray], loose: np.ndarray | None, fill: Callable[[np.ndarray], None] | None
+    ):
         self._make: Callable[[], np.ndarray] | None = make
+        self._fill = fill
         self._loose = loose
         self._array: np.ndarray | None = None
         self._lock = make_lock()
+
+    @property
+    def is_pending(self) -> bool:
+        """Return whether the array is not computed yet."""
+        return self._array is None
 
     def array(self) -> np.ndarray:
         with self._lock:
@@ -62,11 +70,24 @@ class _DeferredArray:
                 source = self._make()
                 self._array = np.ascontiguousarray(source).view()
                 self._array.flags.writeable = False
-                self._make = self._loose = None  # release the source
+                self._make = self._loose = self._fill = None  # release the source
                 if not np.may_share_memory(source, self._array):
                     release(source)
             assert self._array is not None
             return self._array
+
+    def write(self, to: np.ndarray) -> None:
+        """Write the elements to an array, which holds them from now on."""
+        if self._fill is None:
+            array = self.array()
+            to[...] = array
+            release(array)
+        with self._lock:
+            if self._fill is not None:
+                self._fill(to)
+            to.flags.writeable = False
+            self._array = to.view()
+            self._make = self._loose = self._fill = None
 
     def loose(self) -> np.ndarray:
         """Return the same elements, possibly not contiguous."""
@@ -198,13 +219,15 @@ class ParameterStore:
         shape: Sequence[int],
         make: Callable[[], np.ndarray],
         loose: np.ndarray | None = None,
+        fill: Callable[[np.ndarray], None] | None = None,
     ) -> str:
         """Add an array as `add_unique` does that `make` computes on first use, or in `hold`.
 
-        `loose` already holds the same elements in another order than row-major; `reader` may return it instead.
+        `fill`, if there is one, writes the elements to an array: they are in memory once then. `loose` already holds
+        the same elements in another order than row-major; `reader` may return it instead.
         """
         name = unused_name(base, self._entries)
-        self._insert(name, _Entry(dtype, tuple(shape), None, later=_DeferredArray(make, loose)))
+        self._insert(name, _Entry(dtype, tuple(shape), None, later=_DeferredArray(make, loose, fill)))
         return name
 
     def reader(self, name: str) -> Callable[[], np.ndarray]:
@@ -227,13 +250,17 @@ class ParameterStore:
                 continue
             self._move(name, empty_aligned(array.dtype, array.shape))
 
-    def hold(self, names: Iterable[str], with_mapped: bool = False, least: int = 1 << 15) -> None:
+    def hold(
+        self, names: Iterable[str], with_mapped: bool = False, least: int = 1 << 15, folder: Path | None = None
+    ) -> None:
         """Move arrays of `least` bytes or more next to each other into huge pages; those of files if `with_mapped`.
 
+        With a folder they are in temporary files there, of which the system may take the pages when memory is short.
         The pending arrays of `add_deferred` are computed, each when its turn comes: the largest first, as the array
-        that is computed and the one that stays are both in memory for a moment. Arrays in memory of another owner, such
-        as tensors of PyTorch, stay shared with their owner.
+        that is computed and the one that stays may both be in memory for a moment. Arrays in memory of another owner,
+        such as tensors of PyTorch, stay shared with their owner.
         """
+        names = list(names)
         entries = {name: self._entry(name) for name in names}
         chosen = [
             (entry.nbytes, name) for name, entry in entries.items()
@@ -244,9 +271,12 @@ class ParameterStore:
             chosen = []
         chosen.sort(key=lambda row: -row[0])
         kinds = [self._kind(name) for _, name in chosen]
-        with suppress(OutOfMemoryError):  # what there is no room for stays where it is
-            for (_, name), held in zip(chosen, empty_together(kinds), strict=True):
-                release(self._move(name, held))
+        # What there is no room for stays where it is.
+        with nullcontext() if folder is not None else suppress(OutOfMemoryError):
+            for (_, name), held in zip(chosen, empty_together(kinds, folder), strict=True):
+                self._move(name, held)
+                if folder is not None:
+                    release(held)
         for name in names:
             self._entry(name).view()
 
@@ -254,14 +284,22 @@ class ParameterStore:
         entry = self._entry(name)
         return np.dtype(numpy_dtype(entry.dtype)), entry.shape
 
-    def _move(self, name: str, to: np.ndarray) -> np.ndarray:
-        """Copy a parameter to memory in which it stays; return the array that it was."""
+    def pending_bytes(self, names: Iterable[str]) -> int:
+        """Return the bytes of the arrays of `add_deferred` among these that are not computed yet."""
+        entries = [self._entry(name) for name in dict.fromkeys(names)]
+        return sum(entry.nbytes for entry in entries if entry.later is not None and entry.later.is_pending)
+
+    def _move(self, name: str, to: np.ndarray) -> None:
+        """Copy a parameter to memory in which it stays, or compute it there."""
         entry = self._entries[name]
-        array = entry.view()
-        to[...] = array
+        if entry.later is not None:
+            entry.later.write(to)
+        else:
+            array = entry.view()
+            to[...] = array
+            release(array)
         to.flags.writeable = False
         self._entries[name] = replace(entry, array=to, file=None, later=None, is_held=True)
-        return array
 
     def copy(self) -> ParameterStore:
         """Return another store with the same arrays.

@@ -154,6 +154,19 @@ def limit_memory(nbytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (nbytes, nbytes))
 
 
+def unused_addresses() -> int | None:
+    """Return the bytes that this process may still map; None without a limit, or where the system reports none."""
+    if sys.platform != "linux":
+        return None
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY:
+        return None
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return max(0, limit - int(file.read().split()[0]) * mmap.PAGESIZE)
+
+
 def limit_processor(seconds: int) -> None:
     """Have the system end this process after so many more seconds of processor time, if it has such limits."""
     if sys.platform != "win32":
@@ -173,6 +186,15 @@ def peak_memory() -> int:
 
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else most * 1024
+
+
+def own_memory() -> int:
+    """Return the bytes of this process's memory that are not pages of files; 0 if the system does not report them."""
+    if sys.platform != "linux":
+        return 0
+    with open("/proc/self/statm", encoding="ascii") as file:
+        _, resident, of_files, *_ = map(int, file.read().split())
+    return (resident - of_files) * mmap.PAGESIZE
 
 
 def silence(descriptor: int) -> None:
@@ -280,6 +302,21 @@ def map_memory(nbytes: int) -> mmap.mmap:
     with contextlib.suppress(OSError):  # of a kernel without huge pages
         memory.madvise(mmap.MADV_HUGEPAGE)
     return memory
+
+
+def map_temporary(nbytes: int, folder: str | os.PathLike[str]) -> FileMapping:
+    """Return memory in a file without a name, which the system may write there when memory is short.
+
+    Raise OSError if the folder has no room.
+    """
+    import tempfile
+
+    with tempfile.TemporaryFile(dir=folder) as file:
+        if sys.platform == "linux":
+            os.posix_fallocate(file.fileno(), 0, nbytes)  # a full disk would end the process later
+        else:
+            file.truncate(nbytes)
+        return FileMapping(file.fileno(), nbytes)
 
 
 class GuardedPages:

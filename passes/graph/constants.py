@@ -72,13 +72,31 @@ def derived(read: Callable[[], np.ndarray], change: Callable[[np.ndarray], np.nd
     return make
 
 
+def filled(
+    read: Callable[[], np.ndarray], fill: Callable[[np.ndarray, np.ndarray], None]
+) -> Callable[[np.ndarray], None]:
+    """Return what `derived` does for a function that writes to an array."""
+
+    def write(to: np.ndarray) -> None:
+        source = read()
+        fill(source, to)
+        release(source)
+
+    return write
+
+
 def emit_deferred_constant(
-    make: Callable[[], np.ndarray], kind: TensorType, session: Session, name: str, loose: np.ndarray | None = None
+    make: Callable[[], np.ndarray],
+    kind: TensorType,
+    session: Session,
+    name: str,
+    loose: np.ndarray | None = None,
+    fill: Callable[[np.ndarray], None] | None = None,
 ) -> ir.Value:
-    """Emit a constant whose array is computed while kernels are compiled, or on first use."""
+    """Emit a constant whose array is computed while kernels are compiled, or on first use; see `add_deferred`."""
     element = element_type_of(kind.dtype.to_numpy())
     assert element is not None
-    param = session.params.add_deferred(name, element.name, kind.static_shape, make, loose)
+    param = session.params.add_deferred(name, element.name, kind.static_shape, make, loose, fill)
     result: ir.Value = Constant.make(param=param, result_types=[kind])
     return result
 

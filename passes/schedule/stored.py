@@ -13,7 +13,7 @@ from mirlo.dialects.core.op import class_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.constant import Constant
 from mirlo.dialects.tir.view import PrimView
-from mirlo.passes.graph.constants import constant_name, constant_reader, derived, emit_deferred_constant
+from mirlo.passes.graph.constants import constant_name, constant_reader, derived, emit_deferred_constant, filled
 from mirlo.passes.session import Session
 
 
@@ -33,6 +33,8 @@ class Stored:
     change: Callable[[np.ndarray], np.ndarray]
     suffix: str
     """Suffix of the new constant's name."""
+    fill: Callable[[np.ndarray, np.ndarray], None] | None = None
+    """Does what `change` does in an array that is given, without another one of that size."""
 
 
 def calls_of(module: ir.Operation | ir.OpView) -> dict[str, list[ir.Operation]]:
@@ -59,7 +61,8 @@ def _store(site: ir.Operation, stored: Stored, session: Session, known: dict[obj
     with ir.InsertionPoint(site), site.location:
         if name == "constant" or key not in known:
             read = constant_reader(old, session)
-            new = emit_deferred_constant(derived(read, change), kind, session, f"{name}.{stored.suffix}")
+            fill = None if stored.fill is None else filled(read, stored.fill)
+            new = emit_deferred_constant(derived(read, change), kind, session, f"{name}.{stored.suffix}", fill=fill)
             known[key] = new.owner.opview.param
         else:
             new = Constant.make(param=known[key], result_types=[kind])

@@ -40,6 +40,12 @@ def _fingerprint(options: str) -> str:
     return parse_options(options).identity
 
 
+def _saves_memory(options: CompileOptions) -> bool:
+    from mirlo.targets.llvm.options import saves_memory
+
+    return saves_memory(options)
+
+
 def _requirements(options: str) -> Sequence[str]:
     from mirlo.targets.llvm.cpus import features_text
     from mirlo.targets.llvm.options import parse_options
@@ -106,6 +112,7 @@ TARGET = Target(
     symbolic_dims=True,
     aliases=("cpu", "native", "host", "x86", "arm", "aarch64"),
     fingerprint=_fingerprint,
+    saves_memory=_saves_memory,
     requirements=_requirements,
     figures=Figures(gflops=100.0, gbytes=10.0, call_us=0.3),
     space=_space,

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from mirlo.passes.targets import CompileOptions
 
 NATIVE = "native"
-OPTIONS = ("cpu", "triple", "features", "threads", "thread_work", "l1", "l2", "l3")
-_NOT_OF_PROCESSORS = ("threads", "thread_work")
+OPTIONS = ("cpu", "triple", "features", "threads", "thread_work", "memory", "l1", "l2", "l3")
+_NOT_OF_PROCESSORS = ("threads", "thread_work", "memory")
 MOST_BYTES = 1 << 40
 """Largest cache that options may describe."""
 _TRIPLES = {
@@ -61,6 +61,8 @@ class LlvmOptions:
     """The threads of a call; None for those of `mirlo.compile`."""
     thread_work: int | None = None
     """The least work that threads share, in floating-point operations; None for the default of `outline-parallel`."""
+    saves_memory: bool = False
+    """Whether memory is worth more than time, to compile and to run."""
 
     @property
     def identity(self) -> str:
@@ -92,7 +94,8 @@ def parse_options(text: str = "") -> LlvmOptions:
         machine = _with_caches(machine_of(processor), machine)
     sizes = {f"{name}_bytes": _bytes(name, options[name]) for name in ("l1", "l2", "l3") if name in options}
     threads = _number(options, "threads", 4096)
-    return LlvmOptions(processor, replace(machine, **sizes), threads, _number(options, "thread_work", MOST_BYTES))  # type: ignore[arg-type]
+    work, saves_memory = _number(options, "thread_work", MOST_BYTES), _is_small(options.get("memory"))
+    return LlvmOptions(processor, replace(machine, **sizes), threads, work, saves_memory)  # type: ignore[arg-type]
 
 
 def planning_options(text: str) -> str:
@@ -113,6 +116,11 @@ def threads_of(options: CompileOptions | None) -> int:
 def thread_work_of(options: CompileOptions | None) -> int | None:
     """Return the least work that threads share; None for the default."""
     return parse_options(getattr(options, "target_options", "")).thread_work
+
+
+def saves_memory(options: CompileOptions | None) -> bool:
+    """Return whether memory is worth more than time."""
+    return parse_options(getattr(options, "target_options", "")).saves_memory
 
 
 def machine_for(options: CompileOptions | tuple[str, ...] | None) -> Machine:
@@ -293,6 +301,12 @@ def _bytes(name: str, text: str) -> int:
     if not 0 < size <= MOST_BYTES and not (match and name == "l3"):
         raise MachineError(f"option {name} of target 'llvm': expected a size such as 512KiB or 1MiB, found '{text}'")
     return size
+
+
+def _is_small(text: str | None) -> bool:
+    if text not in (None, "small", "large"):
+        raise MachineError(f"option memory of target 'llvm': expected small or large, found '{text}'")
+    return text == "small"
 
 
 def _number(options: dict[str, str], name: str, most: int) -> int | None:

@@ -128,13 +128,25 @@ class Order:
     group: int = 1
     """Adjacent elements along K that are contiguous for each column."""
 
+    def shape(self, old: Sequence[int]) -> tuple[int, ...]:
+        """Return the shape of an array in the new order."""
+        count = -(-old[self.columns] // self.width)
+        shape = (*(old[d] for d in self.outer), count, *(old[d] for d in self.inner), self.width)
+        return shape if self.group == 1 else (*shape[:-2], shape[-2] // self.group, self.width, self.group)
+
     def pack(self, array: np.ndarray) -> np.ndarray:
         """Return the array in the new order."""
+        # Aligned to cache lines: a vector across two lines takes two loads.
+        packed = empty_aligned(array.dtype, self.shape(array.shape))
+        self.fill(array, packed)
+        return packed
+
+    def fill(self, array: np.ndarray, to: np.ndarray) -> None:
+        """Write the array in the new order to another one."""
         moved = array.transpose(*self.outer, self.columns, *self.inner)
         at, total = len(self.outer), array.shape[self.columns]
-        # Aligned to cache lines: a vector across two lines takes two loads.
-        panels = (*moved.shape[:at], -(-total // self.width), *moved.shape[at + 1 :], self.width)
-        result = empty_aligned(array.dtype, panels)
+        panels = replace(self, group=1).shape(array.shape)
+        result = to if self.group == 1 else empty_aligned(array.dtype, panels)
         whole = total // self.width
         lead = (slice(None),) * at
         full = moved[lead + (slice(0, whole * self.width),)]
@@ -145,12 +157,9 @@ class Order:
             result[lead + (whole,)] = 0
             result[lead + (whole, ..., slice(0, total - whole * self.width))] = np.moveaxis(rest, at, -1)
         flush_subnormals(result)
-        if self.group == 1:
-            return result
-        groups = result.reshape(*result.shape[:-2], result.shape[-2] // self.group, self.group, self.width)
-        grouped = empty_aligned(array.dtype, (*groups.shape[:-2], self.width, self.group))
-        grouped[...] = np.swapaxes(groups, -1, -2)
-        return grouped
+        if self.group > 1:
+            groups = result.reshape(*result.shape[:-2], result.shape[-2] // self.group, self.group, self.width)
+            to[...] = np.swapaxes(groups, -1, -2)
 
 
 @dataclass(frozen=True)
@@ -166,10 +175,7 @@ class Panels:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        old, order = self.operand.shape, self.order
-        count = -(-old[order.columns] // order.width)
-        shape = (*(old[d] for d in order.outer), count, *(old[d] for d in order.inner), order.width)
-        return shape if order.group == 1 else (*shape[:-2], shape[-2] // order.group, order.width, order.group)
+        return self.order.shape(self.operand.shape)
 
     @property
     def map(self) -> ir.AffineMap:
@@ -187,7 +193,8 @@ class Panels:
 
     @property
     def stored(self) -> Stored:
-        return Stored(self.argument, self.position, self.shape, self.map, self.order, self.order.pack, "panels")
+        order = self.order
+        return Stored(self.argument, self.position, self.shape, self.map, order, order.pack, "panels", order.fill)
 
 
 def _dims_by_axis(map_: ir.AffineMap) -> dict[int, int] | None:

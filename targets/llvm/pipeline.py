@@ -10,7 +10,7 @@ from mirlo.targets.emulated_floats import KINDS, emulate_floats, move_as_integer
 from mirlo.targets.host.llvm_ir import lower_pipeline
 from mirlo.targets.llvm.fma import expand_fma
 from mirlo.targets.llvm.loop_annotations import annotate_branches
-from mirlo.targets.llvm.options import planning_options, thread_work_of, threads_of
+from mirlo.targets.llvm.options import planning_options, saves_memory, thread_work_of, threads_of
 from mirlo.targets.llvm.outer_loops import hide_outer_indices
 from mirlo.targets.llvm.processor import Processor
 from mirlo.targets.llvm.quotients import shift_quotients
@@ -36,7 +36,7 @@ def compile_pipeline(options: CompileOptions | None = None) -> str:
         "cse",
         "remove-dead",
         _step("apply-tuning", "target=llvm", threads, "operators=relax.conv", tuned),
-        _step("winograd", machine),
+        *([] if saves_memory(options) else [_step("winograd", machine)]),  # its weights are up to four times as large
         _step("pack-trees", machine),
         "legalize{target=llvm}",
         *FUSE_WIDENED,

@@ -12,7 +12,8 @@ from memory_growth import peak_growth
 from onnx_models import F32, make_model, node
 
 import mirlo
-from mirlo.runtime import system
+from mirlo.runtime import memory, system
+from mirlo.runtime.errors import OutOfMemoryError
 
 COUNT, SIZE = 8, 1536
 
@@ -42,6 +43,51 @@ def test_weights_are_in_memory_once(tmp_path: Path) -> None:
     growth = peak_growth(lambda: compile_and_run(tmp_path / "many.onnx", weights)) - base
     size = sum(weight.nbytes for weight in weights)
     assert size < growth < 1.6 * size
+
+
+def test_little_memory(tmp_path: Path) -> None:
+    """Where memory is worth more than time, packed weights are pages of a file, of which few are in memory."""
+    few, many = tmp_path / "few.onnx", tmp_path / "many.onnx"
+    save_products(few, 32)
+    weights = save_products(many, SIZE)
+    compiled = mirlo.compile(few, "llvm{memory=small}", cache=False)
+    assert np.array_equal(
+        compiled(np.ones((4, 32), np.float32)), mirlo.compile(few, cache=False)(np.ones((4, 32), np.float32))
+    )
+    base = peak_growth(lambda: mirlo.compile(few, "llvm{memory=small}", cache=False))
+    growth = peak_growth(lambda: mirlo.compile(many, "llvm{memory=small}", cache=False)) - base
+    assert growth < 0.6 * sum(weight.nbytes for weight in weights)
+    executable = mirlo.compile(many, "llvm{memory=small}", cache=False)
+    x = np.random.default_rng(9).random((4, SIZE), np.float32)
+    assert np.array_equal(executable(x), mirlo.compile(many, cache=False)(x))
+
+
+def test_too_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "net.onnx"
+    save_products(path, 512)
+    with monkeypatch.context() as patch:
+        patch.setattr(memory, "available_bytes", lambda: 1 << 20)
+        with pytest.raises(OutOfMemoryError, match=r"the weights: 8388608 bytes .* 1048576 .*llvm\{memory=small\}"):
+            mirlo.compile(path, cache=False)
+        mirlo.compile(path, "llvm{memory=small}", cache=False)
+
+    def fill_disk(nbytes: int, folder: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(system, "map_temporary", fill_disk)
+    with pytest.raises(OutOfMemoryError, match=r"a file of \d+ bytes in '.*': No space left on device"):
+        mirlo.compile(path, "llvm{memory=small}", cache=False)
+
+
+def test_memory_that_runs_out_in_a_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_out(*arguments: object) -> None:
+        raise MemoryError("1 MiB")
+
+    path = tmp_path / "net.onnx"
+    save_products(path, 32)
+    monkeypatch.setattr("mirlo.driver.compiler.find_tables", run_out)
+    with pytest.raises(OutOfMemoryError, match="too little memory to compile the model, 1 MiB; compile for"):
+        mirlo.compile(path, cache=False)
 
 
 def code_in_memory() -> int:

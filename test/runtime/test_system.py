@@ -81,7 +81,8 @@ def test_nothing_that_windows_lacks_is_used() -> None:
         call(12345)
     system.lead_group()
     assert system.peak_memory() == 0 and system.cores() == [] and system.effective_user() is None
-    assert system.positional_read() is None
+    assert system.positional_read() is None and system.unused_addresses() is None and system.own_memory() == 0
+    system.release_code()
     assert system.available_cores() == (os.cpu_count() or 1)
     assert system.process_context().get_start_method() == "spawn"
     with pytest.raises(OSError, match="no forks"):

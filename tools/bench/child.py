@@ -112,9 +112,9 @@ def resident() -> int:
 
 
 def peak(children: bool = True) -> int:
-    """Return the peak memory in bytes, including that of child processes."""
+    """Return the peak memory in bytes, and what child processes have beside pages of files, which they share."""
     own = _status("VmHWM", os.getpid())
-    return own + sum(_status("VmHWM", pid) for pid in _children()) if children else own
+    return own + sum(_status("RssAnon", pid) for pid in _children()) if children else own
 
 
 def reset_peak() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mirlo.runtime import archive
 from mirlo.runtime.errors import ArtifactError, MirloError
 from mirlo.runtime.regions import described_regions
-from mirlo.runtime.system import peak_memory
+from mirlo.runtime.system import own_memory, peak_memory
 from mirlo.tools.cli.progress import Progress
 from mirlo.tools.cli.run_sizes import with_small_sizes
 from mirlo.tools.cli.tables import bytes_text, columns
@@ -27,9 +27,10 @@ def report_lines(executable: Executable, progress: Progress) -> Iterator[str]:
     for part in executable.compiled.parts if hasattr(executable, "compiled") else [executable.artifact]:
         yield from _artifact_lines(part)
     yield f"weights: {bytes_text(executable.memory.weights_bytes)}"
-    peak = peak_memory()
+    peak, own = peak_memory(), own_memory()
     if peak:
-        yield f"most memory while compiling: {bytes_text(peak)} in this process"
+        text = f"; {bytes_text(own)} of its own now, beside pages of files" if own else ""
+        yield f"most memory while compiling: {bytes_text(peak)} in this process{text}"
     yield "steps:"
     yield progress.table()
 

@@ -15,7 +15,8 @@ from mirlo.tools.cli.tables import bytes_text, columns
 
 if TYPE_CHECKING:
     from mirlo.frontends.onnx.graph import GraphDef
-    from mirlo.runtime.artifact import TensorSpec
+    from mirlo.runtime.artifact import Artifact, TensorSpec
+    from mirlo.runtime.params import ParameterStore
 
 
 def execute(arguments: Arguments) -> None:
@@ -50,6 +51,7 @@ def compiled_lines(path: str) -> Iterable[str]:
     yield f"parameters: {len(store)}, {bytes_text(store.nbytes)}"
     yield from arena_lines(artifact)
     yield f"code: {bytes_text(len(artifact.code))}"
+    yield _memory_to_run(artifact, store)
     yield from region_lines(described_regions(artifact))
     if artifact.loader == "specialized":
         from mirlo.runtime.specialized import read_builds
@@ -67,6 +69,13 @@ def compiled_lines(path: str) -> Iterable[str]:
     for symbol, count in calls.most_common():
         rows.append((f"  {symbol}", first[symbol].kind, str(count), _shortened(first[symbol].source)))
     yield from columns(rows, numbers={2}) if calls else ()
+
+
+def _memory_to_run(artifact: Artifact, store: ParameterStore) -> str:
+    """Return what a process has in memory to run a compiled model, besides Python and libraries."""
+    own = len(artifact.code) + artifact.arena_bytes
+    call = "" if artifact.arena_bytes or not artifact.metadata.get("sizes") else " and the memory of a call"
+    return f"to run it: {bytes_text(own)}{call} of a process's own, and the parameters, pages of the file"
 
 
 def _onnx(arguments: Arguments) -> Iterable[str]:

@@ -15,7 +15,7 @@ from mirlo.runtime.errors import ArtifactError, NotForThisMachine
 from mirlo.runtime.host_cpu import HostCpu
 from mirlo.targets.llvm.cpus import CPUS, X86
 from mirlo.targets.llvm.machine import MachineError
-from mirlo.targets.llvm.options import find_machine, host_machine, parse_options, planning_options
+from mirlo.targets.llvm.options import find_machine, host_machine, parse_options, planning_options, saves_memory
 from mirlo.targets.llvm.pipeline import compile_pipeline
 from mirlo.targets.llvm.processor import host_processor
 
@@ -67,6 +67,13 @@ def test_caches_and_threads_are_options() -> None:
     assert parse_options("cpu=neoverse-n1").machine.l2_bytes == 1 << 20
 
 
+def test_little_memory_has_no_larger_weights() -> None:
+    small, large = (CompileOptions(target_options=f"memory={size}") for size in ("small", "large"))
+    assert saves_memory(small) and not saves_memory(large) and planning_options("memory=small") == ""
+    assert compile_pipeline(large) == compile_pipeline() and "winograd" in compile_pipeline()
+    assert compile_pipeline(small) == compile_pipeline().replace("winograd,", "")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -83,6 +90,7 @@ def test_caches_and_threads_are_options() -> None:
         ("l2=-1", "option l2 of target 'llvm': expected a size"),
         ("l2=99999GiB", "expected a size"),
         ("threads=0", "threads of target 'llvm': expected 1 to 4096"),
+        ("memory=2GB", "option memory of target 'llvm': expected small or large, found '2GB'"),
         ("thread_work=1e6", "option thread_work of target 'llvm': expected 1 to 1099511627776, found '1e6'"),
     ],
 )  # fmt: skip
