@@ -100,7 +100,7 @@ def check_used(rule: str, choices: ChoiceValues, used: ChoiceValues) -> None:
     """Reject choices that a rule could not follow in a function."""
     for name, value in choices.items():
         if name not in used:
-            there = ", ".join(f"{key}={_text(found)}" for key, found in used.items()) or "nothing"
+            there = ", ".join(f"{key}={_text(used_value)}" for key, used_value in used.items()) or "nothing"
             raise ChoiceError(f"{name}={_text(value)}: nothing of this function depends on it; it has {there}")
         if used[name] != value:
             raise ChoiceError(f"{name}={_text(value)} does not fit this function: '{rule}' takes {_text(used[name])}")

@@ -102,10 +102,10 @@ def _reject_unused(unused: Collection[str], functions: Collection[str]) -> None:
         )
 
 
-def _require_no_words(function: ir.OpView, given: Collection[str]) -> None:
+def _require_no_words(function: ir.OpView, scheduled_names: Collection[str]) -> None:
     """Reject words for a function that was made as loops, which is no schedule's to arrange."""
     name = symbol_name(function)
-    if name in given and SCHEDULED not in function.operation.attributes:
+    if name in scheduled_names and SCHEDULED not in function.operation.attributes:
         raise PassError(
             f"a schedule is given for '@{name}', which is not made of blocks, which words are about: it is loops over "
             "buffers, in the order in which its rule or script wrote them",
@@ -174,9 +174,9 @@ class SchedulePrims(Pass):
         _annotate_work(kernel.view)
         annotate_inplace(kernel.view)
         name, location = kernel.view.name, kernel.view.op.location
-        given = files.get(name) or session.options.get(SCHEDULES, {}).get(name)
-        if given is not None:
-            session.notes.append(_schedule_as_given(kernel, given, rules, context))
+        user_schedule = files.get(name) or session.options.get(SCHEDULES, {}).get(name)
+        if user_schedule is not None:
+            session.notes.append(_schedule_as_given(kernel, user_schedule, rules, context))
             return None
         scheduled, rule, attempts = try_rules(rules, kernel, context, chosen=tuned_values(function))
         if rule is None:
@@ -195,14 +195,15 @@ class SchedulePrims(Pass):
         return dict(entry.split("=", 1) for entry in self.given.split(";") if "=" in entry)
 
 
-def _check_made(rule: Rule, made: object) -> None:
+def _check_made(rule: Rule, function: object) -> None:
     """Require that a rule made a function, and verify that of a user: it replaces the one that the rule was given."""
-    if not isinstance(made, (ir.OpView, ir.Operation)):
+    if not isinstance(function, (ir.OpView, ir.Operation)):
         raise RuleError(
-            f"rule '{rule}' at {rule.place} returned {made!r}: return the scheduled function, as Schedule.emit() does"
+            f"rule '{rule}' at {rule.place} returned {function!r}: return the scheduled function, as Schedule.emit() "
+            "does"
         )
     if rule.is_foreign:
-        check_emitted(rule, [made.operation])
+        check_emitted(rule, [function.operation])
 
 
 def adopt_choices(function: ir.OpView, target: str, session: Session) -> bool:
@@ -211,12 +212,12 @@ def adopt_choices(function: ir.OpView, target: str, session: Session) -> bool:
     Passes before `schedule` that prepare what a rule reads call this. What is wrong with the words is an error there.
     """
     name = PrimView(function).name
-    given = session.options.get(SCHEDULES, {}).get(name)
-    if given is None:
+    user_schedule = session.options.get(SCHEDULES, {}).get(name)
+    if user_schedule is None:
         return True
     function.operation.attributes[TARGET] = ir.StringAttr.get(target)
     try:
-        words = _replay(function, given)
+        words = _replay(function, user_schedule)
         parts = _request(function, words, _rules_of(chain(target)))[1] if words.applied else None
     except MirloError:
         return False
@@ -238,7 +239,7 @@ GivenSchedule = Union["Trace", "Words", str, Path, Callable[["Words"], object]]
 """The schedule that a user gives: words, a file of them, or a function that applies them."""
 
 
-def _replay(function: ir.OpView | ir.Operation, given: GivenSchedule) -> Words:
+def _replay(function: ir.OpView | ir.Operation, user_schedule: GivenSchedule) -> Words:
     """Return the schedule that the user gave for a function, with its words applied.
 
     The first pass calls what is given, and others replay its words. What they inline for rules is inlined in the
@@ -250,16 +251,16 @@ def _replay(function: ir.OpView | ir.Operation, given: GivenSchedule) -> Words:
     if GIVEN not in attributes:
         words = Words(function)
         try:
-            words.replay(given).claim_rest()
+            words.replay(user_schedule).claim_rest()
         finally:
             words.is_closed = True  # the function that it was given to may keep it
         inlined = words.inlined if words.applied else []
         if inlined:
             inline_for_rules(function, inlined)
         attributes[GIVEN] = ir.StringAttr.get(json.dumps({**words.trace.as_json(), INLINED: inlined}))
-    found = json.loads(ir.StringAttr(attributes[GIVEN]).value)
-    trace = Trace.from_json(found)
-    left = [said for said in trace if said.word != INLINE or said.arguments[0] not in found[INLINED]]
+    content = json.loads(ir.StringAttr(attributes[GIVEN]).value)
+    trace = Trace.from_json(content)
+    left = [call for call in trace if call.word != INLINE or call.arguments[0] not in content[INLINED]]
     words = Words(function).replay(Trace(left))
     words.claim_rest()
     words.trace = trace
@@ -267,12 +268,12 @@ def _replay(function: ir.OpView | ir.Operation, given: GivenSchedule) -> Words:
 
 
 def _schedule_as_given(
-    kernel: Kernel, given: GivenSchedule, rules: Sequence[Rule], context: ScheduleContext
+    kernel: Kernel, user_schedule: GivenSchedule, rules: Sequence[Rule], context: ScheduleContext
 ) -> ScheduleRecord:
     """Apply the words that the user gave for a function."""
     function, name, location = kernel.view.op, kernel.view.name, kernel.view.op.location
     try:
-        words = _replay(function, given)
+        words = _replay(function, user_schedule)
         if not words.applied:
             del words.emit().attributes[GIVEN]
             return ScheduleRecord(name, USER_SCHEDULE, (), words.trace, True)
@@ -300,10 +301,10 @@ def _schedule_as_given(
     return ScheduleRecord(name, rule, (), _with_choices(words.trace, _words_of(rule, result)), True)
 
 
-def _with_choices(given: Trace, chosen: Trace) -> Trace:
+def _with_choices(requested: Trace, chosen: Trace) -> Trace:
     """Return the words that were given with all choices of their rules, and the rules of the blocks without words."""
-    by_blocks = {said.arguments[1:]: said for said in chosen if said.arguments[0] != WORDS_RULE}
-    words = [by_blocks.pop(said.arguments[1:], said) if said.word == "apply_rule" else said for said in given]
+    by_blocks = {call.arguments[1:]: call for call in chosen if call.arguments[0] != WORDS_RULE}
+    words = [by_blocks.pop(call.arguments[1:], call) if call.word == "apply_rule" else call for call in requested]
     return Trace([*words, *by_blocks.values()])
 
 
@@ -320,39 +321,39 @@ def _request(
     """
     applied = words.applied
     names = list(dict.fromkeys(rule.name for rule in rules))
-    for said in applied:
-        name = said.arguments[0]
+    for call in applied:
+        name = call.arguments[0]
         if name == ANY_RULE:
             continue
         if name not in names:
             listed = ", ".join(names)
             raise ScheduleError(f"there is no rule '{name}'{nearest(str(name), names)}; the target has {listed}")
         rule = next(rule for rule in rules if rule.name == name)
-        check_choices(rule.name, rule.choices, said.named)
+        check_choices(rule.name, rule.choices, call.named)
     if len(applied[0].arguments) < 2:
         set_tuned(function, applied[0].named)
         return rule, None
     if STAGES not in names:
         raise ScheduleError("apply_rule: the target has no rule for parts of a function")
-    parts, choices = words.parts(), {said.arguments[1]: said.named for said in applied}
-    found = [RulePart(part.rule, part.blocks, choices.get(part.blocks, {})) for part in parts.parts]
-    set_parts(function, found, WANTED_PARTS)
-    has_loops = any(part.rule == WORDS_RULE for part in found)
+    parts, choices = words.parts(), {call.arguments[1]: call.named for call in applied}
+    rule_parts = [RulePart(part.rule, part.blocks, choices.get(part.blocks, {})) for part in parts.parts]
+    set_parts(function, rule_parts, WANTED_PARTS)
+    has_loops = any(part.rule == WORDS_RULE for part in rule_parts)
     return next(rule for rule in rules if rule.name == STAGES), parts if has_loops else None
 
 
-def _words_of(rule: Rule, made: object) -> Trace:
+def _words_of(rule: Rule, function: object) -> Trace:
     """Return the words that let a rule make a function again."""
-    if not isinstance(made, (ir.OpView, ir.Operation)):
+    if not isinstance(function, (ir.OpView, ir.Operation)):
         return Trace([PrimitiveCallRecord("apply_rule", (rule.name,))])
-    if APPLIED in made.operation.attributes:
-        said = ir.StringAttr(made.operation.attributes[APPLIED]).value
-        del made.operation.attributes[APPLIED]
-        return Trace.from_json(json.loads(said))
-    parts = parts_of(made)
+    if APPLIED in function.operation.attributes:
+        text = ir.StringAttr(function.operation.attributes[APPLIED]).value
+        del function.operation.attributes[APPLIED]
+        return Trace.from_json(json.loads(text))
+    parts = parts_of(function)
     if parts:
         return Trace([PrimitiveCallRecord("apply_rule", (part.rule, part.blocks), part.choices) for part in parts])
-    used = choices_of(made)
+    used = choices_of(function)
     order = [choice.name for choice in rule.choices if choice.name in used]
     return Trace([PrimitiveCallRecord("apply_rule", (rule.name,), {name: used[name] for name in order})])
 

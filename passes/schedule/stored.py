@@ -102,8 +102,8 @@ def _retype(view: PrimView, stored: Stored) -> None:
 def count_runs(op: ir.Operation) -> None:
     """Recompute the segment sizes of the operands: they count runs of equal types, and a type has changed."""
     layout = class_of(op)._operand_layout
-    given = [layout.pick(field, op, list(op.operands)) for field in layout.fields]
-    _, sizes = layout.flatten(given, lambda value: value.type, op.name)
+    operands = [layout.pick(field, op, list(op.operands)) for field in layout.fields]
+    _, sizes = layout.flatten(operands, lambda value: value.type, op.name)
     if sizes is not None:
         op.attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get(sizes)
 

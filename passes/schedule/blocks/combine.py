@@ -106,13 +106,13 @@ class Combiner:
         """Return the element of the output: combined with the initial value, in the storage type."""
         return self.add(attribute_constant(self.init), scalar)
 
-    def add(self, before: ir.Value, found: ir.Value) -> ir.Value:
+    def add(self, before: ir.Value, part: ir.Value) -> ir.Value:
         """Combine a former result, in the storage type, with a partial one; both are scalars or vectors."""
         if not self.is_bool:
-            return self.combine(before, found)
+            return self.combine(before, part)
         zero = emit_constant(0, self.init.type)
         before = compare("ne", before, splat(zero, before.type.shape[0]) if is_vector(before) else zero)
-        total = self.combine(before, found)
+        total = self.combine(before, part)
         stored = ir.VectorType.get(total.type.shape, self.init.type) if is_vector(total) else self.init.type
         return create("arith.extui", stored, total)
 

@@ -101,10 +101,10 @@ def unfit_blocks(blocks: Sequence[BlockView]) -> Decline | None:
 
 def opaque_of_group(group: BlockGroup[LaneModel]) -> Decline | None:
     """Decline bodies that extract elements of a value that the same group computes, or that pad it."""
-    made = group.made
+    computed = group.made
     for block in group.blocks:
         for operand in block.inputs:
-            if operand.value not in made:
+            if operand.value not in computed:
                 continue
             if operand.is_opaque:
                 return decline("a body picks elements of a value computed here", block=block.name)

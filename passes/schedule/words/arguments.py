@@ -70,7 +70,7 @@ def primitive(method: Callable[P, R]) -> Callable[P, R]:
         if is_fixed and not named and required <= len(arguments) <= len(parameters):
             # Most calls are of this kind, and rules make many: `bind` takes longer than the rest of the check.
             pairs = zip(parameters, arguments, strict=False)
-            given, options = [check(each.name, value) for each, value in pairs], dict[str, object]()
+            positional, options = [check(each.name, value) for each, value in pairs], dict[str, object]()
         else:
             try:
                 bound = signature.bind(*arguments, **named)
@@ -78,12 +78,12 @@ def primitive(method: Callable[P, R]) -> Callable[P, R]:
                 raise ScheduleError(f"{word}: {error}; expected {usage}") from None
             for name, value in bound.arguments.items():
                 bound.arguments[name] = check(name, value)
-            given, options = list(bound.args), bound.kwargs
-        schedule = cast("RecordedSchedule", given[0])
+            positional, options = list(bound.args), bound.kwargs
+        schedule = cast("RecordedSchedule", positional[0])
         schedule.require_open()
         count = len(schedule.trace.words)
         try:
-            return method(*given, **options)  # type: ignore[arg-type]
+            return method(*positional, **options)  # type: ignore[arg-type]
         except Exception as error:
             schedule.undo(count)
             if not isinstance(error, ScheduleError) or str(error).startswith((f"{word}:", f"{word} ")):

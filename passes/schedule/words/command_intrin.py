@@ -134,9 +134,9 @@ def command_intrin(name: str, means: PrimScript, scopes: Mapping[str, str] | Non
     names = [parameter.name for parameter in getattr(means, "parameters", ())]
     unknown = [each for each in scopes or {} if each not in names]
     if not names or unknown:
-        found = f"no parameter '{unknown[0]}' in {listed_parameters(means)}" if unknown else f"{means!r}"
+        actual = f"no parameter '{unknown[0]}' in {listed_parameters(means)}" if unknown else f"{means!r}"
         raise ScheduleError(
-            f"command intrinsic '{name}': expected a @mirlo.prim_func and its parameters, found {found}"
+            f"command intrinsic '{name}': expected a @mirlo.prim_func and its parameters, found {actual}"
         )
     intrin = CommandIntrin(name, means, dict(scopes or {}))
     register_intrinsic(name, intrin, means)

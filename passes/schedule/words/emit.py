@@ -631,8 +631,8 @@ class _Emitter(PointEmitter):
         held = [carried[at] for at in changed]
 
         def then() -> Carried:
-            made = body(carried)
-            return [made[at] for at in changed]
+            values = body(carried)
+            return [values[at] for at in changed]
 
         following = list(carried)
         results = either(condition, then, lambda: held, [value.type for value in held])

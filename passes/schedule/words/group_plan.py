@@ -37,13 +37,13 @@ class GroupView(PrimView):
             return
         unique = unique_names([block.name for block in all_blocks])
         self._names = {block.op: name for name, block in zip(unique, all_blocks, strict=True)}
-        made = group.made
+        computed = group.made
         for name, block in zip(unique, all_blocks, strict=True):
             buffers = zip(output_names(name, block), block.outputs, strict=True)
-            self._buffers.update({output.value: buffer for buffer, output in buffers if output.value not in made})
+            self._buffers.update({output.value: buffer for buffer, output in buffers if output.value not in computed})
         read = [operand.value for block in group.blocks for operand in block.inputs]
-        self.arguments = list(dict.fromkeys([*self.arguments, *(value for value in read if value not in made)]))
-        self.returned = [value for value in made if value in group.kept]
+        self.arguments = list(dict.fromkeys([*self.arguments, *(value for value in read if value not in computed)]))
+        self.returned = [value for value in computed if value in group.kept]
 
     def name_of(self, block: BlockView) -> str:
         """Return what schedules of the whole function call a block."""

@@ -143,8 +143,8 @@ def _uses(node: Node, other: Node) -> Sequence[tuple[BlockLeaf, BufferAccess, Bl
     ]
     return [
         (maker, written, user, used)
-        for made, uses in ((writes[0], accesses[1]), (writes[1], accesses[0]))
-        for maker, written in made for user, used in uses if memory_of(used.buffer) is memory_of(written.buffer)
+        for stores, uses in ((writes[0], accesses[1]), (writes[1], accesses[0]))
+        for maker, written in stores for user, used in uses if memory_of(used.buffer) is memory_of(written.buffer)
     ]  # fmt: skip
 
 

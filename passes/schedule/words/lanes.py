@@ -120,13 +120,13 @@ def is_beyond(index: IndexExpr, size: Dim, extents: dict[str, Dim]) -> bool:
     return D.is_certain(partial(_is_outside, index, size, extents))
 
 
-def _is_outside(found: IndexExpr, size: Dim, extents: dict[str, Dim]) -> bool:
-    low, high = found.range(extents)
+def _is_outside(index: IndexExpr, size: Dim, extents: dict[str, Dim]) -> bool:
+    low, high = index.range(extents)
     return bool(high < 0 or low >= size)
 
 
-def _is_inside(found: IndexExpr, size: Dim, extents: dict[str, Dim]) -> bool:
-    low, high = found.range(extents)
+def _is_inside(index: IndexExpr, size: Dim, extents: dict[str, Dim]) -> bool:
+    low, high = index.range(extents)
     return bool(low >= 0 and high < size)
 
 

@@ -167,8 +167,8 @@ def fuse(root: Root, loops: Sequence[Loop]) -> Loop:
 def reorder(loops: Sequence[Loop]) -> None:
     """Reorder these loops of one nest; the loops between them keep their positions."""
     if len(set(map(id, loops))) != len(loops) or not loops:
-        found = ", ".join(loop.name for loop in loops) or "none"
-        raise ScheduleError(f"reorder: expected each loop once, found {found}")
+        listed = ", ".join(loop.name for loop in loops) or "none"
+        raise ScheduleError(f"reorder: expected each loop once, found {listed}")
     deepest = max(loops, key=lambda loop: len(around(loop)))
     chain = [*around(deepest), deepest]
     missing = [loop.name for loop in loops if loop not in chain]
@@ -303,13 +303,13 @@ def substitute(node: Loop, values: dict[str, IndexExpr], guard: Guard | None) ->
             loop.start = replaced(loop.start, tile=loop.start.tile.replace(values))
 
 
-def replace_by_nest(loop: Loop, made: list[Loop]) -> list[Loop]:
+def replace_by_nest(loop: Loop, nest: list[Loop]) -> list[Loop]:
     inside = loop.body
-    replace(loop, [made[0]])
-    for outer, inner in zip(made, made[1:], strict=False):
+    replace(loop, [nest[0]])
+    for outer, inner in zip(nest, nest[1:], strict=False):
         set_children(outer, [inner])
-    set_children(made[-1], inside)
-    return made
+    set_children(nest[-1], inside)
+    return nest
 
 
 def unique_loop_name(root: Root, base: str) -> str:

@@ -63,8 +63,8 @@ class Placed:
             inside = self.threads.own(indices, self.start)
         else:
             inside = [index - start for index, start in zip(indices, self.start, strict=True)]
-        found = memory_indices(self.buffer, inside)
-        return found if self.threads is None else [flatten(found, contiguous_strides(self.threads.shape))]
+        offsets = memory_indices(self.buffer, inside)
+        return offsets if self.threads is None else [flatten(offsets, contiguous_strides(self.threads.shape))]
 
     @property
     def is_flat(self) -> bool:

@@ -53,10 +53,10 @@ def merge(loops: Sequence[Loop]) -> None:
 
 def _require_same_iteration(first: Loop, loop: Loop) -> None:
     """Require that what a loop accesses of another one before it is made in the same iteration."""
-    made, names = _written(first), {loop.name: loop_index(first.name)}
+    writers, names = _written(first), {loop.name: loop_index(first.name)}
     for leaf in leaves_of(loop):
         for access, axes in [*reads_of(leaf), *_results(leaf)]:
-            for maker, result, maker_axes in made.get(id(access.buffer), ()):
+            for maker, result, maker_axes in writers.get(id(access.buffer), ()):
                 elements = without_single(placed_at(result.at, maker_axes), maker)
                 here = [index.replace(names) for index in without_single(placed_at(access.at, axes), leaf)]
                 own = [d for d, index in enumerate(elements) if first.name in index.variables()]
@@ -75,16 +75,16 @@ def _require_same_iteration(first: Loop, loop: Loop) -> None:
 
 def _written(loop: Loop) -> dict[int, list[tuple[BlockLeaf, BufferAccess, list[IndexExpr]]]]:
     """Return what blocks in a loop make, by buffers: the block, the access and its axes."""
-    made: dict[int, list[tuple[BlockLeaf, BufferAccess, list[IndexExpr]]]] = {}
+    writers: dict[int, list[tuple[BlockLeaf, BufferAccess, list[IndexExpr]]]] = {}
     for leaf in leaves_of(loop):
         for access, axes in _results(leaf):
-            made.setdefault(id(access.buffer), []).append((leaf, access, axes))
-    return made
+            writers.setdefault(id(access.buffer), []).append((leaf, access, axes))
+    return writers
 
 
 def _results(leaf: BlockLeaf) -> _Accesses:
     """Return what a block makes, and those computed on its results."""
-    made = [(access, leaf.at) for access in leaf.writes]
+    results = [(access, leaf.at) for access in leaf.writes]
     for after in leaf.epilogue:
-        made += [(access, placed_at(after.at, leaf.at)) for access in after.writes]
-    return made
+        results += [(access, placed_at(after.at, leaf.at)) for access in after.writes]
+    return results

@@ -234,10 +234,10 @@ class RegisterResults:
         """Whether the lanes of a vector are parts of one result."""
         others = [loop for loop in inside if loop.name not in reduced and loop.kind == SERIAL and loop.extent != 1]
         if others or any(loop.kind == PARALLEL for loop in inside):
-            found = others[0] if others else next(loop for loop in inside if loop.kind == PARALLEL)
+            wrong_loop = others[0] if others else next(loop for loop in inside if loop.kind == PARALLEL)
             raise ScheduleError(
-                f"accumulate: '{found.name}' is inside of '{self.loop.name}' and {found.kind}: unroll or vectorize it, "
-                "so that each iteration has registers of its own"
+                f"accumulate: '{wrong_loop.name}' is inside of '{self.loop.name}' and {wrong_loop.kind}: unroll or "
+                "vectorize it, so that each iteration has registers of its own"
             )
         if vectors and not _is_innermost(vectors, inside):
             raise ScheduleError(
@@ -405,10 +405,10 @@ class RegisterResults:
                 continue
             masked = [guard for guard in guards if self.vector.name in guard[0].variables()]
 
-            def store(made: Carried = result, inside: LoopValues = inside, masked: list[Guard] = masked) -> None:
+            def store(registers: Carried = result, inside: LoopValues = inside, masked: list[Guard] = masked) -> None:
                 assert self.vector is not None
                 active = mask_of_guards(masked, self.vector, inside)
-                emitter.lanes_of(self.leaf, self.vector, inside, active).finish(made)
+                emitter.lanes_of(self.leaf, self.vector, inside, active).finish(registers)
 
             emitter.guarded([guard for guard in guards if guard not in masked], inside, store)
 
@@ -417,13 +417,13 @@ class RegisterResults:
         assert self.reducer is not None
         lanes = [[elements_of(value) for value in result] for result in results]
         points = [list(point) for result in lanes for point in zip(*result, strict=True)]
-        made = reduce_threads(self.reducer, points, [str(loop.thread) for loop in self.threads])
+        reduced = reduce_threads(self.reducer, points, [str(loop.thread) for loop in self.threads])
         if not isinstance(results[0][0].type, ir.VectorType):
-            return made
+            return reduced
         kinds = [value.type for value in results[0]]
         vectors: list[Carried] = []
-        for at in range(0, len(made), self.lanes):
-            columns = zip(kinds, zip(*made[at : at + self.lanes], strict=True), strict=True)
+        for at in range(0, len(reduced), self.lanes):
+            columns = zip(kinds, zip(*reduced[at : at + self.lanes], strict=True), strict=True)
             vectors.append([create("vector.from_elements", kind, *column) for kind, column in columns])
         return vectors
 
@@ -452,7 +452,7 @@ class RegisterResults:
         starts = self._init()
         if self.lanes > 1 and not self.is_summed:
             starts = [splat(start, self.lanes) for start in starts]
-        return [c.add(start, found) for c, start, found in zip(self.reducer.combiners, starts, total, strict=True)]
+        return [c.add(start, value) for c, start, value in zip(self.reducer.combiners, starts, total, strict=True)]
 
 
 def reduce_threads(reducer: Reducer, points: list[Carried], axes: Sequence[str]) -> list[Carried]:

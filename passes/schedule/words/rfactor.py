@@ -117,9 +117,11 @@ def _combining(leaf: BlockLeaf) -> str:
     (total,), (value,) = view.accumulators, view.yielded
     op = value.owner if isinstance(value, ir.OpResult) else None
     if op is None or op.name not in KINDS or total not in op.operands or sum(1 for _ in total.uses) != 1:
-        found = op.name if op is not None else "its operand"
+        last_op = op.name if op is not None else "its operand"
         listed = ", ".join(sorted(name.removeprefix("arith.") for name in KINDS))
-        raise ScheduleError(f"rfactor: '{leaf.name}' ends with {found}: expected one of {listed} of the former result")
+        raise ScheduleError(
+            f"rfactor: '{leaf.name}' ends with {last_op}: expected one of {listed} of the former result"
+        )
     init = getattr(view.init[0], "value", None)
     identity = KINDS[op.name].identity(value.type)
     if init != identity:

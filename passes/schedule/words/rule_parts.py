@@ -190,7 +190,7 @@ def _forget_name(view: PrimView, value: ir.Value) -> None:
 
 def require_room_for_rule(trace: Trace, applied: Sequence[PrimitiveCallRecord], for_blocks: bool) -> None:
     """Require that the words before a rule leave it what it schedules."""
-    others = [said.word for said in trace if said.word != "compute_inline"]
+    others = [call.word for call in trace if call.word != "compute_inline"]
     if applied and (not for_blocks or len(applied[0].arguments) < 2):
         raise ScheduleError(f"apply_rule: a rule schedules the whole function, after '{others[-1]}'")
     if others and not for_blocks:
@@ -198,8 +198,8 @@ def require_room_for_rule(trace: Trace, applied: Sequence[PrimitiveCallRecord], 
             f"apply_rule: a rule schedules the whole function, after '{others[-1]}'; name the blocks that it "
             f"schedules, apply_rule(rule, [...]), and arrange the loops of the others"
         )
-    first = next((i for i, said in enumerate(trace) if said.word != "compute_inline"), len(trace.words))
-    late = [said for said in trace.words[first:] if said.word == "compute_inline"]
+    first = next((i for i, call in enumerate(trace) if call.word != "compute_inline"), len(trace.words))
+    late = [call for call in trace.words[first:] if call.word == "compute_inline"]
     if late:
         raise ScheduleError(
             f"apply_rule: inline '{late[0].arguments[0]}' before '{others[0]}': rules see the inlined blocks"

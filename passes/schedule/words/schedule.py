@@ -51,8 +51,8 @@ TAILS = ("mask", PEEL)
 """How a loop that is split computes its last iterations."""
 
 
-def _require_blocks(function: PrimScript, made: ir.OpView, types: Sequence[TensorType]) -> None:
-    if not is_tensor_form(made):
+def _require_blocks(function: PrimScript, op: ir.OpView, types: Sequence[TensorType]) -> None:
+    if not is_tensor_form(op):
         reason = function.why_loops(*types) or "it is loops over buffers"
         raise ScheduleError(f"'{function.name}' is not made of blocks, which words are about: {reason}")
 
@@ -413,9 +413,9 @@ class Schedule(LoopQueries):
         if blocks:
             claim(self._root, rule, list(blocks))
         values = {name: plain(value) for name, value in choices.items()}
-        said = PrimitiveCallRecord("apply_rule", (rule, tuple(blocks)) if blocks else (rule,), values)
-        self.applied.append(said)
-        self.trace.words.append(said)
+        call = PrimitiveCallRecord("apply_rule", (rule, tuple(blocks)) if blocks else (rule,), values)
+        self.applied.append(call)
+        self.trace.words.append(call)
 
     def claim_rest(self) -> None:
         """Let rules of a GPU target schedule the blocks that no word has arranged, which else run in one thread."""
@@ -429,26 +429,26 @@ class Schedule(LoopQueries):
         """Write the recorded primitives to a file."""
         self.trace.save(path)
 
-    def replay(self, given: Trace | Schedule | str | Path | Callable[[Schedule], object]) -> Schedule:
+    def replay(self, source: Trace | Schedule | str | Path | Callable[[Schedule], object]) -> Schedule:
         """Apply the primitives of a trace, a file, another schedule, or a function that takes a schedule."""
-        if isinstance(given, Schedule):
-            given = given.trace
-        if callable(given):
+        if isinstance(source, Schedule):
+            source = source.trace
+        if callable(source):
             self._is_given = True
             try:
-                call_given(given, self)
+                call_given(source, self)
             finally:
                 self._is_given = False
             return self
-        if not isinstance(given, (Trace, str, Path)):
+        if not isinstance(source, (Trace, str, Path)):
             raise ScheduleError(
-                f"expected a Schedule, its trace, a file of one, or a function that takes a Schedule, found {given!r}"
+                f"expected a Schedule, its trace, a file of one, or a function that takes a Schedule, found {source!r}"
             )
-        trace = given if isinstance(given, Trace) else Trace.load(given)
-        for said in trace:
-            if said.word not in PRIMITIVES:
-                raise ScheduleError(f"there is no primitive '{said.word}'{nearest(said.word, PRIMITIVES)}")
-            getattr(self, said.word)(*said.arguments, **said.named)
+        trace = source if isinstance(source, Trace) else Trace.load(source)
+        for call in trace:
+            if call.word not in PRIMITIVES:
+                raise ScheduleError(f"there is no primitive '{call.word}'{nearest(call.word, PRIMITIVES)}")
+            getattr(self, call.word)(*call.arguments, **call.named)
         return self
 
     def undo(self, count: int) -> None:
@@ -516,13 +516,13 @@ class Schedule(LoopQueries):
     # Internals
 
     def _record(
-        self, word: str, arguments: tuple[object, ...], made: Made, named: Mapping[str, object] | None = None
+        self, word: str, arguments: tuple[object, ...], result: Made, named: Mapping[str, object] | None = None
     ) -> Made:
         if self.applied and len(self.applied[0].arguments) < 2:
             raise ScheduleError(f"{word}: rule '{self.applied[0].arguments[0]}' schedules the whole function")
         # `tile` records the split and reorder that it calls.
         self.trace.words.append(PrimitiveCallRecord(word, arguments, named or {}))
-        return made
+        return result
 
     def _kind(self, word: str, loop: str, kind: str) -> None:
         assert kind != SERIAL

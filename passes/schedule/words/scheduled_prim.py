@@ -46,9 +46,9 @@ class ScheduledPrim:
         module.body.append(function.operation)
         schedule = Schedule(function, module)
         self.arrange(schedule)
-        made = schedule.emit()
-        made.operation.detach_from_parent()
-        return made, results
+        lowered = schedule.emit()
+        lowered.operation.detach_from_parent()
+        return lowered, results
 
 
 def scheduled(prim_func: PrimScript, arrange: Callable[[Schedule], object]) -> ScheduledPrim:

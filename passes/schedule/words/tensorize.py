@@ -149,7 +149,7 @@ class TensorIntrin:
 
     def emit(self, loop: Loop, values: LoopValues, placed: PlacedBuffers) -> None:
         """Emit the operations of the implementation, in place of a loop, on the buffers of the schedule."""
-        given, strides = {}, {}
+        tiles, strides = {}, {}
         for position, tile in self.match(loop).items():
             memory = placed[tile.buffer]
             if not all(isinstance(size, int) for size in memory.shape):
@@ -159,7 +159,7 @@ class TensorIntrin:
                 )
             tile.check_packed(memory, self.name)
             origin: list[ir.Value] = [values.emit(index) for index in memory.at(tile.start)]
-            argument = given[position] = TileArgument(memory.value, origin, tile.places())
+            argument = tiles[position] = TileArgument(memory.value, origin, tile.places())
             strides[self.does.parameters[position].name] = argument.strides
         module = ir.Module.create(ir.Location.unknown())
         with ir.InsertionPoint(module.body), ir.Location.unknown():
@@ -172,7 +172,7 @@ class TensorIntrin:
             )
         entry = does.operation.regions[0].blocks[0]
         arguments: dict[ir.Value, TileArgument] = {
-            argument: given[i] for i, argument in enumerate(entry.arguments) if i in given
+            argument: tiles[i] for i, argument in enumerate(entry.arguments) if i in tiles
         }
         clone_on_tiles(self.name, entry, arguments, {})
 
@@ -320,12 +320,12 @@ def _body(view: BlockView) -> list[tuple[str | tuple[str, ...], ...]]:
     numbers: dict[ir.Value, str] = {value: f"axis {i}" for i, value in enumerate(view.index_arguments)}
     numbers.update({value: f"read {i}" for i, value in enumerate(view.input_arguments)})
     numbers.update({value: f"total {i}" for i, value in enumerate(view.accumulators)})
-    found: list[tuple[str | tuple[str, ...], ...]] = []
+    body: list[tuple[str | tuple[str, ...], ...]] = []
     for op in view.body.operations:
         operation = op.operation
         keys = tuple(numbers[value] for value in operation.operands)
         attributes = tuple(sorted(str(operation.attributes[i]) for i in range(len(operation.attributes))))
-        found.append((operation.name, keys, attributes, tuple(str(result.type) for result in operation.results)))
+        body.append((operation.name, keys, attributes, tuple(str(result.type) for result in operation.results)))
         for result in operation.results:
-            numbers[result] = f"value {len(found)}"
-    return found
+            numbers[result] = f"value {len(body)}"
+    return body

@@ -65,8 +65,8 @@ def _require_innermost(leaf: BlockLeaf, loops: Sequence[Loop]) -> list[Loop]:
     chain = around(leaf)
     inside = chain[len(chain) - len(loops) :]
     if not loops or {loop.name for loop in inside} != {loop.name for loop in loops} or len(loops) > len(chain):
-        found = ", ".join(loop.name for loop in loops) or "none"
-        raise ScheduleError(f"cache_read: expected the innermost loops around '{leaf.name}', found {found}")
+        listed = ", ".join(loop.name for loop in loops) or "none"
+        raise ScheduleError(f"cache_read: expected the innermost loops around '{leaf.name}', found {listed}")
     for loop in inside:
         require_serial(loop)
         if len(loop.body) != 1 or not isinstance(loop.extent, int):

@@ -25,9 +25,9 @@ class PrimitiveCallRecord:
     named: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        given = [repr(_as_json(argument)) for argument in self.arguments]
-        given += [f"{name}={_as_json(value)!r}" for name, value in self.named.items()]
-        return f"s.{self.word}({', '.join(given)})"
+        arguments = [repr(_as_json(argument)) for argument in self.arguments]
+        arguments += [f"{name}={_as_json(value)!r}" for name, value in self.named.items()]
+        return f"s.{self.word}({', '.join(arguments)})"
 
 
 @dataclass
@@ -38,32 +38,32 @@ class Trace:
 
     def __str__(self) -> str:
         """Return a Python function that applies the primitives."""
-        lines = [f"    {said}" for said in self.words] or ["    pass"]
+        lines = [f"    {call}" for call in self.words] or ["    pass"]
         return "\n".join(["def schedule(s):", *lines])
 
     def __iter__(self) -> Iterator[PrimitiveCallRecord]:
         return iter(self.words)
 
     def as_json(self) -> dict[str, object]:
-        return {"version": VERSION, "words": [_call_json(said) for said in self.words]}
+        return {"version": VERSION, "words": [_call_json(call) for call in self.words]}
 
     def save(self, path: str | Path) -> None:
         Path(path).write_text(json.dumps(self.as_json(), indent=1) + "\n")
 
     @staticmethod
-    def from_json(found: object, what: str = "the trace") -> Trace:
+    def from_json(data: object, what: str = "the trace") -> Trace:
         """Read a trace from the result of `as_json`."""
-        if not isinstance(found, dict) or found.get("version") != VERSION or not isinstance(found.get("words"), list):
+        if not isinstance(data, dict) or data.get("version") != VERSION or not isinstance(data.get("words"), list):
             raise ScheduleError(f"{what}: expected a schedule of version {VERSION}, {{'version': ..., 'words': [...]}}")
-        said = []
-        for entry in found["words"]:
+        calls = []
+        for entry in data["words"]:
             if not isinstance(entry, list) or not entry or not isinstance(entry[0], str):
                 raise ScheduleError(f"{what}: expected a word and its arguments, found {entry}")
-            word, *given = entry
-            named = given.pop() if given and isinstance(given[-1], dict) else {}
+            word, *arguments = entry
+            named = arguments.pop() if arguments and isinstance(arguments[-1], dict) else {}
             named = {name: _as_tuple(value) for name, value in named.items()}
-            said.append(PrimitiveCallRecord(word, tuple(map(_as_tuple, given)), named))
-        return Trace(said)
+            calls.append(PrimitiveCallRecord(word, tuple(map(_as_tuple, arguments)), named))
+        return Trace(calls)
 
     @staticmethod
     def load(path: str | Path) -> Trace:
@@ -76,9 +76,9 @@ class Trace:
         return Trace.from_json(data, str(path))
 
 
-def _call_json(said: PrimitiveCallRecord) -> list[object]:
-    named = {name: _as_json(value) for name, value in said.named.items()}
-    return [said.word, *map(_as_json, said.arguments), *([named] if named else [])]
+def _call_json(call: PrimitiveCallRecord) -> list[object]:
+    named = {name: _as_json(value) for name, value in call.named.items()}
+    return [call.word, *map(_as_json, call.arguments), *([named] if named else [])]
 
 
 def _as_tuple(argument: object) -> object:

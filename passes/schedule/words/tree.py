@@ -448,13 +448,13 @@ def replace(old: Loop | BlockLeaf, new: list[Loop | BlockLeaf]) -> None:
 def build(view: PrimView) -> Root:
     """Build the tree of a prim function in tensor form: a nest for each block, axes in order."""
     buffers: dict[ir.Value, ScheduleBuffer] = {}
-    given = view.names
+    author_names = view.names
     for position, value in enumerate(view.arguments):
-        buffers[value] = _buffer(f"x{position}", value, True, given)
+        buffers[value] = _buffer(f"x{position}", value, True, author_names)
     names = unique_names([view.name_of(block) for block in view.blocks])
     for name, block in zip(names, view.blocks, strict=True):
         for result, output in zip(output_names(name, block), block.outputs, strict=True):
-            buffers[output.value] = _buffer(result, output.value, output.value in view.returned, given)
+            buffers[output.value] = _buffer(result, output.value, output.value in view.returned, author_names)
     root = Root(view, list(buffers.values()))
     set_children(root, [_nest(name, block, buffers) for name, block in zip(names, view.blocks, strict=True)])
     return root
@@ -470,8 +470,8 @@ def loop_names(base: str, rank: int) -> list[str]:
     return [f"{base}_{LETTERS[i] if i < len(LETTERS) else i}" for i in range(rank)]
 
 
-def _buffer(alias: str, value: ir.Value, is_parameter: bool, given: Mapping[ir.Value, str]) -> ScheduleBuffer:
-    name = given.get(value, alias)
+def _buffer(alias: str, value: ir.Value, is_parameter: bool, author_names: Mapping[ir.Value, str]) -> ScheduleBuffer:
+    name = author_names.get(value, alias)
     shape = dims_of(value.type)
     return ScheduleBuffer(
         name, shape, value.type.element_type, value, is_parameter, order=tuple(range(len(shape))), alias=alias

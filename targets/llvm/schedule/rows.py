@@ -104,8 +104,8 @@ class RowsPlan:
 
 def plan_rows(group: BlockGroup[Machine], choices: LoopChoices = NO_LOOP_CHOICES) -> RowsPlan | Decline:
     """Plan how to compute these blocks row by row."""
-    found = find_rows(group)
-    return found if isinstance(found, Decline) else RowsPlan(found, choices)
+    row_group = find_rows(group)
+    return row_group if isinstance(row_group, Decline) else RowsPlan(row_group, choices)
 
 
 @dataclass

@@ -71,12 +71,12 @@ def mapped_operands(
     instances: Sequence[BlockInstance], group: BlockGroup[Machine]
 ) -> list[tuple[BlockInstance, OperandView]]:
     """Return the mapped operands that are read from memory."""
-    made = group.made
+    computed = group.made
     return [
         (instance, operand)
         for instance in instances
         for operand in instance.needed_inputs
-        if operand.map is not None and operand.value not in made
+        if operand.map is not None and operand.value not in computed
     ]
 
 

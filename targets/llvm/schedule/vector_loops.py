@@ -56,11 +56,11 @@ def choose_lane_vectors(
     )
 
 
-def describe_vectors(found: Sequence[LoopVectors]) -> dict[str, ChoiceValue]:
+def describe_vectors(vectors: Sequence[LoopVectors]) -> dict[str, ChoiceValue]:
     """Return the vectors of several loops as choices."""
-    if not found:
+    if not vectors:
         return {}
-    return choice_values(LoopChoices(tuple(each.lanes for each in found), tuple(each.unroll for each in found)))
+    return choice_values(LoopChoices(tuple(each.lanes for each in vectors), tuple(each.unroll for each in vectors)))
 
 
 def can_mask(instances: Sequence[BlockInstance], machine: Machine) -> bool:

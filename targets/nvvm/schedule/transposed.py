@@ -68,9 +68,9 @@ def plan_transpose(
     instances = s.instances(block)
     if any(p.flat(output).coefficient(loops[-1]) != 1 for p in instances for output in p.block.outputs):
         return decline("outputs are not all contiguous along the same loop")
-    made = set(group.made)
+    computed = set(group.made)
     candidates = [
-        (loop, _transposed_operands(instances, loop, loops[-1], made))
+        (loop, _transposed_operands(instances, loop, loops[-1], computed))
         for loop, extent in zip(loops[:-1], extents, strict=False) if extent >= SHORTEST
     ]  # fmt: skip
     along, across = max(candidates, key=lambda pair: len(pair[1]), default=("", []))
@@ -141,13 +141,13 @@ def _contiguous_axis(operand: OperandView) -> str:
 
 
 def _transposed_operands(
-    instances: list[BlockInstance], along: str, last: str, made: set[ir.Value]
+    instances: list[BlockInstance], along: str, last: str, computed: set[ir.Value]
 ) -> list[tuple[BlockInstance, OperandView]]:
     """Return the operands from memory that are contiguous along this loop."""
     return [
         (instance, operand)
         for instance in instances for argument, operand in instance.argument_operands.items()
-        if operand.map is not None and operand.value not in made and argument in instance.needed
+        if operand.map is not None and operand.value not in computed and argument in instance.needed
         and not instance.outside_tests(operand) and not instance.always_outside(operand)
         and instance.flat(operand).coefficient(along) == 1
         and instance.flat(operand).coefficient(last) not in (0, 1, None)
