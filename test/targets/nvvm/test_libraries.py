@@ -74,7 +74,7 @@ def of_libdevice(x: R.Tensor[(3, 40), R.f32]):
 def module_of(source: str) -> Any:
     binding = llvmlite()
     module = binding.parse_assembly(source)
-    machine = _machine(find_chip("sm_80"), 3)
+    machine = _machine("sm_80", find_chip("sm_80").ptx, 3)
     module.triple, module.data_layout = TRIPLE, str(machine.target_data)
     return module, machine
 
