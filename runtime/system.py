@@ -7,6 +7,7 @@ something, the function says what happens instead.
 from __future__ import annotations
 
 import contextlib
+import gc
 import mmap
 import os
 import socket
@@ -15,6 +16,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -69,6 +71,7 @@ def run_forked(
     if child == 0:
         code = 1
         try:
+            gc.freeze()  # what is garbage here may wait for threads that are not in the fork when it is freed
             os.close(reading)
             for descriptor, number in ((output, 1), (errors, 2)):
                 if descriptor is not None:
@@ -97,7 +100,18 @@ def process_context() -> Any:
     """Return multiprocessing's context with the cheapest processes: forks, where there are any."""
     import multiprocessing
 
-    return multiprocessing.get_context("fork" if can_fork() else "spawn")
+    if not can_fork():
+        return multiprocessing.get_context("spawn")
+    _keep_garbage_in_forks()
+    return multiprocessing.get_context("fork")
+
+
+@cache
+def _keep_garbage_in_forks() -> None:
+    """Let no process of `multiprocessing` free what was garbage before its fork, as `run_forked` does."""
+    from multiprocessing.util import register_after_fork
+
+    register_after_fork(process_context, lambda _: gc.freeze())
 
 
 def lead_group() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing.context  # noqa: F401 (looks at the system when it is imported)
 import os
 import signal
@@ -140,6 +141,35 @@ def test_forks_return_bytes_and_how_they_ended(tmp_path: Path) -> None:
 
 
 @needs_forks
+class WaitsForAThread:
+    """Garbage in a cycle that ends the process which frees it, as a session with threads waits for these forever."""
+
+    def __init__(self) -> None:
+        self.itself, self.process = self, os.getpid()
+
+    def __del__(self) -> None:
+        if os.getpid() != self.process:
+            os._exit(3)
+
+
+def collect() -> None:
+    gc.collect()
+
+
+@pytest.mark.skipif(not system.can_fork(), reason="this system has no forks")
+def test_forks_do_not_free_garbage_of_the_process() -> None:
+    gc.disable()
+    try:
+        WaitsForAThread()
+        assert system.run_forked(lambda: str(gc.collect()).encode()).code == 0
+        process = system.process_context().Process(target=collect)
+        process.start()
+        process.join(30)
+        assert process.exitcode == 0
+    finally:
+        gc.enable()
+
+
 def test_what_a_fork_prints_goes_where_it_is_sent(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def print_both() -> bytes:
         os.write(1, b"out")
