@@ -120,3 +120,14 @@ def captured(op: ir.Operation | ir.OpView) -> Iterator[ir.Value]:
 
     collect(op)
     return (value for value in read if value not in defined)
+
+
+def replace_inside(op: ir.Operation, value: ir.Value, other: ir.Value) -> None:
+    """Let the operations in the regions of an operation read another value."""
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                for i, each in enumerate(inner.operation.operands):
+                    if each == value:
+                        inner.operation.operands[i] = other
+                replace_inside(inner.operation, value, other)

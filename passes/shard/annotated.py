@@ -11,7 +11,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.op import sharding_rule_of
 from mirlo.dialects.core.rank_layout import RankLayout, Split, count_parts, is_regular, tile_layout, whole
 from mirlo.dialects.core.sharding import ShardingRule
-from mirlo.dialects.core.surgery import blocks, captured, erase_dead
+from mirlo.dialects.core.surgery import blocks, captured, erase_dead, replace_inside
 from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
@@ -258,14 +258,3 @@ def _product(splits: Sequence[Split]) -> Split | None:
     for split in splits:
         total = [place * count_parts(split) + part for place, part in zip(total, split, strict=True)]
     return tuple(total)
-
-
-def replace_inside(op: ir.Operation, value: ir.Value, other: ir.Value) -> None:
-    """Let the operations in the regions of an operation read another value."""
-    for region in op.regions:
-        for block in region.blocks:
-            for inner in block.operations:
-                for i, each in enumerate(inner.operation.operands):
-                    if each == value:
-                        inner.operation.operands[i] = other
-                replace_inside(inner.operation, value, other)

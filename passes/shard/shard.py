@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.op import sharding_rule_of
 from mirlo.dialects.core.sharding import PARTIAL, WHOLE, Sharding, ShardingRule, divided, parts_of
-from mirlo.dialects.core.surgery import captured, erase_dead, operations
+from mirlo.dialects.core.surgery import captured, erase_dead, operations, replace_inside
 from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.graph.dce import is_pure_relax
@@ -297,7 +297,7 @@ class GraphDivider:
         for value in list(captured(op)) if len(op.regions) else ():
             whole = self.values.convert(value, WHOLE)
             if whole != value:
-                _replace_inside(op, value, whole)
+                replace_inside(op, value, whole)
 
     def _return(self, op: ir.Operation) -> None:
         """Return whole values, and the rows of caches that this rank keeps."""
@@ -316,14 +316,3 @@ class GraphDivider:
         names = names_of(op.location)
         row = DividedNode(names[0] if names else "", op.name, strategy, reason, nbytes, nbytes // sharding.parts)
         self.record.nodes.append(row)
-
-
-def _replace_inside(op: ir.Operation, value: ir.Value, other: ir.Value) -> None:
-    """Let the operations in the regions of an operation read another value."""
-    for region in op.regions:
-        for block in region.blocks:
-            for inner in block.operations:
-                for i, each in enumerate(inner.operation.operands):
-                    if each == value:
-                        inner.operation.operands[i] = other
-                _replace_inside(inner.operation, value, other)
