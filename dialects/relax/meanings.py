@@ -74,33 +74,37 @@ def _mean_over_circle(x: float, function: Callable[[Array], Array]) -> float:
     return float(function(angles).mean())
 
 
+def _by_size(x: float, order: int, of_size: Callable[[float], float]) -> float:
+    """Return a Bessel function that is even or odd by its order, 0 at infinity, from its values at sizes of x."""
+    if math.isnan(x) or (x == 0 and order == 1):
+        return x
+    if math.isinf(x):
+        return 0.0
+    result = of_size(abs(x))
+    return -result if x < 0 and order == 1 else result
+
+
 def _bessel(x: float, order: int) -> float:
     """Return the Bessel function of the first kind, by the mean of a wave."""
-    size = abs(x)
-    if x == 0 and order == 1:
-        return x
-    if math.isnan(x) or math.isinf(x):
-        return x if math.isnan(x) else 0.0
-    if size < FAR:
-        result = _mean_over_circle(size, lambda angle: np.cos(order * angle - size * np.sin(angle)))
-    else:
+
+    def of_size(size: float) -> float:
+        if size < FAR:
+            return _mean_over_circle(size, lambda angle: np.cos(order * angle - size * np.sin(angle)))
         phase, slope = size - math.pi * (order / 2 + 0.25), (4 * order - 1) / (8 * size)
-        result = math.sqrt(2 / (math.pi * size)) * (math.cos(phase) - slope * math.sin(phase))
-    return -result if x < 0 and order == 1 else result
+        return math.sqrt(2 / (math.pi * size)) * (math.cos(phase) - slope * math.sin(phase))
+
+    return _by_size(x, order, of_size)
 
 
 def _scaled_bessel(x: float, order: int) -> float:
     """Return the modified Bessel function of the first kind, times e^-|x|, by the mean of an exponential."""
-    size = abs(x)
-    if x == 0 and order == 1:
-        return x
-    if math.isnan(x) or math.isinf(x):
-        return x if math.isnan(x) else 0.0
-    if size < FAR:
-        result = _mean_over_circle(size, lambda angle: np.exp(size * (np.cos(angle) - 1)) * np.cos(order * angle))
-    else:
-        result = (1 - (4 * order - 1) / (8 * size)) / math.sqrt(2 * math.pi * size)
-    return -result if x < 0 and order == 1 else result
+
+    def of_size(size: float) -> float:
+        if size < FAR:
+            return _mean_over_circle(size, lambda angle: np.exp(size * (np.cos(angle) - 1)) * np.cos(order * angle))
+        return (1 - (4 * order - 1) / (8 * size)) / math.sqrt(2 * math.pi * size)
+
+    return _by_size(x, order, of_size)
 
 
 def _modified_bessel(x: float, order: int) -> float:

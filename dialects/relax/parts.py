@@ -13,16 +13,21 @@ from mirlo.dialects.relax import meanings
 from mirlo.dialects.relax.collectives import RankOp
 
 
-class ToParts(RankOp, name="to_parts"):
+class PartsOp(RankOp):
+    """An operator between a tensor and tiles of it: each axis is in `parts`, and `order` has the ranks of the tiles."""
+
+    x = operand()
+    parts = Ints()
+    order = Ints()
+
+
+class ToParts(PartsOp, name="to_parts"):
     """The rank's part of a tensor that all ranks have: each axis is in `parts`, row-major tiles.
 
     `order` has the ranks of the first tile, then those of the next. The pass `shard` divides what computes the tensor.
     """
 
     meaning_of_ranks = staticmethod(meanings.to_parts)
-    x = operand()
-    parts = Ints()
-    order = Ints()
 
     @staticmethod
     def infer(x: TensorType, *, ranks: int, parts: Sequence[int], order: Sequence[int]) -> TensorType:
@@ -32,13 +37,10 @@ class ToParts(RankOp, name="to_parts"):
         return x.with_shape([dim // count for dim, count in zip(x.shape, parts, strict=True)])
 
 
-class FromParts(RankOp, name="from_parts"):
+class FromParts(PartsOp, name="from_parts"):
     """The tensor of which each rank has a part, as `to_parts` makes them."""
 
     meaning_of_ranks = staticmethod(meanings.from_parts)
-    x = operand()
-    parts = Ints()
-    order = Ints()
 
     @staticmethod
     def infer(x: TensorType, *, ranks: int, parts: Sequence[int], order: Sequence[int]) -> TensorType:

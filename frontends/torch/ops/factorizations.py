@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def _zeros(op: AtenOperation, index: int | None = None) -> Tensor:
-    """Return a result without information: one that nobody wants, or of matrices without elements."""
+    """Return a result without information: one that is not used, or of matrices without elements."""
     result = op.result(index)
     return op.constant(0, result.dtype).expand(result.shape)
 
