@@ -164,13 +164,16 @@ class LanguageModel:
         """Return how well the model predicts a text, or tokens.
 
         The text is read in windows of so many tokens, one behind the other; the first token of each is not predicted.
+        If the model's texts begin with a token, so does each window, in the place of its first one. Tokens are read as
+        they are.
         """
         return measure_perplexity(self._decoder, self.text_windows(text, window), self.config.search.chunk_size)
 
     def text_windows(self, text: Prompt, window: int | None = None) -> list[np.ndarray]:
         """Return the tokens of a text in windows."""
         tokens = encode_prompt(self.tokenizer, self._decoder, text, True)
-        return split_windows(tokens, window, self.config.context)
+        start = self.tokenizer.start() if isinstance(text, str) and self.tokenizer is not None else []
+        return split_windows(tokens, window, self.config.context, start)
 
     def text_logits(self, tokens: np.ndarray) -> Iterator[np.ndarray]:
         """Yield the logits behind each token of a window, in parts."""

@@ -32,8 +32,14 @@ class Perplexity:
         return math.exp(self.loss) if self.loss < 700 else math.inf
 
 
-def split_windows(tokens: Sequence[int], window: int | None, context: int) -> list[np.ndarray]:
-    """Return the windows of a text, one behind the other; each has two tokens at least."""
+def split_windows(
+    tokens: Sequence[int], window: int | None, context: int, start: Sequence[int] = ()
+) -> list[np.ndarray]:
+    """Return the windows of a text, one behind the other; each has two tokens at least.
+
+    `start` are the tokens that begin texts, as `tokens` do. They replace the first ones of each window, as llama.cpp
+    does it: models that were trained with them predict badly without.
+    """
     longest = min(limit for limit in (WINDOW if window is None else window, context or WINDOW) if limit)
     if window is not None and (not is_count(window, 2, 1 << 30) or longest < window):
         most = f"to {context}" if context else "on"
@@ -41,6 +47,8 @@ def split_windows(tokens: Sequence[int], window: int | None, context: int) -> li
     if len(tokens) < 2:
         raise GenerationError(f"the text has {len(tokens)} tokens: a perplexity needs at least 2")
     windows = [np.array(tokens[at : at + longest], np.int64) for at in range(0, len(tokens), longest)]
+    for each in windows:
+        each[: len(start)] = start[: len(each)]
     return [each for each in windows if len(each) > 1]
 
 

@@ -54,6 +54,12 @@ class ModelTokenizer:
             raise _failed(self.path, "the text cannot be encoded", error) from None
         return result
 
+    def start(self) -> list[int]:
+        """Return the special tokens that the tokenizer puts before a text."""
+        plain, whole = (self.encode("a", special) for special in (False, True))
+        places = range(len(whole) - len(plain) + 1)
+        return whole[: next((at for at in places if whole[at : at + len(plain)] == plain), 0)]
+
     def encode_pair(self, text: str, other: str | None, longest: int | None) -> tuple[list[int], list[int]]:
         """Return the tokens of a text or a pair, with special ones, and of which of the two each is.
 

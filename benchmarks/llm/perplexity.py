@@ -2,12 +2,12 @@
 
 python -m benchmarks.llm.perplexity MODEL.gguf [--text FILE] [--tokens N] [--window N] [--threads N] [--only NAME ...]
 
-All engines compute the same tokens, those of Mirlo's tokenizer: windows of a text, each behind the token that begins
-texts. The reference is transformers in f64 on the weights that it dequantizes itself. A
-line has the perplexity; the mean divergence from the reference's probabilities (Kullback-Leibler, in nats per token);
-the root of the mean square of the errors of logits, each row less its mean, by the deviation of the reference's logits;
-and how often the most probable token is that of the reference. The text is Python's own reference, which is a part of
-every Python, unless you bring another; its first tokens are used.
+All engines compute the same tokens, those of Mirlo's tokenizer: windows of a text, as `mirlo perplexity` reads them.
+The reference is transformers in f64 on the weights that it dequantizes itself. A line has the perplexity; the mean
+divergence from the reference's probabilities (Kullback-Leibler, in nats per token); the root of the mean square of the
+errors of logits, each row less its mean, by the deviation of the reference's logits; and how often the most probable
+token is that of the reference. The text is Python's own reference, which is a part of every Python, unless you bring
+another; its first tokens are used.
 """
 
 from __future__ import annotations
@@ -105,18 +105,16 @@ def log_probabilities(logits: np.ndarray) -> np.ndarray:
 
 
 def windows_of(path: Path, text: str, count: int, window: int) -> list[np.ndarray]:
-    """Return the first tokens of a text in windows, each behind the token that begins texts if the model has one."""
+    """Return the first tokens of a text in windows, which begin as texts of the model do."""
     from mirlo.generate.config import read_config
+    from mirlo.generate.perplexity import split_windows
     from mirlo.generate.tokenizer import ModelTokenizer, read_tokenizer
 
     content = read_tokenizer(read_config(path))
     if content is None:
         raise SystemExit(f"{path}: there is no tokenizer")
     tokenizer = ModelTokenizer(*content)
-    begin, tokens = tokenizer.encode("", special=True), tokenizer.encode(text, special=False)[:count]
-    step = window - len(begin)
-    parts = [begin + tokens[at : at + step] for at in range(0, len(tokens), step)]
-    return [np.array(part, np.int64) for part in parts if len(part) > len(begin) + 1]
+    return split_windows(tokenizer.encode(text, special=True)[:count], window, 0, tokenizer.start())
 
 
 def python_reference() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from test_checkpoints import SMALL
 
 from mirlo import generate
 from mirlo.generate.errors import GenerationError
+from mirlo.generate.tokenizer import ModelTokenizer
 from mirlo.tools.cli import main
 
 torch = pytest.importorskip("torch")
@@ -22,6 +24,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("tokenizers")
     path: Path = example().write(tmp_path_factory.mktemp("tiny"))
     return path
+
+
+def marked(folder: Path, before: int, behind: int) -> bytes:
+    """Return the tokenizer of a folder with so many tokens `<|end|>` before and behind a text."""
+    content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    mark = {"SpecialToken": {"id": "<|end|>", "type_id": 0}}
+    pattern = [*[mark] * before, {"Sequence": {"id": "A", "type_id": 0}}, *[mark] * behind]
+    special = {"<|end|>": {"id": "<|end|>", "ids": [1], "tokens": ["<|end|>"]}}
+    post = {"type": "TemplateProcessing", "single": pattern, "pair": pattern, "special_tokens": special}
+    return json.dumps({**content, "post_processor": post}).encode()
 
 
 def test_probabilities_of_each_token(
@@ -49,6 +61,26 @@ def test_probabilities_of_each_token(
     assert f"{text}: not a text in UTF-8" in capsys.readouterr().err
 
 
+def test_each_window_begins_as_texts_do(folder: Path, tmp_path: Path) -> None:
+    """The token that begins texts replaces the first one of each window, as in llama.cpp; tokens stay as they are."""
+    path, sentence = tmp_path / "tokenizer.json", "the quick brown fox jumps over the lazy dog"
+    tokens = ModelTokenizer(path, marked(folder, 0, 0)).encode(sentence, special=True)
+    model = generate.load(folder)
+    for before, behind in ((1, 1), (0, 0), (2, 0)):
+        model.tokenizer = ModelTokenizer(path, marked(folder, before, behind))
+        start = model.tokenizer.start()
+        assert start == [1] * before
+        whole = [*start, *tokens, *[1] * behind]
+        windows = [[*start, *whole[at + len(start) : at + 7]] for at in range(0, len(whole), 7)]
+        expected = [each for each in windows if len(each) > 1]
+        assert [each.tolist() for each in model.text_windows(sentence, 7)] == expected
+        assert [each.tolist() for each in model.text_windows(tokens, 7)][1] == tokens[7:14]
+        losses = [model.perplexity(each) for each in expected]
+        result = model.perplexity(sentence, 7)
+        mean = np.average([each.loss for each in losses], weights=[each.tokens for each in losses])
+        np.testing.assert_allclose(result.loss, mean, rtol=1e-6)
+
+
 def test_what_is_refused(folder: Path) -> None:
     model = generate.load(folder)
     with pytest.raises(GenerationError, match="the text has 1 tokens: a perplexity needs at least 2"):
@@ -60,19 +92,28 @@ def test_what_is_refused(folder: Path) -> None:
 
 @pytest.mark.sample(0)
 @pytest.mark.parametrize("kind", ["llama", "gemma2"])
-def test_perplexity_of_transformers(kind: str, tmp_path: Path) -> None:
+def test_perplexity_of_transformers(kind: str, folder: Path, tmp_path: Path) -> None:
+    """Tokens are read as they are; of a text, each window begins with the token that begins texts."""
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
-    config = transformers.AutoConfig.for_model(kind, **SMALL)
+    config = transformers.AutoConfig.for_model(kind, **{**SMALL, "vocab_size": 320})
     reference = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval().float()
     with torch.no_grad():
         for parameter in reference.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.1)
     reference.save_pretrained(tmp_path)
-    tokens = torch.from_numpy(np.random.default_rng(0).integers(3, SMALL["vocab_size"], 100))
-    with torch.no_grad():
-        losses = [reference(part[None], labels=part[None]).loss.item() for part in tokens.split(32)]
-    expected = np.exp(np.average(losses, weights=[31, 31, 31, 3]))
-    found = generate.load(tmp_path, cache=False).perplexity(tokens.tolist(), window=32)
-    assert found.tokens == 96
-    np.testing.assert_allclose(found.value, expected, rtol=1e-4)
+    (tmp_path / "tokenizer.json").write_bytes(marked(folder, 1, 0))
+    model = generate.load(tmp_path, cache=False)
+    assert model.tokenizer is not None
+    text = "the quick brown fox jumps over the lazy dog " * 9
+    tokens = torch.tensor(model.tokenizer.encode(text, special=True))
+    for prompt in (tokens.tolist(), text):
+        parts = [part.clone() for part in tokens.split(32) if len(part) > 1]
+        for part in parts if prompt is text else []:
+            part[0] = 1
+        with torch.no_grad():
+            losses = [reference(part[None], labels=part[None]).loss.item() for part in parts]
+        counts = [len(part) - 1 for part in parts]
+        result = model.perplexity(prompt, window=32)
+        assert result.tokens == sum(counts) and len(parts) > 2
+        np.testing.assert_allclose(result.value, np.exp(np.average(losses, weights=counts)), rtol=1e-4)
