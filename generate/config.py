@@ -13,6 +13,7 @@ from mirlo.generate.checkpoints.safetensors import CHECKPOINTS
 from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.gguf.container import GgufFile, is_gguf, read_gguf
 from mirlo.generate.gguf.keys import decoder_keys, end_tokens, special_token
+from mirlo.generate.gguf.projector_keys import read_projector_options
 from mirlo.generate.json_file import JsonObject, read_json
 from mirlo.generate.search import SearchOptions, read_search
 from mirlo.runtime.paged_inputs import MAX_ROWS
@@ -55,6 +56,8 @@ class ModelConfig:
     """What the file holds, if it is a GGUF file."""
     images: ImageOptions | None = None
     """How the model takes images; None if it takes none."""
+    projector: GgufFile | None = field(default=None, repr=False, compare=False)
+    """What the file with the encoder of images holds, if that is a GGUF file."""
 
     @property
     def is_checkpoint(self) -> bool:
@@ -84,11 +87,16 @@ class NodeNames:
     """Whether the prompts of a batch are padded before their first tokens; else after the last ones."""
 
 
-def read_config(folder: str | Path) -> ModelConfig:
-    """Read the configuration of a folder, of onnxruntime-genai's builder or of a plain export, or of a GGUF file."""
+def read_config(folder: str | Path, projector: str | Path | None = None) -> ModelConfig:
+    """Read the configuration of a folder, of onnxruntime-genai's builder or of a plain export, or of a GGUF file.
+
+    `projector` is a file with the encoder of images for the latter.
+    """
     path = Path(folder)
     if is_gguf(path):
-        return _read_gguf(path)
+        return _read_gguf(path, None if projector is None else read_gguf(Path(projector)))
+    if projector is not None:
+        raise ModelFolderError(f"{path}: 'mmproj' is for GGUF files: folders have their encoders of images with them")
     if not path.is_dir():
         raise ModelFolderError(f"{path}: there is no such folder: pass the folder of a language model, or a GGUF file")
     if (path / GENAI).exists():
@@ -186,13 +194,15 @@ def read_generation(root: JsonObject) -> JsonObject:
     return read_json(path) if path.exists() else JsonObject(path, "", {})
 
 
-def _read_gguf(path: Path) -> ModelConfig:
+def _read_gguf(path: Path, projector: GgufFile | None) -> ModelConfig:
     file = read_gguf(path)
     keys = decoder_keys(file)
+    images = None if projector is None else read_projector_options(file, keys, projector)
     ends, start, pad = end_tokens(file), special_token(file, "bos"), special_token(file, "padding")
     return ModelConfig(
         path.parent, path, path, keys.text("model_type"), NodeNames(), ends, start, pad or 0,
-        longest_text(keys), keys.count("vocab_size"), SearchOptions(), gguf=file,
+        longest_text(keys), keys.count("vocab_size"), SearchOptions(), gguf=file, images=images,
+        projector=projector,
     )  # fmt: skip
 
 

@@ -131,13 +131,19 @@ class JsonObject:
 class RenamedObject(JsonObject):
     """An object that is read under other names; errors name the keys of the file."""
 
-    def __init__(self, path: Path, names: Mapping[str, str], value: dict[str, Json]) -> None:
-        """`value` has our names, `names` gives the file's by them."""
-        super().__init__(path, "", value)
+    def __init__(self, path: Path, names: Mapping[str, str], value: dict[str, Json], key: str = "") -> None:
+        """`value` has our names, `names` gives the file's by them; those of objects in it have `object.key`."""
+        super().__init__(path, key, value)
         self._names = names
 
     def _name(self, key: str) -> str:
-        return self._names.get(key, key)
+        return self._names.get(key) or super()._name(key)
+
+    def object(self, key: str) -> JsonObject:
+        """Return an object in this one; an empty one if it is missing."""
+        inner, prefix = super().object(key), f"{key}."
+        names = {name.removeprefix(prefix): place for name, place in self._names.items() if name.startswith(prefix)}
+        return RenamedObject(self.path, names, {each: inner.value(each) for each in inner}, inner.key)
 
 
 def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:

@@ -216,7 +216,7 @@ class LanguageModel:
         return FILE if self.config.gguf is None else "tokenizer"
 
 
-OWN_OPTIONS = ("adapters", "mapped", "prefix_bytes", "pages")
+OWN_OPTIONS = ("adapters", "mapped", "mmproj", "prefix_bytes", "pages")
 FORWARDED = tuple(name for name, declared in OPTIONS.items() if name != "model" and declared.only_for != FRAMEWORKS)
 """Options of `mirlo.compile` that `load` takes."""
 
@@ -226,6 +226,7 @@ def load(
     *,
     adapters: Mapping[str, str | os.PathLike[str]] | None = None,
     mapped: bool = False,
+    mmproj: str | os.PathLike[str] | None = None,
     prefix_bytes: int | None = None,
     pages: int | None = None,
     **options: Any,
@@ -234,6 +235,8 @@ def load(
 
     Weights of a model that is in the cache are copied to memory, in huge pages, from which cores read them faster. With
     `mapped` they stay in the file, which takes the least memory, and processes share it.
+
+    `mmproj` is a GGUF file with the encoder of images for the model of another one.
 
     Layers with a sliding window keep the rows of the window only; with `ring_caches=False` those of all tokens.
 
@@ -248,7 +251,7 @@ def load(
     Their tensors are inputs of the model, so all adapters share its code and its weights.
     """
     refuse_unknown("mirlo.generate.load", list(options), [*OWN_OPTIONS, *FORWARDED])
-    config = read_config(os.fspath(folder))
+    config = read_config(os.fspath(folder), None if mmproj is None else os.fspath(mmproj))
     files = None
     is_checkpoint = config.is_checkpoint
     if adapters:
@@ -276,11 +279,16 @@ def load(
 
 def _compile_image_encoder(config: ModelConfig, mapped: bool, options: Mapping[str, Any]) -> Executable:
     def make() -> ImportedModule:
+        if config.projector is not None:
+            from mirlo.generate.gguf.projector import import_gguf_image_encoder
+
+            assert config.images is not None  # that file says how
+            return import_gguf_image_encoder(config.images, config.projector)
         from mirlo.generate.checkpoints.image_encoder import import_image_encoder
 
         return import_image_encoder(config.model, config.source)
 
-    graph = deferred_graph(make, lambda: [config.source, *checkpoint_files(config.model)], "images")
+    graph = deferred_graph(make, partial(_source_files, config), "images")
     of_decoders = ("last_rows", "ranks", "ring_caches", "kv_cache_dtype", "dims", "shapes")
     compiled = compile_model(graph, **{name: each for name, each in options.items() if name not in of_decoders})
     assert isinstance(compiled, Executable)
@@ -296,7 +304,7 @@ def model_to_compile(config: ModelConfig) -> Path | ImportedModule:
         if config.gguf is not None:
             from mirlo.generate.gguf.decoder import import_gguf
 
-            return import_gguf(config.model, config.gguf)
+            return import_gguf(config.model, config.gguf, config.images)
         if config.images is not None:
             from mirlo.generate.checkpoints.image_decoder import import_image_decoder
 
@@ -305,10 +313,14 @@ def model_to_compile(config: ModelConfig) -> Path | ImportedModule:
 
         return import_checkpoint(config.model, config.source)
 
-    def files() -> list[Path]:
-        return [config.model] if config.gguf is not None else [config.source, *checkpoint_files(config.model)]
+    return deferred_graph(make, partial(_source_files, config))
 
-    return deferred_graph(make, files)
+
+def _source_files(config: ModelConfig) -> list[Path]:
+    """Return the files that the graphs of a checkpoint are made of."""
+    if config.gguf is None:
+        return [config.source, *checkpoint_files(config.model)]
+    return [config.model, *([] if config.projector is None else [config.projector.metadata.path])]
 
 
 def _decoder_of(

@@ -24,7 +24,7 @@ from mirlo.generate.checkpoints.decoder import (
 )
 from mirlo.generate.checkpoints.graph import BATCH, LENGTH, CheckpointWeights
 from mirlo.generate.checkpoints.image_grid import STREAM_COUNT
-from mirlo.generate.checkpoints.image_options import ROWS, SPANS, STREAMS, read_image_options
+from mirlo.generate.checkpoints.image_options import ROWS, SPANS, STREAMS, ImageOptions, read_image_options
 from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.json_file import read_json
 
@@ -34,7 +34,11 @@ def import_image_decoder(weights: Path, config: Path) -> ImportedModule:
     images = read_image_options(read_json(config))
     if images is None:
         raise ModelFolderError(f"{config}: the model takes no images")
-    options, tensors = read_decoder(weights, config)
+    return build_image_decoder(*read_decoder(weights, config), images)
+
+
+def build_image_decoder(options: DecoderOptions, weights: CheckpointWeights, images: ImageOptions) -> ImportedModule:
+    """Return the graph of a decoder of text and images, with these weights."""
     inputs = {ROWS: TensorType.of((D.symbol("image_rows"), images.hidden), "f32")}
     if images.is_seen_whole:
         options = replace(options, is_causal=False)
@@ -42,7 +46,7 @@ def import_image_decoder(weights: Path, config: Path) -> ImportedModule:
     sections = () if images.grid is None else images.grid.sections
     if sections:
         inputs[STREAMS] = TensorType.of((BATCH, LENGTH, STREAM_COUNT), "i64")
-    return import_decoder(options, tensors, inputs, partial(ImageDecoderGraph, names=list(inputs), sections=sections))
+    return import_decoder(options, weights, inputs, partial(ImageDecoderGraph, names=list(inputs), sections=sections))
 
 
 class ImageDecoderGraph(DecoderGraph):

@@ -32,22 +32,26 @@ def import_image_encoder(weights: Path, config: Path) -> ImportedModule:
     if options is None:
         raise ModelFolderError(f"{config}: the model takes no images")
     _, tensors = split_tensors(read_checkpoint(weights))
-    if options.grid is not None:
-        return import_patch_encoder(options.tower, options.grid, options.hidden, CheckpointWeights(weights, tensors))
     # The heads of towers are not used, nor the layers behind the states that are read.
     behind = tuple(f"{TOWER}.encoder.layers.{i}." for i in range(options.tower.layers, options.tower.layers + 64))
     ends = ("post_layernorm.",) if options.tower.is_clip else ()
     unused = (*behind, *(f"{TOWER}.{part}" for part in ("head.", "embeddings.position_ids", *ends)))
-    checked = CheckpointWeights(weights, tensors, unused=unused)
+    return build_image_encoder(options, CheckpointWeights(weights, tensors, unused=unused))
+
+
+def build_image_encoder(options: ImageOptions, weights: CheckpointWeights) -> ImportedModule:
+    """Return the graph from the pixels of an image to its rows in a text, with these weights."""
+    if options.grid is not None:
+        return import_patch_encoder(options.tower, options.grid, options.hidden, weights)
     side = options.tower.size
 
     def build(builder: GraphBuilder, pixels: Tensor) -> dict[str, Tensor]:
-        graph = ImageEncoderGraph(builder, options, checked)
+        graph = ImageEncoderGraph(builder, options, weights)
         rows = graph.projected(graph.states(pixels))
-        checked.finish()
+        weights.finish()
         return {IMAGE_ROWS: rows.reshape((options.count, options.hidden))}
 
-    return import_graph(checked, {PIXELS: TensorType.of((1, 3, side, side), "f32")}, build)
+    return import_graph(weights, {PIXELS: TensorType.of((1, 3, side, side), "f32")}, build)
 
 
 class ImageEncoderGraph(CheckpointGraph):
@@ -86,7 +90,7 @@ class ImageEncoderGraph(CheckpointGraph):
         side = int(options.count**0.5)
         each = tower.side // side
         means = x.reshape((1, side, each, side, each, tower.hidden)).mean([2, 4])
-        scale = self.weight(f"{PROJECTOR}.mm_soft_emb_norm", tower.hidden) + 1
+        scale = self.weight(f"{PROJECTOR}.mm_soft_emb_norm", tower.hidden) + options.norm_offset
         normed = rms_norm(means.reshape((1, options.count, tower.hidden)), scale, -1, tower.epsilon)
         weights = self._weights.take(f"{PROJECTOR}.mm_input_projection_weight", tower.hidden, options.hidden)
         return normed.matmul(self.matrix(weights))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from mirlo.generate.checkpoints.architectures import MAX_LAYERS, read_activation, read_size, require_heads
@@ -56,8 +56,8 @@ class ImageOptions:
     hidden: int
     """Elements of a token of the text."""
     vocabulary: int
-    token: int
-    """The token that stands for a part of an image."""
+    token: int | None
+    """The token that stands for a part of an image; None where `marker` does."""
     count: int
     """Tokens of an image; 0 if they differ."""
     begin: int | None = None
@@ -73,6 +73,10 @@ class ImageOptions:
     """The tokens before and behind an image, which prompts have."""
     grid: GridOptions | None = None
     """How images of any size become tokens; None if all have one size."""
+    marker: str = ""
+    """What stands for a part of an image in texts, if the tokenizer has no token for it."""
+    norm_offset: float = 0.0
+    """What is added to the weights of the norm of means of patches."""
 
 
 def text_config(root: JsonObject) -> JsonObject:
@@ -90,26 +94,31 @@ def text_config(root: JsonObject) -> JsonObject:
     return JsonObject(root.path, "text_config", value)
 
 
-def read_image_options(root: JsonObject) -> ImageOptions | None:
-    """Return how a model takes images; None if it takes none."""
+def read_image_options(root: JsonObject, marker: str = "", text: JsonObject | None = None) -> ImageOptions | None:
+    """Return how a model takes images; None if it takes none.
+
+    `marker` stands for a part of an image in texts, if the tokenizer has no token for it; `text` is what is said of the
+    decoder of text, if `root` does not.
+    """
     kind = root.value("model_type")
     if not isinstance(kind, str) or kind not in ARCHITECTURES or not root.has("vision_config"):
         return None
-    text = text_config(root)
+    text = text_config(root) if text is None else text
     hidden, vocabulary = read_size(text, "hidden_size"), read_size(text, "vocab_size")
 
     def token(name: str) -> int:
         key = f"{name}_id" if root.has(f"{name}_id") else f"{name}_index"
         return root.count(key, most=vocabulary - 1)
 
+    part = None if marker else token("image_token")
     if kind in GRID_MODELS:
         tower = read_grid_tower(root, kind, hidden)
         around = token("vision_start_token"), token("vision_end_token")
         return ImageOptions(
-            tower, hidden, vocabulary, token("image_token"), 0, around=around, grid=read_grid(root, text, tower)
+            tower, hidden, vocabulary, part, 0, around=around, grid=read_grid(root, text, tower), marker=marker
         )  # fmt: skip
     if kind == "llava":
-        return _llava(root, hidden, vocabulary, token("image_token"))
+        return replace(_llava(root, hidden, vocabulary, part), marker=marker)
     tower = _tower(root, "siglip_vision_model")
     count = root.count("mm_tokens_per_image", 256, least=1, most=tower.side**2)
     side = math.isqrt(count)
@@ -117,10 +126,12 @@ def read_image_options(root: JsonObject) -> ImageOptions | None:
         what = f"the {tower.side} x {tower.side} patches of an image do not divide into {count} squares"
         raise root.refuse("mm_tokens_per_image", what)
     begin, end = token("boi_token"), token("eoi_token")
-    return ImageOptions(tower, hidden, vocabulary, token("image_token"), count, begin, end, is_seen_whole=True)
+    return ImageOptions(
+        tower, hidden, vocabulary, part, count, begin, end, is_seen_whole=True, marker=marker, norm_offset=1.0
+    )  # fmt: skip
 
 
-def _llava(root: JsonObject, hidden: int, vocabulary: int, token: int) -> ImageOptions:
+def _llava(root: JsonObject, hidden: int, vocabulary: int, token: int | None) -> ImageOptions:
     tower = _tower(root, "clip_vision_model")
     strategy = root.text("vision_feature_select_strategy", "default")
     if strategy not in ("default", "full"):

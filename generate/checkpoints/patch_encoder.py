@@ -120,13 +120,22 @@ class PatchEncoderGraph(CheckpointGraph):
     def attention(self, name: str, x: Tensor, angles: Angles, windows: Windows | None) -> Tensor:
         """Attend each patch to those of its window, or to all."""
         hidden, heads = self.tower.hidden, self.tower.heads
-        both = self.product(f"{name}.qkv", x, 3 * hidden)
-        both = both if windows is None else windows.read(both)
-        query, key, value = (split_heads(each, heads, hidden // heads) for each in both.split((hidden,) * 3, -1))
+        rows = self._projected(name, x)
+        if windows is not None:
+            rows = [windows.read(each) for each in rows]
+        parts = rows if len(rows) > 1 else rows[0].split((hidden,) * 3, -1)
+        query, key, value = (split_heads(each, heads, hidden // heads) for each in parts)
         query, key = (self.builder.emit("rotary_embedding", each, *angles) for each in (query, key))
         mask = None if windows is None else windows.mask
         attended = join_heads(self.builder.emit("attention", query, key, value, mask))
         return self.product(f"{name}.proj", attended if windows is None else windows.write(attended), hidden)
+
+    def _projected(self, name: str, x: Tensor) -> list[Tensor]:
+        """Return queries, keys and values: as one tensor, or as three if the file has three matrices."""
+        hidden = self.tower.hidden
+        if f"{name}.q.weight" in self._weights:
+            return [self.product(f"{name}.{part}", x, hidden) for part in "qkv"]
+        return [self.product(f"{name}.qkv", x, 3 * hidden)]
 
     def products(self, name: str, x: Tensor) -> Tensor:
         """Return what the products of a layer make of rows."""

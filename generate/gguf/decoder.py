@@ -14,6 +14,8 @@ from mirlo.generate.checkpoints.architectures import DecoderOptions, LatentOptio
 from mirlo.generate.checkpoints.block_weights import BlockWeights
 from mirlo.generate.checkpoints.decoder import import_decoder
 from mirlo.generate.checkpoints.graph import CheckpointWeights
+from mirlo.generate.checkpoints.image_decoder import build_image_decoder
+from mirlo.generate.checkpoints.image_options import ImageOptions
 from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.gguf.container import GgufFile, GgufTensor
 from mirlo.generate.gguf.keys import ARCHITECTURE, INTERLEAVED, LONG_FACTORS, SHORT_FACTORS, decoder_keys
@@ -42,8 +44,8 @@ FREQUENCIES = "rope_freqs.weight"
 """By what the angles between positions are divided."""
 
 
-def import_gguf(path: Path, file: GgufFile) -> ImportedModule:
-    """Return the graph of a file's decoder."""
+def import_gguf(path: Path, file: GgufFile, images: ImageOptions | None = None) -> ImportedModule:
+    """Return the graph of a file's decoder; `images` says how it takes such."""
     options = _options(path, file)
     is_interleaved = file.metadata.text(ARCHITECTURE) in INTERLEAVED
     counts = {"attn_q": options.heads, "attn_k": options.kv_heads} if is_interleaved else {}
@@ -56,7 +58,8 @@ def import_gguf(path: Path, file: GgufFile) -> ImportedModule:
                 tensors[part] = tensor.kind.read(rows, shape)
     if options.latent is not None:
         tensors = dict(joined_latents(path, tensors, options.heads, options.latent))
-    return import_decoder(options, CheckpointWeights(path, tensors, _FileNames(options)))
+    weights = CheckpointWeights(path, tensors, _FileNames(options))
+    return import_decoder(options, weights) if images is None else build_image_decoder(options, weights, images)
 
 
 def joined_latents(

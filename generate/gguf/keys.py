@@ -20,7 +20,7 @@ ARCHITECTURES = {
     "llama": "llama", "qwen2": "qwen2", "qwen3": "qwen3", "phi3": "phi3", "gemma": "gemma", "gemma2": "gemma2",
     "gemma3": "gemma3_text", "granite": "granite", "olmo": "olmo", "olmo2": "olmo2", "smollm3": "smollm3",
     "qwen2moe": "qwen2_moe", "qwen3moe": "qwen3_moe", "stablelm": "stablelm", "gpt2": "gpt2",
-    "deepseek2": "deepseek_v2",
+    "deepseek2": "deepseek_v2", "qwen2vl": "qwen2_vl",
 }  # fmt: skip
 """`model_type` of `config.json`, by the architecture of a file."""
 SHORT_FACTORS, LONG_FACTORS = "rope_factors_short.weight", "rope_factors_long.weight"
@@ -82,6 +82,7 @@ def decoder_keys(file: GgufFile) -> RenamedObject:
     names = {name: f"{kind}.{key}" for name, key in {**_KEYS, **(_LATENT_KEYS if is_latent else {})}.items()}
     value = {name: metadata.value(key) for name, key in names.items() if metadata.has(key)}
     names |= {"model_type": ARCHITECTURE, "rope_scaling": f"{kind}.rope.scaling", "vocab_size": EMBEDDING}
+    names["rope_scaling.mrope_section"] = f"{kind}.rope.dimension_sections"
     if kind in LAYER_NORMS:
         names["rms_norm_eps"] = f"{kind}.attention.layer_norm_epsilon"
         value["rms_norm_eps"] = metadata.value(names["rms_norm_eps"])
@@ -109,6 +110,11 @@ def decoder_keys(file: GgufFile) -> RenamedObject:
             growth = 10 * metadata.number(f"{kind}.rope.scaling.yarn_log_multiplier", 0.0)
             scaled |= {"mscale": growth, "mscale_all_dim": growth}
         value["rope_scaling"] = scaled
+    sections = metadata.value(names["rope_scaling.mrope_section"])
+    if isinstance(sections, np.ndarray):  # the fourth one is of no position
+        rotation = keys.value("rope_scaling") or {"rope_type": "mrope"}
+        listed: list[Json] = sections.tolist()
+        value["rope_scaling"] = {**rotation, "mrope_section": listed[: 3 if listed[3:] == [0] else None]}
     if model_type == "gpt2":
         value["hidden_act"] = "gelu_new"
     if model_type.startswith("gemma"):

@@ -11,6 +11,7 @@ import numpy as np
 from mirlo.generate.checkpoints.image_options import IMAGE_ROWS, ImageOptions
 from mirlo.generate.config import ModelConfig
 from mirlo.generate.errors import GenerationError, ModelFolderError
+from mirlo.generate.gguf.projector_keys import preparation_keys
 from mirlo.generate.tokenizer import ModelTokenizer
 from mirlo.generate.vision.images import ImageSource, read_pixels
 from mirlo.generate.vision.patches import PatchProcessor, read_patch_processor
@@ -32,19 +33,20 @@ class ImagePrompts:
         assert config.images is not None  # the folder has an encoder of images
         self._options: ImageOptions = config.images
         self._tokens, self._tokenizer, self._executable = images, tokenizer, executable
-        self._folder = config.folder
-        self._placeholder = self._text(self._options.token if self._options.begin is None else self._options.begin)
+        self._folder, self._projector = config.folder, config.projector
+        part = self._options.marker if self._options.token is None else self._text(self._options.token)
+        self._placeholder = part if self._options.begin is None else self._text(self._options.begin)
         self._expanded, self._inserted = self._placeholder, f"{self._placeholder}\n"
         if self._options.around is not None:
             before, behind = map(self._text, self._options.around)
             self._inserted = f"{before}{self._placeholder}{behind}"
         if self._options.begin is not None and self._options.end is not None:
-            part, end = self._text(self._options.token), self._text(self._options.end)
-            self._expanded = f"\n\n{self._placeholder}{part}{end}\n\n"
+            self._expanded = f"\n\n{self._placeholder}{part}{self._text(self._options.end)}\n\n"
 
     @cached_property
     def _processor(self) -> ImageProcessor | PatchProcessor:
-        keys, options = processor_keys(self._folder), self._options
+        options, projector = self._options, self._projector
+        keys = processor_keys(self._folder) if projector is None else preparation_keys(projector, options)
         if options.grid is None:
             return read_processor(keys, options.tower.size)
         has_windows = len(options.grid.whole_layers) < options.tower.layers
@@ -61,12 +63,23 @@ class ImagePrompts:
             what = f"{places} places for images, written {self._placeholder}, for {len(images)} images"
             raise GenerationError(f"the text of the prompt has {what}")
         rows = [self.image_tokens(image) for image in images]
-        encoded = self._tokenizer.encode(text.replace(self._placeholder, self._expanded), special=special)
-        if encoded.count(self._options.token) != len(rows):
+        first, *others = self._parts(text.replace(self._placeholder, self._expanded), special)
+        if len(others) != len(rows):
             raise ModelFolderError(f"{self._tokenizer.path}: '{self._placeholder}' is not one token of its own")
-        result, pending = list[int](), iter(rows)
-        for token in encoded:
-            result += next(pending) if token == self._options.token else [token]
+        return [*first, *(token for each, part in zip(rows, others, strict=True) for token in (*each, *part))]
+
+    def _parts(self, text: str, special: bool) -> list[list[int]]:
+        """Return the tokens between the parts of a text that stand for images."""
+        part, tokenizer = self._options.token, self._tokenizer
+        if part is None:
+            parts = [tokenizer.encode(each, special=False) for each in text.split(self._options.marker)]
+            return [tokenizer.start() + parts[0], *parts[1:]] if special else parts
+        result: list[list[int]] = [[]]
+        for token in tokenizer.encode(text, special=special):
+            if token == part:
+                result.append([])
+            else:
+                result[-1].append(token)
         return result
 
     def image_tokens(self, image: ImageSource) -> range:

@@ -78,5 +78,10 @@ def _add_generation(parser: argparse.ArgumentParser) -> None:
         "in the first message. May be repeated",
     )
     parser.add_argument(
+        "--mmproj",
+        metavar="FILE",
+        help="the encoder of images of a GGUF file, in a file that llama.cpp calls mmproj",
+    )
+    parser.add_argument(
         "--pages", metavar="N", type=positive, help="keep caches of PagedAttention in at most so many pages"
     )

@@ -57,8 +57,9 @@ def _load(arguments: Arguments) -> LanguageModel:
     name = os.path.basename(os.path.normpath(arguments.folder))
     with Progress(f"compiling {name}", arguments.verbose) as progress:
         return generate.load(
-            arguments.folder, adapters=adapters, pages=arguments.pages, progress=progress, **arguments.options
-        )
+            arguments.folder, adapters=adapters, pages=arguments.pages, mmproj=arguments.mmproj, progress=progress,
+            **arguments.options,
+        )  # fmt: skip
 
 
 def _check_ranks(arguments: Arguments) -> None:
@@ -82,7 +83,7 @@ def _rewrite(arguments: Arguments) -> None:
     from mirlo import generate
     from mirlo.generate import GenerationError
 
-    others = ("prompts", "chat", "image", "adapter", "pages", "regex", "lark", "json_schema")
+    others = ("prompts", "chat", "image", "mmproj", "adapter", "pages", "regex", "lark", "json_schema")
     refused = [name for name in others if getattr(arguments, name)]
     if refused:
         flag = refused[0].replace("_", "-")
