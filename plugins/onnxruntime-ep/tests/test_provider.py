@@ -6,11 +6,12 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -368,22 +369,49 @@ def test_inputs_that_do_not_fit_are_errors() -> None:
         made.run(None, {"x": f32(3), "z": f32(4)})
 
 
-def test_a_program_in_c(tmp_path: Path) -> None:
-    """It runs a model, and a context model with neither Python nor a compiler."""
-    folder = Path(ort.__file__).parent / "capi"
-    (runtime,) = folder.glob("libonnxruntime.so.*")
-    content, program = small(), tmp_path / "program"
-    (tmp_path / "model.onnx").write_bytes(content)
-    context = tmp_path / "model_ctx.onnx"
-    session(content, **{"ep_context_enable": "1", "ep_context_file_path": str(context)})
-    words = ["cc", "-O1", f"-I{SOURCES}", str(Path(__file__).with_name("program.c")), str(runtime), "-o", str(program)]
+def build_c(folder: Path, runtime: Path) -> list[str]:
+    """Return the command of `program.c`."""
+    program, source = folder / "program", Path(__file__).with_name("program.c")
+    words = ["cc", "-O1", f"-I{SOURCES}", str(source), str(runtime), "-o", str(program)]
     subprocess.run(words, check=True)
-    os.symlink(runtime, tmp_path / "libonnxruntime.so.1")
+    return [str(program)]
+
+
+def build_csharp(folder: Path, runtime: Path) -> list[str]:
+    """Return the command of `program.cs`, which uses ONNX Runtime's own interface for C#."""
+    del runtime  # it is loaded by its name
+    dotnet = shutil.which("dotnet")
+    if not dotnet:
+        pytest.skip("needs dotnet, the .NET SDK")
+    version = subprocess.run([dotnet, "--version"], capture_output=True, text=True, check=False)
+    if version.returncode:
+        pytest.skip(f"needs the .NET SDK: {version.stdout}{version.stderr}")
+    for name in ("program.cs", "program.csproj"):
+        shutil.copy(Path(__file__).with_name(name), folder)
+    framework = "netcoreapp" + ".".join(version.stdout.split(".")[:2])
+    words = [dotnet, "build", "-v:q", f"-p:TargetFramework={framework}", "-o", "built", "program.csproj"]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+    if "NU1101" in done.stdout or "NU1301" in done.stdout:
+        pytest.skip("needs the package Microsoft.ML.OnnxRuntime.Managed")
+    assert done.returncode == 0, done.stdout
+    return [dotnet, str(folder / "built" / "program.dll")]
+
+
+@pytest.mark.parametrize("build", [build_c, build_csharp])
+def test_programs_of_other_languages(build: Callable[[Path, Path], list[str]], tmp_path: Path) -> None:
+    """They run a model, and a context model with neither Python nor a compiler."""
+    (runtime,) = (Path(ort.__file__).parent / "capi").glob("libonnxruntime.so.*")
+    command = build(tmp_path, runtime)
+    content, context = small(), tmp_path / "model_ctx.onnx"
+    (tmp_path / "model.onnx").write_bytes(content)
+    session(content, **{"ep_context_enable": "1", "ep_context_file_path": str(context)})
+    for name in ("libonnxruntime.so", "libonnxruntime.so.1"):
+        os.symlink(runtime, tmp_path / name)
     x = (np.arange(16, dtype=np.float32) / 16).reshape(2, 8)
     expected = ort.InferenceSession(content).run(None, {"x": x})[0].reshape(-1)
     for path, variables in ((tmp_path / "model.onnx", dict(os.environ)), (context, {"PATH": ""})):
         done = subprocess.run(
-            [str(program), str(mirlo_onnxruntime_ep.library_path()), str(path)],
+            [*command, str(mirlo_onnxruntime_ep.library_path()), str(path)],
             env={**variables, "LD_LIBRARY_PATH": str(tmp_path)}, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
