@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 from mirlo.generate.speech import FORMATS
-from mirlo.generate.speech.model import Segment, Transcript, Word
+from mirlo.generate.speech.model import Segment, SpokenWord, Transcript
 
 
 def as_text(transcript: Transcript) -> str:
@@ -46,11 +46,11 @@ def as_vtt(transcript: Transcript) -> str:
     return "\n".join(["WEBVTT\n", *(_cue(each, ".") for each in _cues(transcript))])
 
 
-def _cues(transcript: Transcript) -> Sequence[Segment | Word]:
+def _cues(transcript: Transcript) -> Sequence[Segment | SpokenWord]:
     return transcript.words or transcript.segments
 
 
-def _cue(part: Segment | Word, point: str) -> str:
+def _cue(part: Segment | SpokenWord, point: str) -> str:
     text = part.text.strip().replace("-->", "->")
     return f"{_clock(part.start, point)} --> {_clock(part.end, point)}\n{text}\n"
 

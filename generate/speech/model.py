@@ -37,7 +37,7 @@ OWN_OPTIONS = ("mapped",)
 
 
 @dataclass(frozen=True)
-class Word:
+class SpokenWord:
     """A word of a transcript, with the space before it and the marks beside it."""
 
     start: float
@@ -55,7 +55,7 @@ class Segment:
     end: float
     text: str
     tokens: tuple[int, ...]
-    words: tuple[Word, ...] = ()
+    words: tuple[SpokenWord, ...] = ()
     """With their times, if these were asked for."""
 
 
@@ -74,7 +74,7 @@ class Transcript:
         return "".join(segment.text for segment in self.segments).strip()
 
     @property
-    def words(self) -> tuple[Word, ...]:
+    def words(self) -> tuple[SpokenWord, ...]:
         """Return the words of all segments, if times of words were asked for."""
         return tuple(word for segment in self.segments for word in segment.words)
 
@@ -198,12 +198,14 @@ class SpeechModel:
             if token < self.config.tokens.first_time:
                 yield begin + start, begin + end
 
-    def _words(self, tokens: Sequence[int], times: Sequence[tuple[float, float]], language: str) -> tuple[Word, ...]:
+    def _words(
+        self, tokens: Sequence[int], times: Sequence[tuple[float, float]], language: str
+    ) -> tuple[SpokenWord, ...]:
         """Return the words of a text, by the times of its tokens; none without times."""
         if not times:
             return ()
         parts = split_words(tokens, language, self.tokenizer.decode)
-        return tuple(Word(times[part.first][0], times[part.last][1], part.text) for part in parts)
+        return tuple(SpokenWord(times[part.first][0], times[part.last][1], part.text) for part in parts)
 
     def _parts(self, tokens: list[int], size: int) -> tuple[list[tuple[int, int, list[int]]], int]:
         """Return the texts of a window with their times in steps, and how many frames they take of `size`.

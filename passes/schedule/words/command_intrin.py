@@ -45,7 +45,7 @@ class CommandIntrin:
     scopes: Mapping[str, str] = field(default_factory=dict)
     """The memory that parameters of the description are in."""
 
-    def match(self, loop: Loop) -> Match:
+    def match(self, loop: Loop) -> CommandMatch:
         """Match a loop to the description."""
         module = ir.Module.create(ir.Location.unknown())
         symbols = {
@@ -62,7 +62,7 @@ class CommandIntrin:
                 raise ScheduleError(f"tensorize: '{self.means.name}', which describes '{self.name}', is not one block")
         return self._match(build(PrimView(means)), loop, {value: name for name, value in sentinels.items()})
 
-    def _match(self, tree: Root, loop: Loop, sentinels: Mapping[object, str]) -> Match:
+    def _match(self, tree: Root, loop: Loop, sentinels: Mapping[object, str]) -> CommandMatch:
         pattern, leaf = find_blocks(self, tree, loop)
         inner, loops = (loop, *loops_of(loop)), around(pattern)
         shown, expected = [each.extent for each in inner], [_shown_extent(each) for each in loops]
@@ -79,7 +79,7 @@ class CommandIntrin:
         require_same_reduction(pattern, leaf, names)
         for meant, access in zip([*pattern.reads, *pattern.writes], [*leaf.reads, *leaf.writes], strict=True):
             self._require_alike(pattern, leaf, meant, access, names)
-        return Match(self, leaf, inner, numbers)
+        return CommandMatch(self, leaf, inner, numbers)
 
     def _require_alike(
         self, pattern: BlockLeaf, leaf: BlockLeaf, meant: BufferAccess, access: BufferAccess, names: Mapping[str, str]
@@ -114,7 +114,7 @@ class CommandIntrin:
 
 
 @dataclass(frozen=True)
-class Match:
+class CommandMatch:
     """A loop that an instruction replaces."""
 
     intrin: CommandIntrin

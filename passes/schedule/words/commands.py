@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, contiguous_strides, flatten, loop_index
 from mirlo.dialects.tir.buffers import element_bytes
-from mirlo.passes.schedule.words.command_intrin import CommandIntrin, Match
+from mirlo.passes.schedule.words.command_intrin import CommandIntrin, CommandMatch
 from mirlo.passes.schedule.words.memory import common_loops, memory_accesses, memory_dims, memory_indices
 from mirlo.passes.schedule.words.regions import region_of, split_by
 from mirlo.passes.schedule.words.tree import (
@@ -181,7 +181,7 @@ class _Operand:
 class _Prepared:
     """An instruction, with what is the same for all of its commands."""
 
-    match: Match
+    match: CommandMatch
     reads: list[_Operand]
     writes: list[_Operand]
     guards: list[tuple[_Line, int]]
