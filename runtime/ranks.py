@@ -18,6 +18,13 @@ STARTERS = (
 """Variables with the rank, the number of ranks, and those on this machine: by hand, of Open MPI, MPICH, torchrun."""
 JOBS = ("MIRLO_JOB", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "TORCHELASTIC_RUN_ID", "MASTER_PORT")
 """Variables that tell runs of one user on a machine apart."""
+TIMEOUT, HEARTBEAT = "MIRLO_RANKS_TIMEOUT", "MIRLO_RANKS_HEARTBEAT"
+"""Variables: the most seconds that a rank waits for another, and those after which a process that shows no sign of life
+is taken for stopped."""
+TIMEOUT_SECONDS = 600.0
+"""The first by default: as long as compiling a model may take."""
+HEARTBEAT_SECONDS = 10.0
+"""The second by default: a process counts four times a second while it runs, also on a machine with many others."""
 MOST_RANKS = 1024
 """Most ranks of a model: each is connected with all others."""
 
@@ -67,6 +74,24 @@ def require_place(ranks: int, rank: int | None = None) -> RankPlace:
     return place
 
 
+def timeout_seconds() -> float:
+    """Return the most seconds that a rank waits for another."""
+    return _seconds(TIMEOUT, TIMEOUT_SECONDS, 0.001)
+
+
+def heartbeat_seconds() -> float:
+    """Return the seconds after which a rank whose process shows no sign of life is taken for stopped."""
+    return _seconds(HEARTBEAT, HEARTBEAT_SECONDS, 1.0)
+
+
+def stopped_error(rank: int, seconds: float, consequence: str) -> RankError:
+    """Return the error for a rank whose process shows no sign of life."""
+    return RankError(
+        f"rank {rank} has shown no sign of life for {seconds:g} s ({HEARTBEAT}), as its process is stopped by a signal "
+        f"or a debugger: {consequence}"
+    )
+
+
 def rank_file(path: str | os.PathLike[str], rank: int) -> Path:
     """Return the path of a rank's file of a model: `model.rank0.mirlo` for `model.mirlo`."""
     whole = Path(path)
@@ -85,6 +110,17 @@ def own_file(path: str | os.PathLike[str]) -> Path:
             "'mpirun' or 'torchrun', or name one file"
         )
     return rank_file(whole, place.rank)
+
+
+def _seconds(name: str, default: float, least: float) -> float:
+    text = os.environ.get(name, "")
+    try:
+        seconds = float(text) if text else default
+    except ValueError:
+        seconds = 0.0
+    if not least <= seconds < 1e9:
+        raise RankError(f"{name}: expected a number of seconds from {least:g}, found {text!a:.40}")
+    return seconds
 
 
 def _number(variables: Mapping[str, str], name: str, least: int, most: int) -> int:

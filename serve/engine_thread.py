@@ -121,10 +121,18 @@ class EngineThread:
     """
 
     def __init__(
-        self, engine: ServingEngine, name: str, on_failure: Callable[[], None], inline_seconds: float = INLINE_SECONDS
+        self,
+        engine: ServingEngine,
+        name: str,
+        on_failure: Callable[[], None],
+        inline_seconds: float = INLINE_SECONDS,
+        explain: Callable[[MirloError], MirloError] = lambda error: error,
     ) -> None:
-        """Compute steps that take less than `inline_seconds` in the event loop."""
-        self.engine, self._inline_seconds = engine, inline_seconds
+        """Compute steps that take less than `inline_seconds` in the event loop.
+
+        `explain` returns the error that requests get for one of a step.
+        """
+        self.engine, self._inline_seconds, self._explain = engine, inline_seconds, explain
         self._on_failure, self._failures = on_failure, 0
         self._new: deque[AnswerJob] = deque()
         self._jobs: dict[AnswerJob, None] = {}
@@ -220,6 +228,7 @@ class EngineThread:
     def _fail_active(self, error: Exception) -> None:
         self._take_new()
         known = error if isinstance(error, MirloError) else GenerationError(f"{type(error).__name__}: {error}")
+        known = self._explain(known)
         for request in self.engine.waiting:  # an error takes the slots from all
             if not request.is_done:
                 request.fail(known)

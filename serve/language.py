@@ -12,7 +12,7 @@ from mirlo.generate import GenerationError, LanguageModel, Request
 from mirlo.runtime.dtypes import ELEMENT_TYPES
 from mirlo.runtime.errors import MirloError
 from mirlo.serve.backend import Backend
-from mirlo.serve.engine_thread import INLINE_SECONDS, STOPPING, AnswerJob, EngineThread
+from mirlo.serve.engine_thread import STOPPING, AnswerJob, EngineThread
 from mirlo.serve.errors import RequestError, refused
 from mirlo.serve.metrics import ServerMetrics
 from mirlo.serve.options import ServeOptions
@@ -77,8 +77,14 @@ class LanguageBackend(Backend):
         if context:
             self.longest = min(self.longest, context)
         self._engine = model.engine(options.slots, None if ranks is None else ranks.send, max_length=self.longest)
-        inline = INLINE_SECONDS if ranks is None else 0.0  # the event loop waits for no other process
-        self._thread = EngineThread(self._engine, name, lambda: metrics.failures.add(1, name), inline)
+
+        def on_failure() -> None:
+            metrics.failures.add(1, name)
+
+        if ranks is None:
+            self._thread = EngineThread(self._engine, name, on_failure)
+        else:  # the event loop waits for no other process
+            self._thread = EngineThread(self._engine, name, on_failure, 0.0, ranks.explain)
         self._executor = executor
         if ranks is not None:
             ranks.on_end = self._thread.fail_all

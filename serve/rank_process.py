@@ -1,7 +1,7 @@
 """The process of a rank of a served model: it computes its part of what the server's engine computes.
 
 It reads pickled messages of the server, which has started it, from its standard input, and ends when that is closed.
-Its standard output says that it has loaded the model.
+Its standard output says that it has loaded the model. Its argument is the descriptor of the memory of its heartbeat.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 from mirlo.generate.led_caches import CacheOperation
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.heartbeat import begin_heartbeat
 from mirlo.runtime.ranks import require_place
 
 LOADED = b"loaded\n"
@@ -36,6 +37,7 @@ def main() -> int:
     messages, loaded = os.fdopen(os.dup(sys.stdin.fileno()), "rb"), os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     model = pickle.load(messages)
+    begin_heartbeat(int(sys.argv[1]))
     place = require_place(model.options["ranks"])
     try:
         from mirlo.generate import load

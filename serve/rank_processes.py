@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import secrets
+import select
 import subprocess
 import sys
 import threading
@@ -14,12 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from mirlo.generate.led_caches import CacheOperation
-from mirlo.runtime.ranks import RankError, rank_place
+from mirlo.runtime import system
+from mirlo.runtime.errors import MirloError
+from mirlo.runtime.heartbeat import PERIOD, HeartbeatMonitor, create_heartbeat_memory
+from mirlo.runtime.ranks import RankError, heartbeat_seconds, rank_place, stopped_error
 from mirlo.serve.errors import ServeError
 from mirlo.serve.rank_process import LOADED, RankModel
 
 VARIABLES = ("MIRLO_RANK", "MIRLO_RANKS", "MIRLO_JOB")
 """What tells this process that it is a rank, until the ranks end."""
+EXPLAIN_SECONDS = 1.0
+"""Time in which the end of a rank is seen after an exchange with it has failed: some periods of its heartbeat."""
 STOP_SECONDS = 10.0
 """Time that a rank has to end when the server does."""
 
@@ -33,20 +39,19 @@ class RankProcesses:
         self.problem: RankError | None = None
         """Why the ranks compute nothing any more."""
         self.on_end: Callable[[RankError], None] = lambda problem: None
-        """Called in a thread of its own when a rank has ended."""
-        self._is_stopping = False
+        """Called in a thread of its own when a rank has ended, or was ended as its process had been stopped."""
+        self._is_stopping, self._heartbeat_seconds = False, heartbeat_seconds()
+        self._ended = threading.Event()
         job = f"serve-{os.getpid()}-{secrets.token_hex(8)}"
         os.environ.update(zip(VARIABLES, ("0", str(ranks), job), strict=True))
-        command = [sys.executable, "-m", "mirlo.serve.rank_process"]
-        self._processes = [
-            subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "MIRLO_RANK": str(rank)}
-            )
-            for rank in range(1, ranks)
-        ]  # fmt: skip
-        for rank, process in enumerate(self._processes, 1):
+        self._processes: list[subprocess.Popen[bytes]] = []
+        for rank in range(1, ranks):
+            heartbeat = create_heartbeat_memory()
+            process = _start(rank, heartbeat)
+            self._processes.append(process)
+            monitor = HeartbeatMonitor(heartbeat, self._heartbeat_seconds)
             name = f"rank {rank} of {path.name}"
-            threading.Thread(target=self._watch, args=(rank, process), name=name, daemon=True).start()
+            threading.Thread(target=self._watch, args=(rank, process, monitor), name=name, daemon=True).start()
         self._write(RankModel(str(path), dict(options)))
 
     def wait_until_loaded(self) -> None:
@@ -62,6 +67,11 @@ class RankProcesses:
         if self.problem is not None:
             raise self.problem
         self._write(operation)
+
+    def explain(self, error: MirloError) -> MirloError:
+        """Return why a step failed: the end of a rank, which its thread may see a moment later, or the error."""
+        self._ended.wait(EXPLAIN_SECONDS)
+        return self.problem or error
 
     def stop(self) -> None:
         """End the processes."""
@@ -89,11 +99,41 @@ class RankProcesses:
             except (OSError, ValueError):  # also of a pipe that was closed
                 raise self.problem or _ended(rank, process) from None
 
-    def _watch(self, rank: int, process: subprocess.Popen[bytes]) -> None:
-        process.wait()
+    def _watch(self, rank: int, process: subprocess.Popen[bytes], monitor: HeartbeatMonitor) -> None:
+        """Wait for the end of a rank, and end it if its process is stopped: it would not, and all would wait for it."""
+        watch = system.watch_process(process.pid)
+        while not _ends(process, watch, PERIOD):
+            if monitor.has_begun and monitor.is_silent():
+                self._end(stopped_error(rank, monitor.seconds, "it was ended; start the server again"))
+                process.kill()
+        if watch is not None:
+            os.close(watch)
+        self._end(_ended(rank, process))
+
+    def _end(self, problem: RankError) -> None:
         if not self._is_stopping and self.problem is None:
-            self.problem = _ended(rank, process)
-            self.on_end(self.problem)
+            self.problem = problem
+            self._ended.set()
+            self.on_end(problem)
+
+
+def _ends(process: subprocess.Popen[bytes], watch: int | None, seconds: float) -> bool:
+    """Return whether a process has ended, or ends within so many seconds; `watch` can be read then."""
+    with suppress(subprocess.TimeoutExpired):
+        if watch is not None:
+            select.select([watch], [], [], seconds)
+            seconds = 0
+        process.wait(seconds)
+        return True
+    return False
+
+
+def _start(rank: int, heartbeat: int) -> subprocess.Popen[bytes]:
+    """Start a rank, which counts its heartbeat in the memory of a descriptor."""
+    command = [sys.executable, "-m", "mirlo.serve.rank_process", str(heartbeat)]
+    environment = {**os.environ, VARIABLES[0]: str(rank)}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, pass_fds=[heartbeat])
 
 
 def require_no_ranks() -> None:

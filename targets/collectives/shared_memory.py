@@ -2,7 +2,8 @@
 
 Each rank has memory that it writes and the others read. Memory has no name: its descriptor is sent over a local socket
 between each two ranks. For an exchange, a rank copies its operand to its memory, sends each other rank a header, and
-waits for theirs. The end of a process ends its sockets, and the others' waiting, at once.
+waits for theirs. The end of a process ends its sockets, and the others' waiting, at once. A process that is stopped
+keeps its sockets: it no longer counts its heartbeat, which the others read while they wait.
 """
 
 from __future__ import annotations
@@ -24,20 +25,19 @@ import numpy as np
 
 from mirlo.runtime import system
 from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadContext
+from mirlo.runtime.heartbeat import PERIOD, HeartbeatMonitor, own_heartbeat
 from mirlo.runtime.private_folders import make_private, unsafe_folder
-from mirlo.runtime.ranks import RankError, RankPlace
+from mirlo.runtime.ranks import TIMEOUT, RankError, RankPlace, heartbeat_seconds, stopped_error, timeout_seconds
 from mirlo.targets.collectives.calls import rank_functions
 from mirlo.targets.collectives.program import RankExchange
 
-FOLDER, TIMEOUT = "MIRLO_RANKS_FOLDER", "MIRLO_RANKS_TIMEOUT"
-"""Variables: the folder in which ranks find each other, and the most seconds that one waits for another."""
-SECONDS = 600.0
-"""Seconds that a rank waits for another by default: as long as compiling a model may take."""
+FOLDER = "MIRLO_RANKS_FOLDER"
+"""A variable: the folder in which ranks find each other."""
 MOST_BYTES = 1 << 40
 """Most bytes of an operand."""
 _HELLO = struct.Struct("<8sII32s")
 _HEADER = struct.Struct("<QQQQ")
-_MAGIC = b"mirlork1"
+_MAGIC = b"mirlork2"
 _PAUSE = 0.02
 """Seconds between two attempts to find another rank."""
 _GROUPS: weakref.WeakSet[SharedMemoryGroup] = weakref.WeakSet()
@@ -62,22 +62,11 @@ def join_group(place: RankPlace, digest: str) -> SharedMemoryGroup:
     key = hashlib.sha256(f"{place.job}\n{place.ranks}".encode()).hexdigest()[:24]
     name = f"{key}-{_JOINED[key]}"
     _JOINED[key] += 1
-    meeting = _Meeting(_folder(), name, place, bytes.fromhex(digest), _timeout())
+    meeting = _Meeting(_folder(), name, place, bytes.fromhex(digest), timeout_seconds(), heartbeat_seconds())
     peers = meeting.peers()
     group = SharedMemoryGroup(place, peers, meeting.seconds)
     _GROUPS.add(group)
     return group
-
-
-def _timeout() -> float:
-    text = os.environ.get(TIMEOUT, "")
-    try:
-        seconds = float(text) if text else SECONDS
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < 1e9:
-        raise RankError(f"{TIMEOUT}: expected a number of seconds, found {text!a:.40}")
-    return seconds
 
 
 def _folder() -> Path:
@@ -101,6 +90,7 @@ class Peer:
     connection: socket.socket
     watch: int | None
     """A descriptor that can be read once its process has ended."""
+    heartbeat: HeartbeatMonitor | None = None
     memory: memoryview | None = None
     received: bytes = b""
     descriptors: list[int] = field(default_factory=list)
@@ -122,6 +112,7 @@ class _Meeting:
     place: RankPlace
     digest: bytes
     seconds: float
+    heartbeat_seconds: float
 
     def peers(self) -> list[Peer]:
         own, deadline = self.place.rank, time.monotonic() + self.seconds
@@ -183,13 +174,15 @@ class _Meeting:
         try:
             if process_and_user is not None and process_and_user[1] != system.effective_user():
                 raise RankError(f"a process of user {process_and_user[1]} wants to be a rank: it is refused")
-            connection.sendall(_HELLO.pack(_MAGIC, self.place.rank, self.place.ranks, self.digest))
-            magic, rank, ranks, digest = _HELLO.unpack(_receive_exactly(connection, _HELLO.size))
+            hello = _HELLO.pack(_MAGIC, self.place.rank, self.place.ranks, self.digest)
+            system.send_message(connection, hello, own_heartbeat())
+            magic, rank, ranks, digest = _HELLO.unpack(_receive_exactly(peer, _HELLO.size))
             is_other = expected is not None and rank != expected
             if magic != _MAGIC or ranks != self.place.ranks or rank >= ranks or rank == self.place.rank or is_other:
                 raise RankError("a process that is no rank of this model has connected")
             if digest != self.digest:
                 raise RankError(f"rank {rank} runs another model, or another version: compile it for all ranks again")
+            peer.heartbeat = self._monitored(peer, rank)
         except BaseException:
             peer.close()
             raise
@@ -197,6 +190,15 @@ class _Meeting:
         peer.rank = rank
         peer.watch = None if process_and_user is None else system.watch_process(process_and_user[0])
         return peer
+
+    def _monitored(self, peer: Peer, rank: int) -> HeartbeatMonitor:
+        """Return the monitor of a rank, whose count came with its greeting."""
+        if len(peer.descriptors) != 1:
+            raise RankError(f"rank {rank} sent {len(peer.descriptors)} descriptors, expected that of its heartbeat")
+        try:
+            return HeartbeatMonitor(peer.descriptors.pop(), self.heartbeat_seconds)
+        except OSError as error:
+            raise RankError(f"the heartbeat of rank {rank}: {error}") from None
 
 
 class SharedMemoryGroup:
@@ -259,10 +261,10 @@ class SharedMemoryGroup:
             poll.register(descriptor, select.POLLIN)
         deadline = time.monotonic() + self._seconds
         while waiting:
-            events = poll.poll(max(deadline - time.monotonic(), 0) * 1000)
+            left = max(deadline - time.monotonic(), 0)
+            events = poll.poll(min(left, PERIOD) * 1000)
             if not events:
-                slow = ", ".join(str(peer.rank) for peer in waiting.values())
-                raise RankError(f"rank {self._place.rank} waited {self._seconds:g} s for rank {slow} ({TIMEOUT})")
+                self._require_alive(list(waiting.values()), number, is_late=left <= PERIOD)
             for descriptor, _ in sorted(events, key=lambda event: event[0] in watches):
                 peer = waiting.get(descriptor)
                 if peer is not None:
@@ -275,6 +277,17 @@ class SharedMemoryGroup:
                 elif descriptor in watches:
                     poll.unregister(descriptor)
         return [arrays[rank] for rank in range(self._place.ranks)]
+
+    def _require_alive(self, waiting: list[Peer], number: int, is_late: bool) -> None:
+        """Raise an error if ranks that have sent nothing are stopped, or are late."""
+        own = self._place.rank
+        for peer in waiting:
+            if peer.heartbeat is not None and peer.heartbeat.is_silent():
+                consequence = f"rank {own} waits for it in exchange {number}; end it, and start all ranks again"
+                raise stopped_error(peer.rank, peer.heartbeat.seconds, consequence)
+        if is_late:
+            slow = ", ".join(str(peer.rank) for peer in waiting)
+            raise RankError(f"rank {own} waited {self._seconds:g} s for rank {slow} ({TIMEOUT})")
 
     def _read(self, peer: Peer, number: int) -> bool:
         """Read what a rank has sent; return whether its header is complete."""
@@ -338,10 +351,11 @@ def _close_all(peers: list[Peer]) -> None:
         peer.close()
 
 
-def _receive_exactly(connection: socket.socket, size: int) -> bytes:
+def _receive_exactly(peer: Peer, size: int) -> bytes:
     received = b""
     while len(received) < size:
-        more = connection.recv(size - len(received))
+        more, descriptors = system.receive_some(peer.connection, size - len(received))
+        peer.descriptors += descriptors
         if not more:
             raise RankError("another rank has ended while the ranks were connecting")
         received += more

@@ -13,6 +13,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from commands import ENVIRONMENT
 from served import free_port, serving, write_language_model, write_tensor_model
 
 from mirlo.serve.errors import ServeError
@@ -63,17 +64,48 @@ def test_answers_and_the_end_of_a_rank(ranks: int, tmp_path: Path) -> None:
         asking = threading.Thread(target=lambda: answers.append(ask(address, "/v1/completions", long)))
         asking.start()
         time.sleep(0.3)
-        command = ["pgrep", "-P", str(server.process.pid), "-f", "rank_process"]
-        processes = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+        processes = rank_processes(server.process.pid)
         assert len(processes) == ranks - 1
-        os.kill(int(processes[-1]), signal.SIGKILL)
+        os.kill(processes[-1], signal.SIGKILL)
         asking.join(10)
         (status, message), *_ = answers
-        assert status == 503 and "of the model has ended by signal 9" in message
+        assert status == 503 and "of the model has ended by signal 9" in message, message
         assert ask(address, "/v2/health/ready")[0] == 503 and ask(address, "/v2/health/live")[0] == 200
         status, message = ask(address, "/v1/completions", long)
         assert status == 503 and "start the server again" in message
         assert server.end() == 0
+
+
+@pytest.mark.sample(0)
+@pytest.mark.parametrize("is_idle", [False, True])
+def test_a_rank_that_is_stopped(is_idle: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that runs gets an error; a server without requests is no longer ready."""
+    monkeypatch.setitem(ENVIRONMENT, "MIRLO_RANKS_HEARTBEAT", "2")
+    long = {"model": "m", "prompt": "the", "max_tokens": 4000, "temperature": 0}
+    with serving(write_language_model(tmp_path / "m"), "--ranks", 2) as server:
+        answers: list[tuple[int, str]] = []
+        asking = threading.Thread(target=lambda: answers.append(ask(server.address, "/v1/completions", long)))
+        if not is_idle:
+            asking.start()
+            time.sleep(0.3)
+        (process,) = rank_processes(server.process.pid)
+        os.kill(process, signal.SIGSTOP)
+        start = time.monotonic()
+        while ask(server.address, "/v2/health/ready")[0] == 200:
+            assert time.monotonic() - start < 10
+            time.sleep(0.1)
+        if not is_idle:
+            asking.join(10)
+            assert answers[0][0] == 503 and "rank 1 has shown no sign of life for 2 s" in answers[0][1]
+        status, message = ask(server.address, "/v1/completions", long)
+        assert status == 503 and "it was ended; start the server again" in message
+        assert ask(server.address, "/v2/health/live")[0] == 200
+        assert server.end() == 0
+
+
+def rank_processes(server: int) -> list[int]:
+    command = ["pgrep", "-P", str(server), "-f", "rank_process"]
+    return [int(each) for each in subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()]
 
 
 def test_what_ranks_cannot_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,13 @@ SECONDS = 60
 """Seconds that a test waits for a rank."""
 
 
-def run_ranks(function: Callable[[int], object], ranks: int, **environment: str) -> list[Any]:
-    """Return what each rank's call returned, or the exception that it raised; None for a rank that died."""
+def run_ranks(
+    function: Callable[[int], object], ranks: int, without: int | None = None, **environment: str
+) -> list[Any]:
+    """Return what each rank's call returned, or the exception that it raised; None for a rank that died.
+
+    The result of the rank `without` is None: it may never come.
+    """
     context = multiprocessing.get_context("fork")
     folder = tempfile.mkdtemp(prefix="ranks")  # paths of sockets must be short
     variables = {"MIRLO_RANKS_FOLDER": folder, "WORLD_SIZE": str(ranks), **environment}
@@ -28,7 +33,7 @@ def run_ranks(function: Callable[[int], object], ranks: int, **environment: str)
             process.start()
             writing.close()
             started.append((process, reading))
-        return [_result(reading) for _, reading in started]
+        return [None if rank == without else _result(reading) for rank, (_, reading) in enumerate(started)]
     finally:
         for process, reading in started:
             process.kill()

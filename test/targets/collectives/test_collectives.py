@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import time
@@ -124,6 +125,35 @@ def test_a_rank_that_does_not_come_is_named(tmp_path: Any) -> None:
         return ""
 
     assert "rank 0 waited 0.5 s for rank 1 to start" in run_ranks(late, 2, MIRLO_RANKS_TIMEOUT="0.5")[0]
+
+
+def test_a_rank_that_is_stopped_is_named(tmp_path: Any) -> None:
+    executable = _compiled(tmp_path, 2)
+    call = _ending(executable, 0, lambda: os.kill(os.getpid(), signal.SIGSTOP))
+    seconds, text = run_ranks(call, 2, without=0, MIRLO_RANKS_HEARTBEAT="1")[1]
+    assert 0.9 < seconds < 8
+    assert "rank 0 has shown no sign of life for 1 s (MIRLO_RANKS_HEARTBEAT), as its process is stopped" in text
+    assert "rank 1 waits for it in exchange 0" in text
+
+
+def test_a_slow_rank_that_holds_the_lock_of_python_is_waited_for(tmp_path: Any) -> None:
+    executable, xs = _compiled(tmp_path, 2), _operands(2, 3)
+
+    def call(rank: int) -> np.ndarray:
+        executable.run({"x": xs[rank]})
+        if rank == 0:
+            ctypes.PyDLL(None).usleep(2_500_000)
+        return executable.run({"x": xs[rank]})["output_0"]
+
+    for result in run_ranks(call, 2, MIRLO_RANKS_HEARTBEAT="1"):
+        assert np.array_equal(result, AllReduce.meaning_of_ranks(xs, ranks=2)[0])
+
+
+@pytest.mark.parametrize("value", ["0.5", "soon"])
+def test_a_heartbeat_that_cannot_be(value: str, tmp_path: Any) -> None:
+    executable = _compiled(tmp_path, 2)
+    results = run_ranks(lambda rank: executable.run({"x": _operands(2, 3)[rank]}), 2, MIRLO_RANKS_HEARTBEAT=value)
+    assert all("MIRLO_RANKS_HEARTBEAT: expected a number of seconds from 1" in str(each) for each in results)
 
 
 def test_operands_of_other_sizes(tmp_path: Any) -> None:

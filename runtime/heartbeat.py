@@ -1,0 +1,102 @@
+"""Signs of life of a process: a count that grows while it runs, whatever it computes, in memory that others read.
+
+A process that computes a long step, waits for a lock or holds Python's own still counts; one that is stopped (SIGSTOP,
+a debugger, a frozen container) does not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import time
+from pathlib import Path
+
+from mirlo.runtime import system
+from mirlo.runtime.loaders import compile_llvm
+from mirlo.runtime.locks import make_lock
+
+PERIOD = 0.25
+"""Seconds between two counts: a few of them pass in the shortest silence that a monitor may be asked for."""
+BYTES = 8
+"""Size of the memory: one count, i64."""
+
+_lock = make_lock()
+_descriptor: int | None = None
+"""The memory of this process's count, once it beats."""
+_mapped: list[memoryview] = []
+"""Memory in which a thread counts until the process ends: it is never unmapped."""
+
+
+def create_heartbeat_memory() -> int:
+    """Return the descriptor of memory for the count of a process."""
+    return system.create_shared_memory(BYTES)
+
+
+def own_heartbeat() -> int:
+    """Return the descriptor of this process's count, which stays open, and begin to count unless it does already."""
+    with _lock:
+        return _descriptor if _descriptor is not None else _begin(create_heartbeat_memory())
+
+
+def begin_heartbeat(descriptor: int) -> None:
+    """Count in memory that another process has created; nothing happens if this process counts already."""
+    with _lock:
+        if _descriptor is None:
+            _begin(descriptor)
+
+
+class HeartbeatMonitor:
+    """Watches the count of another process."""
+
+    def __init__(self, descriptor: int, seconds: float) -> None:
+        """Close the descriptor; a process that does not count for `seconds` is silent. Raise OSError for no count."""
+        self.seconds = seconds
+        self._memory = system.map_shared_memory(descriptor, BYTES).cast("q")
+        self._count, self._silent, self._looked = self._memory[0], 0.0, time.monotonic()
+
+    @property
+    def has_begun(self) -> bool:
+        """Return whether the process has counted at all."""
+        return self._memory[0] != 0
+
+    def is_silent(self) -> bool:
+        """Return whether the process has not counted for so long; ask once in `PERIOD`, or less often.
+
+        Only time in which this process looks counts: one that was stopped itself, as all are where a machine or a job
+        is suspended, blames no other when it goes on.
+        """
+        count, now = self._memory[0], time.monotonic()
+        passed, self._looked = now - self._looked, now
+        if count != self._count:
+            self._count, self._silent = count, 0.0
+            return False
+        self._silent += min(passed, 2 * PERIOD)
+        return self._silent >= self.seconds
+
+
+def _begin(descriptor: int) -> int:
+    """Let a thread count in memory."""
+    global _descriptor
+    text = Path(__file__).with_name("heartbeat.ll").read_text(encoding="utf-8")
+    engine = compile_llvm(text.replace("PERIOD_MICROSECONDS", str(int(PERIOD * 1e6))))
+    count = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.get_function_address("mirlo_heartbeat"))
+    memory = system.map_shared_memory(os.dup(descriptor), BYTES, is_writable=True)
+    _mapped.append(memory)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+
+    def run(keep: object = engine) -> None:
+        count(address)
+
+    threading.Thread(target=run, name="heartbeat", daemon=True).start()
+    _descriptor = descriptor
+    return descriptor
+
+
+def _forget() -> None:
+    """Begin anew in a fork, which has no thread that counts: its parent's goes on."""
+    global _descriptor
+    _descriptor = None
+
+
+system.after_fork(_forget)
