@@ -25,6 +25,8 @@ ARCHITECTURES = {
 """`model_type` of `config.json`, by the architecture of a file."""
 SHORT_FACTORS, LONG_FACTORS = "rope_factors_short.weight", "rope_factors_long.weight"
 """By what the angles between positions are divided, in short texts and in long ones."""
+SECTIONS = "rope.dimension_sections"
+"""How many pairs of elements are rotated by time, row and column of images."""
 MIXTURES = {"llama": "mixtral", "qwen2_moe": "qwen2_moe", "qwen3_moe": "qwen3_moe", "deepseek_v2": "deepseek_v2"}
 """`model_type` of files with experts, by that of others of the architecture."""
 INTERLEAVED = ("llama", "granite", "olmo", "smollm3")
@@ -82,7 +84,7 @@ def decoder_keys(file: GgufFile) -> RenamedObject:
     names = {name: f"{kind}.{key}" for name, key in {**_KEYS, **(_LATENT_KEYS if is_latent else {})}.items()}
     value = {name: metadata.value(key) for name, key in names.items() if metadata.has(key)}
     names |= {"model_type": ARCHITECTURE, "rope_scaling": f"{kind}.rope.scaling", "vocab_size": EMBEDDING}
-    names["rope_scaling.mrope_section"] = f"{kind}.rope.dimension_sections"
+    names["rope_scaling.mrope_section"] = f"{kind}.{SECTIONS}"
     if kind in LAYER_NORMS:
         names["rms_norm_eps"] = f"{kind}.attention.layer_norm_epsilon"
         value["rms_norm_eps"] = metadata.value(names["rms_norm_eps"])
@@ -95,26 +97,9 @@ def decoder_keys(file: GgufFile) -> RenamedObject:
     heads = keys.count("num_attention_heads", least=1)
     size = keys.count("head_dim", keys.count("hidden_size", least=1) // heads)
     value |= _latents(keys, metadata, kind) if is_latent else _rotated_part(metadata, kind, size)
-    # Files of Phi have the factors of "longrope" without saying so.
-    default = "longrope" if SHORT_FACTORS in file.tensors else "none"
-    scaling = metadata.text(f"{kind}.rope.scaling.type", default)
-    if scaling != "none":
-        names_of = {"factor": "factor", "original_max_position_embeddings": "original_context_length"}
-        names_of["attention_factor"] = "attn_factor"
-        places = {ours: f"{kind}.rope.scaling.{theirs}" for ours, theirs in names_of.items()}
-        scaled: dict[str, Json] = {ours: metadata.value(key) for ours, key in places.items() if metadata.has(key)}
-        scaled["rope_type"] = scaling
-        if SHORT_FACTORS in file.tensors:
-            scaled["short_factor"] = _numbers(metadata.path, file.tensors[SHORT_FACTORS])
-        if is_latent:  # files have a tenth of it, and rotated elements are not scaled
-            growth = 10 * metadata.number(f"{kind}.rope.scaling.yarn_log_multiplier", 0.0)
-            scaled |= {"mscale": growth, "mscale_all_dim": growth}
-        value["rope_scaling"] = scaled
-    sections = metadata.value(names["rope_scaling.mrope_section"])
-    if isinstance(sections, np.ndarray):  # the fourth one is of no position
-        rotation = keys.value("rope_scaling") or {"rope_type": "mrope"}
-        listed: list[Json] = sections.tolist()
-        value["rope_scaling"] = {**rotation, "mrope_section": listed[: 3 if listed[3:] == [0] else None]}
+    rotation = _rotation(file, kind, is_latent)
+    if rotation:
+        value["rope_scaling"] = rotation
     if model_type == "gpt2":
         value["hidden_act"] = "gelu_new"
     if model_type.startswith("gemma"):
@@ -122,6 +107,30 @@ def decoder_keys(file: GgufFile) -> RenamedObject:
         value |= {"hidden_act": "gelu_pytorch_tanh", "rope_local_base_freq": keys.number("rope_local_base_freq", 1e4)}
         value["query_pre_attn_scalar"] = hidden // heads if layers == _WIDE.get(model_type) else size
     return keys
+
+
+def _rotation(file: GgufFile, kind: str, is_latent: bool) -> dict[str, Json]:
+    """Return how angles differ from plain ones, as `rope_scaling` says it; nothing if they do not."""
+    metadata, prefix = file.metadata, f"{kind}.rope.scaling"
+    # Files of Phi have the factors of "longrope" without saying so.
+    scaling = metadata.text(f"{prefix}.type", "longrope" if SHORT_FACTORS in file.tensors else "none")
+    rotation: dict[str, Json] = {}
+    if scaling != "none":
+        names = {"factor": "factor", "original_max_position_embeddings": "original_context_length"}
+        places = {ours: f"{prefix}.{theirs}" for ours, theirs in {**names, "attention_factor": "attn_factor"}.items()}
+        rotation = {ours: metadata.value(key) for ours, key in places.items() if metadata.has(key)}
+        rotation["rope_type"] = scaling
+        if SHORT_FACTORS in file.tensors:
+            rotation["short_factor"] = _numbers(metadata.path, file.tensors[SHORT_FACTORS])
+        if is_latent:  # files have a tenth of it, and rotated elements are not scaled
+            growth = 10 * metadata.number(f"{prefix}.yarn_log_multiplier", 0.0)
+            rotation |= {"mscale": growth, "mscale_all_dim": growth}
+    sections = metadata.value(f"{kind}.{SECTIONS}")
+    if isinstance(sections, np.ndarray):
+        listed: list[Json] = sections.tolist()
+        listed = listed[:3] if listed[3:] == [0] else listed  # the fourth one is of no position
+        rotation = {"rope_type": "mrope", **rotation, "mrope_section": listed}
+    return rotation
 
 
 def _rotated_part(metadata: JsonObject, kind: str, size: int) -> dict[str, Json]:
