@@ -143,9 +143,13 @@ class FloatKernel(ProductKernel):
     def _add_tile(
         self, sub: SubBlock, top: ir.Value, first: ir.Value, size: int, accumulators: ir.Value, scratch: ir.Value
     ) -> None:
-        """Multiply `size` rows with the converted weights, and add the products to the accumulators."""
+        """Multiply `size` rows with the converted weights, and add the products to the accumulators.
+
+        The products of a sub-block are summed up by themselves: sums of all of K, one after the other, have three times
+        the error.
+        """
         layout, width = self.layout, PAIR * COLUMNS
-        totals = [total for i in range(size) for total in self.get(accumulators, C.offset(first, i))]
+        zeros = [C.constant(0.0, C.f32())] * (size * PAIR)
         own = [C.times(self.row_of(sub, C.add(top, C.offset(first, i))), C.index(layout.sub)) for i in range(size)]
 
         def step(k: ir.Value, *held: ir.Value) -> Sequence[ir.Value]:
@@ -159,9 +163,11 @@ class FloatKernel(ProductKernel):
                         sums[i * PAIR + p] = C.fused(x, columns[p], sums[i * PAIR + p])
             return sums
 
-        loop_results = C.loop(C.index(0), C.index(layout.sub), step, totals, step=4)
+        products = C.loop(C.index(0), C.index(layout.sub), step, zeros, step=4)
         for i in range(size):
-            self.put(accumulators, C.offset(first, i), loop_results[i * PAIR : (i + 1) * PAIR])
+            row = C.offset(first, i)
+            pairs = zip(self.get(accumulators, row), products[i * PAIR : (i + 1) * PAIR], strict=True)
+            self.put(accumulators, row, [C.both("addf", total, product) for total, product in pairs])
 
 
 def _sum_pairs(parts: Sequence[ir.Value]) -> ir.Value:
