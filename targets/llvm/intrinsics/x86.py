@@ -102,6 +102,11 @@ def missing_instruction(text: str, processor: Processor) -> tuple[str, str] | No
     return None
 
 
+def has_dot(instruction: str, total: ir.Value) -> bool:
+    """Return whether there is such an instruction for accumulators of this many lanes."""
+    return total.type.shape[0] * 32 in _DOTS[instruction]
+
+
 def call_dot(instruction: str, total: ir.Value, first: ir.Value, second: ir.Value) -> ir.Value:
     """Emit `total + sums of the products of adjacent elements`, for a 128, 256 or 512 bit vector of i32 or f32.
 

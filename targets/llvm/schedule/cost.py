@@ -38,6 +38,10 @@ tiles."""
 SHORT_RUN = 1.25
 """Factor on the time of reading runs that are shorter than what hardware fetches together: depthwise convolutions of 14
 to 56 pixels take 0.85 to 0.95 of the time with tiles of 7 rows and 2 vectors beside 14 rows and one."""
+WORD_TEMPORARIES = 9
+"""Registers beside accumulators of single int8 that `vpmaddwd` multiplies: LLVM adds products of adjacent taps to each
+other first, and keeps the rows that they share. With fewer, tiles of 4 rows and 2 vectors of depthwise convolutions
+spill up to 14 times in 24 products on AVX2; MobileNetV2 takes 0.98 of the time with 5 rows of one vector, or 2 of 2."""
 LATENCY_SLACK = 1.25
 """Factor on the products in flight that the latency demands: loads are late now and then."""
 ISSUED_PER_LOAD = 2
@@ -76,6 +80,9 @@ PACK_FROM_ROWS = 6
 """Rows from which on packing the column operand costs less than reading it with a long stride."""
 MIN_ROWS_TO_PACK = 4
 """Rows from which on packing columns in each call pays for instructions that sum up several products."""
+MIN_ROWS_TO_WIDEN = 100
+"""Rows from which on constant int8 columns are stored as int16 for `vpmaddwd`: extending a vector of 16 takes an
+instruction in each k-step of a tile, a third of a cycle, reading 16 bytes more of a weight from memory some four."""
 DOT_BELOW_ROWS = 16
 """Rows up to which dot products along K cost less than transposing the column operand."""
 EDGE_TILES = 4

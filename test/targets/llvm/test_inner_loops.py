@@ -71,7 +71,7 @@ def int8_products(model: Any) -> Any:
         attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         shape = weights.get(node.input[1]) if node.op_type in ("Conv", "Gemm", "MatMul") else None
         key = (node.op_type, shapes.get(node.input[0]), shape, str(attributes))
-        if shape is None or len(shape) < 2 or attributes.get("group", 1) != 1 or not key[1] or key in seen:
+        if shape is None or len(shape) < 2 or not key[1] or key in seen:
             continue
         seen.add(key)
         x, w, y = (f"{letter}{len(seen)}" for letter in "xwy")

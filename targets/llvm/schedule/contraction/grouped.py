@@ -210,9 +210,9 @@ def prepared_rows(code: Code, group: DotGroup, value: ir.Value) -> ir.Value:
 
 
 def widened_bytes(value: ir.Value, is_unsigned: bool) -> ir.Value:
-    """Extend int8 to int16."""
+    """Extend int8 to int16; int16 is returned as it is."""
     kind = ir.VectorType.get(list(value.type.shape), ir.IntegerType.get_signless(16))
-    return create("arith.extui" if is_unsigned else "arith.extsi", kind, value)
+    return value if value.type == kind else create("arith.extui" if is_unsigned else "arith.extsi", kind, value)
 
 
 def flipped(code: Code, value: ir.Value) -> ir.Value:

@@ -29,7 +29,10 @@ class DotGroup:
     """Whether the columns are unsigned; `vpdpbusd` takes one unsigned and one signed operand."""
     unsigned_rows: bool = False
     widens: bool = False
-    """Whether int8 is extended to int16 in registers, or, for rows that are read several times, in a copy."""
+    """Whether int8 of the rows is extended to int16, in registers, or in a copy if they are read several times.
+
+    So is int8 of the columns, in registers, unless `pack-weights` has stored them as int16.
+    """
     flips: bool = False
     """Whether the rows' sign bit is flipped, because the instruction takes no operands of these signs.
 
@@ -86,7 +89,11 @@ def kind_of_group(
     if product.accumulate_type != ir.IntegerType.get_signless(32):
         return None
     casts = [_widened_by(factor, ("arith.extsi", "arith.extui")) for factor in (rows, columns)]
-    if not all(casts) or any(factor.argument.type != i8 for factor in (rows, columns)):
+    if not all(casts) or rows.argument.type != i8:
+        return None
+    if columns.argument.type == ir.IntegerType.get_signless(16) and casts[1] == "arith.extsi" and "i16" in machine.dots:
+        return DotGroup(2, "vpmaddwd", False, casts[0] == "arith.extui", widens=True)
+    if columns.argument.type != i8:
         return None
     unsigned = [cast == "arith.extui" for cast in casts]
     is_mixed = unsigned[0] != unsigned[1]
@@ -104,6 +111,26 @@ def kind_of_group(
     if has_small_pairs:
         return DotGroup(4, "vpmaddubsw", unsigned[1], unsigned[0], flips=not is_mixed)
     return DotGroup(2, "vpmaddwd", unsigned[1], unsigned[0], widens=True)
+
+
+def multiplies_words(product: MultiplyAdd, machine: Machine) -> bool:
+    """Return whether `vpmaddwd` multiplies single int8 in the lanes of their i32 accumulators.
+
+    It takes one instruction of the multipliers where `vpmulld` takes two.
+    """
+    i8 = ir.IntegerType.get_signless(8)
+    operands = (product.lhs, product.rhs)
+    return (
+        "i16" in machine.dots
+        and product.accumulate_type == ir.IntegerType.get_signless(32)
+        and all(operand.argument.type == i8 for operand in operands)
+        and all(_widened_by(operand, ("arith.extsi", "arith.extui")) is not None for operand in operands)
+    )
+
+
+def has_signs(product: MultiplyAdd) -> bool:
+    """Return whether the upper halves of both operands, extended int8, hold signs."""
+    return all(_widened_by(operand, ("arith.extsi",)) is not None for operand in (product.lhs, product.rhs))
 
 
 def are_small_pairs(columns: np.ndarray, axis: int) -> bool:

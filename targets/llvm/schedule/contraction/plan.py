@@ -32,6 +32,7 @@ from mirlo.targets.llvm.schedule.contraction.groups import (
     GroupedSum,
     grouped_sum,
     kind_of_group,
+    multiplies_words,
     reserve_registers,
 )
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand, plan_operand
@@ -40,7 +41,13 @@ from mirlo.targets.llvm.schedule.contraction.register_tile import Packing, Regis
 from mirlo.targets.llvm.schedule.contraction.tiles import (
     TileProblem,
 )
-from mirlo.targets.llvm.schedule.cost import DOT_BELOW_ROWS, EDGE_TILES, MIN_ROWS_TO_PACK, UNROLL_TAPS
+from mirlo.targets.llvm.schedule.cost import (
+    DOT_BELOW_ROWS,
+    EDGE_TILES,
+    MIN_ROWS_TO_PACK,
+    UNROLL_TAPS,
+    WORD_TEMPORARIES,
+)
 
 NO_AXIS = LoopAxis(-2, 1, False)
 """The lane axis of a scalar output."""
@@ -246,10 +253,12 @@ class _Planner:
     def _problem(self, axes: _FreeAxes, depth: int) -> TileProblem:
         accumulator_bytes = element_bytes(self.contraction.product.accumulate_type)
         shared_rows = self.rows.form.stride(self.lane_axis) == 0
+        words = multiplies_words(self.contraction.product, self.machine)
         return TileProblem(
             1, D.estimate_dim(self.lane_axis.extent), self.machine.lanes(accumulator_bytes), depth,
             shared_columns=bool(axes.shared) or not axes.moving, shared_rows=shared_rows,
             element_bytes=accumulator_bytes, row_bytes=reread_bytes(self.rows, self.spatial),
+            temporaries=WORD_TEMPORARIES if words else 0,
             pours=shared_rows and pours_out(self.contraction, self.rows, self.columns, self.machine),
         )  # fmt: skip
 

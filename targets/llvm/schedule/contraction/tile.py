@@ -14,9 +14,11 @@ from mirlo.passes.schedule.blocks.contraction.body import emit_init, widened
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.loops import either
 from mirlo.passes.schedule.vectors import splat
+from mirlo.targets.llvm.intrinsics.x86 import call_dot, has_dot
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
 from mirlo.targets.llvm.schedule.contraction.epilogue import Epilogue
+from mirlo.targets.llvm.schedule.contraction.groups import has_signs, multiplies_words
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand, WindowIndex
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.stream import lead
@@ -61,6 +63,8 @@ class Tiles:
         self.resident: dict[tuple[int, int], ir.Value] = {}
         self.lead = lead(plan)
         self.whole_columns = _has_whole_columns(plan)
+        self.is_of_words = multiplies_words(plan.contraction.product, plan.machine)
+        self.has_signs = self.is_of_words and has_signs(plan.contraction.product)
         self.lines_ahead = 1
         """Cache lines to prefetch for later in each k-step, if there is a cursor for that."""
         self.limits: dict[int, ir.Value | None] = {}
@@ -188,8 +192,21 @@ class Tiles:
                         loaded[key] = self._column(places.columns, place, piece)
                     right = loaded[key]
                 slot = r * len(extent.cut) + p
-                following[slot] = multiply_add(left, right, following[slot])
+                following[slot] = self._multiply_add(left, right, following[slot])
         return following
+
+    def _multiply_add(self, left: ir.Value, right: ir.Value, total: ir.Value) -> ir.Value:
+        """Emit `total + left * right`, of int8 in 16 bits of each lane where an instruction multiplies these."""
+        if self.is_of_words and has_dot("vpmaddwd", total):
+            return multiply_words(left, self._without_sign(right), total)
+        return multiply_add(left, right, total)
+
+    def _without_sign(self, value: ir.Value) -> ir.Value:
+        """Return an operand whose upper halves are zero, unless those of the other one are."""
+        if not self.has_signs:
+            return value
+        low = ir.IntegerAttr.get(value.type.element_type, LOW_HALF)
+        return create("arith.andi", value.type, value, self.code.splat_constant(value.type.shape[0], low))
 
     def fetch(self, places: TileCursors) -> None:
         """Prefetch the column operand of a later k-step or of the next panel, if planned."""
@@ -277,3 +294,16 @@ def multiply_add(left: ir.Value, right: ir.Value, total: ir.Value) -> ir.Value:
     if isinstance(total.type.element_type, ir.FloatType):
         return create("vector.fma", total.type, left, right, total)
     return create("arith.addi", total.type, total, create("arith.muli", total.type, left, right))
+
+
+def multiply_words(left: ir.Value, right: ir.Value, total: ir.Value) -> ir.Value:
+    """Emit `total + left * right` of int8 that are extended to i32, by products of 16-bit integers.
+
+    `vpmaddwd` adds the products of the upper and of the lower halves of lanes: the upper halves of one must be zero.
+    """
+    words = ir.VectorType.get([2 * total.type.shape[0]], ir.IntegerType.get_signless(16))
+    return call_dot("vpmaddwd", total, *(create("vector.bitcast", words, value) for value in (left, right)))
+
+
+LOW_HALF = 0xFFFF
+"""The lower half of an i32."""

@@ -14,6 +14,7 @@ import pytest
 import mirlo
 from mirlo.runtime.params import ParameterStore
 from mirlo.targets.llvm.options import host_machine
+from mirlo.targets.llvm.schedule.cost import MIN_ROWS_TO_WIDEN
 
 RELAX = {"u8": "ui8", "i8": "i8", "bf16": "bf16"}
 SHAPES = [(8, 16, 32), (7, 13, 19), (33, 70, 45), (20, 3, 9), (40, 4, 100)]
@@ -122,6 +123,52 @@ def test_pairs_that_fit_16_bits(left: str, right: str, tmp_path: Path, monkeypat
         np.testing.assert_array_equal(made(x), x.astype(np.int32) @ transposed.astype(np.int32))
         assert f'instruction = "{instruction}"' in schedule
         w[-1, 6:8] = (65, 64) if right == "i8" else (129, 128)
+
+
+@pytest.mark.sample(4)
+@pytest.mark.skipif("i16" not in host_machine().dots, reason="the machine has no products of 16-bit integers")
+@pytest.mark.parametrize(("left", "right"), [("u8", "i8"), ("i8", "i8"), ("i8", "u8"), ("u8", "u8")])
+def test_columns_of_16_bits(left: str, right: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Constant columns of many rows are stored as int16 without VNNI, those of fewer rows as they are."""
+    without = replace(host_machine(), dots=("i16",))
+    monkeypatch.setattr("mirlo.targets.llvm.options.host_machine", lambda: without)
+    k, n = 36, 50
+    for m in (MIN_ROWS_TO_WIDEN - 1, MIN_ROWS_TO_WIDEN + 3):
+        x, w = _random(left, m, k), _random(right, k, n)
+        w[:, 0], w[:, 1] = np.iinfo(w.dtype).min, np.iinfo(w.dtype).max
+        x[0], x[1] = np.iinfo(x.dtype).min, np.iinfo(x.dtype).max
+        folder = tmp_path / str(m)
+        folder.mkdir()
+        executable, schedule = _compiled(_matmul(m, k, n, left, right, "i32", False, True), folder, w=w)
+        np.testing.assert_array_equal(executable(x), x.astype(np.int32) @ w.astype(np.int32))
+        assert 'instruction = "vpmaddwd"' in schedule
+        assert bool(re.search(r"memref<[0-9x]+x2xi16>", schedule)) == (m >= MIN_ROWS_TO_WIDEN)
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("has_vnni", [True, False])
+@pytest.mark.parametrize(("data", "weight"), [("u8", "i8"), ("i8", "i8"), ("i8", "u8"), ("u8", "u8")])
+def test_depthwise(data: str, weight: str, has_vnni: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products of single int8 are those of 16-bit halves of lanes, of any signs."""
+    if not has_vnni:
+        without = replace(host_machine(), dots=tuple(set(host_machine().dots) & {"i16"}))
+        monkeypatch.setattr("mirlo.targets.llvm.options.host_machine", lambda: without)
+    channels = 40
+    x, w = _random(data, 1, 9, 11, channels), _random(weight, 3, 3, 1, channels)
+    x[0, :3], x[0, 3:5] = np.iinfo(x.dtype).min, np.iinfo(x.dtype).max
+    kinds = [f"tensor<{'x'.join(map(str, shape))}x{kind}>" for shape, kind in (
+        (x.shape, RELAX[data]), (w.shape, RELAX[weight]), (x.shape, "i32"),
+    )]  # fmt: skip
+    text = f"""func.func @main(%x: {kinds[0]}) -> {kinds[2]} {{
+      %w = "relax.constant"() {{param = "w"}} : () -> {kinds[1]}
+      %0 = "relax.conv"(%x, %w) {{out_dtype = i32, data_layout = "N*C", kernel_layout = "*IO",
+        groups = {channels} : i64, padding = array<i64: 1, 1, 1, 1>}} : ({kinds[0]}, {kinds[1]}) -> {kinds[2]}
+      return %0 : {kinds[2]}
+    }}"""
+    executable, _ = _compiled(text, tmp_path, w=w)
+    padded = np.pad(x.astype(np.int32), [(0, 0), (1, 1), (1, 1), (0, 0)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))
+    np.testing.assert_array_equal(executable(x), np.einsum("nhwcij,ijc->nhwc", windows, w[:, :, 0].astype(np.int32)))
 
 
 @pytest.mark.parametrize("is_constant", [False, True])
