@@ -82,7 +82,7 @@ class PackWeights(Pass):
             # A constant whose array is not loaded (IR without its parameter files) cannot be packed.
             if not all(is_available(site.operands[panels.argument], session) for site in sites):
                 continue
-            if plan.group is not None and plan.group.instruction == "vpmaddwd":
+            if plan.group is not None and plan.group.instruction == "vpmaddwd" and _is_int8(panels.operand):
                 small = _small_pairs(view, machine, constants, choices, sites, session)
                 if small is not None:
                     panels = small
@@ -113,6 +113,10 @@ def _small_pairs(
         if not are_small_pairs(array.view(np.uint8 if is_unsigned else np.int8), axis):
             return None
     return panels
+
+
+def _is_int8(operand: OperandView) -> bool:
+    return bool(operand.value.type.element_type == ir.IntegerType.get_signless(8))
 
 
 def _row_count(plan: RegisterTilePlan) -> int:

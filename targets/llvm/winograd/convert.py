@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.surgery import replace_op
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
@@ -32,7 +34,15 @@ from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import find_machine
 from mirlo.targets.llvm.winograd.cost import direct_cycles, winograd_cycles
 from mirlo.targets.llvm.winograd.functions import Tiling, input_function, output_function
-from mirlo.targets.llvm.winograd.matrices import INPUT, transformed_weight
+from mirlo.targets.llvm.winograd.matrices import (
+    INPUT,
+    INTEGER_SCALE,
+    INTEGER_TILE,
+    LARGEST_TILE_SUM,
+    LARGEST_WINDOW_SUM,
+    transformed_integers,
+    transformed_weight,
+)
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
@@ -86,7 +96,8 @@ class Winograd(Pass):
     """Rewrite 3x3 convolutions with Winograd's algorithm where that is expected to be faster.
 
     Tiles of 2x2 results need 2.25 times fewer multiplications, and are as exact as direct convolution; those of 4x4
-    need 4 times fewer, and their rounding errors are up to ten times as large. `tile` is the largest permitted one.
+    need 4 times fewer, and their rounding errors are up to ten times as large. int8 has tiles of 2x2, and the same
+    results, where no instruction multiplies more of them than of 16-bit integers. `tile` is the largest permitted one.
     Measured choices, which `apply-tuning` attaches to a convolution, take precedence over the model.
     """
 
@@ -143,7 +154,7 @@ class _Functions:
         make: Callable[[Tiling, ir.Location], ir.OpView],
         tiling: Tiling,
         x: ir.Value,
-        out: tuple[Dim, ...],
+        out: TensorType,
         kind: FusionKind,
         b: Rewriter,
     ) -> ir.Value:
@@ -154,7 +165,7 @@ class _Functions:
             self.body.append(function.operation)
             self.known[key] = ir.StringAttr(self.symbols.insert(function.operation)).value
         with ir.InsertionPoint(b.op), b.op.location:
-            result = CallTir.build([x], result_types=[TensorType.of(out, "f32")], callee=self.known[key])
+            result = CallTir.build([x], result_types=[out], callee=self.known[key])
         return result.operation.results[0]
 
 
@@ -172,11 +183,12 @@ def find_strategies(conv: ir.OpView, machine: Machine, largest: int = max(INPUT)
         return decline("the window is not 3x3 with steps of 1", window=weight.static_shape[:2], strides=conv.strides)
     if conv.groups != 1:
         return decline("it has groups", groups=conv.groups)
-    if any(kind.dtype.name != "f32" for kind in kinds):
-        return decline("the numbers are not f32")
-    lanes = machine.lanes(4)
     channels, out_channels = weight.static_shape[2:]
-    if channels % lanes != 0 or out_channels % lanes != 0:
+    reason = _declined_types(kinds, machine)
+    if reason is not None:
+        return reason
+    image = x.dtype.name
+    if channels % machine.lanes(4 if image == "f32" else 2) != 0 or out_channels % machine.lanes(4) != 0:
         return decline("the channels fill no whole vectors", channels=channels, out_channels=out_channels)
     if 0 in out.shape:
         return decline("there are no results")
@@ -186,12 +198,34 @@ def find_strategies(conv: ir.OpView, machine: Machine, largest: int = max(INPUT)
     batch, height, width, _ = x.shape
     _, out_height, out_width, _ = out.shape
     strategies = []
-    for m in (n for n in INPUT if n <= largest):
+    for m in (n for n in INPUT if n <= (largest if image == "f32" else INTEGER_TILE)):
         before = (pads[0][0], pads[1][0])
-        tiling = Tiling(m, batch, (height, width), before, (out_height, out_width), channels, out_channels)
+        tiling = Tiling(m, batch, (height, width), before, (out_height, out_width), channels, out_channels, image)
         strategies.append(WinogradStrategy(m, tiling, winograd_cycles(tiling.likely, machine)))
     strategies.append(WinogradStrategy(0, strategies[0].tiling, direct_cycles(strategies[0].tiling.likely, machine)))
     return WinogradStrategies(tuple(sorted(strategies, key=lambda way: (way.cycles, way.m))))
+
+
+def _declined_types(kinds: list[TensorType], machine: Machine) -> Decline | None:
+    """Decline element types that the algorithm does not compute exactly, or not faster."""
+    x, weight, out = kinds
+    names = tuple(kind.dtype.name for kind in kinds)
+    if names == ("f32", "f32", "f32"):
+        return None
+    if x.dtype.name not in LARGEST_INT8 or weight.dtype.name not in LARGEST_INT8 or out.dtype.name != "i32":
+        return decline("the numbers are neither f32 nor int8 with sums of i32", types=names)
+    if "i16" not in machine.dots or "u8xi8" in machine.dots:
+        return decline("direct products of int8 take no more instructions", machine=machine.name)
+    tiles = LARGEST_TILE_SUM * LARGEST_INT8[x.dtype.name]
+    windows = LARGEST_WINDOW_SUM * LARGEST_INT8[weight.dtype.name]
+    channels = weight.static_shape[2]
+    if channels * tiles * windows >= 1 << 31:
+        return decline("sums of products of transformed tiles may exceed 32 bits", channels=channels)
+    return None
+
+
+LARGEST_INT8 = {"i8": 128, "u8": 255}
+"""The largest magnitude of each type."""
 
 
 def choose(
@@ -216,16 +250,21 @@ def rewritten(conv: ir.OpView, tiling: Tiling, b: Rewriter, functions: _Function
     """Rewrite the convolution as transforms and one matrix product for each element of a tile."""
     read = constant_reader(conv.weight, b.session)
     planes, tiles = tiling.alpha**2, tiling.count
-    kind = TensorType.of((planes, tiling.channels, tiling.out_channels), "f32")
+    transformed, m = tiling.transformed_dtype, tiling.m
+    kind = TensorType.of((planes, tiling.channels, tiling.out_channels), transformed)
     name = f"{b.name_of(conv.weight)}.winograd"
+    change = transformed_integers if tiling.is_integer else lambda weight: transformed_weight(weight, m)
     with ir.InsertionPoint(b.op), b.op.location:
-        make = derived(read, lambda weight: transformed_weight(weight, tiling.m))
-        weight = emit_deferred_constant(make, kind, b.session, name)
-    shape = tiling.transformed(tiling.channels)
-    result = functions.call(input_function, tiling, conv.x, shape, FusionKind.OPAQUE, b)
+        weight = emit_deferred_constant(derived(read, change), kind, b.session, name)
+    tiles_type = TensorType.of(tiling.transformed(tiling.channels), transformed)
+    result = functions.call(input_function, tiling, conv.x, tiles_type, FusionKind.OPAQUE, b)
     result = b.emit(OPS["reshape"], result, shape=(planes, tiles, tiling.channels))
-    result = b.emit(OPS["matmul"], result, weight)
+    out_dtype = DTYPES["i32"] if tiling.is_integer else None
+    result = b.emit(OPS["matmul"], result, weight, out_dtype=out_dtype)
     result = b.emit(OPS["reshape"], result, shape=tiling.transformed(tiling.out_channels))
-    out = kind_of(conv.output).shape
+    out = TensorType.of(kind_of(conv.output).shape, tiling.product_dtype)
     result = functions.call(output_function, tiling, result, out, FusionKind.CONTRACTION, b)
+    if tiling.is_integer:
+        bits = b.constant(np.asarray(2 * (INTEGER_SCALE.bit_length() - 1), np.int32), TensorType.of((), "i32"), "bits")
+        result = b.emit(OPS["shift_right"], result, bits)
     return result if conv.bias is None else b.emit(OPS["add"], result, conv.bias)

@@ -14,11 +14,17 @@ _ELEMENT_CYCLES = 2.5
 """Cycles for a vector of a transformed tile: the computation, and a store to or load from a cache."""
 
 
+_INTEGER_PRODUCTS = 3.0
+"""Products of 16-bit integers per cycle and lane of 32 bits, by `vpmaddwd`: with the addition to the accumulator that
+each needs, it is issued on three ports."""
+
+
 def direct_cycles(tiling: Tiling, machine: Machine) -> float:
     """Estimate the cycles of direct convolution in register tiles."""
     products = tiling.channels * tiling.out_channels * 9
     pixels = D.estimate_dim(tiling.batch * tiling.out[0] * tiling.out[1])
-    return _products(products * pixels, products, machine)
+    weight_bytes = 1 if tiling.is_integer else 4
+    return _products(products * pixels, weight_bytes * products, tiling, machine)
 
 
 def winograd_cycles(tiling: Tiling, machine: Machine) -> float:
@@ -26,10 +32,12 @@ def winograd_cycles(tiling: Tiling, machine: Machine) -> float:
     planes = tiling.alpha**2
     weights = planes * tiling.channels * tiling.out_channels
     count = D.estimate_dim(tiling.count)
-    vectors = planes * count * (tiling.channels + tiling.out_channels) / machine.lanes(4)
-    return _products(weights * count, weights, machine) + _ELEMENT_CYCLES * vectors
+    element_bytes = 2 if tiling.is_integer else 4
+    vectors = tiling.channels / machine.lanes(element_bytes) + tiling.out_channels / machine.lanes(4)
+    transforms = _ELEMENT_CYCLES * planes * count * vectors
+    return _products(weights * count, element_bytes * weights, tiling, machine) + transforms
 
 
-def _products(count: float, weights: int, machine: Machine) -> float:
-    computing = count / (machine.lanes(4) * machine.fma_per_cycle * _REACHED)
-    return max(computing, 4 * weights / _BYTES_PER_CYCLE)
+def _products(count: float, weight_bytes: int, tiling: Tiling, machine: Machine) -> float:
+    rate = _INTEGER_PRODUCTS if tiling.is_integer else machine.fma_per_cycle
+    return max(count / (machine.lanes(4) * rate * _REACHED), weight_bytes / _BYTES_PER_CYCLE)

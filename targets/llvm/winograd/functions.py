@@ -35,6 +35,22 @@ class Tiling:
     out: tuple[Dim, Dim]
     channels: int
     out_channels: int
+    image: str = "f32"
+    """The element type of the image: f32, i8 or u8."""
+
+    @property
+    def is_integer(self) -> bool:
+        return self.image != "f32"
+
+    @property
+    def transformed_dtype(self) -> str:
+        """Return the element type of transformed tiles and windows."""
+        return "i16" if self.is_integer else "f32"
+
+    @property
+    def product_dtype(self) -> str:
+        """Return the element type of products of tiles, and of their sums."""
+        return "i32" if self.is_integer else "f32"
 
     @property
     def alpha(self) -> int:
@@ -67,7 +83,7 @@ def _likely(dim: Dim) -> Dim:
 
 def input_function(tiling: Tiling, loc: ir.Location) -> ir.OpView:
     """Build the input transform: [batch, height, width, channels] to the transformed tiles."""
-    x_type = TensorType.of((tiling.batch, *tiling.size, tiling.channels), "f32")
+    x_type = TensorType.of((tiling.batch, *tiling.size, tiling.channels), tiling.image)
     p = PrimBuilder(INPUT_BLOCK, [x_type], loc)
     return p.finish(input_block(p, p.inputs[0], tiling))
 
@@ -76,8 +92,10 @@ def input_block(p: PrimBuilder, x: TensorExpr, tiling: Tiling) -> TensorExpr:
     m, matrix = tiling.m, INPUT[tiling.m]
 
     def element(i: Expr, j: Expr, n: Expr, th: Expr, tw: Expr, c: Expr, r: Expr, s: Expr) -> Expr:
-        read = x.at(n, th * m + r - tiling.pad[0], tw * m + s - tiling.pad[1], c, outside=0.0)
-        return read * (_entry(matrix, i, r) * _entry(matrix, j, s))
+        outside = 0 if tiling.is_integer else 0.0
+        read = x.at(n, th * m + r - tiling.pad[0], tw * m + s - tiling.pad[1], c, outside=outside)
+        dtype = tiling.transformed_dtype
+        return read.cast(dtype) * (_entry(matrix, i, r, dtype) * _entry(matrix, j, s, dtype))
 
     shape = tiling.transformed(tiling.channels)
     return p.reduce("add", shape, (tiling.alpha, tiling.alpha), element, name=INPUT_BLOCK)
@@ -85,7 +103,7 @@ def input_block(p: PrimBuilder, x: TensorExpr, tiling: Tiling) -> TensorExpr:
 
 def output_function(tiling: Tiling, loc: ir.Location) -> ir.OpView:
     """Build the output transform: the products of tiles to [batch, height, width, channels]."""
-    p = PrimBuilder(OUTPUT_BLOCK, [TensorType.of(tiling.transformed(tiling.out_channels), "f32")], loc)
+    p = PrimBuilder(OUTPUT_BLOCK, [TensorType.of(tiling.transformed(tiling.out_channels), tiling.product_dtype)], loc)
     return p.finish(output_block(p, p.inputs[0], tiling))
 
 
@@ -94,19 +112,20 @@ def output_block(p: PrimBuilder, products: TensorExpr, tiling: Tiling) -> Tensor
 
     def element(n: Expr, h: Expr, w: Expr, c: Expr, i: Expr, j: Expr) -> Expr:
         read = products.at(i, j, n, h // m, w // m, c)
-        return read * (_entry(matrix, h % m, i) * _entry(matrix, w % m, j))
+        dtype = tiling.product_dtype
+        return read * (_entry(matrix, h % m, i, dtype) * _entry(matrix, w % m, j, dtype))
 
     shape = (tiling.batch, *tiling.out, tiling.out_channels)
     return p.reduce("add", shape, (tiling.alpha, tiling.alpha), element, name=OUTPUT_BLOCK)
 
 
-def _entry(matrix: Matrix, row: Expr, column: Expr) -> Expr:
+def _entry(matrix: Matrix, row: Expr, column: Expr, dtype: str) -> Expr:
     """Return an element of the matrix at run-time indices."""
-    result = constant(0.0, "f32")
+    result = constant(0, dtype)
     for i, line in enumerate(matrix):
         for j, number in enumerate(line):
             if number:
-                result = select(row.equals(i) & column.equals(j), float(number), result)
+                result = select(row.equals(i) & column.equals(j), constant(number, dtype), result)
     return result
 
 
@@ -186,5 +205,7 @@ _MEANING: dict[str, Callable[..., np.ndarray]] = {
     "arith.addi": lambda a, b: a + b,
     "arith.subi": lambda a, b: a - b,
     "arith.index_cast": lambda a: a,
+    "arith.extsi": lambda a: a,
+    "arith.extui": lambda a: a,
 }
 """Operations on arrays; dividends are never negative."""

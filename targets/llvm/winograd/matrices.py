@@ -41,6 +41,20 @@ _BLOCK = 1024
 """Windows transformed at a time: doubles that fit the cache, in products too small for BLAS threads."""
 
 
+INTEGER_TILE = 2
+"""The tile of integers: its matrices are multiples of 1/2, those of 4x4 results of 1/24."""
+INTEGER_SCALE = 2
+"""What makes integers of the entries of G; results are too large by its square."""
+LARGEST_TILE_SUM, LARGEST_WINDOW_SUM = 4, 9
+"""Elements of which an element of a transformed tile, and of a transformed window of integers, is the sum at most."""
+
+
+def transformed_integers(weight: np.ndarray) -> np.ndarray:
+    """Transform int8 as `transformed_weight`, exactly: multiplied by the square of `INTEGER_SCALE`, in 16 bits."""
+    scaled = transformed_weight(weight.astype(np.float32), INTEGER_TILE) * INTEGER_SCALE**2
+    return scaled.astype(np.int16)
+
+
 def transformed_weight(weight: np.ndarray, m: int) -> np.ndarray:
     """Transform [3, 3, in, out] to [(m + 2)^2, in, out], computed in f64 and rounded once."""
     g = np.asarray(_WEIGHT[m], np.float64)

@@ -51,8 +51,10 @@ def winograd_input(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpV
     alpha, _, batch, high, wide, channels = block.outputs[0].shape
     x = block.inputs[0]
     pads = [-_constant(expr) for expr in list(x.map.results)[1:3]]
-    tiling = Tiling(alpha - 2, batch, x.shape[1:3], (pads[0], pads[1]), _out(alpha - 2, high, wide), channels, 1)
-    lanes = group.machine.lanes(4)
+    tiling = Tiling(
+        alpha - 2, batch, x.shape[1:3], (pads[0], pads[1]), _out(alpha - 2, high, wide), channels, 1, _image(block)
+    )  # fmt: skip
+    lanes = group.machine.lanes(2 if tiling.is_integer else 4)
     if channels % lanes != 0:
         return decline("the channels fill no whole vectors", channels=channels)
     if not computes(block, input_function(tiling, ir.Location.unknown()), alpha):
@@ -71,7 +73,8 @@ def winograd_output(kernel: Kernel, context: ScheduleContext) -> Decline | ir.Op
     block = group.blocks[0]
     alpha = block.inputs[0].shape[0]
     batch, *out, channels = block.outputs[0].shape
-    tiling = Tiling(alpha - 2, batch, (1, 1), (0, 0), (out[0], out[1]), 1, channels)
+    image = "f32" if isinstance(block.outputs[0].element_type, ir.F32Type) else "i8"
+    tiling = Tiling(alpha - 2, batch, (1, 1), (0, 0), (out[0], out[1]), 1, channels, image)
     lanes = group.machine.lanes(4)
     if channels % lanes != 0:
         return decline("the channels fill no whole vectors", channels=channels)
@@ -112,6 +115,12 @@ def _arrange_pixels(group: BlockGroup[Machine], lanes: int) -> Schedule | Declin
     return s
 
 
+def _image(block: BlockView) -> str:
+    """Return the element type of the image that the input transform reads: as it is extended."""
+    casts = [op.name for op in block.body_ops if op.name in ("arith.extsi", "arith.extui")]
+    return "f32" if not casts else "u8" if casts[0] == "arith.extui" else "i8"
+
+
 def _out(m: int, high: Dim, wide: Dim) -> tuple[Dim, Dim]:
     return m * high, m * wide
 
@@ -126,17 +135,33 @@ def _constant(expr: ir.AffineExpr) -> int:
     return left + right if isinstance(expr, ir.AffineAddExpr) else left * right
 
 
-def _operations(lanes: int, code: Code) -> Operations:
-    kind = ir.VectorType.get([lanes], ir.F32Type.get())
+def _operations(lanes: int, code: Code, element: ir.Type) -> Operations:
+    kind = ir.VectorType.get([lanes], element)
+    if isinstance(element, ir.IntegerType):
+        return _integer_operations(lanes, code, element)
 
     def number(value: float) -> ir.Value:
-        return code.splat_constant(lanes, ir.FloatAttr.get(ir.F32Type.get(), value))
+        return code.splat_constant(lanes, ir.FloatAttr.get(element, value))
 
     return Operations(
         add=lambda a, b: create("arith.addf", kind, a, b),
         subtract=lambda a, b: create("arith.subf", kind, a, b),
         scale=lambda a, n: create("arith.mulf", kind, a, number(n)),
         fused=lambda a, n, b: create("vector.fma", kind, a, number(n), b),
+    )
+
+
+def _integer_operations(lanes: int, code: Code, element: ir.Type) -> Operations:
+    kind = ir.VectorType.get([lanes], element)
+
+    def scale(a: ir.Value, n: float) -> ir.Value:
+        return create("arith.muli", kind, a, code.splat_constant(lanes, ir.IntegerAttr.get(element, int(n))))
+
+    return Operations(
+        add=lambda a, b: create("arith.addi", kind, a, b),
+        subtract=lambda a, b: create("arith.subi", kind, a, b),
+        scale=scale,
+        fused=lambda a, n, b: create("arith.addi", kind, scale(a, n), b),
     )
 
 
@@ -213,7 +238,7 @@ class _InputEmitter(_Emitter):
     def emit(self) -> None:
         self.source = self.code.flat(self.block.inputs[0].value)
         self.target = self.code.flat(self.block.outputs[0].value)
-        self.ops = _operations(self.lanes, self.code)
+        self.ops = _operations(self.lanes, self.code, self.target.type.element_type)
         self.tiles(self._tile)
 
     def _tile(self, number: LoopIndex, n: LoopIndex, th: LoopIndex, tw: LoopIndex) -> None:
@@ -242,7 +267,7 @@ class _InputEmitter(_Emitter):
             row_is = [index.inside(row, height) for row in rows]
             column_is = [index.inside(column, width) for column in columns]
             there = {(r, s): index.both(row_is[r], column_is[s]) for r, s in every}
-            zero = self.code.zero(self.lanes, ir.F32Type.get())
+            zero = self.code.zero(self.lanes, self.source.type.element_type)
             kind, start = ir.IndexType.get(), self.code.index(0)
             indices = {at: create("arith.select", kind, there[at], index.value(position(*at)), start) for at in every}
 
@@ -257,6 +282,13 @@ class _InputEmitter(_Emitter):
     def _load(self, position: LoopIndex) -> ir.Value:
         return self.code.load_vector(self.source, self.index.value(position), self.piece)
 
+    def _extended(self, value: ir.Value) -> ir.Value:
+        """Extend int8 to the type of transformed tiles."""
+        if not self.tiling.is_integer:
+            return value
+        kind = ir.VectorType.get([self.lanes], self.target.type.element_type)
+        return create("arith.extui" if self.tiling.image == "u8" else "arith.extsi", kind, value)
+
     def _walk(self, number: LoopIndex, read: Callable[[LoopIndex, tuple[int, int]], ir.Value]) -> None:
         """Transform a tile, vector by vector; `read` loads its elements."""
         tiling, index, size = self.tiling, self.index, range(self.tiling.alpha)
@@ -264,7 +296,8 @@ class _InputEmitter(_Emitter):
         plane = tiling.count * tiling.channels
 
         def step(c: LoopIndex) -> None:
-            result = _transform(INPUT[tiling.m], [[read(c, (r, s)) for s in size] for r in size], self.ops)
+            tile = [[self._extended(read(c, (r, s))) for s in size] for r in size]
+            result = _transform(INPUT[tiling.m], tile, self.ops)
             base = index.add(first, c)
             for i in size:
                 for j in size:
@@ -284,7 +317,7 @@ class _OutputEmitter(_Emitter):
 
     def emit(self) -> None:
         self.source = self.code.flat(self.block.inputs[0].value)
-        self.ops = _operations(self.lanes, self.code)
+        self.ops = _operations(self.lanes, self.code, self.source.type.element_type)
         self.tiles(self._tile)
 
     def _tile(self, number: LoopIndex, n: LoopIndex, th: LoopIndex, tw: LoopIndex) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +18,7 @@ from mirlo.dialects.tir.compute import PrimBuilder, maximum
 from mirlo.passes.schedule.schedule import SchedulePrims
 from mirlo.passes.session import Session
 from mirlo.runtime.params import ParameterStore
+from mirlo.targets.llvm.options import host_machine
 from mirlo.targets.llvm.pipeline import compile_pipeline
 from mirlo.targets.llvm.winograd import convert
 from mirlo.targets.llvm.winograd.functions import INPUT_BLOCK, OUTPUT_BLOCK, Tiling, output_function
@@ -104,6 +107,47 @@ def test_convolutions(
     assert np.abs(got - want).max() <= BOUNDS[tile] * np.abs(want).max()
     # The bias, the residual and the ReLU are computed with the transform.
     assert len(executable.artifact.kernels) == 3
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("data", "weight"), [("ui8", "i8"), ("i8", "i8"), ("i8", "ui8"), ("ui8", "ui8")])
+@pytest.mark.parametrize(
+    ("shape", "out", "pad"), [((1, 14, 13, 64), 48, (1, 1, 1, 1)), ((2, 5, 6, 32), 16, (2, 0, 1, 2))]
+)
+def test_int8_is_exact(
+    monkeypatch: Any, shape: Any, out: int, pad: Any, data: str, weight: str, threads: int, tmp_path: Path
+) -> None:
+    """Extreme values, and a kernel for a processor without VNNI: sums of i32, which NumPy computes directly."""
+    monkeypatch.setattr(convert, "_GAIN", 1e9)
+    without = replace(host_machine(), dots=("i16",))
+    monkeypatch.setattr("mirlo.targets.llvm.options.host_machine", lambda: without)
+    rng = np.random.default_rng(4)
+    x, w = (
+        rng.integers(info.min, info.max + 1, size).astype(info.dtype)
+        for info, size in ((INT8[data], shape), (INT8[weight], (3, 3, shape[3], out)))
+    )
+    x[0, 0], x[0, 1:5] = INT8[data].min, INT8[data].max
+    w[..., 0], w[..., 1] = INT8[weight].min, INT8[weight].max
+    expected = _reference(x, w, pad).astype(np.int64)
+    kinds = [f"tensor<{'x'.join(map(str, size))}x{kind}>" for size, kind in (
+        (shape, data), (w.shape, weight), (expected.shape, "i32"),
+    )]  # fmt: skip
+    path = tmp_path / "conv.mlir"
+    path.write_text(f"""func.func @main(%x: {kinds[0]}) -> {kinds[2]} {{
+      %w = "relax.constant"() {{param = "w"}} : () -> {kinds[1]}
+      %0 = "relax.conv"(%x, %w) {{padding = array<i64: {", ".join(map(str, pad))}>, data_layout = "N*C",
+        kernel_layout = "*IO", out_dtype = i32}} : ({kinds[0]}, {kinds[1]}) -> {kinds[2]}
+      return %0 : {kinds[2]}
+    }}""")
+    store = ParameterStore()
+    store.add("w", w)
+    executable = mirlo.compile(str(path), params=store, threads=threads, cache=False)
+    np.testing.assert_array_equal(executable(x), expected)
+    assert len(executable.artifact.kernels) == 3
+
+
+INT8 = {"i8": np.iinfo(np.int8), "ui8": np.iinfo(np.uint8)}
 
 
 def _rule_of(function: Any, module: Any) -> str:

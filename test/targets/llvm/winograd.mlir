@@ -3,6 +3,8 @@
 // RUN: mirlo-opt %s --winograd="machine=avx512 tile=2" | FileCheck %s --check-prefix=TWO
 // RUN: mirlo-opt %s --winograd=tile=0 | FileCheck %s --check-prefix=NONE
 // RUN: mirlo-opt %s --winograd=machine=avx512 --legalize --schedule=machine=avx512 | FileCheck %s --check-prefix=CODE
+// RUN: mirlo-opt %s --winograd=machine=avx2 | FileCheck %s --check-prefix=INT8
+// RUN: mirlo-opt %s --winograd="machine=avxvnni explain" -o %t 2>&1 | FileCheck %s --check-prefix=VNNI
 
 // Tiles, a product for each of the 36 elements of a tile, tiles again; the bias stays for fusion.
 // WHY:         the convolution is computed in tiles of 4
@@ -45,3 +47,29 @@ func.func @declined(%x: tensor<1x7x7x512xf32>, %k: tensor<3x3x512x512xf32>, %y: 
 }
 // CHECK:       func.func private @winograd_input({{.*}}) -> {{.*}} attributes {tir.kind = "opaque"
 // CHECK:       func.func private @winograd_output({{.*}}) -> {{.*}} attributes {tir.kind = "contraction"
+
+// Windows of int8 are four times as large, in 16 bits; so are the results, in 32, which are shifted.
+// INT8-LABEL:  func.func @int8(
+// INT8:          %[[V:.*]] = "relax.call_tir"(%arg0) {callee = @winograd_input{{.*}} -> tensor<4x4x1x28x28x64xi16>
+// INT8:          %[[R:.*]] = "relax.reshape"(%[[V]]) {{.*}} -> tensor<16x784x64xi16>
+// INT8:          %[[M:.*]] = "relax.matmul"(%[[R]], %{{.*}}) {{.*}} : (tensor<16x784x64xi16>, tensor<16x64x64xi16>) -> tensor<16x784x64xi32>
+// INT8:          %[[P:.*]] = "relax.reshape"(%[[M]]) {{.*}} -> tensor<4x4x1x28x28x64xi32>
+// INT8:          %[[Y:.*]] = "relax.call_tir"(%[[P]]) {callee = @winograd_output{{.*}} -> tensor<1x56x56x64xi32>
+// INT8:          "relax.shift_right"(%[[Y]], %{{.*}})
+// INT8-LABEL:  func.func @deep(
+// INT8-NOT:      callee = @winograd
+// INT8:          return
+// VNNI:        stays direct: direct products of int8 take no more instructions (machine=avxvnni)
+func.func @int8(%x: tensor<1x56x56x64xui8>) -> tensor<1x56x56x64xi32> {
+  %w = "relax.constant"() {value = dense<3> : tensor<3x3x64x64xi8>} : () -> tensor<3x3x64x64xi8>
+  %0 = "relax.conv"(%x, %w) {out_dtype = i32, padding = array<i64: 1, 1, 1, 1>, data_layout = "N*C", kernel_layout = "*IO"} : (tensor<1x56x56x64xui8>, tensor<3x3x64x64xi8>) -> tensor<1x56x56x64xi32>
+  return %0 : tensor<1x56x56x64xi32>
+}
+
+// Sums of more products may not fit 32 bits.
+// WHY:         stays direct: sums of products of transformed tiles may exceed 32 bits (channels=1840)
+func.func @deep(%x: tensor<1x56x56x1840xui8>) -> tensor<1x56x56x64xi32> {
+  %w = "relax.constant"() {value = dense<3> : tensor<3x3x1840x64xi8>} : () -> tensor<3x3x1840x64xi8>
+  %0 = "relax.conv"(%x, %w) {out_dtype = i32, padding = array<i64: 1, 1, 1, 1>, data_layout = "N*C", kernel_layout = "*IO"} : (tensor<1x56x56x1840xui8>, tensor<3x3x1840x64xi8>) -> tensor<1x56x56x64xi32>
+  return %0 : tensor<1x56x56x64xi32>
+}

@@ -85,16 +85,14 @@ def kind_of_group(
         if is_bf16 and "bfmmla" in machine.dots:
             return DotGroup(4, "bfmmla") if is_tall else DotGroup(2, "bfdot")
         return DotGroup(2, "vdpbf16ps") if is_bf16 and "bf16" in machine.dots else None
-    i8 = ir.IntegerType.get_signless(8)
     if product.accumulate_type != ir.IntegerType.get_signless(32):
         return None
     casts = [_widened_by(factor, ("arith.extsi", "arith.extui")) for factor in (rows, columns)]
-    if not all(casts) or rows.argument.type != i8:
+    if not all(casts):
         return None
-    if columns.argument.type == ir.IntegerType.get_signless(16) and casts[1] == "arith.extsi" and "i16" in machine.dots:
-        return DotGroup(2, "vpmaddwd", False, casts[0] == "arith.extui", widens=True)
-    if columns.argument.type != i8:
-        return None
+    i8 = ir.IntegerType.get_signless(8)
+    if any(factor.argument.type != i8 for factor in (rows, columns)):
+        return _group_of_words(rows, columns) if "i16" in machine.dots else None
     unsigned = [cast == "arith.extui" for cast in casts]
     is_mixed = unsigned[0] != unsigned[1]
     if "i8mm" in machine.dots and (is_tall or is_mixed):
@@ -111,6 +109,17 @@ def kind_of_group(
     if has_small_pairs:
         return DotGroup(4, "vpmaddubsw", unsigned[1], unsigned[0], flips=not is_mixed)
     return DotGroup(2, "vpmaddwd", unsigned[1], unsigned[0], widens=True)
+
+
+def _group_of_words(rows: ProductInput, columns: ProductInput) -> DotGroup | None:
+    """Return groups of signed 16-bit columns and rows, which may be int8 of any sign."""
+    i8, i16 = (ir.IntegerType.get_signless(bits) for bits in (8, 16))
+    if columns.argument.type != i16 or _widened_by(columns, ("arith.extsi",)) is None:
+        return None
+    if rows.argument.type == i8:
+        return DotGroup(2, "vpmaddwd", unsigned_rows=_widened_by(rows, ("arith.extui",)) is not None, widens=True)
+    is_signed = rows.argument.type == i16 and _widened_by(rows, ("arith.extsi",)) is not None
+    return DotGroup(2, "vpmaddwd") if is_signed else None
 
 
 def multiplies_words(product: MultiplyAdd, machine: Machine) -> bool:
