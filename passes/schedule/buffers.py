@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial, reduce
+from typing import Any
 
 from mirlo.dialects.bindings import func, ir, memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, SymbolicDim, UndecidedDim
+from mirlo.dialects.core.index_expr import contiguous_strides
 from mirlo.dialects.core.types import dim_attributes, dims_of
 from mirlo.dialects.core.value import index, is_constant
 from mirlo.dialects.tir.buffers import (
@@ -30,6 +33,7 @@ from mirlo.dialects.tir.view import PRIM_FUNC, PrimView
 from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.schedule.choices import CHOSEN, choices_attribute
 from mirlo.passes.schedule.loops import for_loop, load, store
+from mirlo.passes.schedule.vectors import flat
 
 SCHEDULE = "tir.schedule"
 """Attribute: the rule that scheduled the function, and its parameters."""
@@ -178,6 +182,48 @@ class BufferFunction:
     def _fix_workspace(self) -> None:
         self.workspace.set_type(workspace_type(self.workspace_bytes))
         self.function.operation.attributes[WORKSPACE] = workspace_attribute(self.workspace_bytes)
+
+
+@dataclass(frozen=True)
+class BufferSlot:
+    """Where a tensor is stored: a one-dimensional buffer, and the stride of each dim."""
+
+    buffer: ir.Value
+    strides: tuple[Dim, ...]
+
+
+class TensorBuffers:
+    """The buffers of tensor values, each flattened at its first use outside of all loops."""
+
+    def __init__(self, buffers: BufferFunction):
+        self.buffers = buffers
+        self._slots: dict[Hashable, BufferSlot] = {}
+        self._instead: dict[ir.Value, ir.Value] = {}
+        self._placed: dict[Hashable, ir.Value] = {}
+
+    def share(self, value: ir.Value, other: ir.Value) -> None:
+        """Store a value in the buffer of another value with the same shape and type."""
+        self._instead[value] = other
+
+    def place(self, value: Hashable, buffer: ir.Value) -> None:
+        """Store a part of a value, that of a block, in a separate buffer; positions are relative to the part."""
+        self._placed[value] = buffer
+
+    def copy(self) -> TensorBuffers:
+        """Return the same places, for values that are to be in others from here on."""
+        result = TensorBuffers(self.buffers)
+        result._instead, result._placed = dict(self._instead), dict(self._placed)
+        return result
+
+    def buffer(self, value: Any) -> ir.Value:
+        """Return the buffer of a value: that of the function, or where the value is placed."""
+        target = self._instead.get(value, value)
+        return self._placed[target] if target in self._placed else self.buffers.buffer(target)
+
+    def slot(self, value: Any) -> BufferSlot:
+        if value not in self._slots:
+            self._slots[value] = BufferSlot(flat(self.buffer(value)), contiguous_strides(dims_of(value.type)))
+        return self._slots[value]
 
 
 def _outermost_loops(op: ir.Operation) -> list[ir.Operation]:

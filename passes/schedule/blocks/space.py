@@ -76,10 +76,6 @@ class BlockInstance:
         """Return the outputs, each with the value of the body that is its element; the block does not reduce."""
         return list(zip(self.block.outputs, self.roots, strict=True))
 
-    def assuming(self, conditions: Mapping[ir.Value, bool]) -> BlockInstance:
-        """Return this block with these conditions of the body decided."""
-        return BlockInstance(self.block, self.where, self.extents, self.roots, conditions)
-
     def dims(self, operand: OperandView) -> tuple[IndexExpr, ...]:
         """Return the index of the element that a mapped operand or output accesses."""
         key = id(operand)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
@@ -28,7 +28,7 @@ def instances_of(leaf: BlockLeaf) -> list[BlockInstance]:
             if access.inlined is not None:
                 add(access.inlined, placed_at(access.at, at))
         if block.view is not None:
-            result.append(BlockInstance(block.view, at, extents))
+            result.append(BlockInstance(block.view, at, extents, known=dict.fromkeys(block.assumed, True)))
 
     add(leaf, leaf.at)
     for after in leaf.epilogue:
@@ -67,9 +67,14 @@ class KnownValues:
         return env
 
 
-def known_values(view: BlockView, at: Sequence[IndexExpr], extents: Mapping[str, Dim]) -> KnownValues:
-    """Return what is known of the values of a body whose axes are these expressions of loops."""
-    instance = BlockInstance(view, at, extents)
+def known_values(
+    view: BlockView, at: Sequence[IndexExpr], extents: Mapping[str, Dim], assumed: Collection[ir.Value] = ()
+) -> KnownValues:
+    """Return what is known of the values of a body whose axes are these expressions of loops.
+
+    The conditions that are `assumed` are true.
+    """
+    instance = BlockInstance(view, at, extents, known=dict.fromkeys(assumed, True))
     needed = frozenset(instance.needed)
     conditions: dict[ir.Value, bool] = {}
     indices: dict[ir.Value, IndexExpr] = {}

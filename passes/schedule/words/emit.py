@@ -16,8 +16,7 @@ from mirlo.dialects.tir.buffers import INPLACE, STACK_LIMIT, element_bytes
 from mirlo.dialects.tir.loops import For
 from mirlo.dialects.tir.scalars import create
 from mirlo.passes.rule_choices import ChoiceValues
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
+from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts, TensorBuffers
 from mirlo.passes.schedule.loops import PARALLEL as PARALLEL_LOOP
 from mirlo.passes.schedule.loops import either, for_loop, if_any, keep_rolled, when
 from mirlo.passes.schedule.words.blocks import decompose

@@ -10,9 +10,8 @@ from functools import cached_property
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rule_choices import ChoiceValues
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel
-from mirlo.passes.schedule.buffers import ScheduleFacts
+from mirlo.passes.schedule.buffers import ScheduleFacts, TensorBuffers
 from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.passes.schedule.words.trace import APPLIED, Trace
 from mirlo.passes.schedule.words.tree import output_names

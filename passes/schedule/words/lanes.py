@@ -14,10 +14,10 @@ from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, number
 from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.scalars import compare, create, emit_constant
-from mirlo.passes.schedule.blocks import access as lane_access
 from mirlo.passes.schedule.blocks.combine import Reducer, in_pairs, reducer_of
 from mirlo.passes.schedule.loops import ScalarBody, attribute_constant
 from mirlo.passes.schedule.vectors import elements_of, lane_mask, may_trap, splat, vector_body
+from mirlo.passes.schedule.words import lane_access
 from mirlo.passes.schedule.words.analysis import KnownValues
 from mirlo.passes.schedule.words.held import Register, register_of
 from mirlo.passes.schedule.words.index import LoopValues
@@ -262,7 +262,7 @@ class LoopLanes:
         extents = self.placed.extents
         return [test for test in edge_tests(access, at, self.values, extents) if test not in self.passed]
 
-    # What `blocks/access.py` asks of a point
+    # What `lane_access` asks of a point
 
     def index(self, expression: IndexExpr) -> ir.Value:
         if self.lane is not None or expression.coefficient(self.axis) == 0:

@@ -14,8 +14,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, flatten, floor_divide, loop_index, modulo
 from mirlo.dialects.tir.buffers import ALIGNMENT, UNBOUNDED, element_bytes
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
 from mirlo.passes.schedule.vectors import flat
 from mirlo.passes.schedule.words.analysis import KnownValues, known_values
 from mirlo.passes.schedule.words.kernels import limits_of
@@ -134,9 +133,9 @@ class PlacedBuffers:
         """Return what is known of the body of a block at these axes; None if it computes nothing with indices."""
         if leaf.view is None or not leaf.body.computes_indices:
             return None
-        key = (id(leaf.view), tuple(at))
+        key = (id(leaf.view), leaf.assumed, tuple(at))
         if key not in self._known:
-            self._known[key] = known_values(leaf.view, at, self.extents)
+            self._known[key] = known_values(leaf.view, at, self.extents, leaf.assumed)
         return self._known[key]
 
     def is_constant(self, buffer: ScheduleBuffer) -> bool:
@@ -210,6 +209,19 @@ def allocate_buffers(root: Root, memory: TensorBuffers) -> PlacedBuffers:
     if in_threads:
         result.constants = _constants(root)
     return result
+
+
+def place_in_threads(accesses: Sequence[BufferAccess], memory: TensorBuffers, extents: dict[str, Dim]) -> PlacedBuffers:
+    """Return where blocks in threads of a GPU access tensor values that are whole in memory, in loops of these extents.
+
+    The views of that memory are made at the insertion point.
+    """
+    opaque = {id(access.buffer) for access in accesses if access.is_opaque}
+    placed: dict[int, Placed] = {}
+    for buffer in {id(access.buffer): access.buffer for access in accesses}.values():
+        value = memory.buffer(buffer.value) if id(buffer) in opaque else memory.slot(buffer.value).buffer
+        placed[id(buffer)] = _whole(buffer, value)
+    return PlacedBuffers(placed, True, extents)
 
 
 def _constants(root: Root) -> frozenset[int]:

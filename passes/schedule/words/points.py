@@ -9,7 +9,7 @@ from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.scalars import create
-from mirlo.passes.schedule.loops import ScalarBody, attribute_constant, load, read_inside, store, when
+from mirlo.passes.schedule.loops import KnownBody, ScalarBody, attribute_constant, load, read_inside, store, when
 from mirlo.passes.schedule.vectors import vector_body
 from mirlo.passes.schedule.words.analysis import KnownValues
 from mirlo.passes.schedule.words.held import Register, register_of
@@ -56,9 +56,9 @@ class PointEmitter:
             condition = test if condition is None else create("arith.andi", test.type, condition, test)
         return condition
 
-    def hold(self, results: Sequence[ir.Value], leaf: BlockLeaf, values: LoopValues) -> None:
+    def hold(self, results: Sequence[ir.Value], writes: Sequence[BufferAccess], values: LoopValues) -> None:
         """Keep the results of a block for blocks that read them in registers."""
-        for value, access in zip(results, leaf.writes, strict=True):
+        for value, access in zip(results, writes, strict=True):
             self.registers[register_of(access, access, values)] = value
 
     def finish_point(self, results: Sequence[ir.Value], leaf: BlockLeaf, values: LoopValues) -> None:
@@ -66,7 +66,7 @@ class PointEmitter:
         if not leaf.stored_by:
             self.finish(results, leaf, values)
             return
-        self.hold(results, leaf, values)
+        self.hold(results, leaf.writes, values)
         if leaf.epilogue or not all(access.is_held for access in leaf.writes):
             self.guarded(leaf.stored_by, values, partial(self.finish, results, leaf, values))
 
@@ -90,7 +90,7 @@ class PointEmitter:
             for each, at in [(leaf, leaf.at), *self.placed.epilogue(leaf)]:
                 computed = self.computed(each, at, values)
                 self._held.update({id(w.buffer): v for w, v in zip(each.writes, computed, strict=True)})
-                self.hold(computed, each, values)
+                self.hold(computed, each.writes, values)
                 result.append((computed, each, at))
         finally:
             self._held = before
@@ -119,11 +119,18 @@ class PointEmitter:
     def _store_results(
         self, results: Sequence[ir.Value], leaf: BlockLeaf, at: list[IndexExpr], values: LoopValues
     ) -> None:
-        self.hold(results, leaf, values)
+        self.hold(results, leaf.writes, values)
         for value, access in zip(results, leaf.writes, strict=True):
             self._held[id(access.buffer)] = value
             if not access.is_held:
                 self.store(value, access, at, values)
+
+    def computed_from(
+        self, emitted: Mapping[ir.Value, ir.Value], leaf: BlockLeaf, values: LoopValues
+    ) -> list[ir.Value]:
+        """Emit the values of a block at one point, of whose body these values are emitted already."""
+        rest = [op for op in leaf.body.body_ops if op.results[0] not in emitted]
+        return self.evaluate(KnownBody(rest, leaf.body.yielded, {}), leaf, leaf.at, values, emitted)
 
     def computed(self, leaf: BlockLeaf, at: list[IndexExpr], values: LoopValues) -> list[ir.Value]:
         """Emit the values of a block at one point, given the values of its axes."""
@@ -144,7 +151,7 @@ class PointEmitter:
         values: LoopValues,
         former: Mapping[ir.Value, ir.Value],
     ) -> list[ir.Value]:
-        """Emit the results of a body, given its former results."""
+        """Emit the results of a body, given its former results, and those of operations that it lacks."""
         known = None
         if leaf.body.indices:
             known = self.placed.known(leaf, list(map(values.with_numbers, at)))

@@ -43,6 +43,7 @@ from mirlo.passes.schedule.words.tree import (
     VECTORIZED,
     Accumulation,
     BlockLeaf,
+    BufferAccess,
     Guard,
     Loop,
     Root,
@@ -88,7 +89,7 @@ class LoopEmitter(Protocol):
     def condition(self, guards: Sequence[Guard], values: LoopValues) -> ir.Value | None:
         """Emit whether an iteration passes the guards; None if there are none."""
 
-    def hold(self, results: Sequence[ir.Value], leaf: BlockLeaf, values: LoopValues) -> None:
+    def hold(self, results: Sequence[ir.Value], writes: Sequence[BufferAccess], values: LoopValues) -> None:
         """Keep the results of a block for blocks that read them in registers."""
 
     def finish(self, results: Sequence[ir.Value], leaf: BlockLeaf, values: LoopValues) -> None:
@@ -399,7 +400,7 @@ class RegisterResults:
             # Each thread has the results, and the first one stores them where all would.
             guards = [*self.leaf.stored_by, *guards]
             if self.vector is None or self.is_summed:
-                emitter.hold(result, self.leaf, inside)
+                emitter.hold(result, self.leaf.writes, inside)
                 if self.leaf.epilogue or not all(access.is_held for access in self.leaf.writes):
                     emitter.guarded(guards, inside, partial(emitter.finish, result, self.leaf, inside))
                 continue

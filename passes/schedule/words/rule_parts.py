@@ -10,7 +10,7 @@ from mirlo.dialects.core.index_expr import loop_index
 from mirlo.dialects.tir.view import NAMES, PrimView
 from mirlo.passes.fuse.inline import inline_block, is_identity
 from mirlo.passes.rule_choices import ChoiceError
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.words.trace import PrimitiveCallRecord, Trace
 from mirlo.passes.schedule.words.tree import (
     SERIAL,

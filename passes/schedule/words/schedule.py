@@ -11,8 +11,7 @@ from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import PrimView, is_tensor_form
 from mirlo.passes.rule_choices import ChoiceValues
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.passes.schedule.buffers import ScheduleFacts
+from mirlo.passes.schedule.buffers import ScheduleFacts, TensorBuffers
 from mirlo.passes.schedule.words import blocks, layout, loops
 from mirlo.passes.schedule.words.arguments import PRIMITIVES, call_given, plain, primitive
 from mirlo.passes.schedule.words.kernels import limits_of, require_axis, require_scope

@@ -150,7 +150,8 @@ class BlockLeaf:
     """Whether whole vectors of results go past the caches."""
     epilogue: list[BlockLeaf] = field(default_factory=list)
     """The blocks that are computed on its results, before they are stored; `at` has expressions of its axes."""
-
+    assumed: frozenset[ir.Value] = frozenset()
+    """Conditions of the body that are true in all its iterations."""
     known_loops: tuple[list[IndexExpr], set[str], set[str]] | None = None
     """The axes as they were, the loops that the spatial ones depend on, and those of the reduction."""
 
@@ -471,7 +472,11 @@ def loop_names(base: str, rank: int) -> list[str]:
 
 
 def _buffer(alias: str, value: ir.Value, is_parameter: bool, author_names: Mapping[ir.Value, str]) -> ScheduleBuffer:
-    name = author_names.get(value, alias)
+    return buffer_of(value, author_names.get(value, alias), is_parameter, alias)
+
+
+def buffer_of(value: ir.Value, name: str, is_parameter: bool = False, alias: str = "") -> ScheduleBuffer:
+    """Return the buffer of a tensor value."""
     shape = dims_of(value.type)
     return ScheduleBuffer(
         name, shape, value.type.element_type, value, is_parameter, order=tuple(range(len(shape))), alias=alias
@@ -480,16 +485,19 @@ def _buffer(alias: str, value: ir.Value, is_parameter: bool, author_names: Mappi
 
 def _nest(base: str, block: BlockView, buffers: dict[ir.Value, ScheduleBuffer]) -> Loop | BlockLeaf:
     names = loop_names(base, block.rank)
+    leaf = leaf_of(base, block, buffers, [loop_index(name) for name in names])
+    return nested([Loop(name, extent) for name, extent in zip(names, block.domain, strict=True)], leaf)
+
+
+def leaf_of(name: str, block: BlockView, buffers: Mapping[ir.Value, ScheduleBuffer], at: list[IndexExpr]) -> BlockLeaf:
+    """Return a block whose axes are these expressions of the loops around it."""
     axes = [loop_index(axis_name(i)) for i in range(block.rank)]
 
     def access(operand: OperandView) -> BufferAccess:
         if operand.is_opaque:
             return BufferAccess(buffers[operand.value], [], None, True)
-        at = [read_affine(expr, axes) for expr in operand.map.results]
-        return BufferAccess(buffers[operand.value], at, operand.outside)
+        indices = [read_affine(expr, axes) for expr in operand.map.results]
+        return BufferAccess(buffers[operand.value], indices, operand.outside)
 
-    leaf = BlockLeaf(
-        base, block.axes, tuple(block.domain), [access(o) for o in block.inputs], [access(o) for o in block.outputs],
-        block, [loop_index(name) for name in names],
-    )  # fmt: skip
-    return nested([Loop(name, extent) for name, extent in zip(names, block.domain, strict=True)], leaf)
+    reads, writes = [access(operand) for operand in block.inputs], [access(output) for output in block.outputs]
+    return BlockLeaf(name, block.axes, tuple(block.domain), reads, writes, block, at)

@@ -14,7 +14,7 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, TensorAccess
 from mirlo.passes.schedule.blocks.contraction.body import convert_accumulator, widened
 from mirlo.passes.schedule.blocks.contraction.forms import row_major
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import clone_body, read_inside, when
 from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles, always_inside, evaluate, inside, values_of
 from mirlo.targets.gpu.schedule.vectors import all_of

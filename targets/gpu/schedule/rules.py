@@ -11,9 +11,8 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.rule_choices import ChoiceError, ChoiceValues
 from mirlo.passes.rules import ANY, SCHEDULE, Decline, Rule, RuleFunction, deciding, decline
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, whole_group
-from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
 from mirlo.passes.schedule.choices import WANTED_PARTS, RulePart, check_choices, check_used, parts_of, set_parts
 from mirlo.passes.schedule.words.group_plan import record_words, words_of_stages
 from mirlo.passes.schedule.words.rule_parts import ANY_RULE, WORDS_RULE, LoopWords, find_blocks

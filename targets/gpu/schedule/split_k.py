@@ -17,7 +17,7 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import TensorAccess
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, row_major
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.targets.gpu.schedule.epilogue import Unfinished, store_epilogue, touch
 from mirlo.targets.gpu.schedule.launch import launch_points
 from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles, evaluate

@@ -10,9 +10,8 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import LaneModel
-from mirlo.passes.schedule.buffers import ScheduleFacts
+from mirlo.passes.schedule.buffers import ScheduleFacts, TensorBuffers
 
 
 class PlannedBlocks(Protocol):

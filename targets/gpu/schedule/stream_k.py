@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.schedule.blocks.contraction.analysis import EpilogueBlock, TensorAccess
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles
 from mirlo.targets.gpu.schedule.stage import PlannedBlocks as Plan
 

@@ -27,10 +27,9 @@ from mirlo.passes.rule_choices import choice_values
 from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.find_attention import find_attention
 from mirlo.passes.schedule.blocks.group import BlockGroup, whole_group
-from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
+from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts, TensorBuffers
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.loops import either
 from mirlo.targets.llvm.choices import NO_BLOCK_CHOICES, BlockChoices

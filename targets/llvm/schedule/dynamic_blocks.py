@@ -16,7 +16,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.core.value import Value, emit_constant, index
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import for_loop, store
 from mirlo.targets.llvm.schedule.contraction.code import Code, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors

@@ -15,7 +15,7 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.code import Cursor

@@ -21,9 +21,8 @@ from mirlo.dialects.tir.specialize import with_dims
 from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup
-from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
+from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts, TensorBuffers
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.loops import either
 from mirlo.targets.llvm.machine import Machine

@@ -10,7 +10,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim, static_dim
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.llvm.schedule.contraction.code import Code, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors

@@ -10,10 +10,9 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.rules import Decline, schedule
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk, find_rows
-from mirlo.passes.schedule.buffers import ScheduleFacts
+from mirlo.passes.schedule.buffers import ScheduleFacts, TensorBuffers
 from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
 from mirlo.passes.schedule.words.index import LoopValue
 from mirlo.passes.schedule.words.nests import fuse_contiguous, merge_rows

@@ -11,9 +11,8 @@ from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rule_choices import ChoiceError, ChoiceValue, ChoiceValues, bind_choices, choices_of_type
 from mirlo.passes.rules import NOTHING_CHOSEN, Decline, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, plan_in_stages
-from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
 from mirlo.passes.schedule.choices import WANTED_PARTS, RulePart, check_choices, check_used, parts_of, set_parts
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.nest import emit_block

@@ -12,9 +12,8 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.scalars import Value, compare, create
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, decline, schedule
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup
-from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
 from mirlo.passes.schedule.loops import either, when
 from mirlo.passes.schedule.words.group_plan import words_of
 from mirlo.passes.schedule.words.index import LoopPosition, LoopValue

@@ -19,7 +19,7 @@ from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.combine import in_pairs
 from mirlo.passes.schedule.blocks.contraction.body import emit_init, widened
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant, for_loop, when
 from mirlo.passes.schedule.vectors import elements_of
 from mirlo.targets.gpu.schedule.contraction.staging import contiguous

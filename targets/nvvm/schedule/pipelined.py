@@ -20,7 +20,7 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import either, for_loop, when
 from mirlo.targets.gpu.schedule.contraction.staging import Stager
 from mirlo.targets.gpu.schedule.contraction.tiled import ProductTile

@@ -17,7 +17,7 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.analysis import TensorAccess
 from mirlo.passes.schedule.blocks.contraction.forms import row_major
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import when
 from mirlo.targets.gpu.schedule.epilogue import epilogue_results
 from mirlo.targets.gpu.schedule.launch import WARP, split

@@ -9,8 +9,9 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.targets.gpu.schedule.attention.leaves import Loops
 from mirlo.targets.gpu.schedule.attention.partial_results import KeyTiles, PartialResults, tiles_of
-from mirlo.targets.gpu.schedule.attention.work import Loops, Work
+from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.launch import Ids, clamp_index, launch, split
 
 
@@ -35,7 +36,6 @@ class AttentionKernel:
 
     def emit(self) -> None:
         """Emit the launches at the insertion point."""
-        self.work.touch()
         blocks = self.high * self.work.batches * self.wide * self.count * self.work.times
         launch(blocks, self.threads, self._block)
         self.parts.combine()

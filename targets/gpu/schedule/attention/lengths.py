@@ -12,8 +12,7 @@ from typing import Protocol
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.passes.schedule.buffers import ScheduleFacts
+from mirlo.passes.schedule.buffers import ScheduleFacts, TensorBuffers
 from mirlo.targets.gpu.schedule.attention.work import Work
 
 

@@ -16,7 +16,8 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.loops import either, for_loop, when
-from mirlo.targets.gpu.schedule.attention.work import Loops, Work, above, hidden, larger, times, weight
+from mirlo.targets.gpu.schedule.attention.leaves import Loops
+from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, weight
 from mirlo.targets.gpu.schedule.epilogue import multiply_add
 from mirlo.targets.gpu.schedule.launch import launch_points
 from mirlo.targets.gpu.schedule.vectors import all_of
@@ -58,7 +59,7 @@ class PartialResults:
             return None
         line = self.line(part, batch, row)
         if self.factor != 1:
-            peak = times(peak, emit_constant(self.factor, self.kind))
+            peak = Value(peak) * self.factor
 
         def keep() -> None:
             memref.StoreOp(peak, self.peaks, [line])

@@ -9,18 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, reduce
+from operator import add
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, select
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.attention import Read
 from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.loops import for_loop, when
 from mirlo.targets.gpu.schedule.attention.kernel import AttentionKernel
 from mirlo.targets.gpu.schedule.attention.partial_results import KeyTiles
-from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, plus, times, weight
+from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, weight
 from mirlo.targets.gpu.schedule.epilogue import multiply_add
 from mirlo.targets.gpu.schedule.exchange import Exchange, SharedExchange, exchanged_elements
 from mirlo.targets.gpu.schedule.launch import barrier, clamp_index, shared, split
@@ -113,11 +114,11 @@ class TiledKernel(AttentionKernel):
         fades = [weight(peak, shift) for peak, shift in zip(peaks, shifts, strict=True)]
         for i, (line, shift) in enumerate(zip(scores, shifts, strict=True)):
             weights = [weight(score, shift) for score in line]
-            totals[i] = plus(times(totals[i], fades[i]), reduce(plus, weights))
+            totals[i] = Value(totals[i]) * fades[i] + reduce(add, weights)
             for j, value in enumerate(weights):
                 memref.StoreOp(value, self.weights, [self._weight_position(i, j)])
         count = self.tile.thread_columns
-        sums = [times(total, fades[i // count]) for i, total in enumerate(sums)]
+        sums = [Value(total) * fades[i // count] for i, total in enumerate(sums)]
         return [*new, *totals, *self._weighted(first_key, sums)]
 
     def _weight_position(self, i: int, j: int) -> Value:
@@ -138,7 +139,7 @@ class TiledKernel(AttentionKernel):
             return following
 
         sums = for_loop(0, attention.size, DEPTH, step, [zero] * (tile.rows * tile.keys))
-        lines = []
+        lines, lowest = [], hidden(self.kind)
         for i, loops in enumerate(self.row_loops):
             line = []
             for j in range(tile.keys):
@@ -146,7 +147,7 @@ class TiledKernel(AttentionKernel):
                 at = {**loops, attention.key_loop: clamp_index(key, attention.keys, tile.width)}
                 score = self.work.score(sums[i * tile.keys + j], at)
                 if not D.is_multiple(attention.keys, tile.width):
-                    score = create("arith.select", score.type, key.below(attention.keys), score, hidden(score.type))
+                    score = select(key.below(attention.keys), score, lowest)
                 line.append(score)
             lines.append(line)
         return lines
@@ -266,7 +267,7 @@ class TiledKernel(AttentionKernel):
 
     def _finish(self, done: list[ir.Value]) -> None:
         rows, count = self.tile.rows, self.tile.thread_columns
-        totals = self.meet.together(done[rows : 2 * rows], plus)
+        totals = self.meet.together(done[rows : 2 * rows], lambda a, b: Value(a) + b)
         for i in range(rows):
             sums = done[2 * rows + i * count :][:count]
             when(self.row_exists(i), partial(self._finish_row, i, done[i], totals[i], sums))

@@ -11,50 +11,29 @@ from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.intrinsics import emit as emit_intrinsic
 from mirlo.dialects.tir.scalars import compare
-from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read
 from mirlo.passes.schedule.blocks.attention_mask import Bound
 from mirlo.passes.schedule.blocks.contraction.body import convert_accumulator, widened
-from mirlo.passes.schedule.blocks.evaluate import Iteration, TensorBuffers
-from mirlo.passes.schedule.blocks.space import BlockInstance
+from mirlo.passes.schedule.buffers import TensorBuffers
+from mirlo.passes.schedule.words.tree import ScheduleBuffer
+from mirlo.targets.gpu.schedule.attention.leaves import AttentionLeaves, Loops
 from mirlo.targets.gpu.schedule.launch import split
-
-Loops = Mapping[int, Value]
-"""The index of each known loop."""
 
 
 class Work:
     """An attention, and the memory that its kernels use."""
 
     def __init__(self, attention: AttentionBlocks, memory: TensorBuffers, times: Dim = 1):
+        """Prepare an attention; the views of all buffers are made at the insertion point, outside of the kernels."""
         self.found = attention
         self.times = times
         """How often the host launches the kernels: once, or not at all if run-time sizes need others."""
         self.memory = memory
+        self.leaves = AttentionLeaves(attention, memory)
         self.batches = attention.count(attention.batch)
         self.rows = attention.count(attention.rows)
         scaling = attention.scaling
         self.factor_of_scores = None if scaling is None else scaling.factor
-        self.inside = tuple(
-            instance.assuming({bound.condition: True for bound in attention.bounds}) for instance in attention.mask
-        )
-
-    def touch(self) -> None:
-        """Make the views of all buffers outside of the kernels."""
-        attention = self.found
-        own = {attention.scores, attention.total, attention.weighted}
-        instances = [read.instance for read in (attention.query, attention.key, attention.value)] + [
-            *attention.mask,
-            *attention.after,
-        ]
-        for instance in (*attention.mask, *attention.after):
-            own |= {output.value for output in instance.block.outputs}
-        for instance in instances:
-            for operand in instance.needed_inputs:
-                if operand.value not in own:
-                    self.memory.slot(operand.value)
-        for _, output in self.kept:
-            self.memory.slot(output.value)
 
     # Positions
 
@@ -69,23 +48,11 @@ class Work:
     def _loops(self, loops: Sequence[int], number: ir.Value) -> dict[int, Value]:
         return dict(zip(loops, split(number, [self.found.extents[loop] for loop in loops]), strict=True))
 
-    def indices(self, loops: Loops) -> list[Value | None]:
-        """Return loop indices in the order that points take."""
-        return [loops.get(loop) for loop in range(len(self.found.extents))]
-
-    def position(self, read: Read, loops: Loops) -> ir.Value:
-        """Return the position of an operand's element in memory."""
-        slot = self.memory.slot(read.operand.value)
-        point = Iteration(self.memory, self.indices(loops))
-        return point.first(read.instance.flat(read.operand, slot.strides))
-
     # Values
 
     def factor(self, read: Read, loops: Loops) -> ir.Value:
         """Return an operand of one of the products, in the accumulator type."""
-        point = Iteration(self.memory, self.indices(loops))
-        point.run(read.instance)
-        return widened(point.find(read.factor.result), self.found.sum_type)
+        return widened(read.factor.emit(self.leaves.load(read, loops), 1), self.found.sum_type)
 
     def score(
         self,
@@ -100,47 +67,21 @@ class Work:
         With `in_units` the common scale is not applied, if there is one; `known` are known values of the mask's
         body.
         """
-        instances = self.inside if inside else self.found.mask
         scaling = self.found.scaling if in_units else None
-        known = dict(known or {})
-        if scaling is not None:
-            known[scaling.product] = total
-        return self._chain(instances, {self.found.scores: total}, loops, known).get(self.found.masked, total)
+        scaled = {} if scaling is None else {scaling.product: total}
+        return self.leaves.score(total, loops, inside, {**(known or {}), **scaled})
 
     def finish(self, total: ir.Value, weighted: ir.Value, loops: Loops) -> None:
         """Apply the epilogue to an element and store it; `total` is the sum of its row's weights."""
-        results = self.finished(total, weighted, loops)
-        point = Iteration(self.memory, self.indices(loops))
-        for instance, output in self.kept:
-            point.store(instance, output, results[output.value])
+        self.leaves.finish(total, self._converted(weighted), loops)
 
-    def finished(self, total: ir.Value, weighted: ir.Value, loops: Loops) -> dict[ir.Value, ir.Value]:
-        """Return the epilogue's results for an element, by tensor."""
-        attention = self.found
-        (product,) = attention.value.instance.block.outputs
-        held = {attention.total: total, attention.weighted: convert_accumulator(weighted, product.element_type)}
-        return self._chain(attention.after, held, loops)
+    def finished(self, total: ir.Value, weighted: ir.Value, loops: Loops) -> Mapping[ScheduleBuffer, ir.Value]:
+        """Return the epilogue's results for an element, by buffer."""
+        return self.leaves.finished(total, self._converted(weighted), loops)
 
-    @property
-    def kept(self) -> list[tuple[BlockInstance, OperandView]]:
-        """Return the stored outputs and the blocks that compute them."""
-        attention = self.found
-        outputs = [(instance, output) for instance in attention.after for output in instance.block.outputs]
-        return [(instance, output) for instance, output in outputs if output.value in attention.group.kept]
-
-    def _chain(
-        self,
-        instances: Sequence[BlockInstance],
-        held: dict[ir.Value, ir.Value],
-        loops: Loops,
-        known: dict[ir.Value, ir.Value] | None = None,
-    ) -> dict[ir.Value, ir.Value]:
-        """Apply elementwise blocks to values in registers at one point; return their results by tensor."""
-        produced = {instance.block.outputs[0].value: instance.roots[0] for instance in instances}
-        point = Iteration(self.memory, self.indices(loops), produced, held, known)
-        for instance in instances:
-            point.run(instance)
-        return {value: point.find(root) for value, root in produced.items()}
+    def _converted(self, weighted: ir.Value) -> ir.Value:
+        (product,) = self.found.value.instance.block.outputs
+        return convert_accumulator(weighted, product.element_type)
 
     # How far keys reach
 
@@ -154,9 +95,9 @@ class Work:
             reach = create("arith.minsi", past.type, reach, past)
         return reach
 
-    def limit(self, bound: Bound, row: Loops) -> ir.Value:
+    def limit(self, bound: Bound, row: Loops) -> Value:
         """Return the last key that a bound makes visible to a row."""
-        return Iteration(self.memory, self.indices(row)).first(bound.limit)
+        return self.leaves.index(bound.limit, row)
 
     def _extreme(self, limit: IndexExpr, batch: Loops, first: Value, last: Value, highest: bool) -> ir.Value:
         """Return the largest, or smallest, value of an expression over consecutive rows."""
@@ -175,7 +116,7 @@ class Work:
                 own = high[loop] if rises == highest else low[loop]
                 end = own if crosses is None else create("arith.select", own.type, crosses, end, own)
             values[loop] = end
-        return Iteration(self.memory, self.indices(values)).first(limit)
+        return self.leaves.index(limit, values)
 
 
 # Arithmetic of the softmax
@@ -192,18 +133,10 @@ def above(peak: ir.Value) -> Value:
     return create("arith.select", peak.type, compare("gt", peak, hidden(peak.type)), peak, zero)
 
 
-def weight(score: ir.Value, shift: Value) -> ir.Value:
+def weight(score: ir.Value, shift: Value) -> Value:
     """Return e^(score - shift)."""
-    return emit_intrinsic("exp", create("arith.subf", score.type, score, shift))
+    return Value(emit_intrinsic("exp", Value(score) - shift))
 
 
 def larger(a: ir.Value, b: ir.Value) -> Value:
     return create("arith.maximumf", a.type, a, b, fastmath=ir.Attribute.parse("#arith.fastmath<nsz>"))
-
-
-def plus(a: ir.Value, b: ir.Value) -> Value:
-    return create("arith.addf", a.type, a, b)
-
-
-def times(a: ir.Value, b: ir.Value) -> Value:
-    return create("arith.mulf", a.type, a, b)

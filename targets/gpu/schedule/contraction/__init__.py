@@ -8,7 +8,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.value import Value
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant, for_loop
 from mirlo.targets.gpu.schedule.contraction.fma import plan_small_tiles
 from mirlo.targets.gpu.schedule.contraction.tiled import TiledPlan

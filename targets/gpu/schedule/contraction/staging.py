@@ -11,7 +11,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant
 from mirlo.passes.schedule.vectors import elements_of
 from mirlo.targets.gpu.schedule.epilogue import Reader, tested

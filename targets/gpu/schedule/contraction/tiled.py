@@ -18,7 +18,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant, for_loop
 from mirlo.targets.gpu.schedule.contraction.staging import ElementFormat, Load, SharedMatrix, Stager
 from mirlo.targets.gpu.schedule.costs import Shape

@@ -9,9 +9,8 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.rule_choices import ChoiceValues, choice_values
 from mirlo.passes.rules import Decline, schedule
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup
-from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.loops import either
 from mirlo.targets.llvm.choices import NO_CONTRACTION_CHOICES, ContractionChoices, panels_of, with_panels

@@ -15,8 +15,7 @@ from mirlo.dialects.tir.buffers import buffer_bytes
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.lower.parallel import PRIVATE_BYTES
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
-from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.passes.schedule.buffers import CYCLES
+from mirlo.passes.schedule.buffers import CYCLES, TensorBuffers
 from mirlo.passes.schedule.loops import either, if_any
 from mirlo.targets.llvm.schedule.contraction.choices import count_of
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor, LoopIndex, may_divide_inside

@@ -13,7 +13,7 @@ from functools import partial
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.value import Value, index
+from mirlo.dialects.core.value import Value, index, select
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read
@@ -23,8 +23,9 @@ from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.loops import for_loop, when
 from mirlo.passes.schedule.vectors import elements_of
 from mirlo.targets.gpu.schedule.attention.kernel import AttentionKernel
+from mirlo.targets.gpu.schedule.attention.leaves import Loops
 from mirlo.targets.gpu.schedule.attention.partial_results import KeyTiles
-from mirlo.targets.gpu.schedule.attention.work import Loops, Work, above, hidden, larger, plus, times
+from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger
 from mirlo.targets.gpu.schedule.launch import WARP, barrier, clamp_index, shared, split
 from mirlo.targets.gpu.schedule.shuffles import of_neighbour
 from mirlo.targets.gpu.schedule.vectors import load_vector, spread, store_vector
@@ -117,7 +118,7 @@ class DecodeKernel(AttentionKernel):
         column = self._column(number)
         if not D.is_multiple(extent, self.teams.members * vector):
             column = create("arith.minui", column.type, column, index(extent - vector))
-        place = self.work.position(read, {**loops, loop: column})
+        place = self.work.leaves.position(read, {**loops, loop: column})
         loaded = load_vector(self.work.memory.slot(read.operand.value).buffer, place, vector)
         return widened(read.factor.emit(loaded, vector), self.f32)
 
@@ -141,7 +142,7 @@ class DecodeKernel(AttentionKernel):
             new_totals += weighed.totals
             for number in range(self.of_value):
                 total = sums[row * self.of_value + number]
-                total = times(total, spread(weighed.fades[0], teams.vector))
+                total = Value(total) * spread(weighed.fades[0], teams.vector)
                 for weight, value in zip(weighed.weights[0], values, strict=True):
                     total = create("vector.fma", total.type, spread(weight, teams.vector), value[number], total)
                 new_sums.append(total)
@@ -152,18 +153,18 @@ class DecodeKernel(AttentionKernel):
         attention = self.found
         total: ir.Value | None = None
         for query, own in zip(self.query[row], head, strict=True):
-            total = times(query, own) if total is None else create("vector.fma", own.type, query, own, total)
+            total = Value(query) * own if total is None else create("vector.fma", own.type, query, own, total)
         assert total is not None
-        score = in_pairs(plus, elements_of(total))
+        score = in_pairs(lambda a, b: a + b, [Value(element) for element in elements_of(total)])
         distance = 1
         while distance < self.teams.members:
-            score = plus(score, of_neighbour(score, distance))
+            score = score + of_neighbour(score, distance)
             distance *= 2
         at = {**self.row_loops[row], attention.key_loop: clamp_index(key, attention.keys, self.teams.keys)}
-        score = self.work.score(score, at, in_units=True)
+        masked = self.work.score(score, at, in_units=True)
         if not D.is_multiple(attention.keys, self.teams.keys):
-            score = create("arith.select", score.type, key.below(attention.keys), score, hidden(score.type))
-        return score
+            masked = select(key.below(attention.keys), masked, hidden(masked.type))
+        return masked
 
     def _meet(self, done: list[ir.Value]) -> None:
         """Combine the results of the teams and apply the epilogue, to one element per thread or several."""
@@ -199,7 +200,7 @@ class DecodeKernel(AttentionKernel):
         own = [memref.LoadOp(peaks, [line]).result for line in lines]
         peak = in_pairs(larger, own)
         scale = emit_constant(self.factor * LOG2_E, self.f32)
-        away = times(above(peak), emit_constant(-self.factor * LOG2_E, self.f32))
+        away = above(peak) * (-self.factor * LOG2_E)
         zero: Value = emit_constant(0.0, self.f32)
         total, weighted = zero, zero
         for line, value in zip(lines, own, strict=True):

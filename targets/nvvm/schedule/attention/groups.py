@@ -16,7 +16,7 @@ from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.loops import either, when
 from mirlo.targets.gpu.schedule.attention.partial_results import PartialResults
-from mirlo.targets.gpu.schedule.attention.work import Work, hidden, plus, times
+from mirlo.targets.gpu.schedule.attention.work import Work, hidden
 from mirlo.targets.gpu.schedule.launch import WARP, Ids, launch, shared, split
 from mirlo.targets.gpu.schedule.shuffles import of_warp
 from mirlo.targets.nvvm.schedule import bulk, in_flight
@@ -57,7 +57,6 @@ class GroupKernel:
         self.in_turns = tile.groups > 1 and max(self.found.size, self.found.value_size) <= MAX_ALTERNATING_HEAD
 
     def emit(self) -> None:
-        self.work.touch()
         memory, tile = self.work.memory, self.tile
         lines = ((self.factors.query, tile.height), (self.factors.key, tile.keys), (self.factors.value, tile.keys))
         self.query_map, self.key_map, self.value_map = (read.tensor_map(memory, count) for read, count in lines)
@@ -191,10 +190,10 @@ class GroupKernel:
         scores = in_flight.wait_products(1, scores)
         self._release(self.keys, following[0])
         weighed = weigh(self._masked(scores, tile, inside), peaks, totals, self.factor)
-        in_flight.order_before(plus(*weighed.totals), NEVER, self.unused)
+        in_flight.order_before(Value(weighed.totals[0]) + weighed.totals[1], NEVER, self.unused)
         sums = in_flight.wait_products(0, sums, words)
         self._release(self.values, slot)
-        sums = [times(total, weighed.fades[i // PAIR % 2]) for i, total in enumerate(sums)]
+        sums = [Value(total) * weighed.fades[i // PAIR % 2] for i, total in enumerate(sums)]
         return [*weighed.peaks, *weighed.totals, *self._words(weighed.weights), *sums, *following]
 
     def _apart(

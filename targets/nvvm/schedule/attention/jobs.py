@@ -11,8 +11,9 @@ from mirlo.dialects.core.dims import static_dim
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import for_loop
+from mirlo.targets.gpu.schedule.attention.leaves import Loops
 from mirlo.targets.gpu.schedule.attention.partial_results import tiles_of
-from mirlo.targets.gpu.schedule.attention.work import Loops, Work
+from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.launch import clamp_index, split
 from mirlo.targets.nvvm.schedule.attention.mapped import GroupTile, MappedOperands
 from mirlo.targets.nvvm.schedule.attention.memory import rematerialize

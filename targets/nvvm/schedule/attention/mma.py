@@ -22,7 +22,7 @@ from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.loops import for_loop, when
 from mirlo.targets.gpu.schedule.attention.kernel import AttentionKernel
 from mirlo.targets.gpu.schedule.attention.partial_results import KeyTiles
-from mirlo.targets.gpu.schedule.attention.work import Work, hidden, times
+from mirlo.targets.gpu.schedule.attention.work import Work, hidden
 from mirlo.targets.gpu.schedule.contraction.staging import SharedMatrix, elements_of_tile
 from mirlo.targets.gpu.schedule.launch import WARP, barrier, clamp_index, shared, split
 from mirlo.targets.gpu.schedule.vectors import all_of, element_at, spread
@@ -166,7 +166,7 @@ class MmaKernel(AttentionKernel):
             if not D.is_multiple(extent, width):
                 exists = all_of(exists, at.below(extent))
                 at = create("arith.minui", at.type, at, index(extent - vector))
-            place = self.work.position(read, {**loops, loop: at})
+            place = self.work.leaves.position(read, {**loops, loop: at})
             target = matrix.place(line, column) if matrix.along_k else matrix.place(column, line)
             count = index(vector)
             if exists is not None:
@@ -229,7 +229,9 @@ class MmaKernel(AttentionKernel):
             for half in range(2)
         ]
 
-    def _weighted(self, weights: list[list[ir.Value]], fades: list[ir.Value], sums: list[ir.Value]) -> list[ir.Value]:
+    def _weighted(
+        self, weights: Sequence[Sequence[ir.Value]], fades: Sequence[ir.Value], sums: list[ir.Value]
+    ) -> list[ir.Value]:
         """Rescale the accumulators and add the weights times the values."""
         tile = self.tile
         count = tile.columns // COLUMNS
@@ -237,7 +239,7 @@ class MmaKernel(AttentionKernel):
         for r in range(tile.rows):
             upper, lower = fades[2 * r], fades[2 * r + 1]
             fade = create("vector.from_elements", kind, upper, upper, lower, lower)
-            sums[r * count : (r + 1) * count] = [times(total, fade) for total in sums[r * count : (r + 1) * count]]
+            sums[r * count : (r + 1) * count] = [Value(total) * fade for total in sums[r * count : (r + 1) * count]]
         right = RhsReader(self.lane, self.values, COLUMNS, 0)
         for step in range(0, tile.keys, STEP):
             rows = [self._as_lhs(weights[2 * r], weights[2 * r + 1], step) for r in range(tile.rows)]

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import add
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.value import Value, index
+from mirlo.dialects.core.value import Value, index, select
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.schedule.blocks.combine import in_pairs
-from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, plus, times
+from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger
 from mirlo.targets.gpu.schedule.shuffles import over_team
 from mirlo.targets.gpu.schedule.vectors import element_at
 from mirlo.targets.nvvm.schedule.attention.softmax import LOG2_E, exp2, fma
@@ -41,20 +42,22 @@ def masked(
     """
     attention = work.found
     is_ragged = not inside and not D.is_multiple(attention.keys, keys)
-    left = _in_tile(index(attention.keys), first, keys) if is_ragged else None
+    if is_ragged:
+        left, last = _in_tile(index(attention.keys), first, keys), index(attention.keys - 1)
+        lowest = hidden(attention.sum_type)
     lines = []
     for line, loops in zip(scores, rows, strict=True):
         bounds = () if inside else attention.bounds
-        seen = [(bound.condition, _in_tile(Value(work.limit(bound, loops)) + 1, first, keys)) for bound in bounds]
+        seen = [(bound.condition, _in_tile(work.limit(bound, loops) + 1, first, keys)) for bound in bounds]
         row = []
         for i, total in enumerate(line):
             apart = i // PAIR * COLUMNS + i % PAIR
             key = first + apart
-            at = create("arith.minui", key.type, key, index(attention.keys - 1)) if is_ragged else key
+            at = create("arith.minui", key.type, key, last) if is_ragged else key
             known = {condition: _above(end, apart) for condition, end in seen}
             score = work.score(total, {**loops, attention.key_loop: at}, inside, in_units=True, known=known)
-            if left is not None:
-                score = create("arith.select", score.type, _above(left, apart), score, hidden(score.type))
+            if is_ragged:
+                score = select(_above(left, apart), score, lowest)
             row.append(score)
         lines.append(row)
     return lines
@@ -79,9 +82,9 @@ class Weighed:
     peaks: Sequence[ir.Value]
     totals: Sequence[ir.Value]
     """This thread's part of the sum of each row's weights."""
-    fades: list[ir.Value]
+    fades: Sequence[ir.Value]
     """Factors for the accumulators of previous tiles."""
-    weights: list[list[ir.Value]]
+    weights: Sequence[Sequence[ir.Value]]
 
 
 def weigh(
@@ -97,16 +100,16 @@ def weigh(
     met = over_team(own, lambda a, b: [larger(x, y) for x, y in zip(a, b, strict=True)], team)
     new = [larger(a, b) for a, b in zip(peaks, met, strict=True)]
     scale = emit_constant(factor * LOG2_E, f32)
-    away = [times(above(peak), emit_constant(-factor * LOG2_E, f32)) for peak in new]
+    away = [above(peak) * (-factor * LOG2_E) for peak in new]
     fades = [exp2(fma(peak, scale, by)) for peak, by in zip(peaks, away, strict=True)]
     weights = [[exp2(fma(score, scale, by)) for score in line] for line, by in zip(scores, away, strict=True)]
-    after = [fma(total, fade, in_pairs(plus, line)) for total, fade, line in zip(totals, fades, weights, strict=True)]
+    after = [fma(total, fade, in_pairs(add, line)) for total, fade, line in zip(totals, fades, weights, strict=True)]
     return Weighed(new, after, fades, weights)
 
 
 def in_all(totals: Sequence[ir.Value]) -> list[ir.Value]:
     """Reduce the sum of each row's weights over the threads that share it."""
-    return over_team(totals, lambda a, b: [plus(x, y) for x, y in zip(a, b, strict=True)], TEAM)
+    return over_team(totals, lambda a, b: [Value(x) + y for x, y in zip(a, b, strict=True)], TEAM)
 
 
 def pairs_of(upper: Sequence[ir.Value], lower: Sequence[ir.Value], step: int) -> list[tuple[ir.Value, ir.Value]]:

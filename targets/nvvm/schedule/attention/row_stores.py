@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.value import Value, select
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.dialects.tir.view import OperandView
-from mirlo.passes.schedule.blocks.evaluate import Iteration
-from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.loops import when
+from mirlo.passes.schedule.words.tree import ScheduleBuffer
 from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.launch import split
 from mirlo.targets.gpu.schedule.shuffles import of_neighbour
@@ -47,13 +46,13 @@ class SharedRowStores:
     @property
     def is_contiguous(self) -> bool:
         """Return whether the only result has 16-bit elements, of which eight of a row are aligned to 16 bytes."""
-        attention, kept = self.work.found, self.work.kept
-        if len(kept) != 1:
+        attention, results = self.work.found, self.work.leaves.results
+        if len(results) != 1:
             return False
-        instance, output = kept[0]
-        if str(output.element_type) not in ("f16", "bf16"):
+        access, position = results[0]
+        if str(access.buffer.element) not in ("f16", "bf16"):
             return False
-        return is_aligned(instance.flat(output), attention.value_loop, COLUMNS, attention.value_size)
+        return is_aligned(position, attention.value_loop, COLUMNS, attention.value_size)
 
     def _column(self, number: int) -> Value:
         """Return the column of one of this thread's elements."""
@@ -62,12 +61,12 @@ class SharedRowStores:
     def _together(
         self, total: ir.Value, sums: Sequence[ir.Value], row: Mapping[int, Value], exists: Value | None
     ) -> None:
-        attention, ((instance, output),) = self.work.found, self.work.kept
-        element = output.element_type
+        attention, ((access, position),) = self.work.found, self.work.leaves.results
+        element = access.buffer.element
         numbers = []
         for i, weighted in enumerate(sums):
             loops = {**row, attention.value_loop: self._column(i)}
-            numbers.append(self.work.finished(total, weighted, loops)[output.value])
+            numbers.append(self.work.finished(total, weighted, loops)[access.buffer])
         words = [self._word(element, numbers[i : i + PAIR]) for i in range(0, len(numbers), PAIR)]
         for first in range(0, len(words), TEAM):
             here = words[first : first + TEAM]
@@ -75,21 +74,20 @@ class SharedRowStores:
             column = self.lane.member * COLUMNS + first * COLUMNS
             condition = all_of(exists, self.lane.member.below(len(here)) if len(here) < TEAM else None)
             loops = {**row, attention.value_loop: column}
-            when(condition, partial(self._write, instance, output, whole, loops))
+            when(condition, partial(self._write, access.buffer, position, whole, loops))
 
     @staticmethod
     def _word(element: ir.Type, pair: Sequence[ir.Value]) -> Value:
         return as_word(create("vector.from_elements", ir.VectorType.get([PAIR], element), *pair))
 
     def _write(
-        self, instance: BlockInstance, output: OperandView, words: Sequence[ir.Value], loops: Mapping[int, Value]
+        self, buffer: ScheduleBuffer, position: IndexExpr, words: Sequence[ir.Value], loops: Mapping[int, Value]
     ) -> None:
-        slot = self.work.memory.slot(output.value)
-        at = Iteration(self.work.memory, self.work.indices(loops)).first(instance.flat(output, slot.strides))
         i32 = ir.IntegerType.get_signless(32)
+        at = self.work.leaves.index(position, loops)
         op = create("vector.from_elements", ir.VectorType.get([TEAM], i32), *words)
-        op = create("vector.bitcast", ir.VectorType.get([COLUMNS], output.element_type), op)
-        store_vector(op, slot.buffer, at)
+        op = create("vector.bitcast", ir.VectorType.get([COLUMNS], buffer.element), op)
+        store_vector(op, self.work.memory.slot(buffer.value).buffer, at)
 
 
 def exchanged(member: Value, words: Sequence[ir.Value]) -> list[ir.Value]:

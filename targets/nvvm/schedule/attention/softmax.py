@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 LOG2_E = math.log2(math.e)
 
 
-def exp2(value: ir.Value) -> ir.Value:
+def exp2(value: ir.Value) -> Value:
     """Compute 2^x within two units in the last place; results below 2^-126 are flushed to zero, which saves a test."""
     return inline_asm("ex2.approx.ftz.f32 $0, $1;", "=f,f", value.type, value)
 

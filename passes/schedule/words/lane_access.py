@@ -1,4 +1,4 @@
-"""Loads and stores of the lanes of a point: whole vectors, masked vectors, strided vectors, gathers."""
+"""Loads of the lanes of a vectorized loop: whole vectors, masked vectors, strided vectors, gathers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, Variable, loop_index
+from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, loop_index
 from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create, emit_constant
@@ -17,7 +17,7 @@ from mirlo.passes.schedule.vectors import is_vector, lane_mask, mask_of, shuffle
 
 
 class LanePoint(Protocol):
-    """The point of an iteration space that an access belongs to: one iteration, or one per lane along an axis."""
+    """The iteration of the loops around a vectorized one that an access belongs to."""
 
     @property
     def lanes(self) -> int: ...
@@ -26,7 +26,7 @@ class LanePoint(Protocol):
     def active(self) -> int: ...
 
     @property
-    def axis(self) -> Variable | None:
+    def axis(self) -> str:
         """The loop whose iterations the lanes are."""
 
     @property
@@ -53,11 +53,9 @@ LONGEST_STRIDE = 4
 """Largest stride for which whole vectors are loaded and shuffled; larger strides are gathered."""
 
 
-def lane_index(
-    expression: IndexExpr, axis: Variable | None, first: Callable[[IndexExpr], ir.Value], lanes: int
-) -> ir.Value:
+def lane_index(expression: IndexExpr, axis: str, first: Callable[[IndexExpr], ir.Value], lanes: int) -> ir.Value:
     """Emit an index, a vector if it differs between the lanes along an axis; `first` emits that of the first lane."""
-    step = 0 if axis is None else expression.coefficient(axis)
+    step = expression.coefficient(axis)
     if step is not None:
         return first(expression) if step == 0 else steps(first(expression), step, lanes)
     total = Value(splat(index(expression.constant), lanes))
@@ -94,8 +92,8 @@ def read(
     if not any(lanes):
         return attribute_constant(outside)
     axis = point.axis
-    varies = axis is not None and any(e.coefficient(axis) != 0 for e in (where, *(dim for dim, _ in tests)))
-    if axis is None or (not varies and all(lanes[: point.active])):
+    varies = any(e.coefficient(axis) != 0 for e in (where, *(dim for dim, _ in tests)))
+    if not varies and all(lanes[: point.active]):
         return _read_scalar(point, buffer, where, tests, outside)
     filler = None if outside is None else attribute_constant(outside)
     step = where.coefficient(axis)
@@ -115,7 +113,7 @@ def read_computed(
     lanes = point.lanes
     scalars = [(v, stride) for v, stride in computed if not is_vector(v)]
     vectors = [(v, stride) for v, stride in computed if is_vector(v)]
-    step = 0 if point.axis is None else where.coefficient(point.axis)
+    step = where.coefficient(point.axis)
     base = index(0) if step is None else Value(point.first(where))
     for value, stride in scalars:
         base = base + (value if stride == 1 else Value(value) * index(stride))
@@ -126,19 +124,6 @@ def read_computed(
     for value, stride in vectors:
         offsets = offsets + (value if stride == 1 else Value(value) * splat(index(stride), lanes))
     return _gather(point, buffer, base, offsets, mask, None)
-
-
-def write(point: LanePoint, value: ir.Value, buffer: ir.Value, where: IndexExpr) -> None:
-    """Store contiguous lanes, or one element."""
-    first = point.first(where)
-    if point.axis is None:
-        memref.StoreOp(value, buffer, [first])
-        return
-    full = splat(value, point.lanes)
-    if point.active == point.lanes:
-        ir.Operation.create("vector.store", operands=[full, buffer, first])
-        return
-    ir.Operation.create("vector.maskedstore", operands=[buffer, first, lane_mask(point.lanes, point.active), full])
 
 
 def _read_scalar(
@@ -215,7 +200,7 @@ def _decide(point: LanePoint, tests: Sequence[Test]) -> tuple[list[bool], list[T
     left = []
     for dim, size in tests:
         first = point.number(dim)
-        step = 0 if point.axis is None else dim.coefficient(point.axis)
+        step = dim.coefficient(point.axis)
         if isinstance(first, int) and isinstance(step, int) and isinstance(size, int):
             lanes = [on and 0 <= first + lane * step < size for lane, on in enumerate(lanes)]
         else:
