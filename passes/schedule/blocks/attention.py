@@ -18,7 +18,7 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.attention_mask import Bound, Scaling, scaling_of
 from mirlo.passes.schedule.blocks.contraction.body import ProductInput
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel
-from mirlo.passes.schedule.blocks.space import BlockInstance
+from mirlo.passes.schedule.blocks.instance import BlockInstance
 
 REDUCTIONS = 4
 """Number of reductions in an attention: scores, their maximum, the sum of the weights, the product with the values."""

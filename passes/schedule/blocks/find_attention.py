@@ -14,7 +14,7 @@ from mirlo.passes.schedule.blocks.attention_mask import bounds_of, float_constan
 from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
 from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd, ProductInput, match_multiply_add
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, opaque_of_group
-from mirlo.passes.schedule.blocks.space import BlockInstance
+from mirlo.passes.schedule.blocks.instance import BlockInstance
 
 _ABOVE = 2
 """Predicate of `arith.cmpf`: ordered and greater."""

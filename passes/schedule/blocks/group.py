@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
 from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.blocks.space import BlockInstance, Space
 
 
 class LaneModel(Protocol):
@@ -122,19 +119,3 @@ def same_domain(blocks: Sequence[BlockView]) -> Decline | None:
         if block.domain != first.domain:
             return decline("blocks have different domains", blocks=f"{first.name}, {block.name}")
     return None
-
-
-def written_along(space: Space, axis: int, stored: Container[ir.Value]) -> Decline | None:
-    """Decline blocks that write one of these outputs elsewhere than along a loop."""
-    for instance in space.instances:
-        for output in instance.block.outputs:
-            step = instance.flat(output).coefficient(axis)
-            if output.value in stored and step != 1:
-                return decline("an output is not written along memory", block=instance.block.name, step=step)
-    return None
-
-
-def placed(block: BlockView, loops: Sequence[int | None], extents: Sequence[Dim]) -> BlockInstance:
-    """Place a block so that its axis i is the loop loops[i]; None stands for an axis of extent 1."""
-    where: list[IndexExpr] = [number(0) if loop is None else loop_index(loop) for loop in loops]
-    return BlockInstance(block, where, extents)

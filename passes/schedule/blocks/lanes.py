@@ -8,7 +8,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import Variable
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.view import OperandView
-from mirlo.passes.schedule.blocks.space import BlockInstance, computed_values
+from mirlo.passes.schedule.blocks.instance import BlockInstance, computed_values
 
 
 def fitting(lanes: int, extent: int) -> int:

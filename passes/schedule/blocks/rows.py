@@ -7,20 +7,21 @@ the loop reduces.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.dialects.core.index_expr import IndexExpr, floor_divide, loop_index, number
 from mirlo.dialects.tir.block import SPATIAL
 from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
-from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, opaque_of_group, placed, written_along
+from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, opaque_of_group
+from mirlo.passes.schedule.blocks.instance import BlockInstance
 from mirlo.passes.schedule.blocks.lanes import fitting, widest_bytes
-from mirlo.passes.schedule.blocks.space import BlockInstance, Space, merge_all
 
 _SHORTEST = 8
 """Reductions of fewer elements than this do not pay for vectors and the reduction of their lanes."""
@@ -34,9 +35,34 @@ class Walk:
     """Extents of the loops within a row."""
     blocks: list[BlockView] = field(default_factory=list)
     reductions: dict[int, Reducer] = field(default_factory=dict)
-    space: Space = field(default_factory=lambda: Space((), ()))
     order: tuple[int, ...] = ()
     """The loops within a row, by their positions in `own`, outermost first."""
+    extents: tuple[Dim, ...] = ()
+    """Extents of the loops over rows and within a row; adjacent ones of a row are one where all accesses allow it."""
+    instances: tuple[BlockInstance, ...] = ()
+    """The blocks in these loops."""
+
+    def place(self, rows: tuple[Dim, ...], loops: Sequence[Sequence[int]]) -> None:
+        """Place the blocks over the rows, and over loops each of which is some of those in `own`, outermost first."""
+        self.extents = (*rows, *(D.product([self.own[i] for i in together]) for together in loops))
+        indices: dict[int, IndexExpr] = {}
+        for position, together in enumerate(loops, len(rows)):
+            rest = loop_index(position)
+            for at, i in enumerate(together):
+                inner = D.product([self.own[other] for other in together[at + 1 :]])
+                indices[i] = rest if inner == 1 else floor_divide(rest, inner, self.extents)
+                rest = rest - indices[i] * inner
+        self.instances = tuple(self._placed(i, len(rows), indices) for i in range(len(self.blocks)))
+
+    def _placed(self, position: int, rows: int, indices: Mapping[int, IndexExpr]) -> BlockInstance:
+        block = self.blocks[position]
+        own = iter(indices[i] for i in range(len(self.own)))
+        where = [
+            loop_index(axis) if axis < rows else next(own) if block.domain[axis] != 1 else number(0)
+            for axis in range(block.rank)
+        ]
+        reducer = self.reductions.get(position)
+        return BlockInstance(block, where, self.extents, None if reducer is None else reducer.contributions)
 
 
 @dataclass
@@ -60,10 +86,10 @@ class RowGroup:
     def in_step(self) -> bool:
         """Return whether all loops cover the same elements and read each other's results only elementwise."""
         start = len(self.rows)
-        if len({walk.space.extents[start:] for walk in self.walks if len(walk.space.extents) > start}) > 1:
+        if len({walk.extents[start:] for walk in self.walks if len(walk.extents) > start}) > 1:
             return False
         for i, walk in enumerate(self.walks):
-            for instance in walk.space.instances:
+            for instance in walk.instances:
                 for operand in instance.block.inputs:
                     source = self.walk_of(operand.value)
                     if source is None or source == i or not self._has_elements(self.walks[source], operand.value):
@@ -118,7 +144,7 @@ class RowGroup:
             return False
         written = _output_dims(self.walks[target], result)
         for i, walk in enumerate(self.walks):
-            for instance in walk.space.instances:
+            for instance in walk.instances:
                 for operand in instance.block.inputs:
                     if operand.value != value:
                         continue
@@ -129,7 +155,7 @@ class RowGroup:
 
 
 def _output_dims(walk: Walk, value: ir.Value) -> tuple[IndexExpr, ...] | None:
-    for instance in walk.space.instances:
+    for instance in walk.instances:
         for output in instance.block.outputs:
             if output.value == value:
                 return instance.dims(output)
@@ -226,68 +252,73 @@ def _same_element(instance: BlockInstance, operand: OperandView, output: Operand
 
 def _standing(block: BlockView) -> BlockInstance:
     """Place a block with its own axes as loops, without those of extent 1."""
-    return placed(block, [i if size != 1 else None for i, size in enumerate(block.domain)], block.domain)
+    where = [number(0) if size == 1 else loop_index(axis) for axis, size in enumerate(block.domain)]
+    return BlockInstance(block, where, block.domain)
 
 
 def _place_walk(walk: Walk, rows: tuple[Dim, ...], group: BlockGroup[LaneModel]) -> Decline | None:
-    extents = (*rows, *walk.own)
-    instances = []
-    for i, block in enumerate(walk.blocks):
-        inner = iter(range(len(rows), len(extents)))
-        loops = [a if a < len(rows) else next(inner) if block.domain[a] != 1 else None for a in range(block.rank)]
-        instance = placed(block, loops, extents)
-        if i in walk.reductions:
-            instance = BlockInstance(block, instance.where, extents, walk.reductions[i].contributions)
-        instances.append(instance)
     start = len(rows)
-    space = Space(extents, tuple(instances))
-    walk.order = tuple(_order(space, start))
+    walk.place(rows, [[i] for i in range(len(walk.own))])
+    walk.order = tuple(_order(walk, start))
     if list(walk.order) != sorted(walk.order):
-        space = space.order([*range(start), *(start + i for i in walk.order)])
-    walk.space = space = merge_all(space, start)
-    if len(space.extents) == start:
+        walk.place(rows, [[i] for i in walk.order])
+    _join_loops(walk, rows)
+    if len(walk.extents) == start:
         return None
-    return _require_profitable(walk, space, start, group) if walk.reductions else _elements_along(walk, space)
+    return _require_profitable(walk, start, group) if walk.reductions else _elements_along(walk)
 
 
-def _order(space: Space, start: int) -> list[int]:
+def _join_loops(walk: Walk, rows: tuple[Dim, ...]) -> None:
+    """Place the blocks in as few loops as possible: adjacent ones are one if no access needs a division then."""
+    loops = [[i] for i in walk.order]
+    for at in range(len(loops) - 2, -1, -1):
+        apart = walk.extents, walk.instances
+        joined = [*loops[:at], [*loops[at], *loops[at + 1]], *loops[at + 2 :]]
+        walk.place(rows, joined)
+        if all(instance.simple() for instance in walk.instances):
+            loops = joined
+        else:
+            walk.extents, walk.instances = apart
+
+
+def _order(walk: Walk, start: int) -> list[int]:
     """Return the loops of a row by stride, the smallest innermost."""
-    axes = range(start, len(space.extents))
+    axes = range(start, len(walk.extents))
     if len(axes) < 2:
         return list(range(len(axes)))
     sizes = [
         (D.estimate_dim(D.product(o.shape)), [p.flat(o).estimated_step(a) for a in axes])
-        for p in space.instances for o in (*p.needed_inputs, *p.block.outputs) if o.map is not None
+        for p in walk.instances for o in (*p.needed_inputs, *p.block.outputs) if o.map is not None
     ]  # fmt: skip
     outputs = [
         [p.flat(o).estimated_step(a) for a in axes]
-        for p in space.instances for o in p.block.outputs
+        for p in walk.instances for o in p.block.outputs
         if all(p.flat(o).moves_along(a) for a in axes)
     ]  # fmt: skip
     steps = outputs[0] if outputs else max(sizes)[1] if sizes else [0] * len(axes)
     return sorted(range(len(axes)), key=lambda i: -steps[i])
 
 
-def _require_profitable(walk: Walk, space: Space, start: int, group: BlockGroup[LaneModel]) -> Decline | None:
+def _require_profitable(walk: Walk, start: int, group: BlockGroup[LaneModel]) -> Decline | None:
     """Decline vector reductions with a stride, and groups of nothing but reductions that are too short."""
-    axis, extent = len(space.extents) - 1, space.extents[-1]
-    rows = D.estimate_dim(D.product(space.extents[:start]))
+    axis, extent = len(walk.extents) - 1, walk.extents[-1]
+    rows = D.estimate_dim(D.product(walk.extents[:start]))
     total = D.estimate_dim(D.product(walk.own))
     computes = any(not block.is_reduction and D.estimate_dim(D.product(block.domain)) > rows for block in group.blocks)
     if total < _SHORTEST and not computes:
         return decline("rows are too short for vectors", elements=total)
-    inputs = [(p, o) for p in space.instances for o in p.needed_inputs if o.map is not None]
+    inputs = [(p, o) for p in walk.instances for o in p.needed_inputs if o.map is not None]
     if inputs:
         instance, largest = max(inputs, key=lambda item: D.estimate_dim(D.product(item[1].shape)))
         step = instance.flat(largest).coefficient(axis)
         if step not in (0, 1):
             return decline("the reduction does not run along memory", block=instance.block.name, step=step)
-    lanes = group.machine.lanes(widest_bytes(space.instances, axis))
+    lanes = group.machine.lanes(widest_bytes(walk.instances, axis))
     if D.estimate_dim(extent) < lanes and any(_is_window(instance, operand, start) for instance, operand in inputs):
         return decline("windows are too small for vectors", elements=extent)
     if isinstance(extent, int) and fitting(lanes, extent) < min(lanes, 4) and not computes:
         return decline("the innermost loop of a row is too short for vectors", elements=extent)
-    return _elements_along(walk, space)
+    return _elements_along(walk)
 
 
 def _is_window(instance: BlockInstance, operand: OperandView, start: int) -> bool:
@@ -297,7 +328,12 @@ def _is_window(instance: BlockInstance, operand: OperandView, start: int) -> boo
     )
 
 
-def _elements_along(walk: Walk, space: Space) -> Decline | None:
+def _elements_along(walk: Walk) -> Decline | None:
     """Decline elements of a row that are not written along the innermost loop."""
-    elements = {o.value for i, block in enumerate(walk.blocks) if i not in walk.reductions for o in block.outputs}
-    return written_along(space, len(space.extents) - 1, elements)
+    axis = len(walk.extents) - 1
+    for i, instance in enumerate(walk.instances):
+        for output in () if i in walk.reductions else instance.block.outputs:
+            step = instance.flat(output).coefficient(axis)
+            if step != 1:
+                return decline("an output is not written along memory", block=instance.block.name, step=step)
+    return None

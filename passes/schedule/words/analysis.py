@@ -11,7 +11,7 @@ from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.scalars import create, emit_constant
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.blocks.index_arithmetic import EXTREMES
-from mirlo.passes.schedule.blocks.space import BlockInstance
+from mirlo.passes.schedule.blocks.instance import BlockInstance
 from mirlo.passes.schedule.loops import KnownBody, ScalarBody
 from mirlo.passes.schedule.words.tree import BlockLeaf, around, extents_of, placed_at
 

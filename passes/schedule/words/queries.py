@@ -7,7 +7,7 @@ from functools import cached_property
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.view import BlockView, PrimView
-from mirlo.passes.schedule.blocks.space import BlockInstance
+from mirlo.passes.schedule.blocks.instance import BlockInstance
 from mirlo.passes.schedule.buffers import TARGET
 from mirlo.passes.schedule.words.analysis import instances_of
 from mirlo.passes.schedule.words.contiguity import contiguous_loops, divisors, memory_order, strides

@@ -72,7 +72,7 @@ def plan_rows(
 def divide_rows(rows: RowGroup, width: int, max_threads: int) -> RowThreads:
     """Choose the threads of rows: as many as there are elements for, a power of two."""
     start, count = len(rows.rows), D.product(list(rows.rows))
-    lengths = [D.product(list(walk.space.extents[start:])) for walk in rows.walks]
+    lengths = [D.product(list(walk.extents[start:])) for walk in rows.walks]
     longest = max(map(D.estimate_dim, lengths))
     is_known = all(map(D.is_static, lengths))
     is_held = is_known and rows.in_step and _code(rows) <= MAX_UNROLLED_OPS and longest <= HELD * max_threads

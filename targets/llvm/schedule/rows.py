@@ -140,9 +140,9 @@ class _Rows:
         """Compute the elements of a row in vectors, and reduce them in registers."""
         s, machine = self.s, self.found.group.machine
         *outer, last = fuse_contiguous(s, blocks[0], loops)
-        instances, axis = walk.space.instances, len(walk.space.extents) - 1
+        instances, axis = walk.instances, len(walk.extents) - 1
         vectors = choose_lane_vectors(
-            instances, axis, walk.space.extents[axis], machine, self.chosen, len(self.vectors), bool(walk.reductions)
+            instances, axis, walk.extents[axis], machine, self.chosen, len(self.vectors), bool(walk.reductions)
         )
         self.vectors.append(vectors)
         joined = vectors.unroll if vectors.are_joined else 1

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mirlo.passes.schedule.blocks.group import BlockGroup
+from mirlo.passes.schedule.blocks.instance import BlockInstance
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
-from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.cost import CLOSE_TO_L2, RUN_BLOCK_VECTORS, RUNS_PER_BLOCK, SHORT_RUN_VECTORS

@@ -21,8 +21,8 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.schedule.blocks.group import BlockGroup
+from mirlo.passes.schedule.blocks.instance import BlockInstance
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
-from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.targets.llvm.choices import ElementwiseChoices, of_loop
 from mirlo.targets.llvm.machine import Machine

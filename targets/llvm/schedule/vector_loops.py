@@ -9,8 +9,8 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import Variable
 from mirlo.passes.rule_choices import ChoiceValue, choice_values
+from mirlo.passes.schedule.blocks.instance import BlockInstance
 from mirlo.passes.schedule.blocks.lanes import fitting, widest_bytes
-from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.vectors import may_trap
 from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.targets.llvm.choices import LoopChoices

@@ -17,7 +17,7 @@ from mirlo.passes.rule_choices import Choice, choice_values
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel
-from mirlo.passes.schedule.blocks.space import BlockInstance
+from mirlo.passes.schedule.blocks.instance import BlockInstance
 from mirlo.passes.schedule.words.group_plan import WordsPlan
 from mirlo.passes.schedule.words.nests import fuse_contiguous
 from mirlo.passes.schedule.words.schedule import Schedule

@@ -41,7 +41,7 @@ def plan_warp_rows(group: BlockGroup[LaneModel]) -> WordsPlan | Decline:
 def width_of(rows: RowGroup) -> int:
     """Return the consecutive elements that a thread processes at once."""
     start = len(rows.rows)
-    walks = [walk for walk in rows.walks if len(walk.space.extents) > start]
+    walks = [walk for walk in rows.walks if len(walk.extents) > start]
     if not walks:
         return 1
     # Values passed between loops stay in registers.
@@ -51,13 +51,13 @@ def width_of(rows: RowGroup) -> int:
         return 1
     width = ACCESS // max(sizes)
     work = count_operations([block for walk in walks for block in walk.blocks])
-    shortest = min(prod(walk.space.extents[start:]) for walk in walks)
+    shortest = min(prod(walk.extents[start:]) for walk in walks)
     while width > 1 and (
         work * width > MAX_UNROLLED_OPS
         or shortest < WARP * width
-        or any(walk.space.extents[-1] % width for walk in walks)
+        or any(walk.extents[-1] % width for walk in walks)
         or any(
-            not is_aligned(where, len(walk.space.extents) - 1, width)
+            not is_aligned(where, len(walk.extents) - 1, width)
             for walk in walks
             for _, where in _contiguous_accesses(walk, handed)
         )
@@ -68,8 +68,8 @@ def width_of(rows: RowGroup) -> int:
 
 def _contiguous_accesses(walk: Walk, handed: Collection[ir.Value]) -> Iterator[tuple[int, IndexExpr]]:
     """Yield element size and position of contiguous accesses of a row, except those of these values."""
-    axis = len(walk.space.extents) - 1
-    for i, instance in enumerate(walk.space.instances):
+    axis = len(walk.extents) - 1
+    for i, instance in enumerate(walk.instances):
         outputs = [] if i in walk.reductions else instance.block.outputs
         for operand in (*instance.needed_inputs, *outputs):
             if operand.map is None or operand.value in handed:

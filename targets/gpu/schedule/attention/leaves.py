@@ -9,7 +9,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index
 from mirlo.dialects.core.value import Value
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read
-from mirlo.passes.schedule.blocks.space import BlockInstance
+from mirlo.passes.schedule.blocks.instance import BlockInstance
 from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.words.index import LoopValues
 from mirlo.passes.schedule.words.memory import memory_accesses, place_in_threads

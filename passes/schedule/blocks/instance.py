@@ -1,13 +1,8 @@
-"""Blocks placed in an iteration space: the element that each access touches at each iteration.
-
-A `Space` is a list of loop extents and blocks whose axes are expressions over these loops. Loops are split, merged,
-cut and reordered here, before code is emitted; a change that would make an access non-linear is refused.
-"""
+"""Blocks in loops: the element that each access touches at each iteration, and what is known of the body there."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -19,8 +14,6 @@ from mirlo.dialects.core.index_expr import (
     IndexExpr,
     contiguous_strides,
     flatten,
-    floor_divide,
-    loop_index,
     number,
 )
 from mirlo.dialects.tir.affine import read_affine
@@ -251,53 +244,6 @@ class BlockInstance:
         return not any(expression.divisions for expression in computed if expression is not None)
 
 
-@dataclass(frozen=True)
-class Space:
-    """Loops, outermost first, and the blocks in them."""
-
-    extents: tuple[Any, ...]
-    instances: tuple[BlockInstance, ...]
-
-    def substitute(self, by: Callable[[int], IndexExpr], extents: Sequence[Dim]) -> Space:
-        moved = tuple(
-            BlockInstance(p.block, [w.substitute(by, extents) for w in p.where], extents, p.roots)
-            for p in self.instances
-        )
-        return Space(tuple(extents), moved)
-
-    def merge(self, axis: int) -> Space | None:
-        """Merge a loop with the next one; None if an access would become non-linear."""
-        inner = self.extents[axis + 1]
-        extents = (*self.extents[:axis], self.extents[axis] * inner, *self.extents[axis + 2 :])
-        merged = loop_index(axis)
-        outer = floor_divide(merged, inner, extents)
-
-        def by(a: int) -> IndexExpr:
-            if a == axis:
-                return outer
-            if a == axis + 1:
-                result: IndexExpr = merged - outer * inner
-                return result
-            return loop_index(a if a < axis else a - 1)
-
-        merged_space = self.substitute(by, extents)
-        return merged_space if all(instance.simple() for instance in merged_space.instances) else None
-
-    def order(self, axes: Sequence[int]) -> Space:
-        """Reorder the loops; `axes` names each once, outermost first."""
-        position = {axis: i for i, axis in enumerate(axes)}
-        return self.substitute(lambda a: loop_index(position[a]), [self.extents[a] for a in axes])
-
-
 def computed_values(instances: Iterable[BlockInstance]) -> dict[ir.Value, tuple[BlockInstance, ir.Value]]:
     """Return the tensors that blocks without reductions compute: the block of each, and the value in its body."""
     return {output.value: (instance, value) for instance in instances for output, value in instance.results}
-
-
-def merge_all(space: Space, start: int, stop: int | None = None) -> Space:
-    """Merge adjacent loops from `start` (before `stop`) where every access allows it."""
-    axis = (len(space.extents) if stop is None else stop) - 2
-    while axis >= start:
-        space = space.merge(axis) or space
-        axis -= 1
-    return space
