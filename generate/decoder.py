@@ -99,8 +99,11 @@ class CompiledDecoder:
 
     def with_adapter(self, name: str | None) -> CompiledDecoder:
         """Return the decoder with one of its adapters; None for the model without one."""
+        constants = self._adapters.inputs(name)
+        if name == self.adapter and not (constants or self.constants):
+            return self
         clone = copy.copy(self)
-        clone.adapter, clone.constants = name, self._adapters.inputs(name)
+        clone.adapter, clone.constants = name, constants
         return clone
 
     @property

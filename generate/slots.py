@@ -107,11 +107,16 @@ class EngineSlots:
         free = [i for i, slot in enumerate(slots) if slot.request is None]
         if not free:
             return False
-        same = {i: self._common(i, request) for i in free}
-        chosen = max(free, key=lambda i: same[i])
+        same, chosen = {}, free[0]
+        for i in free:
+            same[i] = self._common(i, request)
+            if same[i] > same[chosen]:
+                chosen = i
+            if same[chosen] == len(request.sequence) - 1:  # more there cannot be
+                break
         if 2 * same[chosen] < len(slots[chosen].held):
             chosen = min(free, key=lambda i: (bool(slots[i].held), slots[i].since))
-        slot, kept = slots[chosen], same[chosen]
+        slot, kept = slots[chosen], same[chosen] if chosen in same else self._common(chosen, request)
         self.pool.rewind(chosen, kept)
         del slot.held[kept:]
         self._admitted += 1
@@ -253,7 +258,8 @@ class EngineSlots:
 
     def _common(self, place: int, request: Request) -> int:
         """Return how many tokens of a slot a request begins with, of those that the caches can go back to."""
-        return self.pool.known(place, self._slots[place].common(request))
+        count = self._slots[place].common(request)
+        return self.pool.known(place, count) if count else 0
 
     def _reuse(self, request: Request, count: int) -> None:
         request.reused_tokens += count

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -40,7 +39,8 @@ class TextStream:
 
     def fork(self) -> TextStream:
         """Return a copy that goes on by itself."""
-        clone = copy.copy(self)
+        clone = TextStream.__new__(TextStream)  # this is done for each token: `copy.copy` takes four times as long
+        clone.__dict__.update(self.__dict__)
         clone._tokens = list(self._tokens)
         return clone
 
@@ -77,6 +77,12 @@ class StopText:
         self._held = ""
         self.is_found = False
 
+    def fork(self) -> StopText:
+        """Return a copy that goes on by itself."""
+        clone = StopText.__new__(StopText)
+        clone.__dict__.update(self.__dict__)
+        return clone
+
     def add(self, text: str) -> str:
         """Return the text that is before a stop for certain."""
         if not self._stops:
@@ -106,8 +112,8 @@ class AnswerText:
 
     def fork(self) -> AnswerText:
         """Return a copy that goes on by itself."""
-        clone = copy.copy(self)
-        clone._stream, clone._stop = self._stream.fork(), copy.copy(self._stop)
+        clone = AnswerText.__new__(AnswerText)
+        clone._stream, clone._stop = self._stream.fork(), self._stop.fork()
         return clone
 
     @property

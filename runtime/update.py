@@ -7,6 +7,7 @@ of the loop around a language model may take.
 from __future__ import annotations
 
 import ctypes
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -119,8 +120,8 @@ class UpdatingCall:
         parts.sizes.require(record)
         return results
 
-    def _checked_ranges(self) -> np.ndarray:
-        """Return the address ranges of the updated arrays; their shapes must fit, and they must not overlap."""
+    def _checked_ranges(self) -> tuple[list[int], list[int]]:
+        """Return where the updated arrays begin, in order, and where they end; they must fit, and must not overlap."""
         before: list[np.ndarray] = []
         for spec in self._parts.artifact.inputs:
             if spec.name in self._arrays:
@@ -128,12 +129,14 @@ class UpdatingCall:
                 check_shape(spec, array.shape, self._dims)
                 check_output(spec, array.shape, array, before)
                 before.append(array)
-        return np.array([_range(array) for array in before], np.int64).reshape(-1, 2)
+        ranges = sorted(_range(array) for array in before if array.nbytes)
+        return [start for start, _ in ranges], [end for _, end in ranges]
 
     def _require_apart(self, name: str, array: np.ndarray) -> int:
         """Return the address of an input, which must not overlap the arrays that calls update."""
         start, end = _range(array)
-        if ((self._ranges[:, 0] < end) & (self._ranges[:, 1] > start)).any():
+        starts, ends = self._ranges
+        if bisect_left(starts, end) > bisect_right(ends, start):  # more begin before its end than end before it
             raise InputError(f"input '{name}' shares memory with an array that the call updates: pass a copy")
         return start
 

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from mirlo.runtime.errors import MirloError
 from mirlo.serve.errors import RequestError
 from mirlo.serve.metrics import ServerMetrics
 from mirlo.serve.options import ServeOptions
+
+
+class Admission:
+    """Requests that are counted while this is entered."""
+
+    def __init__(self, backend: Backend, count: int) -> None:
+        self._backend, self._count = backend, count
+
+    def __enter__(self) -> None:
+        self._backend.admit(self._count)
+
+    def __exit__(self, *error: object) -> None:
+        self._backend.pending -= self._count
 
 
 class Backend(ABC):
@@ -47,9 +58,12 @@ class Backend(ABC):
     def fail_all(self) -> None:
         """End what waits with an error, as the server ends."""
 
-    @contextmanager
-    def admitted(self, count: int) -> Iterator[None]:
-        """Count requests while they are answered; raise an error with status 429 if too many wait."""
+    def admitted(self, count: int) -> Admission:
+        """Count requests while they are answered; entering raises an error with status 429 if too many wait."""
+        return Admission(self, count)
+
+    def admit(self, count: int) -> None:
+        """Count requests that begin; raise an error with status 429 if too many wait."""
         most = self.parallel + self.options.queue
         if count > most:
             raise RequestError(400, f"a request may have up to {most} answers here, found {count}")
@@ -59,10 +73,6 @@ class Backend(ABC):
             message = f"{self.pending} requests wait for model '{self.name}': try again in {wait} s"
             raise RequestError(429, message, code="rate_limit_exceeded", retry=wait)
         self.pending += count
-        try:
-            yield
-        finally:
-            self.pending -= count
 
     def took(self, seconds: float) -> None:
         """Note how long a request took."""

@@ -28,7 +28,7 @@ class Disconnected(Exception):
 class Deadline:
     """A time in which a part of a task must end; the error is raised in its place."""
 
-    def __init__(self, seconds: float, error: Exception) -> None:
+    def __init__(self, seconds: float, error: Callable[[], Exception]) -> None:
         self._seconds, self._error, self._is_late = seconds, error, False
 
     def __enter__(self) -> None:
@@ -44,12 +44,15 @@ class Deadline:
         self._timer.cancel()
         if self._is_late and kind is asyncio.CancelledError:
             getattr(self._task, "uncancel", lambda: None)()  # since Python 3.11
-            raise self._error from None
+            raise self._error() from None
 
 
 def header(scope: Scope, name: bytes) -> bytes | None:
     """Return the first header of a name."""
-    return next((value for key, value in scope["headers"] if key == name), None)
+    for key, value in scope["headers"]:
+        if key == name:
+            return bytes(value)
+    return None
 
 
 async def read_body(scope: Scope, receive: Receive, most: int, seconds: float) -> bytes:
@@ -57,13 +60,12 @@ async def read_body(scope: Scope, receive: Receive, most: int, seconds: float) -
     encoding = header(scope, b"content-encoding")
     if encoding not in (None, b"", b"identity"):
         raise RequestError(415, "Content-Encoding: compressed bodies are not supported: send the body as it is")
-    too_large = RequestError(413, f"the body is too large: the server takes up to {most} bytes")
     length = header(scope, b"content-length")
     if length is not None and (not length.isdigit() or len(length) > 18 or int(length) > most):
-        raise too_large
+        raise _too_large(most)
     parts: list[bytes] = []
     size = 0
-    with Deadline(seconds, RequestError(408, f"the body did not come within {seconds:g} s")):
+    with Deadline(seconds, lambda: RequestError(408, f"the body did not come within {seconds:g} s")):
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
@@ -71,10 +73,14 @@ async def read_body(scope: Scope, receive: Receive, most: int, seconds: float) -
             part = message.get("body", b"")
             size += len(part)
             if size > most:
-                raise too_large
+                raise _too_large(most)
             parts.append(part)
             if not message.get("more_body", False):
                 return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _too_large(most: int) -> RequestError:
+    return RequestError(413, f"the body is too large: the server takes up to {most} bytes")
 
 
 def _constant(text: str) -> object:

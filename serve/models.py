@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from mirlo.serve.backend import Backend
 from mirlo.serve.errors import RequestError, ServeError
@@ -29,6 +28,33 @@ class ServedModel:
         self.users = 0
         self.last_use = 0.0
         self.since = int(time.time())
+
+    def end_use(self) -> None:
+        """Note that a user does not need the model any more."""
+        self.users -= 1
+        self.last_use = time.monotonic()
+
+
+class ModelUse(Generic[B]):
+    """A loaded model of a kind, which stays loaded while this is entered."""
+
+    def __init__(self, pool: ModelPool, name: str, kind: type[B], otherwise: str) -> None:
+        self._pool, self._name, self._kind, self._otherwise = pool, name, kind, otherwise
+
+    async def __aenter__(self) -> B:
+        model = self._model = await self._pool.begin_use(self._name)
+        backend = model.backend
+        assert backend is not None
+        if backend.problem is None and isinstance(backend, self._kind):
+            return backend
+        model.end_use()
+        if backend.problem is not None:
+            raise RequestError(503, str(backend.problem), code="engine_error")
+        message = f"model '{self._name}' {self._otherwise}"
+        raise RequestError(400, message, code="unsupported_model", parameter="model")
+
+    async def __aexit__(self, *error: object) -> None:
+        self._model.end_use()
 
 
 class ModelPool:
@@ -68,9 +94,16 @@ class ModelPool:
             raise RequestError(404, message, code="model_not_found", parameter="model")
         return model
 
-    @asynccontextmanager
-    async def use(self, name: str) -> AsyncIterator[Backend]:
+    def use(self, name: str) -> ModelUse[Backend]:
         """Return a loaded model, which stays loaded meanwhile."""
+        return ModelUse(self, name, Backend, "")  # type: ignore[type-abstract]
+
+    def use_as(self, name: str, kind: type[B], otherwise: str) -> ModelUse[B]:
+        """Return a loaded model of a kind; `otherwise` is what an error states of any other one."""
+        return ModelUse(self, name, kind, otherwise)
+
+    async def begin_use(self, name: str) -> ServedModel:
+        """Return a model once it is loaded; it stays so until its number of users is 0."""
         model = self.find(name)
         if not self._is_started:
             raise RequestError(503, "the models are being loaded", code="loading", retry=2)
@@ -79,22 +112,10 @@ class ModelPool:
             if model.backend is None:
                 async with self._lock:
                     await self._bring(model)
-            assert model.backend is not None
-            if model.backend.problem is not None:
-                raise RequestError(503, str(model.backend.problem), code="engine_error")
-            yield model.backend
-        finally:
-            model.users -= 1
-            model.last_use = time.monotonic()
-
-    @asynccontextmanager
-    async def use_as(self, name: str, kind: type[B], otherwise: str) -> AsyncIterator[B]:
-        """Return a loaded model of a kind; `otherwise` is what an error states of any other one."""
-        async with self.use(name) as backend:
-            if not isinstance(backend, kind):
-                message = f"model '{name}' {otherwise}"
-                raise RequestError(400, message, code="unsupported_model", parameter="model")
-            yield backend
+        except BaseException:
+            model.end_use()
+            raise
+        return model
 
     async def _bring(self, model: ServedModel) -> None:
         """Load a model unless it is; the caller holds the lock."""

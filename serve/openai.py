@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import AbstractAsyncContextManager
 
 from mirlo.runtime.ranks import RankError
 from mirlo.serve.body import BodyFields, Disconnected, Receive, Scope, Send
@@ -12,7 +11,7 @@ from mirlo.serve.engine_thread import STOPPING, AnswerJob
 from mirlo.serve.errors import RequestError, openai_form
 from mirlo.serve.generation_body import GenerationBody, read_chat, read_completion
 from mirlo.serve.language import LanguageBackend
-from mirlo.serve.models import ModelPool, ServedModel
+from mirlo.serve.models import ModelPool, ModelUse, ServedModel
 from mirlo.serve.requests import note, read_json_body
 from mirlo.serve.sending import EventSender, send_json, watching
 from mirlo.serve.state import ServerState
@@ -110,7 +109,7 @@ class OpenAIRoutes:
         metrics.reused_tokens.add(max(0, sum(request.reused_tokens for request in job.requests)), name)
         note(scope, prompt_tokens=prompt, tokens=tokens)
 
-    def _language(self, name: str) -> AbstractAsyncContextManager[LanguageBackend]:
+    def _language(self, name: str) -> ModelUse[LanguageBackend]:
         return self._pool.use_as(name, LanguageBackend, f"is no language model: use /v2/models/{name}/infer")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 from mirlo.runtime.nearest import nearest
 from mirlo.serve.body import BodyFields, Disconnected, Receive, Scope, Send, fields_of, header, parse_object, read_body
 from mirlo.serve.errors import RequestError, refused
-from mirlo.serve.models import ModelPool
+from mirlo.serve.models import ModelPool, ModelUse
 from mirlo.serve.requests import note, require_type
 from mirlo.serve.sending import encode, send_bytes, send_json, watching
 from mirlo.serve.state import ServerState
@@ -138,7 +137,7 @@ class ProtocolRoutes:
             raise RequestError(400, message)
         return BodyFields(parse_object(content[: int(length)])), memoryview(content)[int(length) :]
 
-    def _tensors(self, name: str) -> AbstractAsyncContextManager[TensorBackend]:
+    def _tensors(self, name: str) -> ModelUse[TensorBackend]:
         return self._pool.use_as(name, TensorBackend, "takes no tensors: use the endpoints below /v1")
 
 

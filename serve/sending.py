@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
-from typing import Any
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from mirlo.serve.body import Deadline, Disconnected, Receive, Send
 
 JSON = b"application/json"
-_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"), check_circular=False)
 WATCH_SECONDS = 0.003
 """Time until a request is watched for a client that leaves: a shorter answer needs no task of its own for that."""
 Headers = Iterable[tuple[bytes, bytes]]
@@ -57,33 +56,33 @@ class EventSender:
         await self._body(b"data: %b\n\n" % encode(value), False)
 
     async def _body(self, content: bytes, more: bool) -> None:
-        with Deadline(self._seconds, Disconnected()):
+        with Deadline(self._seconds, Disconnected):
             await self._send({"type": "http.response.body", "body": content, "more_body": more})
 
 
-@asynccontextmanager
-async def watching(receive: Receive, leave: Any) -> AsyncIterator[None]:
-    """Call `leave` if the client goes before the end."""
+class watching:  # noqa: N801 - it is used as a statement
+    """Calls `leave` if the client goes before the end."""
 
-    async def watch() -> None:
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                leave()
-                return
+    def __init__(self, receive: Receive, leave: Callable[[], object]) -> None:
+        self._receive, self._leave = receive, leave
+        self._task: asyncio.Future[None] | None = None
 
-    task: asyncio.Future[None] | None = None
+    async def __aenter__(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(WATCH_SECONDS, self._begin)
 
-    def begin() -> None:
-        nonlocal task
-        task = asyncio.ensure_future(watch())
-
-    timer = asyncio.get_running_loop().call_later(WATCH_SECONDS, begin)
-    try:
-        yield
-    finally:
-        timer.cancel()
-        if task is not None:
-            task.cancel()
+    async def __aexit__(self, *error: object) -> None:
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
             with suppress(asyncio.CancelledError):
-                await task
+                await self._task
+
+    def _begin(self) -> None:
+        self._task = asyncio.ensure_future(self._watch())
+
+    async def _watch(self) -> None:
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                self._leave()
+                return
