@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import re
 import struct
+import sys
 from dataclasses import dataclass
-from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import DTypeLike
 
 
 @dataclass(frozen=True)
 class _Format:
     fraction: int
     exponent: int
+    dtype: DTypeLike
 
     @property
     def sign(self) -> int:
@@ -30,7 +35,10 @@ class _Format:
         return 1 << (self.fraction - 1)
 
 
-_FORMATS = {"half": _Format(10, 5), "bfloat": _Format(7, 8), "float": _Format(23, 8), "double": _Format(52, 11)}
+_FORMATS = {
+    "half": _Format(10, 5, np.float16), "bfloat": _Format(7, 8, ml_dtypes.bfloat16),
+    "float": _Format(23, 8, np.float32), "double": _Format(52, 11, np.float64),
+}  # fmt: skip
 _TOKEN = re.compile(
     r"""(?P<text>c?"[^"]*")|(?P<comment>;.*)|(?P<name>[%@!#][\w.$-]+)|(?P<type>\b(?:half|bfloat|float|double)\b)
     |(?P<number>(?<![\w.%@])(?:f0x[0-9A-Fa-f]+|[+-](?:inf|qnan|s?nan\(0x[0-9A-Fa-f]+\))|[-+]?\d+\.\d+(?:e[+-]?\d+)?)
@@ -80,19 +88,7 @@ def _bits(form: _Format, kind: str, number: str) -> int:
     if word.startswith(("nan(", "snan(")):
         payload = int(word[word.index("(") + 1 : -1], 16)
         return sign | form.infinity | payload | (0 if word.startswith("s") else form.quiet)
-    if kind == "bfloat":
-        return _nearest_bfloat(number)
-    code, like = {"half": ("<e", "<H"), "float": ("<f", "<I"), "double": ("<d", "<Q")}[kind]
-    return int(struct.unpack(like, struct.pack(code, float(number)))[0])
-
-
-def _nearest_bfloat(number: str) -> int:
-    """Round to the nearest bfloat, ties to even."""
-    single = struct.unpack("<I", struct.pack("<f", abs(float(number))))[0] & ~0xFFFF
-    exact = abs(Fraction(number))
-    low, high = (Fraction(struct.unpack("<f", struct.pack("<I", bits))[0]) for bits in (single, single + 0x10000))
-    up = high - exact < exact - low or (high - exact == exact - low and single >> 16 & 1)
-    return int((single >> 16) + int(up)) | (0x8000 if number.startswith("-") else 0)
+    return int.from_bytes(np.array(float(number), form.dtype).tobytes(), sys.byteorder)
 
 
 def _written(kind: str, bits: int) -> str:

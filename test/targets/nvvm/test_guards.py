@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -116,6 +117,18 @@ def test_numbers_are_written_as_their_bits(number: float) -> None:
     bits = struct.unpack("<Q", struct.pack("<d", single))[0]
     word = {float("inf"): "+inf", -float("inf"): "-inf"}.get(number, f"{number:.17e}")
     assert readable_by_older(f"  ret float {word}") == f"  ret float 0x{bits:016X}"
+
+
+@pytest.mark.parametrize(("kind", "letter", "mantissa", "exponent"), [("half", "H", 10, 5), ("bfloat", "R", 7, 8)])
+def test_short_decimals_are_the_nearest_numbers(kind: str, letter: str, mantissa: int, exponent: int) -> None:
+    """Each number by as many digits as tell it from others; infinities follow the largest one."""
+    least = 2 - 2 ** (exponent - 1) - mantissa
+    for bits in range(1, (2**exponent - 1) << mantissa, 37):
+        power, fraction = max(bits >> mantissa, 1), bits % 2**mantissa + (2**mantissa if bits >> mantissa else 0)
+        number = Fraction(fraction) * Fraction(2) ** (power - 1 + least)
+        for sign, high in (("", 0), ("-", 0x8000)):
+            text = readable_by_older(f"ret {kind} {sign}{float(number):.6e}")
+            assert text == f"ret {kind} 0x{letter}{bits | high:04X}", number
 
 
 def test_bits_and_nans_of_every_format() -> None:
