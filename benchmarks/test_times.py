@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     tests, files = read(options.file)
     if options.write:
-        lines = costs(files, read_cases(options.file), recorded_costs())
+        lines = costs(files, read_cases(options.file), read_costs(COSTS))
         COSTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(table(tests, files)))
     over = [f"{name}: {seconds:.0f} s" for name, seconds in files.most_common() if seconds > BUDGET and name != NO_TEST]
@@ -78,23 +78,37 @@ def read_cases(path: Path) -> dict[str, list[float]]:
     return {function: [*cases.values()] for function, cases in cases_by_function.items()}
 
 
-def recorded_costs() -> dict[str, float]:
-    """Return what is listed of functions: the time of a sample does not say how long all of the cases take."""
-    rows = (line.split() for line in COSTS.read_text(encoding="utf-8").splitlines())
-    return {name: float(seconds) for seconds, name in rows if "::" in name}
+def read_costs(path: Path) -> dict[str, float]:
+    """Return what is listed, by file and function: the time of a sample does not say how long all of the cases take."""
+    rows = (line.split() for line in path.read_text(encoding="utf-8").splitlines())
+    return {name: float(seconds) for seconds, name in rows}
 
 
 def costs(files: Counter[str], cases: dict[str, list[float]], recorded: dict[str, float]) -> Iterator[str]:
-    """Yield lines of seconds and a name: of files, the longest first, then of one case of functions."""
-    for name, seconds in sorted(files.items(), key=lambda row: (-round(row[1]), row[0])):
-        if seconds >= LEAST and name != NO_TEST:
-            yield f"{seconds:.0f} {name}"
-    for function, each in sorted(cases.items()):
+    """Yield lines of seconds and a name: of files, the longest first, then of one case of functions.
+
+    What was listed of files that were not measured stays, where they still are.
+    """
+    left = {name: cost for name, cost in recorded.items() if is_left(name, files)}
+    measured = {name: seconds for name, seconds in files.items() if seconds >= LEAST and name != NO_TEST}
+    listed = measured | {name: cost for name, cost in left.items() if "::" not in name}
+    for name, seconds in sorted(listed.items(), key=lambda row: (-round(row[1]), row[0])):
+        yield f"{seconds:.0f} {name}"
+    averages = {name: cost for name, cost in left.items() if "::" in name}
+    for function, each in cases.items():
         average = sum(each) / len(each)
         if function in recorded and average < SKIPPED:
             average = recorded[function]
         if function in recorded or sum(each) >= LEAST_OF_CASES:
-            yield f"{average:.2g} {function}"
+            averages[function] = average
+    for function, average in sorted(averages.items()):
+        yield f"{average:.2g} {function}"
+
+
+def is_left(name: str, files: Counter[str]) -> bool:
+    """Return whether a recorded cost is of a file that was not measured."""
+    file = name.partition("::")[0]
+    return file not in files and (COSTS.parents[1] / file).exists()
 
 
 def table(tests: Counter[str], files: Counter[str]) -> Iterator[str]:

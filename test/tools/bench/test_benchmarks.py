@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -10,6 +11,7 @@ import pytest
 from commands import MODELS, output_of, run_script
 
 from mirlo.benchmarks.compile.peers import Compilation, CompiledModel, CompileTimes, markdown
+from mirlo.benchmarks.test_times import costs
 from mirlo.targets.onednn.native.library import is_available
 from mirlo.tools.bench.plot import scatter
 
@@ -76,3 +78,12 @@ def test_compile_times_beyond_half_of_a_compiler() -> None:
     text = markdown(times(0.1, 0.4))
     assert "| net | 0.1 | 0.4 | 0.25 | 0.05 | 0.2 | 2.4 |" in text and text.endswith("Missing: net: IREE: fails\n")
     assert CompileTimes.from_json(times(0.1, 0.4).as_json()) == times(0.1, 0.4)
+
+
+def test_costs_of_tests_that_are_not_measured_stay() -> None:
+    other = "test/architecture/test_imports.py"
+    recorded = {f"{other}::test_old": 0.5, "test/no_longer_there.py": 9.0, other: 7.0, "test/x.py::test_skipped": 0.4}
+    files, cases = Counter({"test/x.py": 8.0}), {"test/x.py::test_skipped": [0.001], "test/x.py::test_cheap": [0.01]}
+    assert list(costs(files, cases, recorded)) == [
+        "8 test/x.py", f"7 {other}", f"0.5 {other}::test_old", "0.4 test/x.py::test_skipped",
+    ]  # fmt: skip
