@@ -8,7 +8,7 @@ from itertools import combinations_with_replacement
 
 import pytest
 
-from mirlo.passes.schedule.blocks.space import _TRUE_WHEN, _is_beyond, _is_within
+from mirlo.passes.schedule.blocks.instance import _TRUE_WHEN, _is_beyond, _is_within
 
 # The predicates of `arith.cmpi`, in the order of its attribute; those of unsigned numbers follow.
 PREDICATES = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
