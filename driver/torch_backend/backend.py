@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from mirlo.driver.torch_backend.options import BackendOptions
+from mirlo.driver.torch_backend.rematerialize import partition_joint
 from mirlo.driver.torch_backend.stages import StagedGraph, compile_stages
 from mirlo.frontends.torch.decompose import decompositions_of_training
 from mirlo.frontends.torch.frozen import FrozenWeights
@@ -33,11 +34,12 @@ def mirlo_backend(
     mode: str | None = None,
 ) -> GraphFunction:
     """Compile a graph that TorchDynamo captured."""
-    from functorch.compile import min_cut_rematerialization_partition
     from torch._dynamo.backends.common import aot_autograd
 
     settings = BackendOptions.parse(options, mode)
-    arenas = ArenaPool(0)  # of forward and backward, which are called one after the other
+    has_gradients = _has_gradients(example_inputs)
+    # One pool for all graphs. Steps of training keep no arena: the optimizer needs that memory in between.
+    arenas = ArenaPool(0, keep=0) if has_gradients else ArenaPool(0)
 
     def compile_inference(functional: torch.fx.GraphModule, fake_inputs: FakeInputs) -> GraphFunction:
         frozen = _frozen_inputs(functional, example_inputs)
@@ -50,8 +52,8 @@ def mirlo_backend(
         fw_compiler=compile_training,
         bw_compiler=compile_training,
         inference_compiler=compile_inference,
-        partition_fn=min_cut_rematerialization_partition,
-        decompositions=decompositions_of_training() if _has_gradients(example_inputs) else {},
+        partition_fn=partition_joint,
+        decompositions=decompositions_of_training() if has_gradients else {},
     )(graph, example_inputs)
     return compiled
 

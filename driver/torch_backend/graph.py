@@ -102,6 +102,7 @@ def _compile_graph(
     executable = compile(converted.model, **arguments)
     if isinstance(executable, Executable):
         executable.share_arenas(arenas)
+    executable.code_source = None  # it keeps the imported module with its context, and no caller gets the executable
     return CompiledGraph(executable, program.positions, partial(finish, program.results), tuple(program.numbers), graph)
 
 
