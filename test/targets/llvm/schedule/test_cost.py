@@ -15,6 +15,7 @@ OTHERS = {
     "PANELS": "a value of a choice",
     "ROWS": "likewise",
     "BOTH": "likewise",
+    "LOW_HALF": "bits of an i32",
     "MOST_PANEL_BYTES": "a part of the stack that a thread has",
 }
 """Numbers that are no costs."""
