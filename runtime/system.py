@@ -10,12 +10,13 @@ import contextlib
 import gc
 import mmap
 import os
+import select
 import socket
 import struct
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -253,6 +254,16 @@ def scalable_vector_bits() -> int:
 def map_file(file: BinaryIO, size: int) -> FileMapping | bytes:
     """Return the bytes of an open file, mapped for reading; an empty file cannot be mapped."""
     return FileMapping(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+
+
+def wait_readable(descriptors: Collection[int], seconds: float) -> list[int]:
+    """Wait until something can be read from some of these, or for so long; return those."""
+    if sys.platform == "win32":
+        return select.select(list(descriptors), [], [], seconds)[0]
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in poll.poll(seconds * 1000)]
 
 
 def release_pages(mapping: FileMapping, start: int, stop: int) -> None:

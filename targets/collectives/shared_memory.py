@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import select
 import socket
 import struct
 import tempfile
@@ -256,26 +255,22 @@ class SharedMemoryGroup:
         arrays: dict[int, np.ndarray] = {self._place.rank: x}
         waiting = {peer.connection.fileno(): peer for peer in self._peers}
         watches = {peer.watch: peer for peer in self._peers if peer.watch is not None}
-        poll = select.poll()
-        for descriptor in (*waiting, *watches):
-            poll.register(descriptor, select.POLLIN)
         deadline = time.monotonic() + self._seconds
         while waiting:
             left = max(deadline - time.monotonic(), 0)
-            events = poll.poll(min(left, PERIOD) * 1000)
-            if not events:
+            ready = system.wait_readable((*waiting, *watches), min(left, PERIOD))
+            if not ready:
                 self._require_alive(list(waiting.values()), number, is_late=left <= PERIOD)
-            for descriptor, _ in sorted(events, key=lambda event: event[0] in watches):
+            for descriptor in sorted(ready, key=watches.__contains__):
                 peer = waiting.get(descriptor)
                 if peer is not None:
                     if self._read(peer, number):
                         arrays[peer.rank] = self._operand(peer, number, exchange, x)
-                        poll.unregister(descriptor)
                         del waiting[descriptor]
                 elif descriptor in watches and watches[descriptor] in waiting.values():
                     raise self._ended(watches[descriptor], number)
                 elif descriptor in watches:
-                    poll.unregister(descriptor)
+                    del watches[descriptor]
         return [arrays[rank] for rank in range(self._place.ranks)]
 
     def _require_alive(self, waiting: list[Peer], number: int, is_late: bool) -> None:

@@ -35,11 +35,13 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "runtime.host_cpu",
         "runtime.names",
         "runtime.nearest",
+        "runtime.ranks",
         "runtime.system",
     ),
     "passes": (
         "dialects",
         "runtime.params",
+        "runtime.container",
         "runtime.errors",
         "runtime.dtypes",
         "runtime.external",
@@ -105,6 +107,7 @@ def _names(path: Path) -> list[tuple[int, str]]:
     return found
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("folder", SHIPPED)
 def test_imports_point_down(folder: str) -> None:
     allowed = tuple(f"mirlo.{name}" for name in (folder, *ALLOWED[folder]))

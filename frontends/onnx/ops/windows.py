@@ -14,7 +14,7 @@ AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 
 @dataclass(frozen=True)
-class SlidingWindows:
+class NodeWindows:
     """Windows over the spatial dims."""
 
     strides: tuple[int, ...]
@@ -26,12 +26,12 @@ class SlidingWindows:
         return {"strides": self.strides, "dilations": self.dilations, "padding": self.padding}
 
 
-def windows(node: Node, spatial: Sequence[Dim], kernel: Sequence[int]) -> SlidingWindows:
+def windows(node: Node, spatial: Sequence[Dim], kernel: Sequence[int]) -> NodeWindows:
     """Read strides, dilations, pads and auto_pad."""
     count = len(spatial)
     strides = per_dim(node, "strides", count)
     dilations = per_dim(node, "dilations", count)
-    return SlidingWindows(strides, dilations, padding(node, spatial, kernel, strides, dilations))
+    return NodeWindows(strides, dilations, padding(node, spatial, kernel, strides, dilations))
 
 
 def per_dim(node: Node, name: str, count: int) -> tuple[int, ...]:
