@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import secrets
-import select
 import subprocess
 import sys
 import threading
@@ -121,7 +120,7 @@ def _ends(process: subprocess.Popen[bytes], watch: int | None, seconds: float) -
     """Return whether a process has ended, or ends within so many seconds; `watch` can be read then."""
     with suppress(subprocess.TimeoutExpired):
         if watch is not None:
-            select.select([watch], [], [], seconds)
+            system.wait_readable((watch,), seconds)
             seconds = 0
         process.wait(seconds)
         return True
