@@ -92,7 +92,7 @@ def _compile_graph(
         except MirloError:
             raise
         except Exception as error:
-            raise FrontendError(f"the graph cannot be exported: {error}") from error
+            raise FrontendError(f"the graph cannot be exported: {str(error).partition(chr(10))[0]}") from error
         try:
             converted = convert_directly(exported, checks)
         except MirloError:
