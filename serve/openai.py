@@ -13,7 +13,7 @@ from mirlo.serve.generation_body import GenerationBody, read_chat, read_completi
 from mirlo.serve.language import LanguageBackend
 from mirlo.serve.models import ModelPool, ModelUse, ServedModel
 from mirlo.serve.requests import note, read_json_body
-from mirlo.serve.sending import EventSender, send_json, watching
+from mirlo.serve.sending import ClientWatch, EventSender, send_json
 from mirlo.serve.state import ServerState
 
 
@@ -62,7 +62,7 @@ class OpenAIRoutes:
             with backend.admitted(body.call.answers):
                 job = await backend.submit(body.call)
                 try:
-                    async with watching(receive, lambda: backend.leave(job)):
+                    async with ClientWatch(receive, lambda: backend.leave(job)):
                         await self._answer(backend, body, job, send, start)
                 finally:
                     job.cancel()

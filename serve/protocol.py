@@ -14,7 +14,7 @@ from mirlo.serve.body import BodyFields, Disconnected, Receive, Scope, Send, fie
 from mirlo.serve.errors import RequestError, refused
 from mirlo.serve.models import ModelPool, ModelUse
 from mirlo.serve.requests import note, require_type
-from mirlo.serve.sending import encode, send_bytes, send_json, watching
+from mirlo.serve.sending import ClientWatch, encode, send_bytes, send_json
 from mirlo.serve.state import ServerState
 from mirlo.serve.tensor_backend import TensorBackend
 from mirlo.serve.tensors import (
@@ -115,7 +115,7 @@ class ProtocolRoutes:
             call.cancel()
 
         try:
-            async with watching(receive, leave):
+            async with ClientWatch(receive, leave):
                 return await call
         except asyncio.CancelledError:
             if gone:

@@ -60,8 +60,8 @@ class EventSender:
             await self._send({"type": "http.response.body", "body": content, "more_body": more})
 
 
-class watching:  # noqa: N801 - it is used as a statement
-    """Calls `leave` if the client goes before the end."""
+class ClientWatch:
+    """Calls `leave` if the client goes while this is entered."""
 
     def __init__(self, receive: Receive, leave: Callable[[], object]) -> None:
         self._receive, self._leave = receive, leave

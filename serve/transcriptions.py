@@ -12,7 +12,7 @@ from mirlo.serve.body import Receive, Scope, Send, read_body
 from mirlo.serve.errors import RequestError, refused
 from mirlo.serve.forms import FormFields, read_form
 from mirlo.serve.requests import note
-from mirlo.serve.sending import send_bytes, send_json, watching
+from mirlo.serve.sending import ClientWatch, send_bytes, send_json
 from mirlo.serve.speech_backend import SpeechBackend
 from mirlo.serve.state import ServerState
 
@@ -57,7 +57,7 @@ class TranscriptionRoutes:
             leaves = threading.Event()
             with backend.admitted(1):
                 try:
-                    async with watching(receive, leaves.set):
+                    async with ClientWatch(receive, leaves.set):
                         transcript = await backend.transcribe(
                             sound, fields.get("language") or None, task, words, leaves
                         )

@@ -92,7 +92,8 @@ def _compile_graph(
         except MirloError:
             raise
         except Exception as error:
-            raise FrontendError(f"the graph cannot be exported: {str(error).partition(chr(10))[0]}") from error
+            reason, _, _ = str(error).partition("\n")  # the whole graph follows
+            raise FrontendError(f"the graph cannot be exported: {reason}") from error
         try:
             converted = convert_directly(exported, checks)
         except MirloError:

@@ -97,7 +97,7 @@ def text_config(root: JsonObject) -> JsonObject:
 def read_image_options(root: JsonObject, marker: str = "", text: JsonObject | None = None) -> ImageOptions | None:
     """Return how a model takes images; None if it takes none.
 
-    `marker` stands for a part of an image in texts, if the tokenizer has no token for it; `text` is what is said of the
+    `marker` stands for a part of an image in texts, if the tokenizer has no token for it; `text` describes the
     decoder of text, if `root` does not.
     """
     kind = root.value("model_type")

@@ -46,6 +46,10 @@ _SECOND_KEYS = {"embed_dim": "embedding_length", "hidden_size": "projection_dim"
 _REFUSED = ("image_grid_pinpoints", "mm_patch_merge_type")
 """Keys of models that see parts of an image beside the whole."""
 DOWN, UP = "v.blk.0.ffn_down.weight", "v.blk.0.ffn_up.weight"
+PATCHES = ("v.patch_embd.weight", "v.patch_embd.weight.1")
+"""The weights of a patch, of each of its pictures."""
+BILINEAR = 2
+"""Pillow's number of the function between pixels by which Gemma's images are resized; others have the cubic one."""
 WINDOW, MERGE, MEANS = 112, 2, 4
 """Pixels of a window, and patches of a side of what becomes one token in Qwen's and Gemma's models, by default."""
 
@@ -125,10 +129,6 @@ def preparation_keys(file: GgufFile, options: ImageOptions) -> JsonObject:
     return RenamedObject(metadata.path, names, value)
 
 
-BILINEAR = 2
-"""Pillow's number of the function between pixels by which Gemma's images are resized; others have the cubic one."""
-
-
 def _vision(name: str) -> str:
     return f"clip.vision.{name}"
 
@@ -167,10 +167,6 @@ def _vision_keys(file: GgufFile, kind: str) -> tuple[dict[str, str], dict[str, J
         every = metadata.count(_vision("n_wa_pattern"), least=1)
         value["fullatt_block_indexes"] = list(range(every - 1, layers, every))
     return {**names, "vision_config.temporal_patch_size": PATCHES[0]}, value
-
-
-PATCHES = ("v.patch_embd.weight", "v.patch_embd.weight.1")
-"""The weights of a patch, of each of its pictures."""
 
 
 def _activation(metadata: JsonObject, kind: str) -> str:

@@ -16,7 +16,7 @@ from mirlo.serve.options import ServeOptions
 from mirlo.serve.ray.forwarding import ForwardedRequest, forwarded
 from mirlo.serve.ray.resuming import NotNow, ResumableAnswer
 from mirlo.serve.requests import note
-from mirlo.serve.sending import send_bytes, send_json, watching
+from mirlo.serve.sending import ClientWatch, send_bytes, send_json
 
 if TYPE_CHECKING:
     from ray.serve.handle import DeploymentHandle
@@ -66,7 +66,7 @@ class Front(Gate):
         if request.model:
             note(scope, model=request.model)
         answering = asyncio.ensure_future(self._answer(request, ResumableAnswer(send)))
-        async with watching(receive, answering.cancel):
+        async with ClientWatch(receive, answering.cancel):
             with suppress(asyncio.CancelledError):  # the client has gone
                 await answering
 

@@ -24,8 +24,8 @@ from mirlo.passes.schedule.words.held import keep_in_registers
 from mirlo.passes.schedule.words.index import LoopPosition, LoopValue, LoopValues
 from mirlo.passes.schedule.words.joined_threads import join_threads
 from mirlo.passes.schedule.words.kernels import limits_of, prepare_kernels
+from mirlo.passes.schedule.words.lane_access import EdgeTest
 from mirlo.passes.schedule.words.lanes import (
-    EdgeTest,
     LaneGuards,
     LoopLanes,
     can_vectorize,

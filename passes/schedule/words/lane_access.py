@@ -43,7 +43,7 @@ class LanePoint(Protocol):
         """Return the index of the first lane if it is a constant, else None."""
 
 
-Test = tuple[IndexExpr, Dim]
+EdgeTest = tuple[IndexExpr, Dim]
 """An index and the size of its dim: an element exists if 0 ≤ index < size."""
 
 SHORTEST_GATHER = 16
@@ -85,7 +85,7 @@ def _offsets(step: Dim, lanes: int) -> ir.Value:
 
 
 def read(
-    point: LanePoint, buffer: ir.Value, where: IndexExpr, tests: Sequence[Test], outside: ir.Attribute | None
+    point: LanePoint, buffer: ir.Value, where: IndexExpr, tests: Sequence[EdgeTest], outside: ir.Attribute | None
 ) -> ir.Value:
     """Load the elements at `where`, or `outside` where a test fails; a scalar if all lanes load the same element."""
     lanes, tests = _decide(point, tests)
@@ -127,7 +127,7 @@ def read_computed(
 
 
 def _read_scalar(
-    point: LanePoint, buffer: ir.Value, where: IndexExpr, tests: Sequence[Test], outside: ir.Attribute | None
+    point: LanePoint, buffer: ir.Value, where: IndexExpr, tests: Sequence[EdgeTest], outside: ir.Attribute | None
 ) -> ir.Value:
     condition = None
     for dim, size in tests:
@@ -194,7 +194,7 @@ def _filler(kind: ir.Type, value: ir.Value | None) -> ir.Value:
     return splat(emit_constant(0, kind.element_type) if value is None else value, kind.shape[0])
 
 
-def _decide(point: LanePoint, tests: Sequence[Test]) -> tuple[list[bool], list[Test]]:
+def _decide(point: LanePoint, tests: Sequence[EdgeTest]) -> tuple[list[bool], list[EdgeTest]]:
     """Return which lanes are active and pass the tests that are decidable now, and the remaining tests."""
     lanes = [lane < point.active for lane in range(point.lanes)]
     left = []
@@ -208,7 +208,7 @@ def _decide(point: LanePoint, tests: Sequence[Test]) -> tuple[list[bool], list[T
     return lanes, left
 
 
-def _mask(point: LanePoint, lanes: list[bool], tests: Sequence[Test]) -> ir.Value | None:
+def _mask(point: LanePoint, lanes: list[bool], tests: Sequence[EdgeTest]) -> ir.Value | None:
     """Emit the mask of lanes that are active and pass all tests; None for all lanes."""
     mask = point.mask if all(lanes) else mask_of(lanes)
     for dim, size in tests:

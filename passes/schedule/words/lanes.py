@@ -21,6 +21,7 @@ from mirlo.passes.schedule.words import lane_access
 from mirlo.passes.schedule.words.analysis import KnownValues
 from mirlo.passes.schedule.words.held import Register, register_of
 from mirlo.passes.schedule.words.index import LoopValues
+from mirlo.passes.schedule.words.lane_access import EdgeTest
 from mirlo.passes.schedule.words.memory import PlacedBuffers
 from mirlo.passes.schedule.words.tree import (
     BlockBody,
@@ -95,10 +96,6 @@ def can_vectorize(leaf: BlockLeaf, loop: Loop, guards: Sequence[Guard], placed: 
 def has_all_lanes(loop: Loop, guards: Sequence[Guard]) -> bool:
     """Return whether all lanes of a loop are active, with these guards: threads of GPUs have no masks."""
     return not any(loop.name in guard.variables() for guard, _ in guards)
-
-
-EdgeTest = tuple[IndexExpr, Dim]
-"""An index that must not be negative and must be below a size."""
 
 
 def edge_tests(

@@ -14,7 +14,8 @@ from mirlo.passes.schedule.vectors import vector_body
 from mirlo.passes.schedule.words.analysis import KnownValues
 from mirlo.passes.schedule.words.held import Register, register_of
 from mirlo.passes.schedule.words.index import LoopValues
-from mirlo.passes.schedule.words.lanes import EdgeTest, edge_tests, is_beyond
+from mirlo.passes.schedule.words.lane_access import EdgeTest
+from mirlo.passes.schedule.words.lanes import edge_tests, is_beyond
 from mirlo.passes.schedule.words.memory import PlacedBuffers
 from mirlo.passes.schedule.words.tree import BlockLeaf, BufferAccess, Guard
 

@@ -23,9 +23,9 @@ from mirlo.passes.schedule.blocks.combine import Reducer, in_pairs, reducer_of
 from mirlo.passes.schedule.loops import ScalarBody, attribute_constant
 from mirlo.passes.schedule.vectors import elements_of, may_trap, splat
 from mirlo.passes.schedule.words.index import LoopValues
+from mirlo.passes.schedule.words.lane_access import EdgeTest
 from mirlo.passes.schedule.words.lanes import (
     Contributions,
-    EdgeTest,
     LaneGuards,
     LoopLanes,
     can_vectorize,

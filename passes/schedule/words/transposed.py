@@ -19,7 +19,8 @@ from mirlo.dialects.tir.scalars import create
 from mirlo.passes.schedule.vectors import lane_mask, shuffle, splat
 from mirlo.passes.schedule.words.contiguity import in_iterations, position_of
 from mirlo.passes.schedule.words.index import LoopValues
-from mirlo.passes.schedule.words.lanes import EdgeTest, LaneGuards, LoopLanes, StoreLanes
+from mirlo.passes.schedule.words.lane_access import EdgeTest
+from mirlo.passes.schedule.words.lanes import LaneGuards, LoopLanes, StoreLanes
 from mirlo.passes.schedule.words.loops import set_kind
 from mirlo.passes.schedule.words.memory import PlacedBuffers
 from mirlo.passes.schedule.words.streams import emit_streamed

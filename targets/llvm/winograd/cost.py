@@ -32,10 +32,9 @@ def winograd_cycles(tiling: Tiling, machine: Machine) -> float:
     planes = tiling.alpha**2
     weights = planes * tiling.channels * tiling.out_channels
     count = D.estimate_dim(tiling.count)
-    element_bytes = 2 if tiling.is_integer else 4
-    vectors = tiling.channels / machine.lanes(element_bytes) + tiling.out_channels / machine.lanes(4)
+    vectors = tiling.channels / machine.lanes(tiling.transformed_bytes) + tiling.out_channels / machine.lanes(4)
     transforms = _ELEMENT_CYCLES * planes * count * vectors
-    return _products(weights * count, element_bytes * weights, tiling, machine) + transforms
+    return _products(weights * count, tiling.transformed_bytes * weights, tiling, machine) + transforms
 
 
 def _products(count: float, weight_bytes: int, tiling: Tiling, machine: Machine) -> float:

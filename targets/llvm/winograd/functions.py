@@ -48,6 +48,11 @@ class Tiling:
         return "i16" if self.is_integer else "f32"
 
     @property
+    def transformed_bytes(self) -> int:
+        """Return the bytes of an element of transformed tiles and windows."""
+        return 2 if self.is_integer else 4
+
+    @property
     def product_dtype(self) -> str:
         """Return the element type of products of tiles, and of their sums."""
         return "i32" if self.is_integer else "f32"

@@ -53,7 +53,7 @@ def winograd_input(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpV
     tiling = Tiling(
         alpha - 2, batch, x.shape[1:3], (pads[0], pads[1]), _out(alpha - 2, high, wide), channels, 1, _image(block)
     )  # fmt: skip
-    lanes = group.machine.lanes(2 if tiling.is_integer else 4)
+    lanes = group.machine.lanes(tiling.transformed_bytes)
     if channels % lanes != 0:
         return decline("the channels fill no whole vectors", channels=channels)
     if not computes(block, input_function(tiling, ir.Location.unknown()), alpha):

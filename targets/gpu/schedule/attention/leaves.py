@@ -59,28 +59,26 @@ class AttentionLeaves:
         """Return an expression of the numbered loops of an attention over the loops of the tree."""
         return expression.substitute(lambda loop: loop_index(self._names[loop]))
 
-    def _at(self, instance: BlockInstance) -> list[IndexExpr]:
-        return [self._named(axis) for axis in instance.where]
-
-    def _leaf(self, instance: BlockInstance, kept: frozenset[ir.Value] = frozenset()) -> BlockLeaf:
-        """Return a block whose results blocks after it read in registers; only those that are kept are stored."""
+    def _in_loops(self, instance: BlockInstance) -> BlockLeaf:
+        """Return a block in the loops of the tree."""
         block = instance.block
         for operand in (*block.inputs, *block.outputs):
             self._buffer(operand.value)
-        leaf = leaf_of(block.name, block, self._buffers, self._at(instance))
+        return leaf_of(block.name, block, self._buffers, [self._named(axis) for axis in instance.where])
+
+    def _leaf(self, instance: BlockInstance, kept: frozenset[ir.Value] = frozenset()) -> BlockLeaf:
+        """Return a block whose results blocks after it read in registers; only those that are kept are stored."""
+        leaf = self._in_loops(instance)
         for access in leaf.reads:
             access.register = self._held.get(access.buffer)
-        for access, output in zip(leaf.writes, block.outputs, strict=True):
+        for access, output in zip(leaf.writes, instance.block.outputs, strict=True):
             access.is_held = output.value not in kept
             self._held[access.buffer] = access
         return leaf
 
     def _read(self, read: Read) -> tuple[BufferAccess, list[IndexExpr]]:
         """Return the access to an operand of one of the products, and the axes of its block."""
-        block = read.instance.block
-        for operand in (*block.inputs, *block.outputs):
-            self._buffer(operand.value)
-        leaf = leaf_of(block.name, block, self._buffers, self._at(read.instance))
+        leaf = self._in_loops(read.instance)
         return leaf.reads[leaf.body.inputs.index(read.factor.argument)], leaf.at
 
     def _values(self, loops: Loops) -> LoopValues:
