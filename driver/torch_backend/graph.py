@@ -123,6 +123,7 @@ class _Program:
         self.fake_inputs = fake_inputs
         self.module = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
         self._nodes = [node for node in self.module.graph.nodes if node.op == "placeholder"]
+        self._first_operation = next(node for node in self.module.graph.nodes if node.op != "placeholder")
         positions = []
         for index, (node, value) in enumerate(zip(self._nodes, fake_inputs, strict=True)):
             if index in frozen:
@@ -181,9 +182,10 @@ class _Program:
                     f"the graph takes the number '{node.name}': expected an integer from {LEAST_NUMBER} on"
                 )
             self.numbers.append(index)
-            with self.module.graph.inserting_after(self._last_placeholder()):
+            *_, last = self.module.graph.find_nodes(op="placeholder")
+            with self.module.graph.inserting_after(last):
                 place = self.module.graph.placeholder(f"number_{index}"), 0
-        with self.module.graph.inserting_after(self._last_placeholder()):
+        with self.module.graph.inserting_before(self._first_operation):
             size = self.module.graph.call_function(torch.ops.aten.sym_size.int, place)
         size.meta["val"] = value
         node.replace_all_uses_with(size)
@@ -195,9 +197,6 @@ class _Program:
             for axis, dim in enumerate(self.fake_inputs[index].shape):
                 if not isinstance(dim, int) and str(dim) == str(value):
                     yield self._nodes[index], axis
-
-    def _last_placeholder(self) -> torch.fx.Node:
-        return [node for node in self.module.graph.nodes if node.op in ("placeholder", "get_attr")][-1]
 
     def _take_results(self) -> list[tuple[str, object]]:
         """Return what each result is, and leave only the computed ones in the graph."""

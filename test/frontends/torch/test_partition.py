@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -104,6 +105,44 @@ def test_the_rest_of_a_graph_is_compiled(built: list[Any]) -> None:
         torch.testing.assert_close(run(x), _with_eigenvalues(x), rtol=1e-3, atol=1e-4)
     assert len([each for each in found if "mirlo" in str(each.message)]) == 1
     assert len(built) == 2
+
+
+STEPS: dict[str, Callable[[Any], Any]] = {
+    "a constant": lambda x: x * torch.tensor(1.25) + torch.tensor([[0.5]]),
+    "a slice": lambda x: x[:, : x.shape[1] - 1] * 2,
+    "positions": lambda x: x + torch.arange(x.shape[1]) / x.shape[1],
+    "a shape": lambda x: x.reshape(x.shape[1], x.shape[0]).sin().reshape(x.shape) + x,
+    "rows": lambda x: x + x.mean(0, keepdim=True).expand(x.shape[0], x.shape[1]),
+    "a product of sizes": lambda x: x + x.new_full((x.shape[0] * x.shape[1],), 0.5).view_as(x),
+    "a convolution": lambda x: F.conv1d(x[:, None], torch.tensor([[[0.25, 0.5, 0.25]]]), padding=1)[:, 0] + x,
+    "a draw": lambda x: x * (torch.bernoulli(x.sigmoid()) + 1),
+    "more columns": lambda x: torch.cat([x, x.new_ones(x.shape[0], 2) * x.shape[0]], 1).tanh(),
+}
+"""Parts of graphs: each reads sizes, or has a constant, or divides the graph, or its gradient's."""
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("seed", range(6))
+def test_sizes_are_known_in_each_stage(seed: int) -> None:
+    """Graphs of random steps are compiled with any size, whatever stands between a size and its first use."""
+    names = random.Random(seed).sample(list(STEPS), 4)
+
+    def function(x: Any) -> Any:
+        for name in names:
+            x = STEPS[name](x)
+        return x
+
+    def run(function: Callable[[Any], Any]) -> list[Any]:
+        results = []
+        for rows, columns in ((4, 7), (3, 9)):
+            torch.manual_seed(2)
+            x = torch.rand(rows, columns, requires_grad=True)
+            result = function(x)
+            result.square().sum().backward()
+            results += [result, x.grad]
+        return results
+
+    torch.testing.assert_close(run(compiled(function, dynamic=True)), run(function), rtol=1e-4, atol=1e-5, msg=names)
 
 
 def test_refusals_of_a_form_are_left_out_each(built: list[Any]) -> None:
