@@ -72,11 +72,13 @@ def run_server(
 def _loop_runner() -> Callable[[Coroutine[Any, Any, None]], None]:
     """Return what runs a coroutine: in a loop of uvloop, which sends what an answer consists of together."""
     try:
-        from uvloop import run
+        import uvloop
     except ImportError:
-        from asyncio import run
-    runner: Callable[[Coroutine[Any, Any, None]], None] = run
-    return runner
+        import asyncio
+
+        return asyncio.run
+    run: Callable[[Coroutine[Any, Any, None]], None] = uvloop.run
+    return run
 
 
 async def _announce(runner: Any, server: Server, options: ServeOptions, on_ready: Callable[[str], None]) -> None:
