@@ -18,7 +18,7 @@ from mirlo.tools.cli.tables import bytes_text, columns
 PACKAGE = "mirlo"
 _REQUIREMENT = re.compile(r"^([A-Za-z0-9_.-]+)[^;]*(?:;(.*))?$")
 _EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
-DEVELOPMENT = ("test", "docs", "package", "zoo", "serve-clients")
+DEVELOPMENT = ("test", "docs", "package", "zoo", "clients", "serve-clients")
 """Extras for those who work on Mirlo: listed only where they are complete."""
 
 
@@ -140,5 +140,5 @@ def _extras() -> list[str]:
         if not missing:
             rows.append((extra, "complete", ""))
         elif extra not in DEVELOPMENT:
-            rows.append((extra, f"without {', '.join(missing)}", f"pip install '{PACKAGE}[{extra}]'"))
+            rows.append((extra, f"pip install '{PACKAGE}[{extra}]'", f"adds {', '.join(missing)}"))
     return columns(rows)
