@@ -41,6 +41,8 @@ class Loading:
     def load(self, source: ModelSource) -> Backend:
         """Load a model."""
         path, name = source.path, source.name
+        if source.images is not None and not is_gguf(path):
+            raise ServeError(f"{path}: mmproj is for GGUF files of language models")
         if self._compile_options.get("ranks", 1) > 1:
             return self._load_ranks(source)
         if path.is_dir() and is_speech_folder(path):
@@ -50,7 +52,7 @@ class Loading:
             embedding = load_embedding(path, **self._compile_options)
             return EmbeddingBackend(name, embedding, self._options, self._metrics, self._executor)
         if path.is_dir() or is_gguf(path):
-            model = load_language_model(path, **self._compile_options)
+            model = load_language_model(path, mmproj=source.images, **self._compile_options)
             return LanguageBackend(name, model, self._options, self._metrics, self._executor)
         if has_magic(path, MODEL_FILE):
             compiled: object = load_compiled(path)
@@ -69,9 +71,10 @@ class Loading:
         is_other = path.is_dir() and (is_speech_folder(path) or is_embedding_folder(path))
         if is_other or not (path.is_dir() or is_gguf(path)):
             raise ServeError(f"{path}: --ranks is for language models of a decoder")
-        ranks = RankProcesses(path, self._compile_options)
+        options = {**self._compile_options, "mmproj": source.images}
+        ranks = RankProcesses(path, options)
         try:
-            model = load_language_model(path, **self._compile_options)
+            model = load_language_model(path, **options)
             ranks.wait_until_loaded()
             return LanguageBackend(source.name, model, self._options, self._metrics, self._executor, ranks)
         except BaseException:

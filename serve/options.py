@@ -25,6 +25,8 @@ from mirlo.serve.errors import ServeError
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MAX_KEYS_BYTES = 1 << 20
+IMAGES = ",mmproj="
+"""What stands between the file of a language model and that of its encoder of images."""
 
 
 @dataclass(frozen=True)
@@ -163,24 +165,35 @@ class ModelSource:
 
     name: str
     path: Path
+    images: Path | None = None
+    """The encoder of images of a language model in a GGUF file."""
 
 
 def parse_models(texts: Sequence[str]) -> tuple[ModelSource, ...]:
-    """Return models of a command line: `PATH` or `NAME=PATH`; the name of a path is its last part."""
+    """Return models of a command line: `PATH` or `NAME=PATH`; the name of a path is its last part.
+
+    `,mmproj=FILE` after a path names the file with the encoder of images of a GGUF file.
+    """
     result: dict[str, ModelSource] = {}
     for text in texts:
-        name, equals, path = text.partition("=")
+        whole, separator, encoder = text.partition(IMAGES)
+        name, equals, path = whole.partition("=")
         if not equals or "/" in name:
-            name, path = "", text
-        place = Path(path)
-        if not path or not place.exists():
-            raise ServeError(f"{path or text}: there is no such file or folder")
+            name, path = "", whole
+        place = _existing(path, text)
+        images = _existing(encoder, text) if separator else None
         name = name or (place.resolve().name if place.is_dir() else place.stem)
         if not all(letter.isalnum() or letter in "._-:" for letter in name) or not name.isascii() or len(name) > 200:
             raise ServeError(f"{name!a}: the name of a model has letters, digits, '.', '_', '-' and ':': use NAME=PATH")
         if name in result:
             raise ServeError(f"two models are named '{name}': use NAME=PATH")
-        result[name] = ModelSource(name, place)
+        result[name] = ModelSource(name, place, images)
     if not result:
         raise ServeError("there is no model to serve")
     return tuple(result.values())
+
+
+def _existing(path: str, text: str) -> Path:
+    if not path or not Path(path).exists():
+        raise ServeError(f"{path or text}: there is no such file or folder")
+    return Path(path)

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 from gguf_files import keys_of, tensors_of, write_gguf
+from grid_models import PATCH, STOP, VOCABULARY, write_grid_model
 
 from mirlo.generate.checkpoints.image_options import split_tensors
+from mirlo.generate.checkpoints.safetensors import read_checkpoint
 
 PROJECTORS = {"llava": "mlp", "gemma3": "gemma3", "qwen2_vl": "qwen2vl_merger", "qwen2_5_vl": "qwen2.5vl_merger"}
 TEXTS = {"llava": "llama", "gemma3": "gemma3", "qwen2_vl": "qwen2vl", "qwen2_5_vl": "qwen2vl"}
@@ -18,6 +20,15 @@ TEXT_KINDS = {"llava": "llama", "gemma3": "gemma3_text", "qwen2_vl": "qwen2", "q
 AROUND = {"llava": ("<s>", "</s>", "<image>"), "gemma3": ("<start_of_image>", "<end_of_image>", "<image_soft_token>")}
 GRID_AROUND = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>")
 MEAN, DEVIATION = [0.48, 0.46, 0.41], [0.27, 0.26, 0.28]
+GRID_KEYS: dict[str, dict[str, Any]] = {
+    kind: {
+        "embedding_length": 32, "feed_forward_length": 32, "block_count": depth, "attention.head_count": 2,
+        "image_size": 560, "patch_size": PATCH, "projection_dim": 32, "attention.layer_norm_epsilon": 1e-6,
+        "image_min_pixels": 64, "image_max_pixels": 2000,
+    }
+    for kind, depth in (("qwen2_vl", 2), ("qwen2_5_vl", 3))
+}  # fmt: skip
+GRID_KEYS["qwen2_5_vl"] |= {"n_wa_pattern": 2, "window_size": 16}
 
 
 def tokens_of(kind: str, count: int, first_control: int = 60) -> dict[str, Any]:
@@ -108,3 +119,19 @@ def legacy_names(tower: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
             name = re.sub(pattern, text, name)
         result[name] = array
     return result
+
+
+def write_grid_files(folder: Path, **others: Any) -> tuple[Path, Path]:
+    """Write the files of the text and of the encoder with the weights of the tests' Qwen2.5-VL; return their paths."""
+    tensors = {
+        name: np.asarray(each) for name, each in read_checkpoint(write_grid_model(folder) / "model.safetensors").items()
+    }
+    name = "qwen2vl"
+    keys = {
+        "embedding_length": 32, "feed_forward_length": 48, "block_count": 2, "attention.head_count": 2,
+        "attention.head_count_kv": 1, "context_length": 256, "attention.layer_norm_rms_epsilon": 1e-6,
+        "rope.freq_base": 10000.0, "rope.dimension_sections": [2, 3, 3, 0],
+    }  # fmt: skip
+    others = {"tokenizer.ggml.eos_token_id": STOP, **tokens_of("qwen2_5_vl", VOCABULARY), **others}
+    text = write_text(folder / "a.gguf", "qwen2_5_vl", tensors, {f"{name}.{k}": v for k, v in keys.items()}, **others)
+    return text, write_projector(folder / "mmproj.gguf", "qwen2_5_vl", tensors, GRID_KEYS["qwen2_5_vl"])

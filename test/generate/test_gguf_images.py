@@ -13,13 +13,22 @@ for package in ("PIL", "tokenizers", "gguf"):
 
 import grid_models  # noqa: E402
 from gguf_files import write_gguf  # noqa: E402
-from grid_models import PATCH, VOCABULARY, write_grid_model  # noqa: E402
-from mmproj_files import DEVIATION, MEAN, PROJECTORS, text_keys, tokens_of, write_projector, write_text  # noqa: E402
+from grid_models import PATCH, VOCABULARY  # noqa: E402
+from mmproj_files import (  # noqa: E402
+    DEVIATION,
+    GRID_KEYS,
+    MEAN,
+    PROJECTORS,
+    text_keys,
+    tokens_of,
+    write_grid_files,
+    write_projector,
+    write_text,
+)
 from test_image_grids import PICTURES, SHORT, expanded  # noqa: E402
 
 from mirlo import generate  # noqa: E402
 from mirlo.generate.checkpoints.image_options import PIXELS  # noqa: E402
-from mirlo.generate.checkpoints.safetensors import read_checkpoint  # noqa: E402
 from mirlo.generate.config import read_config  # noqa: E402
 from mirlo.generate.errors import ModelFolderError  # noqa: E402
 from mirlo.generate.gguf.projector import import_gguf_image_encoder  # noqa: E402
@@ -61,15 +70,6 @@ KEYS: dict[str, dict[str, Any]] = {
     "llava": {**SQUARE_KEYS, "block_count": 2, "feature_layer": [2], "attention.layer_norm_epsilon": 1e-5},
     "gemma3": {**SQUARE_KEYS, "projector.scale_factor": 2, "attention.layer_norm_epsilon": 1e-6},
 }
-GRID_KEYS: dict[str, dict[str, Any]] = {
-    kind: {
-        "embedding_length": 32, "feed_forward_length": 32, "block_count": depth, "attention.head_count": 2,
-        "image_size": 560, "patch_size": PATCH, "projection_dim": 32, "attention.layer_norm_epsilon": 1e-6,
-        "image_min_pixels": 64, "image_max_pixels": 2000,
-    }
-    for kind, depth in (("qwen2_vl", 2), ("qwen2_5_vl", 3))
-}  # fmt: skip
-GRID_KEYS["qwen2_5_vl"] |= {"n_wa_pattern": 2, "window_size": 16}
 PROMPT = [5, 9, 60, TOKEN, 61, 7, 2, 60, TOKEN, 61, 33, 4]
 
 
@@ -152,20 +152,7 @@ def test_architectures(kind: str, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Return files with the weights of the tests' Qwen2.5-VL."""
-    folder = tmp_path_factory.mktemp("files")
-    tensors = {
-        name: np.asarray(each) for name, each in read_checkpoint(write_grid_model(folder) / "model.safetensors").items()
-    }
-    name = "qwen2vl"
-    keys = {
-        "embedding_length": 32, "feed_forward_length": 48, "block_count": 2, "attention.head_count": 2,
-        "attention.head_count_kv": 1, "context_length": 256, "attention.layer_norm_rms_epsilon": 1e-6,
-        "rope.freq_base": 10000.0, "rope.dimension_sections": [2, 3, 3, 0],
-    }  # fmt: skip
-    others = {"tokenizer.ggml.eos_token_id": STOP, **tokens_of("qwen2_5_vl", VOCABULARY)}
-    text = write_text(folder / "a.gguf", "qwen2_5_vl", tensors, {f"{name}.{k}": v for k, v in keys.items()}, **others)
-    return text, write_projector(folder / "mmproj.gguf", "qwen2_5_vl", tensors, GRID_KEYS["qwen2_5_vl"])
+    return write_grid_files(tmp_path_factory.mktemp("files"))
 
 
 def test_logits_that_were_recorded(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:

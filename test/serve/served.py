@@ -143,6 +143,19 @@ def ready_client(server: Any) -> Iterator[Any]:
         yield client
 
 
+def load_failure(server: Any) -> str:
+    """Return why the models of a server in this process cannot be loaded; requests are answered all the same."""
+    from starlette.testclient import TestClient
+
+    with TestClient(server, raise_server_exceptions=True) as client:
+        for _ in range(1200):
+            if server.state.failure is not None:
+                assert client.get("/v2/health/ready").status_code == 503
+                return str(server.state.failure)
+            time.sleep(0.05)
+    raise AssertionError("the models can be loaded")
+
+
 def wait_until_ready(client: Any) -> None:
     """Wait until each model has answered a first call."""
     for _ in range(1200):

@@ -18,11 +18,12 @@ for package in ("starlette", "tokenizers", "jinja2", "PIL"):
     pytest.importorskip(package)
 pytest.importorskip("starlette.testclient")
 
-from served import ready_client  # noqa: E402
+from served import load_failure, ready_client  # noqa: E402
 
 from mirlo import generate  # noqa: E402
 from mirlo.serve.application import Server  # noqa: E402
-from mirlo.serve.options import ModelSource, ServeOptions  # noqa: E402
+from mirlo.serve.errors import ServeError  # noqa: E402
+from mirlo.serve.options import ModelSource, ServeOptions, parse_models  # noqa: E402
 
 write = runpy.run_path(str(ROOT / "examples" / "tiny_image_model.py"))["write"]
 
@@ -39,8 +40,8 @@ def client(folder: Path) -> Iterator[Any]:
         yield client
 
 
-def ask(client: Any, url: str) -> Any:
-    parts = [{"type": "text", "text": "w1"}, {"type": "image_url", "image_url": {"url": url}}]
+def ask(client: Any, url: str, text: str = "w1") -> Any:
+    parts = [{"type": "text", "text": text}, {"type": "image_url", "image_url": {"url": url}}]
     messages = [{"role": "user", "content": parts}]
     return client.post("/v1/chat/completions", json={"model": "pictures", "messages": messages, "max_tokens": 6})
 
@@ -93,3 +94,31 @@ def test_images_of_any_size(tmp_path: Path) -> None:
         tokens = model.chat_tokens([{"role": "user", "content": parts}])
         assert answer["choices"][0]["message"]["content"] == "".join(model.generator(max_new_tokens=6).stream(tokens))
         assert answer["usage"]["prompt_tokens"] == len(tokens)
+
+
+def test_a_gguf_file_with_an_encoder_of_images(tmp_path: Path) -> None:
+    pytest.importorskip("gguf")
+    from grid_models import TEMPLATE
+    from mmproj_files import GRID_AROUND, write_grid_files
+
+    begin, end, image = GRID_AROUND
+    template = TEMPLATE.replace("<s> <image> </s>", f"{begin}{image}{end}")
+    text, encoder = write_grid_files(tmp_path, **{"tokenizer.chat_template": template})
+    content = (tmp_path / "image.png").read_bytes()
+    sources = parse_models([f"pictures={text},mmproj={encoder}"])
+    with ready_client(Server(sources, ServeOptions(slots=2))) as client:
+        answer = ask(client, f"data:image/png;base64,{base64.b64encode(content).decode()}", "A").json()
+    parts = [{"type": "text", "text": "A"}, {"type": "image", "image": content}]
+    model = generate.load(text, mmproj=encoder)
+    tokens = model.chat_tokens([{"role": "user", "content": parts}])
+    assert answer["choices"][0]["message"]["content"] == "".join(model.generator(max_new_tokens=6).stream(tokens))
+    assert answer["usage"]["prompt_tokens"] == len(tokens) > 16
+
+
+def test_encoders_of_images_that_are_refused(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ServeError, match="no.gguf: there is no such file or folder"):
+        parse_models([f"{folder},mmproj={tmp_path / 'no.gguf'}"])
+    with pytest.raises(ServeError, match=",mmproj=: there is no such file or folder"):
+        parse_models([f"{folder},mmproj="])
+    server = Server(parse_models([f"{folder},mmproj={folder / 'config.json'}"]), ServeOptions())
+    assert "pictures: mmproj is for GGUF files of language models" in load_failure(server)

@@ -30,7 +30,7 @@ def add_serve(commands: _SubParsersAction[argparse.ArgumentParser], add: AddComm
         metavar="MODEL",
         nargs="+",
         help="a folder or a GGUF file of a language model, or a model to compile or compiled (.onnx, .mirlo); "
-        "NAME=MODEL gives it a name",
+        "NAME=MODEL gives it a name, MODEL.gguf,mmproj=FILE has an encoder of images",
     )
     add_options(parser, "host", of=serve_options)
     add_options(parser, *LIMITS, of=serve_options, group=parser.add_argument_group("limits and batching"))
