@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.dialects.core.index_expr import Extents, IndexExpr
 from mirlo.dialects.tir.scalars import create, emit_constant
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.blocks.index_arithmetic import EXTREMES
@@ -68,7 +68,7 @@ class KnownValues:
 
 
 def known_values(
-    view: BlockView, at: Sequence[IndexExpr], extents: Mapping[str, Dim], assumed: Collection[ir.Value] = ()
+    view: BlockView, at: Sequence[IndexExpr], extents: Extents, assumed: Collection[ir.Value] = ()
 ) -> KnownValues:
     """Return what is known of the values of a body whose axes are these expressions of loops.
 

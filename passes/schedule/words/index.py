@@ -1,4 +1,4 @@
-"""Emission of index expressions over named loops, each once in a region."""
+"""Emission of index expressions over loops, named or numbered, each once in a region."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import le
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, Remainder, number
+from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, Remainder, Variable, number
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.scalars import create
 from mirlo.passes.schedule.words.tree import PartRange
@@ -43,6 +43,8 @@ class LoopPosition:
 
 LoopValue = ir.Value | int | LoopPosition
 """The index of a loop: an integer in an iteration that is emitted by itself."""
+LoopIndices: TypeAlias = Mapping[Any, LoopValue]
+"""The indices of loops, by their `Variable`s."""
 Sum: TypeAlias = tuple[frozenset[tuple[object, Dim]], Dim]
 """Terms and constant of an expression whose loops are values."""
 
@@ -62,6 +64,11 @@ def _shared_part(constant: Dim) -> Dim:
     return D.SymbolicDim(quotients) if 0 < len(quotients) < len(terms) else 0
 
 
+def _name(atom: object) -> str:
+    """Return what terms of a sum are sorted by: numbered loops stay in their order."""
+    return "" if isinstance(atom, int) else str(atom)
+
+
 class EmittedIndices:
     """The index expressions that are emitted in a block, and those in the blocks around it."""
 
@@ -69,7 +76,7 @@ class EmittedIndices:
         self.block = ir.InsertionPoint.current.block
         self._known: dict[Sum, Value] = {}
         self._outer = outer
-        self.moved: dict[object, tuple[Mapping[str, LoopValue], EmittedIndices]] = {}
+        self.moved: dict[object, tuple[LoopIndices, EmittedIndices]] = {}
         """Loops with other indices, by what these are, and the expressions that are emitted for them."""
         self.loaded: dict[object, list[ir.Value]] = {}
         """The elements that are loaded."""
@@ -96,36 +103,49 @@ class EmittedIndices:
 
 
 class LoopValues:
-    """The indices of the loops around what is emitted, by their names."""
+    """The indices of the loops around what is emitted."""
 
     def __init__(
         self,
-        values: Mapping[str, LoopValue] | None = None,
+        values: LoopIndices | None = None,
         emitted: EmittedIndices | None = None,
         threads: frozenset[str] = frozenset(),
-        iteration: Mapping[str, LoopValue] | None = None,
+        iteration: LoopIndices | None = None,
+        outer: frozenset[Variable] = frozenset(),
     ) -> None:
-        self._values: Mapping[str, LoopValue] = values or {}
+        self._values: LoopIndices = values or {}
         self._iteration = iteration
         """The indices of the iteration that is emitted, where they are moved."""
         self._threads = threads
         """The loops whose iterations are threads."""
+        self._outer = outer
+        """The loops whose terms are one sum, that of `start`."""
         if emitted is None or emitted.block != ir.InsertionPoint.current.block:
             emitted = EmittedIndices(emitted)
         self._emitted = emitted
 
-    def __getitem__(self, name: str) -> LoopValue:
-        return self._values[name]
+    def __getitem__(self, loop: Variable) -> LoopValue:
+        return self._values[loop]
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._values
+    def __contains__(self, loop: object) -> bool:
+        return loop in self._values
 
-    def at(self, indices: Mapping[str, LoopValue]) -> LoopValues:
+    def at(self, indices: LoopIndices) -> LoopValues:
         """Return the values inside of these loops too, at the insertion point."""
         iteration = None if self._iteration is None else {**self._iteration, **indices}
-        return LoopValues({**self._values, **indices}, self._emitted, self._threads, iteration)
+        return LoopValues({**self._values, **indices}, self._emitted, self._threads, iteration, self._outer)
 
-    def moved(self, key: object, emit: Callable[[], Mapping[str, LoopValue]]) -> LoopValues:
+    def start(self, expression: IndexExpr) -> Value:
+        """Emit where an expression begins in loops inside of these: its constant, and its terms of these loops."""
+        terms = {atom: count for atom, count in expression.terms.items() if atom in self}
+        return self.emit(IndexExpr(terms, expression.constant))
+
+    def inside(self, indices: LoopIndices) -> LoopValues:
+        """Return the values at an iteration of loops inside of these: expressions are their start, and the rest."""
+        emitted = EmittedIndices(self._emitted)
+        return LoopValues({**self._values, **indices}, emitted, self._threads, outer=frozenset(self._values))
+
+    def moved(self, key: object, emit: Callable[[], LoopIndices]) -> LoopValues:
         """Return the values with other indices for some of the loops, which are emitted where the key is new."""
         here = ir.InsertionPoint.current.block
         moved = next((scope.moved[key] for scope in self._emitted.around() if key in scope.moved), None)
@@ -220,6 +240,12 @@ class LoopValues:
     def _new_sum(self, terms: Mapping[object, Dim], constant: Dim) -> Value:
         if not terms:
             return index(constant)
+        outer: dict[object, Dim] = {}
+        if self._outer:
+            outer = {atom: count for atom, count in terms.items() if atom in self._outer}
+        if 0 < len(outer) < len(terms):
+            inner = ((atom, count) for atom, count in terms.items() if atom not in outer)
+            return sum((self._sum({atom: count}, 0) for atom, count in inner), self._sum(outer, constant))
         if constant != 0:
             before = _shared_part(constant)
             return self._sum(terms, before) + self._sum({}, constant - before)
@@ -256,7 +282,7 @@ class LoopValues:
                 ratio, _, other = min(steps)
                 parts.append(({other: ratio, atom: 1}, count))
                 del left[other], left[atom]
-        parts += [({atom: left[atom]}, 1) for atom in sorted(left, key=str)]
+        parts += [({atom: left[atom]}, 1) for atom in sorted(left, key=_name)]
         return parts
 
     def _pair(self, terms: Mapping[object, Dim]) -> Value:
@@ -275,7 +301,7 @@ class LoopValues:
             return self._division(atom)
         if isinstance(atom, LoopPosition):
             return Value(atom.value)
-        value = self._values[str(atom)]
+        value = self._values[atom]
         assert not isinstance(value, int), "integers are substituted"
         return value.index(self) if isinstance(value, LoopPosition) else Value(value)
 

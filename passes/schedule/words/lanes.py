@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, number
+from mirlo.dialects.core.index_expr import Extents, IndexExpr, contiguous_strides, number
 from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.scalars import compare, create, emit_constant
@@ -98,31 +98,30 @@ def has_all_lanes(loop: Loop, guards: Sequence[Guard]) -> bool:
     return not any(loop.name in guard.variables() for guard, _ in guards)
 
 
-def edge_tests(
-    access: BufferAccess, at: Sequence[IndexExpr], values: LoopValues, extents: dict[str, Dim]
-) -> list[EdgeTest]:
+def edge_tests(access: BufferAccess, at: Sequence[IndexExpr], values: LoopValues, extents: Extents) -> list[EdgeTest]:
     """Return the indices of an access that may be beyond the edges of the tensor, in loops of these extents."""
     if access.outside is None:
         return []
     tests = zip(at, access.buffer.shape, strict=True)
-    return [
-        (each, size)
-        for each, size in tests
-        if not D.is_certain(partial(_is_inside, values.with_numbers(each), size, extents))
-    ]
+    return [(each, size) for each, size in tests if not is_within(values.with_numbers(each), size, extents)]
 
 
-def is_beyond(index: IndexExpr, size: Dim, extents: dict[str, Dim]) -> bool:
+def is_within(index: IndexExpr, size: Dim, extents: Extents) -> bool:
+    """Return whether an index is certainly within the edges, in all iterations of loops of these extents."""
+    return D.is_certain(partial(_is_inside, index, size, extents))
+
+
+def is_beyond(index: IndexExpr, size: Dim, extents: Extents) -> bool:
     """Return whether an index is certainly beyond the edges, in all iterations of loops of these extents."""
     return D.is_certain(partial(_is_outside, index, size, extents))
 
 
-def _is_outside(index: IndexExpr, size: Dim, extents: dict[str, Dim]) -> bool:
+def _is_outside(index: IndexExpr, size: Dim, extents: Extents) -> bool:
     low, high = index.range(extents)
     return bool(high < 0 or low >= size)
 
 
-def _is_inside(index: IndexExpr, size: Dim, extents: dict[str, Dim]) -> bool:
+def _is_inside(index: IndexExpr, size: Dim, extents: Extents) -> bool:
     low, high = index.range(extents)
     return bool(low >= 0 and high < size)
 

@@ -12,7 +12,15 @@ from functools import cached_property
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, UndecidedDim
-from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, flatten, floor_divide, loop_index, modulo
+from mirlo.dialects.core.index_expr import (
+    Extents,
+    IndexExpr,
+    contiguous_strides,
+    flatten,
+    floor_divide,
+    loop_index,
+    modulo,
+)
 from mirlo.dialects.tir.buffers import ALIGNMENT, UNBOUNDED, element_bytes
 from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
 from mirlo.passes.schedule.vectors import flat
@@ -104,9 +112,7 @@ class _Place:
 class PlacedBuffers:
     """The buffers of a schedule in memory, and where blocks access them while they are emitted."""
 
-    def __init__(
-        self, placed: dict[int, Placed], in_threads: bool, extents: dict[str, Dim], has_views: bool = False
-    ) -> None:
+    def __init__(self, placed: dict[int, Placed], in_threads: bool, extents: Extents, has_views: bool = False) -> None:
         self._placed = placed
         self.extents = extents
         """The extents of all loops."""
@@ -211,7 +217,7 @@ def allocate_buffers(root: Root, memory: TensorBuffers) -> PlacedBuffers:
     return result
 
 
-def place_in_threads(accesses: Sequence[BufferAccess], memory: TensorBuffers, extents: dict[str, Dim]) -> PlacedBuffers:
+def place_in_threads(accesses: Sequence[BufferAccess], memory: TensorBuffers, extents: Extents) -> PlacedBuffers:
     """Return where blocks in threads of a GPU access tensor values that are whole in memory, in loops of these extents.
 
     The views of that memory are made at the insertion point.

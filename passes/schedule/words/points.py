@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from mirlo.dialects.bindings import ir, memref
-from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.dialects.core.index_expr import Extents, IndexExpr
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.scalars import create
 from mirlo.passes.schedule.loops import KnownBody, ScalarBody, attribute_constant, load, read_inside, store, when
 from mirlo.passes.schedule.vectors import vector_body
@@ -23,7 +23,7 @@ from mirlo.passes.schedule.words.tree import BlockLeaf, BufferAccess, Guard
 class PointEmitter:
     """Emits the points of blocks, at values of the loops around them."""
 
-    def __init__(self, placed: PlacedBuffers, extents: dict[str, Dim]) -> None:
+    def __init__(self, placed: PlacedBuffers, extents: Extents) -> None:
         self.placed, self.extents = placed, extents
         self.passed: frozenset[EdgeTest] = frozenset()
         """The tests of edges that all iterations pass which are emitted now."""
@@ -227,7 +227,18 @@ class PointEmitter:
             values.keep_loaded(key, loaded)
         return loaded[0]
 
-    def all_inside(self, tests: Sequence[EdgeTest], values: LoopValues) -> ir.Value:
+    def start(self, access: BufferAccess, axes: list[IndexExpr], values: LoopValues) -> None:
+        """Emit where the elements begin that loops inside of these access (`LoopValues.inside`)."""
+        values.start(self.placed.flat_index(access, axes))
+        for each, _ in edge_tests(access, self.placed.indices(access, axes), values, self.extents):
+            values.start(each)
+
+    def inside(self, access: BufferAccess, axes: list[IndexExpr], values: LoopValues) -> ir.Value | None:
+        """Emit whether the element of an access is within the bounds of its tensor; None if that is certain."""
+        tests = edge_tests(access, self.placed.indices(access, axes), values, self.extents)
+        return self.all_inside(tests, values) if tests else None
+
+    def all_inside(self, tests: Sequence[EdgeTest], values: LoopValues) -> Value:
         """Emit whether all indices are within the bounds of their tensors."""
         # An unsigned comparison also covers negative indices.
         condition, *others = (values.emit(each).below(values.emit(size)) for each, size in tests)

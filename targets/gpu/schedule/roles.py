@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
-from mirlo.dialects.core.value import Value, index
-from mirlo.dialects.tir.scalars import compare
+from mirlo.dialects.core.value import Value
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, TensorAccess, analyze
 from mirlo.passes.schedule.blocks.contraction.body import ProductInput
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, row_major
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel
+from mirlo.passes.schedule.words.lanes import is_within
 from mirlo.targets.gpu.schedule.launch import split
 
 Indices = Mapping[int, Value]
@@ -116,25 +115,10 @@ def values_of(axes: Sequence[LoopAxis], number: Value) -> dict[int, Value]:
     return dict(zip((axis.id for axis in axes), split(number, [axis.extent for axis in axes]), strict=True))
 
 
-def evaluate(form: IndexExpr, values: Indices, start: ir.Value | None = None) -> ir.Value:
-    """Evaluate the part of an affine form over these axes, plus `start`, which defaults to the form's constant."""
-    total = index(form.constant) if start is None else start
-    for axis, factor in form.terms.items():
-        if axis in values:
-            total = total + values[axis] * factor
-    return total
-
-
-def always_inside(form: IndexExpr, size: Dim, extents: Mapping[int, Dim]) -> bool:
-    """Return whether an index is always in bounds."""
-
-    def fits() -> bool:
-        low, high = form.range(extents)
-        return bool(low >= 0 and high < size)
-
-    return D.is_certain(fits)
-
-
-def inside(value: ir.Value, size: Dim) -> Value:
-    """Return 0 <= value < size as one unsigned comparison."""
-    return compare("ult", value, index(size))
+def tested(roles: Roles, side: ProductOperand) -> list[IndexExpr]:
+    """Return the indices of an operand that may be out of bounds."""
+    access = side.access
+    if access.outside is None:
+        return []
+    pairs = zip(access.dims, access.shape, strict=True)
+    return [dim for dim, size in pairs if not is_within(dim, size, roles.extents)]

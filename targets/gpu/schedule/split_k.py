@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 
-from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.value import Value
-from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import TensorAccess
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
-from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, row_major
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.buffers import TensorBuffers
-from mirlo.targets.gpu.schedule.epilogue import Unfinished, store_epilogue, touch
+from mirlo.passes.schedule.words.index import LoopValues
 from mirlo.targets.gpu.schedule.launch import launch_points
-from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles, evaluate
+from mirlo.targets.gpu.schedule.product_leaves import ProductLeaves, Unfinished
+from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles
 from mirlo.targets.gpu.schedule.stage import PlannedBlocks
 
 MAX_SPLITS = 64
@@ -53,26 +55,17 @@ class SplitKPlan:
         divided = self.divided
         kind = divided.unfinished.type
         memory.place(divided.unfinished, memory.buffers.scratch(kind.shape, kind.element_type))
-        touch(divided.whole.contraction, memory)
+        leaves, partial_sums = ProductLeaves(divided.whole, memory), ProductLeaves(divided.roles, memory)
         self.inner.emit(memory)
-        ((_, access),) = divided.roles.contraction.writes
-        position = row_major(access.dims, access.shape)
         whole = divided.whole
         axes = [*whole.batch, *whole.rows.axes, *whole.columns.axes]
         part = divided.roles.batch[0]
 
         def element(indices: list[Value]) -> None:
             values = dict(zip((axis.id for axis in axes), indices, strict=True))
-            first = evaluate(position, values)
-            buffer = memory.slot(divided.unfinished).buffer
-            total: ir.Value | None = None
-            for number in range(divided.parts):
-                place = evaluate(IndexExpr({}, number * position.stride(part)), {})
-                value = memref.LoadOp(buffer, [Value(first) + place]).result
-                name = "arith.addf" if isinstance(value.type, ir.FloatType) else "arith.addi"
-                total = value if total is None else create(name, value.type, total, value)
-            assert total is not None
-            store_epilogue(whole.contraction, memory, values, total)
+            where = LoopValues(values)
+            results = (partial_sums.load_result(where.at({part.id: number})) for number in range(divided.parts))
+            leaves.store(reduce(add, results), values)
 
         launch_points([axis.extent for axis in axes], element)
 

@@ -1,4 +1,4 @@
-"""Vectors of adjacent elements: aligned accesses, single elements; and conditions that may be certain."""
+"""Vectors of adjacent elements: aligned accesses, single elements, products; and conditions that may be certain."""
 
 from __future__ import annotations
 
@@ -43,6 +43,14 @@ def element_at(vector: ir.Value, *position: int) -> Value:
 def spread(value: ir.Value, *shape: int) -> Value:
     """Return a vector of a scalar."""
     return create("vector.broadcast", ir.VectorType.get(shape, value.type), value)
+
+
+def multiply_add(a: ir.Value, b: ir.Value, c: ir.Value) -> Value:
+    """Return a * b + c, of scalars or vectors, by the fastest method."""
+    kind = c.type.element_type if isinstance(c.type, ir.VectorType) else c.type
+    if isinstance(kind, ir.FloatType):
+        return create("math.fma", c.type, a, b, c, fastmath=ir.Attribute.parse("#arith.fastmath<contract>"))
+    return create("arith.addi", c.type, create("arith.muli", c.type, a, b), c)
 
 
 def all_of(*conditions: Value | None) -> Value | None:

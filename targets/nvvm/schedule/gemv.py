@@ -18,15 +18,15 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.combine import in_pairs
-from mirlo.passes.schedule.blocks.contraction.body import emit_init, widened
+from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant, for_loop, when
 from mirlo.passes.schedule.vectors import elements_of
 from mirlo.targets.gpu.schedule.contraction.staging import contiguous
 from mirlo.targets.gpu.schedule.costs import Shape
-from mirlo.targets.gpu.schedule.epilogue import Reader, store_epilogue, touch
 from mirlo.targets.gpu.schedule.launch import WARP, Ids, barrier, clamp_index, launch, shared, split
-from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles, evaluate, values_of
+from mirlo.targets.gpu.schedule.product_leaves import OperandLine, ProductLeaves
+from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles, values_of
 from mirlo.targets.gpu.schedule.shuffles import of_neighbour
 from mirlo.targets.gpu.schedule.vectors import all_of, load_vector, spread
 from mirlo.targets.nvvm.schedule.units import ACCESS
@@ -82,7 +82,6 @@ class GemvPlan:
 
     def emit(self, memory: TensorBuffers) -> None:
         """Emit the launch at the insertion point."""
-        touch(self.roles.contraction, memory)
         kernel = _WarpPerLine if self.along_k else _ThreadPerColumns
         kernel(self, memory).emit()
 
@@ -111,7 +110,7 @@ class _Kernel:
     def __init__(self, plan: GemvPlan, memory: TensorBuffers):
         self.plan = plan
         self.roles = plan.roles
-        self.memory = memory
+        self.leaves = ProductLeaves(plan.roles, memory)
         self.rows = D.static_dim(plan.few.extent)
         self.depth = D.static_dim(self.roles.depth)
         self.kind = plan.roles.contraction.product.accumulate_type
@@ -125,23 +124,21 @@ class _Kernel:
     def _block(self, ids: Ids) -> None:
         raise NotImplementedError
 
-    def _vector(self, side: ProductOperand, base: ir.Value, sums: dict[int, Value]) -> ir.Value:
+    def _vector(self, line: OperandLine, sums: dict[int, Value]) -> ir.Value:
         """Load consecutive elements of an operand in the accumulator type."""
-        count, buffer = self.plan.vector, self.memory.slot(side.access.value).buffer
-        loaded = load_vector(buffer, evaluate(side.position, sums, base), count)
-        factor = side.factor.emit(loaded, count)
-        return widened(factor, self.kind) if isinstance(self.kind, ir.FloatType) else factor
+        count = self.plan.vector
+        return line.convert(load_vector(line.view, line.position(sums), count), count)
 
     def _zeros(self) -> Value:
         return spread(emit_constant(0, self.kind), self.plan.vector)
 
-    def _base(self, side: ProductOperand, line: Value) -> ir.Value:
-        return evaluate(side.position, {**self.batch, **values_of(side.axes, line)})
+    def _line(self, side: ProductOperand, line: Value) -> OperandLine:
+        return self.leaves.line(side, {**self.batch, **values_of(side.axes, line)})
 
     def _finish(self, row: int, line: Value, total: ir.Value) -> None:
         plan = self.plan
         values = {**self.batch, **values_of(plan.few.axes, index(row)), **values_of(plan.many.axes, line)}
-        store_epilogue(self.roles.contraction, self.memory, values, self._plus(attribute_constant(self.start), total))
+        self.leaves.store(self._plus(attribute_constant(self.start), total), values)
 
     @staticmethod
     def _plus(a: ir.Value, b: ir.Value) -> Value:
@@ -164,8 +161,8 @@ class _WarpPerLine(_Kernel):
         own = plan.lines // WARPS
         lines = [wide * plan.lines + (warp * own + i) for i in range(own)]
         held = [clamp_index(line, plan.many.extent, plan.lines) for line in lines]
-        bases = [self._base(plan.many, line) for line in held]
-        rows = [self._base(plan.few, index(row)) for row in range(self.rows)]
+        columns = [self._line(plan.many, line) for line in held]
+        rows = [self._line(plan.few, index(row)) for row in range(self.rows)]
         step = plan.vector * WARP
         unrolled = math.gcd(self.depth // step, UNROLLED) if D.is_multiple(self.depth, step) else 1
 
@@ -173,8 +170,8 @@ class _WarpPerLine(_Kernel):
             reads = []
             for part in range(unrolled):
                 at = values_of(self.roles.sums, first + part * step)
-                matrix = [self._vector(plan.many, base, at) for base in bases]
-                reads.append((matrix, [self._vector(plan.few, base, at) for base in rows]))
+                matrix = [self._vector(line, at) for line in columns]
+                reads.append((matrix, [self._vector(line, at) for line in rows]))
             following = list(sums)
             for matrix, factors in reads:
                 pairs = [(m, f) for m in matrix for f in factors]
@@ -204,9 +201,8 @@ class _ThreadPerColumns(_Kernel):
         own = first_line + across * vector
         if not D.is_multiple(plan.many.extent, plan.lines):
             own = create("arith.minui", own.type, own, index(plan.many.extent - vector))
-        base = self._base(plan.many, own)
-        reader = Reader(self.roles, plan.few, self.memory)
-        rows = [reader.base({**self.batch, **values_of(plan.few.axes, index(row))}) for row in range(self.rows)]
+        columns = self._line(plan.many, own)
+        rows = [self._line(plan.few, index(row)) for row in range(self.rows)]
         depth = self.depth
         most = DEEP_UNROLLED if self.rows <= REGISTER_ROWS else UNROLLED
         unrolled = math.gcd(depth // together, most) if D.is_multiple(depth, together) else 1
@@ -215,7 +211,7 @@ class _ThreadPerColumns(_Kernel):
             reads = []
             for part in range(unrolled):
                 at = values_of(self.roles.sums, first + part * together)
-                reads.append((self._vector(plan.many, base, at), [reader.read(row, at) for row in rows]))
+                reads.append((self._vector(columns, at), [row.read(at) for row in rows]))
             following = list(sums)
             for matrix, factors in reads:
                 pairs = zip((spread(factor, plan.vector) for factor in factors), following, strict=True)
@@ -265,7 +261,7 @@ class _ThreadPerColumns(_Kernel):
 
     def _store(self, row: Value, line: Value, total: ir.Value) -> None:
         values = {**self.batch, **values_of(self.plan.few.axes, row), **values_of(self.plan.many.axes, line)}
-        store_epilogue(self.roles.contraction, self.memory, values, self._plus(attribute_constant(self.start), total))
+        self.leaves.store(self._plus(attribute_constant(self.start), total), values)
 
 
 def _multiply_add(a: ir.Value, b: ir.Value, c: ir.Value) -> Value:

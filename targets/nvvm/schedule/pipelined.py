@@ -25,8 +25,8 @@ from mirlo.passes.schedule.loops import either, for_loop, when
 from mirlo.targets.gpu.schedule.contraction.staging import Stager
 from mirlo.targets.gpu.schedule.contraction.tiled import ProductTile
 from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS, Shape
-from mirlo.targets.gpu.schedule.epilogue import EpilogueEmitter, touch
 from mirlo.targets.gpu.schedule.launch import WARP, Ids, launch, shared, split
+from mirlo.targets.gpu.schedule.product_leaves import EpilogueEmitter, ProductLeaves
 from mirlo.targets.gpu.schedule.roles import Roles, values_of
 from mirlo.targets.nvvm.options import Options
 from mirlo.targets.nvvm.schedule import bulk, copies
@@ -108,7 +108,6 @@ class PipelinedPlan:
 
     def emit(self, memory: TensorBuffers) -> None:
         """Emit the launch at the insertion point."""
-        touch(self.roles.contraction, memory)
         PipelinedKernel(self, memory).emit()
 
 
@@ -171,7 +170,7 @@ class Consumers:
 
     def __init__(self, kernel: PipelinedKernel):
         self.kernel = kernel
-        self.roles, self.tile, self.memory = kernel.roles, kernel.tile, kernel.memory
+        self.roles, self.tile, self.leaves = kernel.roles, kernel.tile, kernel.leaves
         self.result = row_store_type(self.roles)
 
     @property
@@ -201,11 +200,11 @@ class Consumers:
         """Store 16 rows of this warp, given the first one and this thread's fragments of all columns."""
         if self.result:
             warp = self.number * (GROUP // WARP) + self.warp
-            lines = WarpRowStores(self.roles, self.memory, self.lane, self.results, warp)
+            lines = WarpRowStores(self.leaves, self.lane, self.results, warp)
             lines.store(place.batch, row, place.column, list(zip(totals[::2], totals[1::2], strict=True)))
             return
         high = self.tile.height * self.tile.together
-        finisher = EpilogueEmitter(self.roles, self.memory, place.batch, high, self.tile.width)
+        finisher = EpilogueEmitter(self.leaves, place.batch, high, self.tile.width)
         places = self.lane.result_positions()
         for j in range(self.tile.width // COLUMNS):
             for down, across, (half, i) in places:
@@ -228,6 +227,7 @@ class PipelinedKernel:
     def __init__(self, plan: PipelinedPlan, memory: TensorBuffers):
         self.plan = plan
         self.roles, self.tile, self.memory = plan.roles, plan.tile, memory
+        self.leaves = ProductLeaves(plan.roles, memory)
         self.high = plan.tile.high(plan.roles)
         self.wide = -(-static_dim(plan.roles.columns.extent) // plan.tile.width)
         self.tiles = static_dim(plan.roles.batches) * self.high * self.wide
@@ -342,7 +342,7 @@ class PipelinedKernel:
         apart = self.slot_bytes // form.bytes
         matrix = SwizzledMatrix(numbers, self.tile.height, self.step, True, form, apart=apart)
         stager = Stager(
-            self.roles, operand.side, self.memory, form, place.batch, place.row, matrix.lines, matrix.depth,
+            self.leaves, operand.side, form, place.batch, place.row, matrix.lines, matrix.depth,
             self.thread, GROUP, copies.async_copy, stacked=self.together,
         )  # fmt: skip
         loads = stager.straight(matrix, form.vector, along_k=True)

@@ -15,13 +15,13 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.passes.schedule.blocks.contraction.analysis import TensorAccess
 from mirlo.passes.schedule.blocks.contraction.forms import row_major
-from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import when
-from mirlo.targets.gpu.schedule.epilogue import epilogue_results
+from mirlo.passes.schedule.words.index import LoopValues
 from mirlo.targets.gpu.schedule.launch import WARP, split
-from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles, evaluate, values_of
+from mirlo.targets.gpu.schedule.leaves import PlacedAccess
+from mirlo.targets.gpu.schedule.product_leaves import ProductLeaves, indices_of
+from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles
 from mirlo.targets.gpu.schedule.vectors import element_at, is_aligned, load_vector, store_vector
 from mirlo.targets.nvvm.schedule.fragments import PAIR, Lane
 from mirlo.targets.nvvm.schedule.units import ACCESS, COLUMNS, ROWS
@@ -38,8 +38,7 @@ WARP_BYTES = ROWS * max(PITCHES.values())
 class WarpRowStores:
     """Stores the rows of warps, 16 bytes per thread."""
 
-    roles: Roles
-    memory: TensorBuffers
+    leaves: ProductLeaves
     lane: Lane
     place: Value
     """Shared memory where results are assembled, for all warps."""
@@ -54,7 +53,7 @@ class WarpRowStores:
         """
         size = element_bytes(self._kind)
         wide, fragments = ROW_CHUNK_BYTES // size, ROW_CHUNK_BYTES // size // COLUMNS
-        also = _also_read(self.roles)
+        also = self.leaves.residual
         for first in range(0, len(sums) // 2, fragments):
             here = column + first * COLUMNS
             if also is not None:
@@ -67,6 +66,10 @@ class WarpRowStores:
             self._wait()
             self._write(batch, row, here, wide)
             self._wait()
+
+    @property
+    def roles(self) -> Roles:
+        return self.leaves.roles
 
     @property
     def _kind(self) -> ir.Type:
@@ -87,20 +90,19 @@ class WarpRowStores:
         column: Value,
         number: int,
         pair: tuple[ir.Value, ir.Value],
-        also: TensorAccess | None,
+        also: PlacedAccess | None,
     ) -> None:
         """Apply the epilogue to two adjacent elements and write them to their row, where the residual may be."""
-        contraction = self.roles.contraction
-        ((value, _),) = contraction.writes
+        ((written, _),) = self.leaves.writes
         own = self.lane.member * PAIR + number * COLUMNS
         at = self._at(self.lane.group + half * COLUMNS, own)
         there = None if also is None else load_vector(self.place, at, PAIR)
         line, vectors = self._held(self.roles.rows, row + self.lane.group), []
         for i, total in enumerate(pair):
             across = self._held(self.roles.columns, column + (own + i))
-            values = {**batch, **values_of(self.roles.rows.axes, line), **values_of(self.roles.columns.axes, across)}
-            read = None if also is None or there is None else (also, element_at(there, i))
-            vectors.append(epilogue_results(contraction, self.memory, values, total, read)[value])
+            values = LoopValues(indices_of(self.roles, batch, line, across))
+            loaded = {} if also is None or there is None else {id(also[0]): element_at(there, i)}
+            vectors.append(self.leaves.results(total, values, loaded)[written.buffer])
         vector = create("vector.from_elements", ir.VectorType.get([PAIR], self._kind), *vectors)
         store_vector(vector, self.place, at)
 
@@ -113,18 +115,16 @@ class WarpRowStores:
             line = down + first
             yield self._at(line, along), row + line, column + along
 
-    def _fetch(self, access: TensorAccess, batch: Indices, row: Value, column: Value, wide: int) -> None:
+    def _fetch(self, residual: PlacedAccess, batch: Indices, row: Value, column: Value, wide: int) -> None:
         """Load the residual to where the results go."""
         vector = ACCESS // element_bytes(self._kind)
         vectors = []
         for place, line, first in self._vector_positions(row, column, wide):
             last = index(self.roles.columns.extent - vector)
             across = create("arith.minui", first.type, first, last)
-            values = {**batch, **values_of(self.roles.rows.axes, self._held(self.roles.rows, line))}
-            values |= values_of(self.roles.columns.axes, across)
-            position = evaluate(row_major(access.dims, access.shape), values)
-            buffer = self.memory.slot(access.value).buffer
-            vectors.append((place, load_vector(buffer, position, vector)))
+            indices = indices_of(self.roles, batch, self._held(self.roles.rows, line), across)
+            position = self.leaves.points.position(*residual, LoopValues(indices))
+            vectors.append((place, load_vector(self.leaves.view(residual[0]), position, vector)))
         for place, loaded in vectors:
             store_vector(loaded, self.place, place)
 
@@ -135,10 +135,9 @@ class WarpRowStores:
             when(self._exists(at, across), partial(self._store, batch, at, across, loaded))
 
     def _store(self, batch: Indices, row: Value, column: Value, vector: Value) -> None:
-        ((value, access),) = self.roles.contraction.writes
-        values = {**batch, **values_of(self.roles.rows.axes, row), **values_of(self.roles.columns.axes, column)}
-        position = evaluate(row_major(access.dims, access.shape), values)
-        store_vector(vector, self.memory.slot(value).buffer, position)
+        (written,) = self.leaves.writes
+        position = self.leaves.points.position(*written, LoopValues(indices_of(self.roles, batch, row, column)))
+        store_vector(vector, self.leaves.view(written[0]), position)
 
     def _exists(self, row: Value, column: Value) -> Value:
         """Return whether the row and columns exist: all columns of a piece do, or none."""
@@ -167,18 +166,6 @@ def row_store_type(roles: Roles) -> ir.Type | None:
         return None
     count, last = ACCESS // element_bytes(kind), roles.columns.axes[-1]
     return kind if is_aligned(row_major(access.dims, access.shape), last.id, count, last.extent) else None
-
-
-def _also_read(roles: Roles) -> TensorAccess | None:
-    """Return the residual: an operand read where the result is written, with its type."""
-    contraction = roles.contraction
-    ((value, written),) = contraction.writes
-    where = row_major(written.dims, written.shape)
-    for access in (access for stage in contraction.stages for access in stage.reads if access is not None):
-        form = row_major(access.dims, access.shape)
-        if access.outside is None and access.element_type == value.type.element_type and form == where:
-            return access
-    return None
 
 
 def _i32() -> ir.IntegerType:

@@ -18,9 +18,8 @@ from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.loops import either, for_loop, when
 from mirlo.targets.gpu.schedule.attention.leaves import Loops
 from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, weight
-from mirlo.targets.gpu.schedule.epilogue import multiply_add
 from mirlo.targets.gpu.schedule.launch import launch_points
-from mirlo.targets.gpu.schedule.vectors import all_of
+from mirlo.targets.gpu.schedule.vectors import all_of, multiply_add
 
 
 class PartialResults:

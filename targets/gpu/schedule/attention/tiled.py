@@ -22,10 +22,9 @@ from mirlo.passes.schedule.loops import for_loop, when
 from mirlo.targets.gpu.schedule.attention.kernel import AttentionKernel
 from mirlo.targets.gpu.schedule.attention.partial_results import KeyTiles
 from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, weight
-from mirlo.targets.gpu.schedule.epilogue import multiply_add
 from mirlo.targets.gpu.schedule.exchange import Exchange, SharedExchange, exchanged_elements
 from mirlo.targets.gpu.schedule.launch import barrier, clamp_index, shared, split
-from mirlo.targets.gpu.schedule.vectors import all_of
+from mirlo.targets.gpu.schedule.vectors import all_of, multiply_add
 
 DEPTH = 16
 """k-steps in shared memory at a time."""

@@ -13,9 +13,10 @@ from mirlo.passes.schedule.loops import attribute_constant, for_loop
 from mirlo.targets.gpu.schedule.contraction.fma import plan_small_tiles
 from mirlo.targets.gpu.schedule.contraction.tiled import TiledPlan
 from mirlo.targets.gpu.schedule.costs import Shape
-from mirlo.targets.gpu.schedule.epilogue import Reader, multiply_add, store_epilogue, touch
 from mirlo.targets.gpu.schedule.launch import THREADS, launch_points
+from mirlo.targets.gpu.schedule.product_leaves import ProductLeaves
 from mirlo.targets.gpu.schedule.roles import Roles
+from mirlo.targets.gpu.schedule.vectors import multiply_add
 
 THINNEST = 8
 """Fewest rows or columns of a tile."""
@@ -33,23 +34,22 @@ class ThreadPerElementPlan:
     def emit(self, memory: TensorBuffers) -> None:
         """Emit the launch at the insertion point."""
         roles = self.roles
-        touch(roles.contraction, memory)
+        leaves = ProductLeaves(roles, memory)
         axes = [*roles.batch, *roles.rows.axes, *roles.columns.axes]
 
         def thread(indices: list[Value]) -> None:
             values = dict(zip((axis.id for axis in axes), indices, strict=True))
-            readers = [Reader(roles, side, memory) for side in (roles.rows, roles.columns)]
-            bases = [reader.base(values) for reader in readers]
+            lines = [leaves.line(side, values) for side in (roles.rows, roles.columns)]
 
             def level(done: dict[int, Value], carried: ir.Value) -> ir.Value:
                 if len(done) == len(roles.sums):
-                    a, b = (reader.read(base, done) for reader, base in zip(readers, bases, strict=True))
+                    a, b = (line.read(done) for line in lines)
                     return multiply_add(a, b, carried)
                 axis = roles.sums[len(done)]
                 return for_loop(0, axis.extent, 1, lambda i, held: [level({**done, axis.id: i}, held)], [carried])[0]
 
             init = emit_init(roles.contraction.block, roles.contraction.product.accumulate_type)
-            store_epilogue(roles.contraction, memory, values, level({}, attribute_constant(init)))
+            leaves.store(level({}, attribute_constant(init)), values)
 
         launch_points([axis.extent for axis in axes], thread)
 

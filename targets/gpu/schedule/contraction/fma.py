@@ -22,10 +22,9 @@ from mirlo.targets.gpu.schedule.contraction.tiled import (
     through_registers,
 )
 from mirlo.targets.gpu.schedule.costs import SUMS
-from mirlo.targets.gpu.schedule.epilogue import multiply_add
 from mirlo.targets.gpu.schedule.launch import split
 from mirlo.targets.gpu.schedule.roles import Roles
-from mirlo.targets.gpu.schedule.vectors import element_at, spread
+from mirlo.targets.gpu.schedule.vectors import element_at, multiply_add, spread
 
 DOWN, ACROSS = 16, 16
 """Threads of a block along the rows and along the columns."""

@@ -11,12 +11,11 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
-from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant
 from mirlo.passes.schedule.vectors import elements_of
-from mirlo.targets.gpu.schedule.epilogue import Reader, tested
 from mirlo.targets.gpu.schedule.launch import clamp_index, shared, split
-from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles, evaluate, values_of
+from mirlo.targets.gpu.schedule.product_leaves import OperandLine, ProductLeaves
+from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles, tested, values_of
 from mirlo.targets.gpu.schedule.vectors import is_aligned, load_vector, spread, store_vector
 
 ACCESS = 16
@@ -125,7 +124,7 @@ def contiguous(side: ProductOperand, axes: tuple[LoopAxis, ...], count: int) -> 
 
 def with_whole_vectors(roles: Roles, side: ProductOperand, axes: tuple[LoopAxis, ...], count: int) -> bool:
     """Return the same if a whole vector may be out of bounds: for images with contiguous channels."""
-    if not axes or any(axes[-1].id in dim.terms for dim, _ in tested(roles, side)):
+    if not axes or any(axes[-1].id in dim.terms for dim in tested(roles, side)):
         return False
     return _is_vectorizable(side, axes, count)
 
@@ -138,9 +137,8 @@ def _is_vectorizable(side: ProductOperand, axes: tuple[LoopAxis, ...], count: in
 class Stager:
     """Copies tiles of one operand to shared memory."""
 
-    roles: Roles
+    leaves: ProductLeaves
     side: ProductOperand
-    memory: TensorBuffers
     form: ElementFormat
     batch: Indices
     first: Value
@@ -155,6 +153,10 @@ class Stager:
     """Whether k-steps beyond the last one are read."""
     stacked: int = 1
     """Tiles along the lines that are computed if any of them exists."""
+
+    @property
+    def roles(self) -> Roles:
+        return self.leaves.roles
 
     def make(self) -> tuple[SharedMatrix, list[Load]]:
         """Return the memory of a tile, and this thread's loads."""
@@ -205,10 +207,10 @@ class Stager:
             loads.append(self._load(matrix, line, step, width, along_k, computed))
         return loads
 
-    def _base(self, line: Value, width: int) -> tuple[ir.Value, list[ir.Value]]:
-        """Return the fixed part of a line's position; lines beyond the last one read unused data."""
+    def _line(self, line: Value, width: int) -> OperandLine:
+        """Return a line of the tile; those beyond the last one read unused data."""
         at = clamp_index(self.first + line, self.side.extent, self.lines * self.stacked, width)
-        return Reader(self.roles, self.side, self.memory).base({**self.batch, **values_of(self.side.axes, at)})
+        return self.leaves.line(self.side, {**self.batch, **values_of(self.side.axes, at)})
 
     def _held(self, position: Value, width: int) -> Indices:
         """Return the reduction axes at a position clamped to their end."""
@@ -227,17 +229,16 @@ class Stager:
         return create("arith.select", value.type, position.below(self.roles.depth), value, zero)
 
     def _load(self, matrix: SharedMatrix, line: Value, step: Value, width: int, along_k: bool, computed: bool) -> Load:
-        base = self._base(line, 1 if along_k else width)
+        elements = self._line(line, 1 if along_k else width)
         along = width if along_k else 1
 
         def read(begin: Value) -> list[ir.Value]:
             position = begin + step
-            values = self._held(position, along)
-            reader = Reader(self.roles, self.side, self.memory)
+            sums = self._held(position, along)
             if width > 1:
-                value: ir.Value = self._vector(base, values, width)
+                value: ir.Value = self._vector(elements, sums, width)
             else:
-                value = reader.read(base, values) if computed else reader.element(base, values)
+                value = elements.read(sums) if computed else elements.element(sums)
             return [self._or_zero(position, value)]
 
         def write(values: Sequence[ir.Value], stage: Value | None) -> None:
@@ -253,7 +254,7 @@ class Stager:
 
         def copy(begin: Value, stage: Value) -> None:
             position = begin + step
-            source, there = self._source(base, self._held(position, along))
+            source, there = self._source(elements, self._held(position, along))
             target = matrix.stage(stage).place(line, step)
             # Elements beyond the last k-step or out of bounds are zero.
             inside = position.below(self.roles.depth)
@@ -261,7 +262,7 @@ class Stager:
                 inside = inside & there
             count = create("arith.select", position.type, inside, index(width), index(0))
             assert self.async_copy is not None
-            self.async_copy(self._buffer(), source, matrix.memory, target, count, width)
+            self.async_copy(elements.view, source, matrix.memory, target, count, width)
 
         outside = self.side.access.outside
         zero = outside is None or outside.value == 0
@@ -277,13 +278,13 @@ class Stager:
         return loads
 
     def _transposed_square(self, matrix: SharedMatrix, line: Value, step: Value) -> Load:
-        base = self._base(line, QUAD)
+        elements = self._line(line, QUAD)
 
         def read(begin: Value) -> list[ir.Value]:
             result = []
             for i in range(QUAD):
                 position = begin + (step + i)
-                result.append(self._or_zero(position, self._vector(base, self._held(position, 1), QUAD)))
+                result.append(self._or_zero(position, self._vector(elements, self._held(position, 1), QUAD)))
             return result
 
         def write(values: Sequence[ir.Value], stage: Value | None) -> None:
@@ -294,20 +295,16 @@ class Stager:
 
         return Load(read, write, None)
 
-    def _buffer(self) -> ir.Value:
-        return self.memory.slot(self.side.access.value).buffer
-
-    def _source(self, base: tuple[ir.Value, list[ir.Value]], values: Indices) -> tuple[ir.Value, ir.Value | None]:
+    def _source(self, line: OperandLine, sums: Indices) -> tuple[ir.Value, ir.Value | None]:
         """Return the position to read, and whether it is in bounds if that is not certain; else the first element's."""
-        position = evaluate(self.side.position, values, base[0])
-        there = Reader(self.roles, self.side, self.memory).is_inside(base, values)
+        position, there = line.source(sums)
         if there is not None:
             position = create("arith.select", position.type, there, position, index(0))
         return position, there
 
-    def _vector(self, base: tuple[ir.Value, list[ir.Value]], values: Indices, width: int) -> Value:
-        position, there = self._source(base, values)
-        value = load_vector(self._buffer(), position, width)
+    def _vector(self, line: OperandLine, sums: Indices, width: int) -> Value:
+        position, there = self._source(line, sums)
+        value = load_vector(line.view, position, width)
         if there is None:
             return value
         outside = spread(attribute_constant(self.side.access.outside), width)

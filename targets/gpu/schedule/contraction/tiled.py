@@ -22,8 +22,8 @@ from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant, for_loop
 from mirlo.targets.gpu.schedule.contraction.staging import ElementFormat, Load, SharedMatrix, Stager
 from mirlo.targets.gpu.schedule.costs import Shape
-from mirlo.targets.gpu.schedule.epilogue import EpilogueEmitter, touch
 from mirlo.targets.gpu.schedule.launch import Ids, barrier, launch, split
+from mirlo.targets.gpu.schedule.product_leaves import EpilogueEmitter, ProductLeaves
 from mirlo.targets.gpu.schedule.roles import Roles, values_of
 
 MIN_BLOCKS = 108
@@ -197,12 +197,12 @@ class TiledPlan:
     def emit(self, memory: TensorBuffers) -> None:
         """Emit the launch at the insertion point."""
         roles, tile = self.roles, self.tile
-        touch(roles.contraction, memory)
+        leaves = ProductLeaves(roles, memory)
         high, wide = D.ceildiv(roles.rows.extent, tile.height), D.ceildiv(roles.columns.extent, tile.width)
         grid = [roles.batches, high, wide]
-        launch(D.product(grid), self.engine.threads, partial(self._block, memory, grid))
+        launch(D.product(grid), self.engine.threads, partial(self._block, leaves, grid))
 
-    def _block(self, memory: TensorBuffers, grid: Sequence[Dim], ids: Ids) -> None:
+    def _block(self, leaves: ProductLeaves, grid: Sequence[Dim], ids: Ids) -> None:
         roles, engine, tile = self.roles, self.engine, self.tile
         number, down, across = split(ids.block, grid)
         batch = values_of(roles.batch, number)
@@ -210,15 +210,13 @@ class TiledPlan:
         part = engine.part(ids.thread)
         places = zip((roles.rows, roles.columns), engine.forms, (row, column), (tile.height, tile.width), strict=True)
         (left, loads), (right, more) = (
-            engine.staged(
-                Stager(roles, side, memory, form, batch, first, size, engine.steps, ids.thread, engine.threads)
-            )
+            engine.staged(Stager(leaves, side, form, batch, first, size, engine.steps, ids.thread, engine.threads))
             for side, form, first, size in places
         )
         operands = Operands(left, right, [*loads, *more], roles.depth, engine.steps)
         init = attribute_constant(emit_init(roles.contraction.block, roles.contraction.product.accumulate_type))
         sums = engine.mover(operands)(operands, part.multiply, part.start(init))
-        finisher = EpilogueEmitter(roles, memory, batch, tile.height, tile.width)
+        finisher = EpilogueEmitter(leaves, batch, tile.height, tile.width)
         for at, beside, total in part.results(row, column, sums):
             finisher.store(at, beside, total)
 
