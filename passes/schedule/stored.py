@@ -12,7 +12,6 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.op import class_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.constant import Constant
-from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.graph.constants import constant_name, constant_reader, derived, emit_deferred_constant, filled
 from mirlo.passes.session import Session
@@ -36,8 +35,6 @@ class Stored:
     """Suffix of the new constant's name."""
     fill: Callable[[np.ndarray, np.ndarray], None] | None = None
     """Does what `change` does in an array that is given, without another one of that size."""
-    dtype: str | None = None
-    """The signed integer type in which elements of a narrower one are stored; None for the type that they have."""
 
 
 def calls_of(module: ir.Operation | ir.OpView) -> dict[str, list[ir.Operation]]:
@@ -58,7 +55,7 @@ def _store(site: ir.Operation, stored: Stored, session: Session, known: dict[obj
     old = site.operands[stored.argument]
     kind = TensorType.from_mlir(old.type)
     assert kind is not None
-    kind = kind.with_shape(stored.shape).with_dtype(stored.dtype or kind.dtype)
+    kind = kind.with_shape(stored.shape)
     name = constant_name(old)
     change, key = stored.change, (name, stored.order)
     with ir.InsertionPoint(site), site.location:
@@ -93,29 +90,13 @@ def _retype(view: PrimView, stored: Stored) -> None:
     """Change the parameter's type and the map by which the block reads it."""
     argument = view.arguments[stored.argument]
     block = next(b for b in view.blocks if b.is_reduction)
-    element = argument.type.element_type
-    if stored.dtype is not None:
-        element = ir.Type.parse(stored.dtype)
-        read = block.input_arguments[stored.position]
-        read.set_type(element)
-        for use in read.uses:
-            _extend_sign(use.owner.operation)
-    argument.set_type(ir.RankedTensorType.get(stored.shape, element))
+    argument.set_type(ir.RankedTensorType.get(stored.shape, argument.type.element_type))
     maps = _replaced(ir.ArrayAttr(block.op.attributes["maps"]), stored.position, ir.AffineMapAttr.get(stored.map))
     block.op.attributes["maps"] = ir.ArrayAttr.get(maps)
     count_runs(block.op)
     entry = [a.type for a in view.entry.arguments]
     results = [v.type for v in view.returned]
     view.op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(entry, results))
-
-
-def _extend_sign(cast: ir.Operation) -> None:
-    """Extend the sign of a wider operand: what was unsigned has none."""
-    if cast.name == "arith.extui":
-        with ir.InsertionPoint(cast), cast.location:
-            signed = create("arith.extsi", cast.results[0].type, cast.operands[0])
-        cast.results[0].replace_all_uses_with(signed)
-        cast.erase()
 
 
 def count_runs(op: ir.Operation) -> None:

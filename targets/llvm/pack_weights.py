@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +24,6 @@ from mirlo.targets.llvm.options import find_machine
 from mirlo.targets.llvm.schedule.contraction.groups import are_small_pairs
 from mirlo.targets.llvm.schedule.contraction.plan import plan_of
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
-from mirlo.targets.llvm.schedule.cost import MIN_ROWS_TO_WIDEN
 from mirlo.targets.llvm.subnormals import flush_subnormals
 
 if TYPE_CHECKING:
@@ -48,7 +46,6 @@ class PackWeights(Pass):
     contained = True
     trusted = True
     machine: str = option("", "machine whose register tiles the panels fit; default: the one that is scheduled for")
-    widen: bool = option(True, "store int8 as int16 where the instruction takes that and many rows are multiplied")
 
     def run(self, op: ir.OpView, session: Session) -> None:
         machine = find_machine(self.machine or session.options.get("machine"))
@@ -87,8 +84,6 @@ class PackWeights(Pass):
                 if small is not None:
                     panels = small
                     function.operation.attributes[SMALL_PAIRS] = ir.UnitAttr.get()
-                elif self.widen and isinstance(plan, RegisterTilePlan) and _row_count(plan) >= MIN_ROWS_TO_WIDEN:
-                    panels = panels.widened("uint8" if plan.group.unsigned_columns else "int8")
             stored = panels.stored
             store_for_calls(view, sites, stored, session, packed, release.unused)
             function.operation.attributes[PACKED] = ir.UnitAttr.get()
@@ -119,12 +114,6 @@ def _is_int8(operand: OperandView) -> bool:
     return bool(operand.value.type.element_type == ir.IntegerType.get_signless(8))
 
 
-def _row_count(plan: RegisterTilePlan) -> int:
-    """Return how many rows the columns are multiplied with; 0 if their number is dynamic."""
-    axes = [*plan.row_loops, *([plan.row_axis] if plan.row_axis is not None else [])]
-    return prod(axis.extent if isinstance(axis.extent, int) else 0 for axis in axes)
-
-
 def _has_unsigned_columns(plan: RegisterTilePlan) -> bool:
     return plan.group is not None and plan.group.unsigned_columns
 
@@ -142,8 +131,6 @@ class Order:
     width: int
     group: int = 1
     """Adjacent elements along K that are contiguous for each column."""
-    widened: str = ""
-    """The element type of int8 that is stored as int16, as numpy's name; empty for elements that stay as they are."""
 
     def shape(self, old: Sequence[int]) -> tuple[int, ...]:
         """Return the shape of an array in the new order."""
@@ -154,13 +141,12 @@ class Order:
     def pack(self, array: np.ndarray) -> np.ndarray:
         """Return the array in the new order."""
         # Aligned to cache lines: a vector across two lines takes two loads.
-        packed = empty_aligned(np.dtype(np.int16) if self.widened else array.dtype, self.shape(array.shape))
+        packed = empty_aligned(array.dtype, self.shape(array.shape))
         self.fill(array, packed)
         return packed
 
     def fill(self, array: np.ndarray, to: np.ndarray) -> None:
         """Write the array in the new order to another one."""
-        array = array.view(self.widened) if self.widened else array
         moved = array.transpose(*self.outer, self.columns, *self.inner)
         at, total = len(self.outer), array.shape[self.columns]
         panels = replace(self, group=1).shape(array.shape)
@@ -195,10 +181,6 @@ class Panels:
     def shape(self) -> tuple[int, ...]:
         return self.order.shape(self.operand.shape)
 
-    def widened(self, dtype: str) -> Panels:
-        """Return panels in which elements of this type are stored as int16."""
-        return replace(self, order=replace(self.order, widened=dtype))
-
     @property
     def map(self) -> ir.AffineMap:
         exprs, order = list(self.operand.map.results), self.order
@@ -216,10 +198,7 @@ class Panels:
     @property
     def stored(self) -> Stored:
         order = self.order
-        dtype = "i16" if order.widened else None
-        return Stored(
-            self.argument, self.position, self.shape, self.map, order, order.pack, "panels", order.fill, dtype
-        )  # fmt: skip
+        return Stored(self.argument, self.position, self.shape, self.map, order, order.pack, "panels", order.fill)
 
 
 def _dims_by_axis(map_: ir.AffineMap) -> dict[int, int] | None:

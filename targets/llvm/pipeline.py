@@ -41,7 +41,7 @@ def compile_pipeline(options: CompileOptions | None = None) -> str:
         "legalize{target=llvm}",
         *FUSE_WIDENED,
         _step("apply-tuning", "target=llvm", threads, tuned),
-        _step("pack-weights", machine, "widen=false" if saves_memory(options) else ""),
+        _step("pack-weights", machine),
         "remove-dead",
         _step("schedule", "target=llvm", threads, machine),
         "lower-loops",

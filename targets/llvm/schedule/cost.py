@@ -80,9 +80,9 @@ PACK_FROM_ROWS = 6
 """Rows from which on packing the column operand costs less than reading it with a long stride."""
 MIN_ROWS_TO_PACK = 4
 """Rows from which on packing columns in each call pays for instructions that sum up several products."""
-MIN_ROWS_TO_WIDEN = 100
-"""Rows from which on constant int8 columns are stored as int16 for `vpmaddwd`: extending a vector of 16 takes an
-instruction in each k-step of a tile, a third of a cycle, reading 16 bytes more of a weight from memory some four."""
+MIN_ROWS_TO_EXTEND = 24
+"""Rows from which on panels of constant int8 are extended to int16 for `vpmaddwd` in a copy that stays in the L1 or L2
+cache: extending a vector takes an instruction in each k-step of a tile, and in a copy three for all tiles."""
 DOT_BELOW_ROWS = 16
 """Rows up to which dot products along K cost less than transposing the column operand."""
 EDGE_TILES = 4

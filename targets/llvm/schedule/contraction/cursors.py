@@ -65,5 +65,8 @@ class Buffers:
 
     rows: ir.Value
     columns: ir.Value
+    """The column operand, or the copy of a panel."""
+    streamed: ir.Value
+    """The column operand as it is in memory, which is prefetched."""
     writes: list[ir.Value]
     reads: list[list[ir.Value | None]]

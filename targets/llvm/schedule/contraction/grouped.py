@@ -305,6 +305,36 @@ class GroupedPanelCopy(PanelCopy):
         self.code.store_vector(value, self.panel, position, ColumnVector(0, lanes, lanes))
 
 
+class ExtendedPanelCopy(PanelCopy):
+    """Extends a panel of int8 that is stored in groups to int16."""
+
+    @property
+    def group(self) -> DotGroup:
+        assert self.plan.group is not None
+        return self.plan.group
+
+    def emit(self, at: Cursor, cut: list[ColumnVector]) -> None:
+        """Extend the panel whose first column is at this cursor."""
+        width = sum(piece.lanes for piece in cut) * self.group.size
+        read = Cursor(self.code, self.packing.source, at.base, at.offset)
+        self._level(self.packing.axes, read, Cursor.start(self.code, self.packing.target * width), cut)
+
+    def _level(self, axes: list[LoopAxis], read: Cursor, write: Cursor, cut: list[ColumnVector]) -> None:
+        if axes:
+            axis, *inner = axes
+            self.code.loop(
+                Span(0, axis.extent, 1),
+                lambda i: self._level(inner, read.advance(axis, i), write.advance(axis, i), cut),
+            )
+            return
+        for piece in cut:
+            shift, lanes = piece.offset * self.group.size, piece.lanes * self.group.size
+            vector = ColumnVector(0, lanes, lanes)
+            value = self.code.load_vector(self.source, read.position(shift), vector)
+            value = widened_bytes(value, self.group.unsigned_columns)
+            self.code.store_vector(value, self.panel, write.position(shift), vector)
+
+
 def _interleaved(first: ir.Value, second: ir.Value) -> ir.Value:
     kind = ir.VectorType.get([2 * first.type.shape[0]], first.type.element_type)
     return create("vector.interleave", kind, first, second)

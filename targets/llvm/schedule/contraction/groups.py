@@ -31,7 +31,7 @@ class DotGroup:
     widens: bool = False
     """Whether int8 of the rows is extended to int16, in registers, or in a copy if they are read several times.
 
-    So is int8 of the columns, in registers, unless `pack-weights` has stored them as int16.
+    So is int8 of the columns, in registers, or in a copy of a panel that many rows are multiplied with.
     """
     flips: bool = False
     """Whether the rows' sign bit is flipped, because the instruction takes no operands of these signs.
@@ -90,9 +90,10 @@ def kind_of_group(
     casts = [_widened_by(factor, ("arith.extsi", "arith.extui")) for factor in (rows, columns)]
     if not all(casts):
         return None
-    i8 = ir.IntegerType.get_signless(8)
+    i8, i16 = (ir.IntegerType.get_signless(bits) for bits in (8, 16))
     if any(factor.argument.type != i8 for factor in (rows, columns)):
-        return _group_of_words(rows, columns) if "i16" in machine.dots else None
+        is_signed = all(factor.argument.type == i16 for factor in (rows, columns)) and set(casts) == {"arith.extsi"}
+        return DotGroup(2, "vpmaddwd") if is_signed and "i16" in machine.dots else None
     unsigned = [cast == "arith.extui" for cast in casts]
     is_mixed = unsigned[0] != unsigned[1]
     if "i8mm" in machine.dots and (is_tall or is_mixed):
@@ -109,17 +110,6 @@ def kind_of_group(
     if has_small_pairs:
         return DotGroup(4, "vpmaddubsw", unsigned[1], unsigned[0], flips=not is_mixed)
     return DotGroup(2, "vpmaddwd", unsigned[1], unsigned[0], widens=True)
-
-
-def _group_of_words(rows: ProductInput, columns: ProductInput) -> DotGroup | None:
-    """Return groups of signed 16-bit columns and rows, which may be int8 of any sign."""
-    i8, i16 = (ir.IntegerType.get_signless(bits) for bits in (8, 16))
-    if columns.argument.type != i16 or _widened_by(columns, ("arith.extsi",)) is None:
-        return None
-    if rows.argument.type == i8:
-        return DotGroup(2, "vpmaddwd", unsigned_rows=_widened_by(rows, ("arith.extui",)) is not None, widens=True)
-    is_signed = rows.argument.type == i16 and _widened_by(rows, ("arith.extsi",)) is not None
-    return DotGroup(2, "vpmaddwd") if is_signed else None
 
 
 def multiplies_words(product: MultiplyAdd, machine: Machine) -> bool:
@@ -201,21 +191,27 @@ def grouped_sum(
         return None
     if columns.form.stride(last) == 1 and columns.form.stride(lane_axis) == group.size == last.extent:
         reduce, (row_form, column_form) = fuse(order[:-1], [rows.form, columns.form], alone)
-        return GroupedSum(replace(group, is_stored=True), reduce, row_form, column_form, IndexExpr(), reduce)
+        return GroupedSum(replace(group, is_stored=True), reduce, row_form, column_form, _panel_rows(reduce), reduce)
     if not may_pack:
         return None
     fused, (row_form, column_form) = fuse(order, [rows.form, columns.form], alone)
     inner = fused[-1]
     size, step = group.size, column_form.stride(inner)
     groups = -(-inner.extent // size)
-    panel, weight = IndexExpr({inner.id: 1}), groups
-    for axis in reversed(fused[:-1]):
-        panel = panel + IndexExpr({axis.id: weight})
-        weight *= axis.extent
+    packed = [*fused[:-1], LoopAxis(inner.id, groups, True)]
     by_group = [_by_groups(form, inner, size) for form in (row_form, column_form)]
     changed = replace(group, tail=inner.extent % size, step=step)
     whole = [*fused[:-1], LoopAxis(inner.id, inner.extent // size, True)]
-    return GroupedSum(changed, whole, by_group[0], by_group[1], panel, [*fused[:-1], LoopAxis(inner.id, groups, True)])
+    return GroupedSum(changed, whole, by_group[0], by_group[1], _panel_rows(packed), packed)
+
+
+def _panel_rows(axes: Sequence[LoopAxis]) -> IndexExpr:
+    """Return the row of a packed panel, which has one for each iteration of the loops of a reduction."""
+    row, weight = IndexExpr(), 1
+    for axis in reversed(axes):
+        row = row + IndexExpr({axis.id: weight})
+        weight *= axis.extent
+    return row
 
 
 def _by_groups(form: IndexExpr, axis: LoopAxis, size: int) -> IndexExpr:

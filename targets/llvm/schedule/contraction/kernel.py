@@ -23,7 +23,13 @@ from mirlo.targets.llvm.schedule.contraction.costs import expected_cycles
 from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
 from mirlo.targets.llvm.schedule.contraction.dot import DotTiles
 from mirlo.targets.llvm.schedule.contraction.dynamic_tiles import DynamicTiles, dynamic_tiles, loop_over_all
-from mirlo.targets.llvm.schedule.contraction.grouped import GroupedPanelCopy, GroupedTiles, MatrixTiles, prepared_rows
+from mirlo.targets.llvm.schedule.contraction.grouped import (
+    ExtendedPanelCopy,
+    GroupedPanelCopy,
+    GroupedTiles,
+    MatrixTiles,
+    prepared_rows,
+)
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.orders import BOTH, ROWS
 from mirlo.targets.llvm.schedule.contraction.packing import PanelCopy
@@ -139,11 +145,13 @@ class ContractionEmitter:
             kind = plan.contraction.product.accumulate_type
             if plan.group is not None:
                 width, kind = width * plan.group.size, plan.columns.access.element_type
+                kind = ir.IntegerType.get_signless(16) if plan.group.is_stored else kind
             self.panel = code.scratch(plan.panel_rows * width, kind)
         self.source = source
         buffers = Buffers(
             self._side(plan.rows),
             source if self.panel is None else self.panel,
+            source,
             [code.flat(value) for value, _ in plan.contraction.writes],
             [[None if r is None else code.flat(r.value) for r in stage.reads] for stage in plan.contraction.stages],
         )
@@ -274,7 +282,8 @@ class ContractionEmitter:
                 return converted(plan, plan.columns, element, lanes)
 
             assert self.panel is not None
-            copy = PanelCopy if plan.group is None else GroupedPanelCopy
+            grouped = ExtendedPanelCopy if plan.group is not None and plan.group.is_stored else GroupedPanelCopy
+            copy = PanelCopy if plan.group is None else grouped
             copy(self.code, plan, self.source, self.panel, convert).emit(places.columns, cut)
             width = sum(piece.lanes for piece in cut) * (1 if plan.group is None else plan.group.size)
             places = places.with_columns(Cursor.start(self.code, plan.packing.panel * width))

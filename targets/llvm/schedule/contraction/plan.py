@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -29,6 +30,7 @@ from mirlo.targets.llvm.schedule.contraction.choices import (
 from mirlo.targets.llvm.schedule.contraction.costs import fastest_order
 from mirlo.targets.llvm.schedule.contraction.groups import (
     NEVER,
+    DotGroup,
     GroupedSum,
     grouped_sum,
     kind_of_group,
@@ -44,6 +46,7 @@ from mirlo.targets.llvm.schedule.contraction.tiles import (
 from mirlo.targets.llvm.schedule.cost import (
     DOT_BELOW_ROWS,
     EDGE_TILES,
+    MIN_ROWS_TO_EXTEND,
     MIN_ROWS_TO_PACK,
     UNROLL_TAPS,
     WORD_TEMPORARIES,
@@ -206,9 +209,12 @@ class _Planner:
         kind = self.contraction.product.accumulate_type
         is_cast, width = columns.needs_cast(kind), tile_vectors * problem.lanes
         is_dot, reuse = chosen.dot is not None, count_of(axes.shared)
-        pack = not is_dot and needs_packing(
-            columns, lane_axis, chosen.order, reuse, width, is_cast, chosen.machine, self.choices.pack
-        )
+        if grouped is not None:
+            pack = not grouped.group.is_stored or self._extends_panels(grouped.group, axes)
+        else:
+            pack = not is_dot and needs_packing(
+                columns, lane_axis, chosen.order, reuse, width, is_cast, chosen.machine, self.choices.pack
+            )
         rows.is_converted = self._converts_rows(axes, chosen, width)
         reduce, packing = self._fuse_reduce(chosen.order, pack, grouped)
         overlap = not is_dot and not (problem.shared_columns and problem.shared_rows)
@@ -327,6 +333,11 @@ class _Planner:
             return bool(grouped.group.flips or grouped.group.widens)
         return self.rows.needs_cast(self.contraction.product.accumulate_type)
 
+    def _extends_panels(self, group: DotGroup, axes: _FreeAxes) -> bool:
+        """Return whether a panel of stored int8 is extended in a copy, which many rows are multiplied with."""
+        rows = prod(axis.extent if isinstance(axis.extent, int) else 0 for axis in axes.shared)
+        return group.widens and rows >= MIN_ROWS_TO_EXTEND
+
     def _row_candidates(self, axes: list[LoopAxis]) -> list[LoopAxis]:
         """Return the axes that the tile's rows may run along."""
         if self.rows.edge is not None:
@@ -341,7 +352,7 @@ class _Planner:
         if grouped is not None:
             self.rows.form, self.columns.form = grouped.rows, grouped.columns
             packing = Packing(grouped.panel, grouped.packed, grouped.columns, grouped.panel)
-            return grouped.reduce, None if grouped.group.is_stored else packing
+            return grouped.reduce, packing if pack else None
         if not pack:
             reduce, (self.rows.form, self.columns.form) = fuse(order, [self.rows.form, self.columns.form], self.alone)
             return reduce, None

@@ -211,12 +211,12 @@ class Tiles:
     def fetch(self, places: TileCursors) -> None:
         """Prefetch the column operand of a later k-step or of the next panel, if planned."""
         if places.ahead is not None:
-            step = LINE_BYTES // element_bytes(self.buffers.columns.type.element_type)
+            step = LINE_BYTES // element_bytes(self.buffers.streamed.type.element_type)
             for line in range(self.lines_ahead):
-                self.code.prefetch(self.buffers.columns, places.ahead.position(line * step))
+                self.code.prefetch(self.buffers.streamed, places.ahead.position(line * step))
         ahead, width = self.lead
         if ahead:
-            self.code.prefetch(self.buffers.columns, places.columns.position(ahead), width)
+            self.code.prefetch(self.buffers.streamed, places.columns.position(ahead), width)
 
     def _is_outside(self, tap: _Tap, extent: Extent, row: int) -> bool:
         edge = self.plan.rows.edge

@@ -14,7 +14,7 @@ import pytest
 import mirlo
 from mirlo.runtime.params import ParameterStore
 from mirlo.targets.llvm.options import host_machine
-from mirlo.targets.llvm.schedule.cost import MIN_ROWS_TO_WIDEN
+from mirlo.targets.llvm.schedule.cost import MIN_ROWS_TO_EXTEND
 
 RELAX = {"u8": "ui8", "i8": "i8", "bf16": "bf16"}
 SHAPES = [(8, 16, 32), (7, 13, 19), (33, 70, 45), (20, 3, 9), (40, 4, 100)]
@@ -128,12 +128,12 @@ def test_pairs_that_fit_16_bits(left: str, right: str, tmp_path: Path, monkeypat
 @pytest.mark.sample(4)
 @pytest.mark.skipif("i16" not in host_machine().dots, reason="the machine has no products of 16-bit integers")
 @pytest.mark.parametrize(("left", "right"), [("u8", "i8"), ("i8", "i8"), ("i8", "u8"), ("u8", "u8")])
-def test_columns_of_16_bits(left: str, right: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Constant columns of many rows are stored as int16 without VNNI, those of fewer rows as they are."""
+def test_extended_panels(left: str, right: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without VNNI panels of constant columns are extended to int16 in a copy for many rows, in registers for fewer."""
     without = replace(host_machine(), dots=("i16",))
     monkeypatch.setattr("mirlo.targets.llvm.options.host_machine", lambda: without)
     k, n = 36, 50
-    for m in (MIN_ROWS_TO_WIDEN - 1, MIN_ROWS_TO_WIDEN + 3):
+    for m in (MIN_ROWS_TO_EXTEND - 1, MIN_ROWS_TO_EXTEND + 3):
         x, w = _random(left, m, k), _random(right, k, n)
         w[:, 0], w[:, 1] = np.iinfo(w.dtype).min, np.iinfo(w.dtype).max
         x[0], x[1] = np.iinfo(x.dtype).min, np.iinfo(x.dtype).max
@@ -142,7 +142,8 @@ def test_columns_of_16_bits(left: str, right: str, tmp_path: Path, monkeypatch: 
         executable, schedule = _compiled(_matmul(m, k, n, left, right, "i32", False, True), folder, w=w)
         np.testing.assert_array_equal(executable(x), x.astype(np.int32) @ w.astype(np.int32))
         assert 'instruction = "vpmaddwd"' in schedule
-        assert bool(re.search(r"memref<[0-9x]+x2xi16>", schedule)) == (m >= MIN_ROWS_TO_WIDEN)
+        assert re.search(r"memref<[0-9x]+x2xi8>", schedule)
+        assert ("packed = true" in schedule) == (m >= MIN_ROWS_TO_EXTEND)
 
 
 @pytest.mark.sample(4)
