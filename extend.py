@@ -65,7 +65,7 @@ from mirlo.passes.rule_choices import Choice
 from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, decline, decline_machine, intrinsic, legalize, schedule
 from mirlo.passes.schedule.tuned import tuned_values
 from mirlo.passes.schedule.words.command_intrin import command_intrin
-from mirlo.passes.schedule.words.commands import Tile, TileCommand, TileCommands
+from mirlo.passes.schedule.words.commands import TileCommand, TileCommands, TileOperand
 from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.passes.schedule.words.scheduled_prim import scheduled
 from mirlo.passes.schedule.words.tensorize import tensor_intrin
@@ -110,7 +110,7 @@ __all__ = [
     "ExternalArtifact", "Figures", "ExternalFunction", "ExternalFunctions", "ExternalModule", "ExternalNode",
     "ExternalValue", "Step", "Float", "Floats", "INTRINSIC", "Int", "Ints", "LEGALIZE",
     "LoadContext", "NativeCode", "NodeTrait", "OnnxName", "OpError", "Pass", "PassError", "Pipeline", "Precision",
-    "SCHEDULE", "Schedule", "ScheduleError", "Str", "Strs", "Symbol", "Tile", "TileCommand", "TileCommands",
+    "SCHEDULE", "Schedule", "ScheduleError", "Str", "Strs", "Symbol", "TileCommand", "TileCommands", "TileOperand",
     "CodeForm", "KernelText", "LibraryForm", "Target", "TensorType", "ThreadLimits", "Trait", "Tunable",
     "c_function", "compute",
     "command_intrin", "check_model", "compiler_version", "contraction", "run_time_files",

@@ -48,15 +48,26 @@ DISPATCH: dict[str, str] = {
 
 
 class House:
-    """The parsed files of a checkout."""
+    """The files of a checkout, parsed when that is needed."""
 
-    @FewerCollections()
     def __init__(self, root: Path) -> None:
         self.root = root
         folders = sorted(p.parent for p in root.glob("*/__init__.py") if p.parent.name not in ("test", "benchmarks"))
         self.paths = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
         self.texts = {path: path.read_text(encoding="utf-8") for path in self.paths}
-        self.trees = {path: ast.parse(text) for path, text in self.texts.items()}
+        self._parsed: dict[Path, ast.Module] = {}
+
+    def tree(self, path: Path) -> ast.Module:
+        """Return one parsed file."""
+        if path not in self._parsed:
+            self._parsed[path] = ast.parse(self.texts[path])
+        return self._parsed[path]
+
+    @cached_property
+    @FewerCollections()
+    def trees(self) -> dict[Path, ast.Module]:
+        """All parsed files."""
+        return {path: self.tree(path) for path in self.paths}
 
     def figures(self, other: House | None = None) -> dict[str, int | str]:
         """Return all figures by name; lines of features that the other checkout lacks are counted apart."""
@@ -115,12 +126,18 @@ class House:
     @cached_property
     def repeated_class_names(self) -> dict[str, list[str]]:
         """The names that several public classes have, with the files of these."""
-        files: dict[str, list[str]] = {}
-        for path, tree in self.trees.items():
-            for node in ast.walk(tree):
-                if isinstance(node, ast.ClassDef) and node.name[0] != "_":
-                    files.setdefault(node.name, []).append(path.relative_to(self.root).as_posix())
-        return {name: paths for name, paths in files.items() if len(paths) > 1}
+        files: dict[str, list[Path]] = {}
+        for path, text in self.texts.items():
+            for match in re.finditer(r"^[ \t]*class ([A-Za-z]\w*)", text, re.MULTILINE):
+                files.setdefault(match[1], []).append(path)
+        repeated: dict[str, list[str]] = {}
+        for name, paths in files.items():  # a text may look like a class: few files are parsed to see that
+            if len(paths) > 1:
+                for path in dict.fromkeys(paths):
+                    nodes = [node for node in ast.walk(self.tree(path)) if isinstance(node, ast.ClassDef)]
+                    place = path.relative_to(self.root).as_posix()
+                    repeated.setdefault(name, []).extend(place for node in nodes if node.name == name)
+        return {name: places for name, places in repeated.items() if len(places) > 1}
 
     @cached_property
     def _functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:

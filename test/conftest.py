@@ -113,8 +113,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @cache
 def _costs() -> dict[str, float]:
-    rows = (line.split() for line in COSTS.read_text(encoding="utf-8").splitlines())
-    return {file: float(seconds) for seconds, file in rows}
+    from mirlo.benchmarks.test_times import read_costs
+
+    return read_costs(COSTS)
 
 
 def _deselect_what_is_not_sampled(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -34,7 +34,7 @@ ALIGNMENT = 64
 
 
 @dataclass(frozen=True)
-class Tile:
+class TileOperand:
     """What a command reads or writes: elements of a buffer that are evenly spaced along each of its loops."""
 
     buffer: str
@@ -83,9 +83,9 @@ class TileCommand:
     block: str
     extents: tuple[int, ...]
     """Iterations of each loop of the instruction; fewer than the schedule has where a tile is at an edge."""
-    reads: tuple[Tile, ...]
+    reads: tuple[TileOperand, ...]
     """In the order of the operands of the description."""
-    writes: tuple[Tile, ...]
+    writes: tuple[TileOperand, ...]
     is_first: bool = True
     """Whether a reduction begins with this command."""
     is_last: bool = True
@@ -166,7 +166,7 @@ class _Operand:
         strides = tuple(step * self._width for step in self._position.steps)
         self._same = strides, steps, tuple(int(str(dim)) for dim in buffer.shape), outside
 
-    def tile(self, values: Mapping[str, int]) -> Tile:
+    def tile(self, values: Mapping[str, int]) -> TileOperand:
         """Return the tile of one iteration of the loops outside."""
         buffer, place = self._buffer, self._place
         address = place.base + self._position.at(values) * self._width
@@ -174,7 +174,7 @@ class _Operand:
             address += self._turn.at(values) % buffer.copies * place.size
         strides, steps, shape, outside = self._same
         indices = tuple([line.at(values) for line in self._indices])
-        return Tile(buffer.name, buffer.scope, address, strides, indices, steps, shape, outside)
+        return TileOperand(buffer.name, buffer.scope, address, strides, indices, steps, shape, outside)
 
 
 @dataclass(frozen=True)

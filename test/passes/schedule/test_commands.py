@@ -10,7 +10,7 @@ import pytest
 
 import mirlo
 from mirlo import R, Schedule, T
-from mirlo.extend import ScheduleError, TensorType, Tile, TileCommand, TileCommands, command_intrin
+from mirlo.extend import ScheduleError, TensorType, TileCommand, TileCommands, TileOperand, command_intrin
 
 SIZE = 8
 """Lanes of the unit."""
@@ -116,7 +116,7 @@ class Unit:
         for command in commands:
             getattr(self, command.name.removeprefix("toy."))(command)
 
-    def _view(self, tile: Tile, extents: Sequence[int], dtype: type) -> np.ndarray:
+    def _view(self, tile: TileOperand, extents: Sequence[int], dtype: type) -> np.ndarray:
         memory = self.memory[tile.scope] if tile.scope else self.arrays[tile.buffer]
         offsets = sum(
             np.arange(extent).reshape([-1 if i == axis else 1 for i in range(len(extents))]) * stride
@@ -135,7 +135,7 @@ class Unit:
             return
         part = tuple(slice(each.start, each.stop) for each in inside)
         begin = sum(each.start * stride for each, stride in zip(inside, source.strides, strict=True))
-        moved = Tile(source.buffer, "", source.address + begin, source.strides, (), (), ())
+        moved = TileOperand(source.buffer, "", source.address + begin, source.strides, (), (), ())
         values, at = self._view(moved, [len(each) for each in inside], np.int8)
         memory[places[part]] = values[at]
 
