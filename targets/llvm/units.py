@@ -63,24 +63,18 @@ def split(
     for operation in operations.values():
         _drop_facts(operation)
     if similar:
-        scalars = merge_kernels((similar[name], name, operations) for name in operations if name in similar)
-        for operation in operations.values():
-            if operation.name == "func.func" and not is_prim_func(operation):
-                pass_scalars(operation, scalars)
+        _merge_similar(operations, similar)
     texts = {name: _text(op) for name, op in operations.items()}
     uses = {name: _references(text, operations) for name, text in texts.items()}
     roots = [name for name in (MAIN, SIZES) if name in operations]
     called = dict.fromkeys(name for root in roots for name in uses[root])
     prim = (name for name in called if name not in roots and is_prim_func(operations[name]))
     kernels = [name for name in prim if _has_body(operations[name])]
-    made_by = _made_by(settings)
+    made_by, readable = _made_by(settings), apart is not None or settings.form != OBJECT
+    by_name = {name: _kernel_unit(name, operations, texts, uses, made_by, readable) for name in kernels}
+    symbols = {name: unit.symbol for name, unit in by_name.items()}
     units: dict[str, CompilationUnit] = {}
-    symbols: dict[str, str] = {}
-    for name in kernels:
-        unit = _kernel_unit(
-            name, operations, texts, uses, made_by, readable=apart is not None or settings.form != OBJECT
-        )
-        symbols[name] = unit.symbol
+    for unit in by_name.values():
         units.setdefault(unit.key, unit)
     rest = _closure(roots, uses, stop=set(kernels))
     is_small = not apart if apart is not None else sum(len(unit.text) for unit in units.values()) < SMALL
@@ -98,6 +92,14 @@ def split(
     if apart:
         return [main, *units.values()]
     return [main] if is_small else [main, *_bundled(list(units.values()), made_by)]
+
+
+def _merge_similar(operations: Mapping[str, ir.Operation], similar: Mapping[str, int]) -> None:
+    """Make kernels of a group that differ in scalars only one, and pass it these."""
+    scalars = merge_kernels((similar[name], name, operations) for name in operations if name in similar)
+    for operation in operations.values():
+        if operation.name == "func.func" and not is_prim_func(operation):
+            pass_scalars(operation, scalars)
 
 
 def kernel_units(modules: Mapping[str, ir.Module], settings: CodeSettings) -> list[CompilationUnit]:

@@ -6,6 +6,7 @@ are. What follows (scales, biases, activations, quantization) is computed on the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -213,23 +214,16 @@ def _conv_i32(op: ir.OpView, data: QuantizedValue, weight: QuantizedValue, b: Re
     centred = array.astype(np.int64) - (0 if weight_zero is None else weight_zero)
     x = data.value
     if zero is None or isinstance(zero, np.integer):
-        zero = np.int64(0) if zero is None else zero
-        x = _bordered(op, x, zero, b)
+        number = np.int64(0) if zero is None else zero
+        x = _bordered(op, x, number, b)
         inner = tuple(i for i in range(array.ndim) if i != out_axis)
-        shift = (centred.sum(axis=inner) * -zero).astype(np.int32)
+        shift = (centred.sum(axis=inner) * -number).astype(np.int32)
         output = b.constant(shift, TensorType.of(shift.shape, "i32"), "bias")
         bias = output if bias is None else b.emit(OPS["add"], bias, output)
         attributes["padding"] = ()
-        zero = None
     total = b.emit(OPS["conv"], x, weight.value, bias, **attributes)
-    if zero is not None:
-        # What the weights of each window sum up to: those that lie beyond the border are not among them.
-        kind = kind_of(x)
-        axis = channel_axis(op.data_layout, kind.rank)
-        sizes = [1 if i == 0 else op.groups if i == axis else size for i, size in enumerate(kind.shape)]
-        ones = b.emit(OPS["full"], shape=tuple(sizes), value=1.0, dtype=I32)
-        sums = centred.sum(axis=in_axis, keepdims=True).astype(np.int32)
-        inside = b.emit(OPS["conv"], ones, b.constant(sums, TensorType.of(sums.shape, "i32"), "sums"), **attributes)
+    if zero is not None and not isinstance(zero, np.integer):
+        inside = _sums_of_weights(op, kind_of(x), centred.sum(axis=in_axis, keepdims=True), attributes, b)
         total = b.emit(OPS["subtract"], total, b.emit(OPS["multiply"], inside, _zero_point_value(zero, b)))
     if weight_zero is None:
         return total
@@ -238,6 +232,17 @@ def _conv_i32(op: ir.OpView, data: QuantizedValue, weight: QuantizedValue, b: Re
     ones = b.constant(np.ones(shape, np.int8), TensorType.of(shape, "i8"), "ones")
     windows = b.emit(OPS["conv"], x, ones, **attributes)
     return b.emit(OPS["subtract"], total, b.emit(OPS["multiply"], windows, _zero_point_value(weight_zero, b)))
+
+
+def _sums_of_weights(
+    op: ir.OpView, data: TensorType, sums: np.ndarray, attributes: Mapping[str, object], b: Rewriter
+) -> ir.Value:
+    """Return what the weights of each window sum up to: those that lie beyond the border are not among them."""
+    axis = channel_axis(op.data_layout, data.rank)
+    sizes = [1 if i == 0 else op.groups if i == axis else size for i, size in enumerate(data.shape)]
+    ones = b.emit(OPS["full"], shape=tuple(sizes), value=1.0, dtype=I32)
+    weights = b.constant(sums.astype(np.int32), TensorType.of(sums.shape, "i32"), "sums")
+    return b.emit(OPS["conv"], ones, weights, **attributes)
 
 
 def _bordered(op: ir.OpView, x: ir.Value, zero: np.generic, b: Rewriter) -> ir.Value:

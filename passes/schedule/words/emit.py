@@ -463,15 +463,42 @@ class _Emitter(PointEmitter):
         is_straight = loop.kind == UNROLLED or loop.kind == VECTORIZED and (carried or loop.name in self.straight)
         most = MAX_UNROLL if is_straight else 1
         if isinstance(low, int) and isinstance(high, int) and high - low <= most and loop.kind != BOUND:
-            if loop.kind == UNROLLED and self.stores is None and self.can_load_first(loop, values):
-                return self.loads_first(range(low, high), body, carried)
-            first = len(self.bound)
-            for i in range(low, high):
-                carried = body(i, carried)
-            if loop.kind == UNROLLED:
-                self.synchronize_once(loop, self.bound[first:])
-            return carried
+            return self._straight_iterations(loop, range(low, high), values, body, carried)
         kind = SERIAL if is_rest else loop.kind
+        if carried or kind in (SERIAL, PARALLEL):
+            return self._rolled_iterations(loop, kind, bounds, values, body, carried)
+        self.annotated(loop, kind, bounds, values, body)
+        return carried
+
+    def _straight_iterations(
+        self,
+        loop: Loop,
+        iterations: range,
+        values: LoopValues,
+        body: Callable[[LoopValue, Carried], Carried],
+        carried: Carried,
+    ) -> Carried:
+        """Emit iterations one after the other."""
+        if loop.kind == UNROLLED and self.stores is None and self.can_load_first(loop, values):
+            return self.loads_first(iterations, body, carried)
+        first = len(self.bound)
+        for i in iterations:
+            carried = body(i, carried)
+        if loop.kind == UNROLLED:
+            self.synchronize_once(loop, self.bound[first:])
+        return carried
+
+    def _rolled_iterations(
+        self,
+        loop: Loop,
+        kind: str,
+        bounds: tuple[Bound, Bound],
+        values: LoopValues,
+        body: Callable[[LoopValue, Carried], Carried],
+        carried: Carried,
+    ) -> Carried:
+        """Emit iterations as a loop, or as a branch where there is one at most."""
+        low, high = bounds
         part, is_at_most_one = loop.part, kind == SERIAL and _is_at_most_one(low, high)
         is_counted = isinstance(high, ir.Value) or isinstance(high, int) and not carried
         if part is None or kind != SERIAL or isinstance(low, ir.Value) or is_counted:
@@ -482,23 +509,23 @@ class _Emitter(PointEmitter):
             iteration = partial(_at_position, loop.name, part, body)
         if is_at_most_one:
             return if_any(low, high, lambda i, *held: iteration(i, list(held)), carried)
-        if carried or kind in (SERIAL, PARALLEL):
-            new_loop = scf.ForOp(emit_bound(low, values), emit_bound(high, values), values.emit(step), carried)
-            if kind == PARALLEL:
-                new_loop.operation.attributes[PARALLEL_LOOP] = ir.UnitAttr.get()
-            with ir.InsertionPoint(new_loop.body):
-                scf.YieldOp(iteration(new_loop.induction_variable, list(new_loop.inner_iter_args)))
-            is_static = isinstance(low, int) and isinstance(high, int)
-            is_cut = self.accumulators is not None and len(self.accumulators.loops) > 1
-            if not is_static and (not carried or is_cut) and self.has_vectors_only(loop):
-                keep_rolled(new_loop.operation)
-            if kind == SERIAL and not carried and is_static and not _has_loops(loop):
-                hoist(new_loop.operation)
-            elif not carried and not self.placed.in_threads and self.reads_in_common(loop):
-                hoist_loads(new_loop.operation)
-            return list(new_loop.results)
-        self.annotated(loop, kind, bounds, values, body)
-        return carried
+        new_loop = scf.ForOp(emit_bound(low, values), emit_bound(high, values), values.emit(step), carried)
+        if kind == PARALLEL:
+            new_loop.operation.attributes[PARALLEL_LOOP] = ir.UnitAttr.get()
+        with ir.InsertionPoint(new_loop.body):
+            scf.YieldOp(iteration(new_loop.induction_variable, list(new_loop.inner_iter_args)))
+        self._improve(new_loop.operation, loop, kind, isinstance(low, int) and isinstance(high, int), bool(carried))
+        return list(new_loop.results)
+
+    def _improve(self, emitted: ir.Operation, loop: Loop, kind: str, is_static: bool, is_carrying: bool) -> None:
+        """Let LLVM not unroll an emitted loop that is work enough, and move what its iterations share before it."""
+        is_cut = self.accumulators is not None and len(self.accumulators.loops) > 1
+        if not is_static and (not is_carrying or is_cut) and self.has_vectors_only(loop):
+            keep_rolled(emitted)
+        if kind == SERIAL and not is_carrying and is_static and not _has_loops(loop):
+            hoist(emitted)
+        elif not is_carrying and not self.placed.in_threads and self.reads_in_common(loop):
+            hoist_loads(emitted)
 
     def reads_in_common(self, loop: Loop) -> bool:
         """Return whether all iterations of a loop of vectors read an element in common."""
