@@ -45,12 +45,15 @@ def mirlo_backend(
         frozen = _frozen_inputs(functional, example_inputs)
         return _boxed(_LazyGraph(functional, fake_inputs, frozen, settings, arenas))
 
-    def compile_training(functional: torch.fx.GraphModule, fake_inputs: FakeInputs) -> GraphFunction:
+    def compile_forward(functional: torch.fx.GraphModule, fake_inputs: FakeInputs) -> GraphFunction:
         return _boxed(_LazyGraph(functional, fake_inputs, {}, settings, arenas))
 
+    def compile_backward(functional: torch.fx.GraphModule, fake_inputs: FakeInputs) -> GraphFunction:
+        return _boxed(_LazyGraph(functional, fake_inputs, {}, settings, arenas, is_backward=True))
+
     compiled: GraphFunction = aot_autograd(
-        fw_compiler=compile_training,
-        bw_compiler=compile_training,
+        fw_compiler=compile_forward,
+        bw_compiler=compile_backward,
         inference_compiler=compile_inference,
         partition_fn=partition_joint,
         decompositions=decompositions_of_training() if has_gradients else {},
@@ -82,9 +85,10 @@ class _LazyGraph:
         frozen: dict[int, torch.Tensor],
         settings: BackendOptions,
         arenas: ArenaPool,
+        is_backward: bool = False,
     ) -> None:
         self._functional, self._fake_inputs = functional, fake_inputs
-        self._settings, self._arenas = settings, arenas
+        self._settings, self._arenas, self._is_backward = settings, arenas, is_backward
         self._frozen = frozen
         self._weights: FrozenWeights | None = None
         self._run: StagedGraph | None = None
@@ -97,7 +101,9 @@ class _LazyGraph:
             is_constant = self._changes <= MOST_CHANGES
             self._frozen = {index: inputs[index] for index in self._frozen} if is_constant else {}
             self._weights = FrozenWeights.of({str(index): tensor for index, tensor in self._frozen.items()})
-            self._run = compile_stages(self._functional, self._fake_inputs, self._frozen, self._settings, self._arenas)
+            self._run = compile_stages(
+                self._functional, self._fake_inputs, self._frozen, self._settings, self._arenas, self._is_backward
+            )
             if not self._frozen:  # it is not compiled again
                 del self._functional, self._fake_inputs
         return self._run(inputs)

@@ -153,7 +153,7 @@ class _Program:
         for index in self.positions:
             fake = self.fake_inputs[index]
             if index in self.numbers:
-                tensors.append(torch.zeros((_hint(fake), 0)))
+                tensors.append(torch.zeros((hint(fake), 0)))
                 rows.append({0: torch.export.Dim.DYNAMIC})
                 continue
             tensors.append(torch.zeros([_example_size(dim) for dim in fake.shape], dtype=fake.dtype))
@@ -177,7 +177,7 @@ class _Program:
             return
         place = next(self._places_of(value), None)
         if place is None:
-            if not isinstance(value, torch.SymInt) or _hint(value) < LEAST_NUMBER:
+            if not isinstance(value, torch.SymInt) or hint(value) < LEAST_NUMBER:
                 raise FrontendError(
                     f"the graph takes the number '{node.name}': expected an integer from {LEAST_NUMBER} on"
                 )
@@ -242,7 +242,7 @@ def memory_order(example: torch.Tensor) -> tuple[int, ...] | None:
     None if it is contiguous, or not dense.
     """
     order = _dense_order(example)
-    moved = [axis for axis in order or () if _hint(example.shape[axis]) != 1]
+    moved = [axis for axis in order or () if hint(example.shape[axis]) != 1]
     return None if moved == sorted(moved) else order
 
 
@@ -257,7 +257,7 @@ def sparse_strides(example: torch.Tensor) -> tuple[int, ...] | None:
 
 def _dense_order(example: torch.Tensor) -> tuple[int, ...] | None:
     """Return the dims by their strides, the largest first; None if elements have gaps or are repeated."""
-    sizes, strides = [_hint(size) for size in example.shape], [_hint(stride) for stride in example.stride()]
+    sizes, strides = [hint(size) for size in example.shape], [hint(stride) for stride in example.stride()]
     order = tuple(sorted(range(len(sizes)), key=lambda axis: (-strides[axis], -sizes[axis], axis)))
     count = 1
     for axis in reversed(order):
@@ -318,7 +318,7 @@ _RESULTS: dict[str, Callable[[torch.Tensor, object], object]] = {
 """By kind of a result, what makes it of the executable's."""
 
 
-def _hint(dim: torch.SymInt | int) -> int:
+def hint(dim: torch.SymInt | int) -> int:
     """Return the size or stride that a graph was captured for; 2 for one that data determine."""
     if isinstance(dim, int):
         return dim
@@ -327,4 +327,4 @@ def _hint(dim: torch.SymInt | int) -> int:
 
 def _example_size(dim: torch.SymInt | int) -> int:
     """Return a size for a dim: 0 and 1 would be taken for sizes of their own."""
-    return dim if isinstance(dim, int) else max(_hint(dim), 2)
+    return dim if isinstance(dim, int) else max(hint(dim), 2)

@@ -6,11 +6,14 @@ graph allows, and no cycles. Nodes that draw random numbers, or have effects, st
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from mirlo.driver.torch_backend.graph import hint
 from mirlo.frontends.torch.draws import is_random
 from mirlo.frontends.torch.graph import target_name
 
@@ -50,20 +53,32 @@ class Stage:
         return tuple(self.origins.values()), self.outputs
 
 
-def partition(graph: torch.fx.Graph, root: torch.nn.Module, eager: Collection[torch.fx.Node]) -> list[Stage]:
-    """Return the stages of a graph, in order, of which those of the nodes in `eager` are PyTorch's."""
+def partition(
+    graph: torch.fx.Graph,
+    root: torch.nn.Module,
+    eager: Collection[torch.fx.Node],
+    freed_inputs: Collection[torch.fx.Node] = (),
+) -> list[Stage]:
+    """Return the stages of a graph, in order, of which those of the nodes in `eager` are PyTorch's.
+
+    Nobody but the graph holds the inputs `freed_inputs`: stages that read many are divided, to free them in between.
+    """
     results = set(_output(graph).all_input_nodes)
     members: dict[int, list[torch.fx.Node]] = {}
-    for node, level in _levels(graph, eager).items():
+    levels = compute_late(_levels(graph, eager), eager)
+    for node, level in levels.items():
         if node in results or not is_size(node):
             members.setdefault(level, []).append(node)
-    stages = [(level, _extended(members[level])) for level in sorted(members)]
-    used_by = [{each for node in nodes for each in node.all_input_nodes} - set(nodes) for _, nodes in stages]
-    is_only = sum(level % 2 == 0 for level, _ in stages) == 1
+    is_only = sum(level % 2 == 0 for level in members) == 1
+    stages = []
+    for level in sorted(members):
+        freed = {node for node in freed_inputs if _last_read(node, levels) <= level} if level % 2 == 0 else set()
+        stages += [(level, own, _extended(own)) for own in divide(members[level], freed)]
+    used_by = [{each for node in nodes for each in node.all_input_nodes} - set(nodes) for *_, nodes in stages]
     parts = []
-    for position, (level, nodes) in enumerate(stages):
+    for position, (level, own, nodes) in enumerate(stages):
         wanted = results.union(*used_by[position + 1 :])
-        outputs = [node for node in members[level] if node in wanted]
+        outputs = [node for node in own if node in wanted]
         is_compiled = level % 2 == 0 and (is_only or _computes(nodes) >= MIN_OPERATORS)
         if outputs or any(map(_has_effect, nodes)):
             parts.append(_stage(root, nodes, outputs, is_compiled))
@@ -169,6 +184,86 @@ def _levels(graph: torch.fx.Graph, eager: Collection[torch.fx.Node]) -> dict[tor
             first = last = max(first, last) | 1
         levels[node] = first | 1
     return levels
+
+
+MAX_WAITING = 0.5
+"""Bytes of operands by those of results up to which an operator is computed late: memory that is filled with zeros, or
+an expanded mask. Of equal ones neither is kept less, and the first stage may use what it computes, too."""
+
+
+def compute_late(levels: Mapping[torch.fx.Node, int], eager: Collection[torch.fx.Node]) -> dict[torch.fx.Node, int]:
+    """Return the stages of nodes, of which compiled ones are as late as they can be where this keeps less memory.
+
+    What the graph's inputs determine would be computed in the first stage otherwise, and wait for its reader.
+    """
+    late = dict(levels)
+    for node in reversed(list(levels)):
+        is_part = target_name(node.target) == "_operator.getitem" and node.all_input_nodes[0] in levels
+        if node in eager or is_part or is_size(node):
+            continue
+        parts = [user for user in node.users if target_name(user.target) == "_operator.getitem"]
+        readers = [user for each in (node, *parts) for user in each.users if user not in parts]
+        if not readers or any(user not in late for user in readers):
+            continue
+        level = min(late[user] for user in readers)
+        level -= level % 2
+        waiting = [each for each in node.all_input_nodes if _last_read(each, late) < level]
+        if level > late[node] and sum(map(_bytes, waiting)) <= MAX_WAITING * _bytes(node):
+            late.update(dict.fromkeys((node, *parts), level))
+    return late
+
+
+MIN_FREED = 1 << 20
+"""Bytes that a part of a divided stage frees: less is not worth a call, which takes 50 microseconds."""
+MAX_PARTS = 4
+"""Parts of a stage: of n, a step needs one n-th of the saved tensors beside all gradients."""
+
+
+def divide(nodes: Sequence[torch.fx.Node], freed: Collection[torch.fx.Node]) -> list[list[torch.fx.Node]]:
+    """Return parts of a stage, each of which is the last that reads its share of the inputs that are freed then.
+
+    It is cut where the least is handed from one part to the next.
+    """
+    last_read = {each: position for position, node in enumerate(nodes) for each in node.all_input_nodes}
+    read_last: dict[int, list[torch.fx.Node]] = {}
+    for each, position in last_read.items():
+        read_last.setdefault(position, []).append(each)
+    total = sum(_bytes(each) for each in last_read if each in freed)
+    count = min(MAX_PARTS, total // MIN_FREED)
+    best: dict[int, tuple[float, int]] = {}
+    done = 0
+    crossing: dict[torch.fx.Node, float] = {}
+    for position, node in enumerate(nodes[:-1]):
+        for each in read_last.get(position, ()):
+            done += _bytes(each) if each in freed else 0
+            crossing.pop(each, None)
+        if node in last_read:
+            crossing[node] = _bytes(node) if _is_tensor(node) else math.inf
+        share = round(done * count / total) if count else 0
+        if 0 < share < count:
+            best[share] = min(best.get(share, (math.inf, 0)), (sum(crossing.values()), position + 1))
+    cuts = [0, *(cut for size, cut in best.values() if size <= total / count / 2), len(nodes)]
+    return [list(nodes[start:end]) for start, end in pairwise(cuts)]
+
+
+def _is_tensor(node: torch.fx.Node) -> bool:
+    return hasattr(node.meta.get("val"), "element_size")
+
+
+def _last_read(node: torch.fx.Node, levels: Mapping[torch.fx.Node, int]) -> float:
+    """Return the last stage that reads a value; a result of the graph is read behind all."""
+    return max((levels.get(user, math.inf) for user in node.users), default=-1)
+
+
+def _bytes(node: torch.fx.Node) -> int:
+    """Return the bytes of an operator's results, of the sizes that the graph was captured for."""
+    import torch
+
+    values = node.meta.get("val")
+    tensors = values if isinstance(values, (tuple, list)) else [values]
+    return sum(
+        math.prod(map(hint, each.shape)) * each.element_size() for each in tensors if isinstance(each, torch.Tensor)
+    )
 
 
 def _extended(nodes: Sequence[torch.fx.Node]) -> list[torch.fx.Node]:

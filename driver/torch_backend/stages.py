@@ -70,9 +70,10 @@ def compile_stages(
     frozen: Mapping[int, torch.Tensor],
     settings: BackendOptions,
     arenas: ArenaPool,
+    is_backward: bool = False,
 ) -> StagedGraph:
     """Compile a graph as far as it can be, with the inputs `frozen` as constants and arenas in a pool."""
-    return _StageCompiler(graph, fake_inputs, frozen, settings, arenas).staged()
+    return _StageCompiler(graph, fake_inputs, frozen, settings, arenas, is_backward).staged()
 
 
 class _StageCompiler:
@@ -85,6 +86,7 @@ class _StageCompiler:
         frozen: Mapping[int, torch.Tensor],
         settings: BackendOptions,
         arenas: ArenaPool,
+        is_backward: bool,
     ) -> None:
         import torch
 
@@ -93,6 +95,8 @@ class _StageCompiler:
         self._inputs = [node for node in self._root.graph.nodes if node.op == "placeholder"]
         self._fakes = dict(zip(self._inputs, fake_inputs, strict=True))
         self._frozen = {self._inputs[index]: tensor for index, tensor in frozen.items()}
+        # PyTorch names inputs of the forward graph so in both: the caller holds them. It frees what is saved besides.
+        self._freed = [node for node in self._inputs if is_backward and not node.name.startswith("primals")]
         self._compiled: dict[object, RunGraph] = {}
         self._refused: dict[torch.fx.Node, str] = {}
         without_tokens(self._root.graph)
@@ -124,7 +128,7 @@ class _StageCompiler:
     def _compile(self) -> list[Stage]:
         """Return the stages, all of which are compiled that can be."""
         while True:
-            stages = partition(self._root.graph, self._root, self._eager)
+            stages = partition(self._root.graph, self._root, self._eager, self._freed)
             refused = [origin for stage in stages if stage.is_compiled for origin in self._compile_stage(stage)]
             if not refused:
                 return stages

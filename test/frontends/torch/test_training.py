@@ -11,10 +11,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
+from mirlo.driver.torch_backend import backend, stages  # noqa: E402
 from mirlo.driver.torch_backend import graph as graphs  # noqa: E402
+from mirlo.driver.torch_backend.partition import partition  # noqa: E402
+from mirlo.frontends.torch.draws import is_random  # noqa: E402
 
 STRICT = {"strict": True, "cache": False}
 WORDS, ROWS, LENGTH = 50, 4, 9
@@ -295,6 +299,54 @@ def test_nothing_is_kept_between_steps(built: list[Any]) -> None:
     for graph in built:
         assert graph.executable.artifact.arena_bytes and graph.executable._arenas.idle == 0
         assert graph.executable.code_source is None
+
+
+def test_what_is_saved_is_freed_while_gradients_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backward graph that reads several megabytes is divided, and each part frees what it reads last."""
+    runs: list[Any] = []
+    staged = stages.compile_stages
+    monkeypatch.setattr(backend, "compile_stages", lambda *given: runs.append(staged(*given)) or runs[-1])
+
+    def train(layers: Any, run: Any) -> list[Any]:
+        run(torch.linspace(-1, 1, 4096 * 32).reshape(4096, 32)).square().mean().backward()
+        return [parameter.grad.clone() for parameter in layers.parameters()]
+
+    class Wide(torch.nn.Module):  # type: ignore[misc]
+        """A layer that is wider inside."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.up, self.down = torch.nn.Linear(32, 128), torch.nn.Linear(128, 32)
+
+        def forward(self, x: Any) -> Any:
+            return x + self.down(torch.tanh(self.up(x)))
+
+    torch.manual_seed(0)
+    layers = torch.nn.Sequential(Wide(), Wide(), Wide())
+    expected = train(layers, layers)
+    layers.zero_grad()
+    torch.testing.assert_close(train(layers, torch.compile(layers, backend="mirlo", options=STRICT)), expected)
+    forward, backward = runs
+    parts = [[each for each in run._runs if isinstance(each.run, graphs.CompiledGraph)] for run in (forward, backward)]
+    assert len(parts[0]) == 1
+    assert len(parts[1]) >= 3
+    assert all(each.last_used for each in parts[1])
+
+
+def test_zeros_do_not_wait_for_the_part_that_fills_them() -> None:
+    """Stages that follow others compute what these do not read: memory is not kept meanwhile."""
+
+    def function(x: Any, index: Any, unused: Any) -> Any:
+        drawn = torch.bernoulli(x.sigmoid())
+        return torch.zeros(64, 64).scatter_add(1, index, drawn).sin() * 2, (x * 2).sum(1) + drawn.sum(1)
+
+    graph = make_fx(function, tracing_mode="fake")(
+        torch.rand(64, 32), torch.zeros(64, 32, dtype=torch.int64), torch.rand(3)
+    )  # fmt: skip
+    kept = {node for node in graph.graph.nodes if is_random(node)}
+    first, _, last = partition(graph.graph, graph, kept, graph.graph.find_nodes(op="placeholder"))
+    assert [each.meta["val"].shape for each in first.outputs] == [(64, 32), (64,)]
+    assert any("zeros" in each for each in last.origins)
 
 
 def test_cheap_results_are_computed_again(built: list[Any]) -> None:
