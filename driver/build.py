@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mirlo.driver.model_cache import MIN_COMPILE_SECONDS, CacheKey, Uncacheable, cache_key
 from mirlo.driver.request import CompileRequest
 from mirlo.passes.targets import declared_target
+from mirlo.runtime.errors import NotForThisMachine
 from mirlo.runtime.model_runner import model_runner
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ def build(request: CompileRequest) -> Executable | Program | UnloadedModel:
 
 def load_compiled(artifact: Artifact, params: ParameterStore) -> Executable | UnloadedModel:
     """Return what runs a compiled model, here or on a board; where neither can, what says why when it is called."""
-    from mirlo.runtime.errors import NotForThisMachine
     from mirlo.runtime.executable import Executable
     from mirlo.runtime.unloaded import UnloadedModel
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.driver.request import CompileFunction, CompileRequest
 from mirlo.passes.targets import TargetError, declared_target
+from mirlo.runtime.errors import NotForThisMachine
 
 if TYPE_CHECKING:
     from mirlo.passes.byoc.target_list import Targets
@@ -55,7 +56,6 @@ def compile_fat(
     """Compile a request for each of these targets; the ones for better processors come last."""
     # Imported here: a model of one build that the cache has needs nothing of the compiler.
     from mirlo.driver.specialize import sharing
-    from mirlo.runtime.errors import NotForThisMachine
     from mirlo.runtime.executable import Executable
     from mirlo.runtime.fat import UnloadedFat, choose
     from mirlo.runtime.params import ParameterStore

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.runtime.cache import MANIFESTS, MODELS, Cache, default_folder, digest_of_file
 from mirlo.runtime.compiler_version import compiler_version
+from mirlo.runtime.errors import ArtifactError, NotForThisMachine
 from mirlo.runtime.files import resolved
 
 if TYPE_CHECKING:
@@ -50,8 +51,6 @@ class CacheKey:
 
     def lookup(self) -> Executable | UnloadedModel | None:
         """Return the compiled model, or None where there is none that is whole."""
-        from mirlo.runtime.errors import ArtifactError
-
         manifest = self.cache.get(MANIFESTS, self.key)
         if manifest is None:
             return None
@@ -87,7 +86,6 @@ class CacheKey:
 def _load(path: Path) -> Executable | UnloadedModel | None:
     """Return the model in a file of the cache, not loaded where it is for another machine."""
     from mirlo.runtime import artifact
-    from mirlo.runtime.errors import NotForThisMachine
     from mirlo.runtime.executable import Executable
     from mirlo.runtime.load import load
     from mirlo.runtime.unloaded import UnloadedModel

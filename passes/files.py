@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.runtime.errors import MirloError
+from mirlo.runtime.errors import MirloError, ParameterError
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
@@ -27,8 +27,6 @@ def open_params(module: ir.Module, folder: str | os.PathLike[str], session: Sess
 
     A file in another format than that of `ParameterStore.save` needs a registered reader.
     """
-    from mirlo.runtime.errors import ParameterError
-
     for name in listed_params(module):
         try:
             session.params.open(Path(folder) / name)

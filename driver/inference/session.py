@@ -29,6 +29,7 @@ from mirlo.driver.inference.options import OptionTypeError, RunOptions, SessionO
 from mirlo.driver.inference.profiling import SessionProfile
 from mirlo.driver.inference.providers import Providers, choose_providers
 from mirlo.driver.inference.values import OrtValue
+from mirlo.frontends.onnx.model import without_declared_shapes
 from mirlo.runtime.artifact import MODEL_FILE, TensorSpec
 from mirlo.runtime.container import has_magic
 from mirlo.runtime.dtypes import numpy_dtype
@@ -228,7 +229,6 @@ class InferenceSession:
         not trusted any more.
         """
         from mirlo.frontends.onnx.declared import ADVICE, CONTRADICTS
-        from mirlo.frontends.onnx.model import without_declared_shapes
 
         model, fixed = self._model, dict[str, int]()
         if CONTRADICTS in str(unmet):

@@ -14,18 +14,21 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.tir.view import prim_functions
 from mirlo.driver.build import build
 from mirlo.driver.loaded import CallableModel, require_loaded
 from mirlo.driver.request import CompileRequest
 from mirlo.driver.tune.tasks import TuningTask
+from mirlo.passes.schedule.tuned import operations_named, set_tuned
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.model_runner import ModelRunner, model_runner
+from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.remote.wire import RemoteError, RunnerLost
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-    from mirlo.runtime.params import ParameterStore
 
 ROUND_SECONDS = 0.017
 """Time of one kernel in one round."""
@@ -142,11 +145,6 @@ def _agrees(executable: CallableModel, own: OwnKernel) -> bool:
 
 def compile_task(task: TuningTask, values: dict[str, int], target: str, threads: int) -> CallableModel:
     """Compile the kernel with these choices."""
-    from mirlo.dialects.bindings import ir
-    from mirlo.dialects.context import make_context
-    from mirlo.dialects.tir.view import prim_functions
-    from mirlo.passes.schedule.tuned import operations_named, set_tuned
-
     with make_context(), ir.Location.unknown():
         module = ir.Module.parse(task.module)
         if values and task.operator is not None:
@@ -164,10 +162,6 @@ def compile_task(task: TuningTask, values: dict[str, int], target: str, threads:
 
 def _weights(module: ir.Module) -> ParameterStore:
     """Return arrays for the constants of the module, with any content."""
-    from mirlo.dialects.bindings import ir
-    from mirlo.dialects.core.types import TensorType
-    from mirlo.runtime.params import ParameterStore
-
     store, rng = ParameterStore(), np.random.default_rng(0)
 
     def visit(op: ir.Operation | ir.OpView) -> ir.WalkResult:

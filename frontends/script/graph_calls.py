@@ -12,6 +12,7 @@ from mirlo.dialects.core.attributes import REQUIRED, Dims, Ints
 from mirlo.dialects.core.dense import dense_attribute
 from mirlo.dialects.core.dim_algebra import SymbolicDim
 from mirlo.dialects.core.dims import UNKNOWN
+from mirlo.dialects.core.dtypes import dtype_of_numpy
 from mirlo.dialects.core.op import DialectOp, OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
@@ -73,8 +74,6 @@ class GraphCalls(Interpreter):
 
         array = np.asarray(value, dtype=kind.dtype.to_numpy() if kind is not None else None)
         if kind is None:
-            from mirlo.dialects.core.dtypes import dtype_of_numpy
-
             element = dtype_of_numpy(array.dtype)
             if element is None:
                 raise TypeError(f"numpy's {array.dtype} is not an element type")

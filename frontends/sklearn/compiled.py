@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 import numpy as np
 
 from mirlo.frontends.foreign import CompiledModel, FrontendError, InputSpec
+from mirlo.runtime.dtypes import ELEMENT_TYPES, numpy_dtype
 
 if TYPE_CHECKING:
     import os
@@ -105,8 +106,6 @@ def _result(estimator: object, name: str, rows: Rows) -> np.ndarray | None:
 
 def _typed(array: np.ndarray, spec: InputSpec) -> np.ndarray:
     """Return an array in the type of an input of numbers."""
-    from mirlo.runtime.dtypes import ELEMENT_TYPES, numpy_dtype
-
     kind = getattr(spec, "kind", None)
     name = getattr(spec, "dtype", None) or str(kind and kind.name)
     return np.ascontiguousarray(array, numpy_dtype(name)) if name in ELEMENT_TYPES else array

@@ -15,6 +15,7 @@ from mirlo.frontends.torch.complex_tensor import component, has_complex, is_comp
 from mirlo.frontends.torch.errors import UnsupportedAten
 from mirlo.frontends.torch.locations import location_of, origin_of, source_line
 from mirlo.frontends.torch.operation import AtenOperation, GraphImporter
+from mirlo.frontends.torch.promotion import element_type
 from mirlo.frontends.torch.registry import CONVERTERS, Converter, find_converter
 from mirlo.frontends.torch.sizes import SizeReader
 from mirlo.runtime.params import ParameterStore
@@ -150,8 +151,6 @@ class GraphImport(GraphImporter):
 
     def _with_shape(self, op: AtenOperation, declared: torch.Tensor, converted: Tensor) -> Tensor:
         """Return a tensor, or a part of a complex one, with the type that PyTorch found."""
-        from mirlo.frontends.torch.promotion import element_type
-
         shape = tuple(declared.shape)
         agree = converted.rank == len(shape) and all(
             one == other for one, other in zip(shape, converted.shape, strict=True)

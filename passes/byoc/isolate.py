@@ -14,9 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirlo.passes.byoc.codegen import DeclinedRegions
+from mirlo.dialects.bindings import ir
+from mirlo.passes.byoc.codegen import DeclinedRegions, generator_of
 from mirlo.passes.byoc.generator_errors import Crash, artifact_problem, as_artifact, describe_error
+from mirlo.passes.registry import load_plugin
 from mirlo.passes.rules import Decline
+from mirlo.passes.targets import plugin_of
 from mirlo.runtime.external import ExternalArtifact
 from mirlo.runtime.system import signal_name
 
@@ -29,8 +32,6 @@ LAST_LINES = 5
 
 def codegen_in_process(bundle: Bundle, target: str, options: str) -> ExternalArtifact | DeclinedRegions:
     """Return what a target's code generator made of a bundle; `Crash` if it made nothing."""
-    from mirlo.passes.targets import plugin_of
-
     with tempfile.TemporaryDirectory(prefix="mirlo-codegen-") as folder:
         command = [sys.executable, "-m", "mirlo.passes.byoc.isolate", str(bundle.path), folder, target, options]
         plugin = plugin_of(target)
@@ -86,12 +87,9 @@ def _read(folder: Path) -> ExternalArtifact | DeclinedRegions:
 
 def main(arguments: Sequence[str]) -> None:
     """Run the process on a bundle, an output folder, a target, its options and a file that registers it."""
-    from mirlo.dialects.bindings import ir
     from mirlo.dialects.context import make_context
-    from mirlo.passes.byoc.codegen import generator_of
     from mirlo.passes.byoc.read_external import external_modules, read_external
     from mirlo.passes.files import open_params
-    from mirlo.passes.registry import load_plugin
     from mirlo.passes.session import Session
 
     bundle, folder, target, options, *plugins = arguments

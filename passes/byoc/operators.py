@@ -7,6 +7,8 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from types import EllipsisType
 
+from mirlo.dialects import relax
+from mirlo.dialects.context import EXTRA_DIALECTS
 from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.passes.byoc.graph import BlockNode, BlockValue
 from mirlo.passes.byoc.pattern import LeafPattern, MaybeAbsent, Pattern, walk
@@ -59,9 +61,6 @@ class OpPattern(Pattern):
         return self._with(in_any_order=True)
 
     def check_names(self) -> None:
-        from mirlo.dialects import relax
-        from mirlo.dialects.context import EXTRA_DIALECTS
-
         known = {name: op for dialect in (relax.DIALECT, *EXTRA_DIALECTS) for name, op in dialect.operations.items()}
         namespaces = {name.partition(".")[0] for name in known}
         for name in self.names:

@@ -9,6 +9,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.outline import EXTERNAL, require_target, string_fact
 from mirlo.passes.byoc.outline_external import external_modules
 from mirlo.passes.registry import Pass, option, register_pass
+from mirlo.passes.targets import find_target, target_names
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
@@ -52,7 +53,6 @@ class RunOnExternal(Pass):
 def pipeline_of(target: str) -> str:
     """Return the pipeline that a target's code generator requests for its module."""
     from mirlo.passes.byoc.codegen import generator_of
-    from mirlo.passes.targets import find_target, target_names
 
     if target not in target_names() or find_target(target).codegen is None:
         return ""

@@ -12,6 +12,7 @@ from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.interrupts import POLLS
 from mirlo.runtime.loaders import llvm_host
 from mirlo.targets.c.compiler import compile_object, find_compiler
+from mirlo.targets.c.generator import CGenerator
 from mirlo.targets.c.model import ENTRY, HEAD, print_model
 from mirlo.targets.c.products import kernel_memory
 from mirlo.targets.c.whole import processor_of
@@ -45,8 +46,6 @@ def emit(module: ir.Module, options: CompileOptions) -> Artifact:
         if processor is not None:
             metadata |= {PROCESSOR: {"name": processor.name, "flags": list(processor.flags), "kernels": memory}}
     else:
-        from mirlo.targets.c.generator import CGenerator
-
         chosen = generator_of("c", options.target_options if options.target == "c" else "")
         assert isinstance(chosen, CGenerator)
         exported = f"void {LOADED_ENTRY}(void **tensors, void **params, void *arena, uint64_t *profile) {{"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mirlo.passes.byoc.codegen import option
 from mirlo.passes.byoc.pattern import PatternTuple
 from mirlo.passes.byoc.view import Step
-from mirlo.targets.cublas.patterns import is_along_columns
+from mirlo.targets.cublas.patterns import is_along_columns, patterns
 from mirlo.targets.cublas.plan import MatrixProduct
 from mirlo.targets.nvvm.library_values import NvidiaLibraryCalls, Values
 
@@ -33,8 +33,6 @@ class CuBlas(NvidiaLibraryCalls):
 
     def patterns(self) -> Sequence[PatternTuple]:
         """Return the patterns in the order in which they are tried."""
-        from mirlo.targets.cublas.patterns import patterns
-
         return patterns(self.f8)
 
     def plan_step(self, values: Values, step: Step) -> MatrixProduct:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mirlo.passes.byoc.pattern import PatternTuple
 from mirlo.passes.byoc.view import Step
 from mirlo.runtime.errors import MirloError
-from mirlo.targets.cudnn.attention import attention_of, is_attention
+from mirlo.targets.cudnn.attention import attention_of, attention_patterns, is_attention
 from mirlo.targets.cudnn.plan import AttentionStep, Convolution
 from mirlo.targets.nvvm.library_values import NvidiaLibraryCalls, Values
 
@@ -39,7 +39,6 @@ class CuDnn(NvidiaLibraryCalls):
 
     def patterns(self) -> Sequence[PatternTuple]:
         """Return the patterns in order of priority."""
-        from mirlo.targets.cudnn.attention import attention_patterns
         from mirlo.targets.cudnn.patterns import patterns
 
         return [*attention_patterns(), *patterns()]

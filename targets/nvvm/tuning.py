@@ -11,7 +11,10 @@ from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.group import unfit, whole_group
 from mirlo.targets.gpu.schedule.attention.lengths import AttentionPlan
-from mirlo.targets.gpu.schedule.roles import Roles
+from mirlo.targets.gpu.schedule.costs import MIN_SPLIT_STEPS
+from mirlo.targets.gpu.schedule.roles import Roles, product_of
+from mirlo.targets.gpu.schedule.split_k import SplitKPlan, divisions
+from mirlo.targets.gpu.schedule.stage import LANES, decline_dynamic_dims
 from mirlo.targets.nvvm.options import Options, parse_options
 
 if TYPE_CHECKING:
@@ -23,8 +26,6 @@ MAX_SPLIT_OUTPUTS = 1 << 20
 
 def space(function: ir.Operation | ir.OpView, options: CompileOptions | None = None) -> list[dict[str, int]]:
     """Return the choices for a prim function in tensor form, likeliest first; empty if there are none."""
-    from mirlo.targets.gpu.schedule.roles import product_of
-    from mirlo.targets.gpu.schedule.stage import LANES, decline_dynamic_dims
     from mirlo.targets.nvvm.schedule.attention import plan_any
     from mirlo.targets.nvvm.schedule.attention.choices import choices
     from mirlo.targets.nvvm.schedule.products import BEST_FIRST, STRATEGIES, ProductChoices
@@ -56,8 +57,6 @@ def space(function: ir.Operation | ir.OpView, options: CompileOptions | None = N
 
 def _divisions(roles: Roles, options: Options) -> list[dict[str, int]]:
     """Return split-K factors to try besides the plan's own."""
-    from mirlo.targets.gpu.schedule.costs import MIN_SPLIT_STEPS
-    from mirlo.targets.gpu.schedule.split_k import SplitKPlan, divisions
     from mirlo.targets.nvvm.schedule.products import NO_CHOICES, ProductChoices, plan_roles
 
     own = plan_roles(roles, options, NO_CHOICES)

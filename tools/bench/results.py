@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirlo.runtime.system import available_cores
 from mirlo.tools.bench.engines import ENGINES
-from mirlo.tools.bench.kernels import RooflineRow
+from mirlo.tools.bench.kernels import RooflineLimits, RooflineRow
 from mirlo.tools.bench.measure import MIRLO, EngineRow, ModelRow
 from mirlo.tools.cli.tables import columns
 
@@ -67,8 +68,6 @@ class Results:
 
 def describe_machine() -> str:
     """Return the processor, its cores and the system."""
-    from mirlo.runtime.system import available_cores
-
     name = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -201,8 +200,6 @@ def kernel_lines(row: ModelRow, count: int) -> Iterator[str]:
 
 def kernel_cells(kernel: RooflineRow, machine: RooflineTable, total: float) -> tuple[str, ...]:
     """Return name, kind, time, share, and the achieved fractions of the limits."""
-    from mirlo.tools.bench.kernels import RooflineLimits
-
     limits = RooflineLimits(machine["gflops"], {int(size): value for size, value in machine["gbytes"].items()})
     seconds = max(kernel["microseconds"], 1e-6) * 1e-6
     gflops, gbytes = kernel["flops"] / seconds * 1e-9, kernel["bytes"] / seconds * 1e-9

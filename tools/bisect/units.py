@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from mirlo.frontends.onnx.order import read_names
 from mirlo.passes.byoc.records import Placement
-from mirlo.passes.byoc.target_list import Targets
+from mirlo.passes.byoc.target_list import PREPARING, Targets
+from mirlo.passes.pipeline import Pipeline
 from mirlo.runtime import system
 from mirlo.tools.bisect.submodel import cut
 
@@ -134,8 +135,6 @@ def _placement(model: onnx.ModelProto, targets: str) -> Placement | None:
 def _place(sender: Connection, model: onnx.ModelProto, targets: str) -> None:
     """Send the placement from the child process."""
     from mirlo.driver.models import open_model
-    from mirlo.passes.byoc.target_list import PREPARING
-    from mirlo.passes.pipeline import Pipeline
 
     system.silence(2)
     opened = open_model(model)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
+from mirlo.runtime.nearest import nearest
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.progress import Progress
@@ -46,7 +47,6 @@ def execute(arguments: Arguments) -> None:
 
 def _operator_names(words: list[str], target: str) -> list[str] | None:
     """Return the full names of the operators, and of the target's patterns, given by `--operator`."""
-    from mirlo.runtime.nearest import nearest
     from mirlo.tools.conformance.check import names
     from mirlo.tools.conformance.patterns import operator_patterns
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.runtime import archive
 from mirlo.runtime.errors import ArtifactError, MirloError
-from mirlo.runtime.regions import described_regions
+from mirlo.runtime.regions import described_regions, region_rows
 from mirlo.runtime.system import own_memory, peak_memory
 from mirlo.tools.cli.progress import Progress
 from mirlo.tools.cli.run_sizes import with_small_sizes
@@ -49,8 +49,6 @@ def _artifact_lines(artifact: Artifact) -> Iterator[str]:
 
 def region_lines(regions: Sequence[RegionDescription]) -> Iterator[str]:
     """Yield a table of who computes what, on which loader, and what that needs."""
-    from mirlo.runtime.regions import region_rows
-
     yield from columns(list(region_rows(regions)), numbers={2, 3})
 
 

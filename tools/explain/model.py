@@ -24,6 +24,7 @@ from mirlo.frontends.foreign import ImportedModule
 from mirlo.passes.bounds.verify_bounds import BoundsRecord
 from mirlo.passes.byoc.artifacts import detach_artifacts
 from mirlo.passes.byoc.records import Placement
+from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.graph.inline_calls import inline_calls
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.kernel_nodes import kernel_calls, node_labels
@@ -39,6 +40,7 @@ from mirlo.passes.schedule.schedule import ScheduleRecord
 from mirlo.passes.schedule.tuned import TUNING, TuningRecord
 from mirlo.passes.session import Session
 from mirlo.passes.shard.plan import ShardingRecord
+from mirlo.passes.targets import CompileOptions, thread_limits
 from mirlo.runtime.regions import RegionDescription
 from mirlo.tools.explain.kernel import FollowedKernels, KernelStage
 from mirlo.tools.explain.operations import FollowedOperation
@@ -138,9 +140,6 @@ def explain_model(
     `mirlo.compile`; of `ranks` it is the first one's part. With `kernel` the IR and the code of this kernel are kept at
     each stage, with `follow` of all.
     """
-    from mirlo.passes.byoc.target_list import Targets
-    from mirlo.passes.targets import CompileOptions
-
     targets = Targets.parse(with_transport(target) if ranks > 1 else target).or_host()
     require_one_build(targets)
     host = targets.host_target
@@ -181,8 +180,6 @@ def explain_model(
 
 def _verify_all(pipeline: Pipeline, host: str) -> None:
     """Have the bounds of all accesses recorded: a compilation proves only those that data decide about."""
-    from mirlo.passes.targets import thread_limits
-
     if thread_limits(host) is not None:
         return  # of kernels of GPUs, only accesses by data are proven
     if "verify-bounds" in pipeline:

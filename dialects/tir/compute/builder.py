@@ -22,7 +22,7 @@ from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.dims import Dim, is_certain
 from mirlo.dialects.core.dtypes import DTYPES, DType, dtype
 from mirlo.dialects.core.types import TensorType, ranked_tensor
-from mirlo.dialects.tir.block import REDUCE, SPATIAL, Block
+from mirlo.dialects.tir.block import REDUCE, SPATIAL, Block, Yield
 from mirlo.dialects.tir.compute.emit import BodyEmitter, create
 from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Axis, Expr, ExprLike, lift, maximum, minimum, select
 from mirlo.dialects.tir.compute.limits import ListedPosition, is_limited
@@ -358,8 +358,6 @@ INDEX_AS = DTYPES["i64"]
 
 
 def _yield_segments(values: list[ir.Value]) -> dict[str, ir.Attribute]:
-    from mirlo.dialects.tir.block import Yield
-
     _, sizes = Yield._operand_layout.flatten([values], lambda v: v.type, "tir.yield")
     return {"operandSegmentSizes": ir.DenseI32ArrayAttr.get(sizes)} if sizes is not None else {}
 

@@ -79,7 +79,6 @@ class Schedule(LoopQueries):
     @staticmethod
     def of(function: PrimScript, *types: TensorType, **attributes: float) -> Schedule:
         """Return the schedule of a `@mirlo.prim_func` for inputs of these types, for inspection and replay."""
-        from mirlo.dialects.bindings import ir
         from mirlo.dialects.context import make_context
 
         with make_context(), ir.Location.unknown():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.core.dtypes import DType, dtype
 from mirlo.passes.byoc.view import ExternalNode
 from mirlo.passes.rules import Decline, decline
 from mirlo.targets.onnx.export import export_formulas, exports
@@ -108,6 +108,4 @@ def scatter_elements(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decl
 
 
 def _dtype(name: str) -> DType:
-    from mirlo.dialects.core.dtypes import dtype
-
     return dtype(name)

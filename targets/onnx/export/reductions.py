@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mirlo.dialects.core.dtypes import dtype
 from mirlo.dialects.relax.reduce import reductions_of_onnx
 from mirlo.passes.byoc.view import ExternalNode
 from mirlo.passes.rules import Decline, decline
@@ -43,8 +44,6 @@ def reduce_bools(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
 
 
 def _of_bools(g: ExportGraph, node: ExternalNode, operator: str) -> Sequence[str] | Decline:
-    from mirlo.dialects.core.dtypes import dtype
-
     if node["axes"] == ():
         return decline("ONNX reads no axes as all of them")
     numbers = g.cast(node["x"], dtype("i32"))
