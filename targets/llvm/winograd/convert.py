@@ -36,10 +36,7 @@ from mirlo.targets.llvm.winograd.cost import direct_cycles, winograd_cycles
 from mirlo.targets.llvm.winograd.functions import Tiling, input_function, output_function
 from mirlo.targets.llvm.winograd.matrices import (
     INPUT,
-    INTEGER_SCALE,
-    INTEGER_TILE,
-    LARGEST_TILE_SUM,
-    LARGEST_WINDOW_SUM,
+    exact_quotient,
     transformed_integers,
     transformed_weight,
 )
@@ -96,8 +93,8 @@ class Winograd(Pass):
     """Rewrite 3x3 convolutions with Winograd's algorithm where that is expected to be faster.
 
     Tiles of 2x2 results need 2.25 times fewer multiplications, and are as exact as direct convolution; those of 4x4
-    need 4 times fewer, and their rounding errors are up to ten times as large. int8 has tiles of 2x2, and the same
-    results, where no instruction multiplies more of them than of 16-bit integers. `tile` is the largest permitted one.
+    need 4 times fewer, and their rounding errors are up to ten times as large. int8 has the same results in any
+    tiles, where no instruction multiplies more of them than of 16-bit integers. `tile` is the largest permitted one.
     Measured choices, which `apply-tuning` attaches to a convolution, take precedence over the model.
     """
 
@@ -169,8 +166,13 @@ class _Functions:
         return result.operation.results[0]
 
 
-def find_strategies(conv: ir.OpView, machine: Machine, largest: int = max(INPUT)) -> WinogradStrategies | Decline:
-    """Return the strategies for a convolution with a constant weight, or decline if there is only the direct one."""
+def find_strategies(
+    conv: ir.OpView, machine: Machine, largest: int = max(INPUT), weight_array: np.ndarray | None = None
+) -> WinogradStrategies | Decline:
+    """Return the strategies for a convolution with a constant weight, or decline if there is only the direct one.
+
+    The array of an int8 weight bounds its results; without it, they are bounded by the types and the channels.
+    """
     kinds = [kind_of(v) for v in (conv.x, conv.weight, conv.output)]
     x, weight, out = kinds
     if largest == 0:
@@ -188,6 +190,9 @@ def find_strategies(conv: ir.OpView, machine: Machine, largest: int = max(INPUT)
     if reason is not None:
         return reason
     image = x.dtype.name
+    tiles = _tiles(x, weight, weight_array, largest)
+    if isinstance(tiles, Decline):
+        return tiles
     if channels % machine.lanes(4 if image == "f32" else 2) != 0 or out_channels % machine.lanes(4) != 0:
         return decline("the channels fill no whole vectors", channels=channels, out_channels=out_channels)
     if 0 in out.shape:
@@ -198,7 +203,7 @@ def find_strategies(conv: ir.OpView, machine: Machine, largest: int = max(INPUT)
     batch, height, width, _ = x.shape
     _, out_height, out_width, _ = out.shape
     strategies = []
-    for m in (n for n in INPUT if n <= (largest if image == "f32" else INTEGER_TILE)):
+    for m in tiles:
         before = (pads[0][0], pads[1][0])
         tiling = Tiling(m, batch, (height, width), before, (out_height, out_width), channels, out_channels, image)
         strategies.append(WinogradStrategy(m, tiling, winograd_cycles(tiling.likely, machine)))
@@ -216,12 +221,28 @@ def _declined_types(kinds: list[TensorType], machine: Machine) -> Decline | None
         return decline("the numbers are neither f32 nor int8 with sums of i32", types=names)
     if "i16" not in machine.dots or "u8xi8" in machine.dots:
         return decline("direct products of int8 take no more instructions", machine=machine.name)
-    tiles = LARGEST_TILE_SUM * LARGEST_INT8[x.dtype.name]
-    windows = LARGEST_WINDOW_SUM * LARGEST_INT8[weight.dtype.name]
-    channels = weight.static_shape[2]
-    if channels * tiles * windows >= 1 << 31:
-        return decline("sums of products of transformed tiles may exceed 32 bits", channels=channels)
     return None
+
+
+def _tiles(x: TensorType, weight: TensorType, array: np.ndarray | None, largest: int) -> list[int] | Decline:
+    """Return the tiles that may be used, with exact results if they are integers."""
+    tiles = [m for m in INPUT if m <= largest]
+    if x.dtype.name == "f32":
+        return tiles
+    most = _largest_result(x, weight, array)
+    exact = [m for m in tiles if most << exact_quotient(m)[1] < 1 << 31]
+    return exact or decline("results may be too large for exact quotients of 32 bits", largest=most)
+
+
+def _largest_result(x: TensorType, weight: TensorType, array: np.ndarray | None) -> int:
+    """Return a bound of the magnitude of the results of a convolution of int8."""
+    data = LARGEST_INT8[x.dtype.name]
+    if array is None:
+        return data * LARGEST_INT8[weight.dtype.name] * int(np.prod(weight.static_shape[:3]))
+    windows = array.view(weight.dtype.to_numpy()).astype(np.int64).reshape(-1, array.shape[-1])
+    if x.dtype.name == "i8":
+        return data * int(np.abs(windows).sum(0).max())
+    return data * int(max(np.maximum(windows, 0).sum(0).max(), np.maximum(-windows, 0).sum(0).max()))
 
 
 LARGEST_INT8 = {"i8": 128, "u8": 255}
@@ -232,10 +253,13 @@ def choose(
     conv: ir.OpView, b: Rewriter, machine: Machine, largest: int, measured: int | None = None
 ) -> Tiling | Decline:
     """Choose the tiles for a convolution, or decline if direct convolution is better."""
-    result = find_strategies(conv, machine, largest)
+    is_integer = is_constant(conv.weight) and kind_of(conv.weight).dtype.name in LARGEST_INT8
+    has_array = is_constant(conv.weight) and is_available(conv.weight, b.session)
+    array = constant_reader(conv.weight, b.session)() if is_integer and has_array else None
+    result = find_strategies(conv, machine, largest, array)
     if isinstance(result, Decline):
         return result
-    if not is_available(conv.weight, b.session):
+    if not has_array:
         return decline("the array of the weight is not at hand")
     way = next((way for way in result.ordered if way.m == measured), result.own)
     if way.m:
@@ -253,9 +277,9 @@ def rewritten(conv: ir.OpView, tiling: Tiling, b: Rewriter, functions: _Function
     transformed, m = tiling.transformed_dtype, tiling.m
     kind = TensorType.of((planes, tiling.channels, tiling.out_channels), transformed)
     name = f"{b.name_of(conv.weight)}.winograd"
-    change = transformed_integers if tiling.is_integer else lambda weight: transformed_weight(weight, m)
+    change = transformed_integers if tiling.is_integer else transformed_weight
     with ir.InsertionPoint(b.op), b.op.location:
-        weight = emit_deferred_constant(derived(read, change), kind, b.session, name)
+        weight = emit_deferred_constant(derived(read, lambda weight: change(weight, m)), kind, b.session, name)
     tiles_type = TensorType.of(tiling.transformed(tiling.channels), transformed)
     result = functions.call(input_function, tiling, conv.x, tiles_type, FusionKind.OPAQUE, b)
     result = b.emit(OPS["reshape"], result, shape=(planes, tiles, tiling.channels))
@@ -265,6 +289,12 @@ def rewritten(conv: ir.OpView, tiling: Tiling, b: Rewriter, functions: _Function
     out = TensorType.of(kind_of(conv.output).shape, tiling.product_dtype)
     result = functions.call(output_function, tiling, result, out, FusionKind.CONTRACTION, b)
     if tiling.is_integer:
-        bits = b.constant(np.asarray(2 * (INTEGER_SCALE.bit_length() - 1), np.int32), TensorType.of((), "i32"), "bits")
-        result = b.emit(OPS["shift_right"], result, bits)
+        factor, bits = exact_quotient(m)
+        if factor != 1:
+            result = b.emit(OPS["multiply"], result, _integer(factor, b, "factor"))
+        result = b.emit(OPS["shift_right"], result, _integer(bits, b, "bits"))
     return result if conv.bias is None else b.emit(OPS["add"], result, conv.bias)
+
+
+def _integer(number: int, b: Rewriter, name: str) -> ir.Value:
+    return b.constant(np.asarray(number, np.uint32).astype(np.int32), TensorType.of((), "i32"), name)

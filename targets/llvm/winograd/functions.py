@@ -14,7 +14,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import Expr, PrimBuilder, TensorExpr, constant, select
 from mirlo.dialects.tir.view import BlockView
-from mirlo.targets.llvm.winograd.matrices import INPUT, OUTPUT, Matrix
+from mirlo.targets.llvm.winograd.matrices import INPUT, INTEGER_OUTPUT, OUTPUT, Matrix
 
 IMAGE = 224
 """Assumed height and width of an image with dynamic size."""
@@ -56,6 +56,11 @@ class Tiling:
     def product_dtype(self) -> str:
         """Return the element type of products of tiles, and of their sums."""
         return "i32" if self.is_integer else "f32"
+
+    @property
+    def output_matrix(self) -> Matrix:
+        """Return the matrix that transforms products of tiles to results."""
+        return (INTEGER_OUTPUT if self.is_integer else OUTPUT)[self.m]
 
     @property
     def alpha(self) -> int:
@@ -113,7 +118,7 @@ def output_function(tiling: Tiling, loc: ir.Location) -> ir.OpView:
 
 
 def output_block(p: PrimBuilder, products: TensorExpr, tiling: Tiling) -> TensorExpr:
-    m, matrix = tiling.m, OUTPUT[tiling.m]
+    m, matrix = tiling.m, tiling.output_matrix
 
     def element(n: Expr, h: Expr, w: Expr, c: Expr, i: Expr, j: Expr) -> Expr:
         read = products.at(i, j, n, h // m, w // m, c)

@@ -41,18 +41,36 @@ _BLOCK = 1024
 """Windows transformed at a time: doubles that fit the cache, in products too small for BLAS threads."""
 
 
-INTEGER_TILE = 2
-"""The tile of integers: its matrices are multiples of 1/2, those of 4x4 results of 1/24."""
-INTEGER_SCALE = 2
-"""What makes integers of the entries of G; results are too large by its square."""
-LARGEST_TILE_SUM, LARGEST_WINDOW_SUM = 4, 9
-"""Elements of which an element of a transformed tile, and of a transformed window of integers, is the sum at most."""
+_INTEGER_ROWS = {2: (2, 2, 2, 2), 4: (4, 6, 6, 24, 24, 1)}
+"""What makes integers of the rows of G, by m: transformed windows of int8 fit 16 bits, as transformed tiles do."""
+_INTEGER_SCALE = {2: 2, 4: 24}
+"""Multiples of all entries of `_INTEGER_ROWS`, by m. Results are too large by the square."""
+INTEGER_OUTPUT: dict[int, Matrix] = {
+    m: tuple(
+        tuple(number * _INTEGER_SCALE[m] // scale for number, scale in zip(row, _INTEGER_ROWS[m], strict=True))
+        for row in matrix
+    )
+    for m, matrix in OUTPUT.items()
+}
+"""A^T by m, for products with windows whose rows are multiplied by `_INTEGER_ROWS`."""
 
 
-def transformed_integers(weight: np.ndarray) -> np.ndarray:
-    """Transform int8 as `transformed_weight`, exactly: multiplied by the square of `INTEGER_SCALE`, in 16 bits."""
-    scaled = transformed_weight(weight.astype(np.float32), INTEGER_TILE) * INTEGER_SCALE**2
-    return scaled.astype(np.int16)
+def exact_quotient(m: int) -> tuple[int, int]:
+    """Return an odd factor and a number of bits: a result times the factor, modulo 2^32, is shifted by the bits.
+
+    Sums of integers are exact modulo 2^32, whatever exceeds 32 bits meanwhile. What is odd in the square of the scale
+    has an inverse modulo 2^32.
+    """
+    scale = _INTEGER_SCALE[m] ** 2
+    bits = (scale & -scale).bit_length() - 1
+    return pow(scale >> bits, -1, 1 << 32), bits
+
+
+def transformed_integers(weight: np.ndarray, m: int) -> np.ndarray:
+    """Transform int8 as `transformed_weight`, exactly: the rows of G are multiplied by `_INTEGER_ROWS`, in 16 bits."""
+    scale = np.asarray(_INTEGER_ROWS[m], np.float64)
+    exact = transformed_weight(weight.astype(np.float64), m) * np.kron(scale, scale)[:, None, None]
+    return np.asarray(np.rint(exact), np.int16)
 
 
 def transformed_weight(weight: np.ndarray, m: int) -> np.ndarray:
@@ -68,7 +86,11 @@ def transformed_weight(weight: np.ndarray, m: int) -> np.ndarray:
 
 
 def multiply(matrix: Matrix, vectors: Sequence[ir.Value], ops: Operations) -> list[ir.Value]:
-    """Multiply the matrix by a column of vectors. Rows that differ only in signs share partial sums."""
+    """Multiply the matrix by a column of vectors.
+
+    Columns that differ only in signs are added and subtracted first; rows that do share partial sums.
+    """
+    matrix, vectors = _with_paired_columns(matrix, vectors, ops)
     products: dict[int, ir.Value] = {}
     for i, row in enumerate(matrix):
         if i in products:
@@ -101,8 +123,29 @@ class Operations:
         """`fused(x, constant, y)` is x * constant + y."""
 
 
+def _with_paired_columns(
+    matrix: Matrix, vectors: Sequence[ir.Value], ops: Operations
+) -> tuple[Matrix, Sequence[ir.Value]]:
+    """Replace pairs of columns that differ only in signs by columns of the sum and the difference of their vectors."""
+    columns, taken = list(zip(*matrix, strict=True)), set[int]()
+    new: list[tuple[tuple[float, ...], ir.Value]] = []
+    for j, column in enumerate(columns):
+        if j in taken:
+            continue
+        others = (k for k in range(j + 1, len(columns)) if k not in taken and _are_twins(column, columns[k]))
+        twin = next(others, None)
+        if twin is None:
+            new.append((column, vectors[j]))
+            continue
+        taken.add(twin)
+        pairs = list(zip(column, columns[twin], strict=True))
+        new.append((tuple(a if a == b else 0 for a, b in pairs), ops.add(vectors[j], vectors[twin])))
+        new.append((tuple(a if a != b else 0 for a, b in pairs), ops.subtract(vectors[j], vectors[twin])))
+    return tuple(zip(*(column for column, _ in new), strict=True)), [vector for _, vector in new]
+
+
 def _are_twins(a: Sequence[float], b: Sequence[float]) -> bool:
-    """Return whether rows differ in the signs of some elements, and share at least one other."""
+    """Return whether rows, or columns, differ in the signs of some elements, and share at least one other."""
     pairs = [(x, y) for x, y in zip(a, b, strict=True) if x or y]
     same, negated = sum(x == y for x, y in pairs), sum(x == -y for x, y in pairs)
     return same + negated == len(pairs) and same > 0 and negated > 0

@@ -32,7 +32,7 @@ from mirlo.targets.llvm.winograd.functions import (
     input_function,
     output_function,
 )
-from mirlo.targets.llvm.winograd.matrices import INPUT, OUTPUT, Matrix, Operations, multiply
+from mirlo.targets.llvm.winograd.matrices import INPUT, Matrix, Operations, multiply
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
@@ -339,7 +339,7 @@ class _OutputEmitter(_Emitter):
                 ]
                 for i in size
             ]
-            result = _transform(OUTPUT[tiling.m], tile, self.ops)
+            result = _transform(tiling.output_matrix, tile, self.ops)
 
             def pixel(p: int, q: int) -> None:
                 self._finish([index.value(v) for v in (n, rows[p], columns[q])], index.value(c), result[p][q])

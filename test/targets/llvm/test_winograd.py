@@ -22,7 +22,16 @@ from mirlo.targets.llvm.options import host_machine
 from mirlo.targets.llvm.pipeline import compile_pipeline
 from mirlo.targets.llvm.winograd import convert
 from mirlo.targets.llvm.winograd.functions import INPUT_BLOCK, OUTPUT_BLOCK, Tiling, output_function
-from mirlo.targets.llvm.winograd.matrices import INPUT, OUTPUT, Operations, multiply, transformed_weight
+from mirlo.targets.llvm.winograd.matrices import (
+    INPUT,
+    INTEGER_OUTPUT,
+    OUTPUT,
+    Operations,
+    exact_quotient,
+    multiply,
+    transformed_integers,
+    transformed_weight,
+)
 
 NUMBERS = Operations(
     lambda a, b: a + b, lambda a, b: a - b, lambda a, n: a * n, lambda x, n, y: x * n + y  # no registers
@@ -41,7 +50,23 @@ def test_matrices_compute_a_convolution(m: int) -> None:
     np.testing.assert_allclose(a @ products @ a.T, want, rtol=1e-12)
 
 
-@pytest.mark.parametrize("matrix", [*INPUT.values(), *OUTPUT.values()])
+@pytest.mark.parametrize("m", [2, 4])
+def test_matrices_of_integers(m: int) -> None:
+    """Results are exact, whatever exceeds 32 bits meanwhile: 114 channels in tiles of 4x4, 1,827 in those of 2x2."""
+    channels = {2: 1827, 4: 114}[m]
+    tile = np.full((m + 2, m + 2, channels), 255)
+    window = np.full((3, 3, channels, 1), -128, np.int8)
+    b, a = np.array(INPUT[m], np.int64), np.array(INTEGER_OUTPUT[m], np.int64)
+    tiles = np.einsum("ir,rsc,js->ijc", b, tile, b)
+    windows = transformed_integers(window, m)
+    assert np.abs(tiles).max() < 1 << 15 and windows.dtype == np.int16
+    products = (tiles * windows.reshape(m + 2, m + 2, channels)).sum(-1)
+    factor, bits = exact_quotient(m)
+    results = ((a @ products @ a.T) * factor).astype(np.uint32).astype(np.int32) >> bits
+    np.testing.assert_array_equal(results, np.full((m, m), -9 * 255 * 128 * channels))
+
+
+@pytest.mark.parametrize("matrix", [*INPUT.values(), *OUTPUT.values(), *INTEGER_OUTPUT.values()])
 def test_products_in_few_operations(matrix: Any) -> None:
     vectors = np.random.default_rng(1).standard_normal((len(matrix[0]), 3))
     np.testing.assert_allclose(multiply(matrix, list(vectors), NUMBERS), np.array(matrix) @ vectors, rtol=1e-12)
@@ -110,16 +135,17 @@ def test_convolutions(
 
 
 @pytest.mark.sample(4)
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("threads", "m"), [(1, 2), (2, 2), (2, 4)])
 @pytest.mark.parametrize(("data", "weight"), [("ui8", "i8"), ("i8", "i8"), ("i8", "ui8"), ("ui8", "ui8")])
 @pytest.mark.parametrize(
-    ("shape", "out", "pad"), [((1, 14, 13, 64), 48, (1, 1, 1, 1)), ((2, 5, 6, 32), 16, (2, 0, 1, 2))]
+    ("shape", "out", "pad"), [((1, 14, 13, 48), 48, (1, 1, 1, 1)), ((2, 5, 6, 32), 16, (2, 0, 1, 2))]
 )
 def test_int8_is_exact(
-    monkeypatch: Any, shape: Any, out: int, pad: Any, data: str, weight: str, threads: int, tmp_path: Path
+    monkeypatch: Any, shape: Any, out: int, pad: Any, data: str, weight: str, threads: int, m: int, tmp_path: Path
 ) -> None:
     """Extreme values, and a kernel for a processor without VNNI: sums of i32, which NumPy computes directly."""
     monkeypatch.setattr(convert, "_GAIN", 1e9)
+    monkeypatch.setattr(convert, "winograd_cycles", lambda tiling, machine: abs(tiling.m - m))
     without = replace(host_machine(), dots=("i16",))
     monkeypatch.setattr("mirlo.targets.llvm.options.host_machine", lambda: without)
     rng = np.random.default_rng(4)
