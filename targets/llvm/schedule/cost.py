@@ -87,6 +87,8 @@ DOT_BELOW_ROWS = 16
 """Rows up to which dot products along K cost less than transposing the column operand."""
 EDGE_TILES = 4
 """Most tiles at edges, each of which is a copy of the code; with more, the rows are padded in a copy."""
+UNROLLED_STEPS = 4
+"""Most k-steps of an iteration along K: with as many, one instruction of 20 controls the loop or prefetches."""
 UNROLL_TAPS = 16
 """Longest inner reduction loops that are unrolled if their loads overlap (depthwise convolutions)."""
 MIN_K_BLOCK = 64

@@ -126,6 +126,26 @@ def test_products_of_int8(rows: int, depth: int, columns: int, weight: int, cpu:
     require(loops_of(tmp_path / "m.onnx", cpu, least=8), cpu, most=3.5)
 
 
+def product_loops(rows: int, depth: int, columns: int, cpu: str, folder: Path) -> dict[str, InnerLoop]:
+    """Return the loops of a product of f32 with constants."""
+    weights = numpy_helper.from_array(np.full((depth, columns), 0.5, np.float32), "w")
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [rows, d]) for n, d in (("x", depth), ("y", columns))]
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "f32", ends[:1], ends[1:], [weights])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), folder / "m.onnx")
+    return loops_of(folder / "m.onnx", cpu)
+
+
+@pytest.mark.parametrize("cpu", ["znver3", "alderlake"])
+@pytest.mark.parametrize("depth", [768, 771])
+def test_products_of_sixteen_registers(depth: int, cpu: str, tmp_path: Path) -> None:
+    """Whole tiles have four k-steps in an iteration, and one prefetch for a cache line."""
+    loops = product_loops(96, depth, 768, cpu, tmp_path)
+    require(loops, cpu, most=1.9)
+    widest = max(loops.values(), key=lambda loop: loop.products)
+    assert widest.products == 48
+    assert sum("prefetch" in line for line in widest.lines) == 1
+
+
 def test_loops_are_found() -> None:
     """A tile that moves and spills, which the limits refuse."""
     text = """

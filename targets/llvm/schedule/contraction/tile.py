@@ -8,6 +8,7 @@ from itertools import product
 from math import prod
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import emit_init, widened
@@ -15,7 +16,7 @@ from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.loops import either
 from mirlo.passes.schedule.vectors import splat
 from mirlo.targets.llvm.intrinsics.x86 import call_dot, has_dot
-from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
+from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
 from mirlo.targets.llvm.schedule.contraction.epilogue import Epilogue
 from mirlo.targets.llvm.schedule.contraction.groups import has_signs, multiplies_words
@@ -23,7 +24,7 @@ from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand,
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.stream import lead
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span
-from mirlo.targets.llvm.schedule.cost import LINE_BYTES
+from mirlo.targets.llvm.schedule.cost import LINE_BYTES, UNROLLED_STEPS
 
 
 @dataclass(frozen=True)
@@ -118,12 +119,13 @@ class Tiles:
     ) -> list[ir.Value]:
         if len(axes) == len(self.plan.unrolled):
             loaded: dict[tuple[int | str, ...], ir.Value] = {}
+            self.fetch(places)
             for tap in self._taps(places.columns):
                 sums = self._step(places, tap, sums, extent, loaded)
             return sums
         axis, *inner = axes
 
-        def body(i: ir.Value, *held: ir.Value) -> list[ir.Value]:
+        def body(i: LoopIndex, *held: ir.Value) -> list[ir.Value]:
             return self._reduce(inner, places.advance(axis, i), list(held), extent)
 
         for window, start in zip(self.plan.guards, places.guards, strict=True):
@@ -133,7 +135,36 @@ class Tiles:
         if end is not None:
             return self.code.range_loop(self.code.index(0), end, body, sums)
         count = axis.extent if self.part is None or self.part.axis != axis.id else self.part.extent
-        return self.code.loop(Span(0, count, 1), body, sums)
+        steps = 1 if inner else self._unrolled_steps(count, extent)
+        if steps == 1:
+            return self.code.loop(Span(0, count, 1), body, sums)
+        assert isinstance(count, int)
+
+        def unrolled(i: LoopIndex, *held: ir.Value) -> list[ir.Value]:
+            return self._k_steps(places.advance(axis, i), axis, steps, list(held), extent)
+
+        whole = count // steps * steps
+        sums = self.code.loop(Span(0, whole, steps), unrolled, sums)
+        return self._k_steps(places.advance(axis, whole), axis, count - whole, sums, extent)
+
+    def _unrolled_steps(self, count: Dim, extent: Extent) -> int:
+        """Return the k-steps of an iteration of the innermost loop along K: several in whole tiles of several rows."""
+        plan = self.plan
+        is_whole = extent.rows == plan.tile_rows > 1 and len(extent.cut) == plan.tile_vectors
+        if not is_whole or plan.dot or plan.group is not None or plan.unrolled or not isinstance(count, int):
+            return 1
+        most = plan.machine.unrolled_products // (plan.tile_rows * plan.tile_vectors)
+        return max(1, min(most, UNROLLED_STEPS, count))
+
+    def _k_steps(
+        self, places: TileCursors, axis: LoopAxis, steps: int, sums: list[ir.Value], extent: Extent
+    ) -> list[ir.Value]:
+        """Emit consecutive k-steps, without a loop."""
+        if steps:
+            self.fetch(places, steps)
+        for step in range(steps):
+            sums = self._step(places.advance(axis, step), _ONE_TAP, sums, extent, {})
+        return sums
 
     def _guarded(
         self, window: WindowIndex, start: Cursor, body: Callable[[ir.Value], list[ir.Value]], sums: list[ir.Value]
@@ -178,7 +209,6 @@ class Tiles:
         """Add one product to each accumulator; `loaded` caches loads by offset."""
         row_stride, column_stride = self.row_stride(places.rows), self.row_stride(places.columns)
         following = list(sums)
-        self.fetch(places)
         for r in range(extent.rows):
             if self._is_outside(tap, extent, r):
                 continue
@@ -208,15 +238,17 @@ class Tiles:
         low = ir.IntegerAttr.get(value.type.element_type, LOW_HALF)
         return create("arith.andi", value.type, value, self.code.splat_constant(value.type.shape[0], low))
 
-    def fetch(self, places: TileCursors) -> None:
-        """Prefetch the column operand of a later k-step or of the next panel, if planned."""
+    def fetch(self, places: TileCursors, steps: int = 1) -> None:
+        """Prefetch the column operand of a later k-step or of the next panel, if planned, for some k-steps."""
         if places.ahead is not None:
-            step = LINE_BYTES // element_bytes(self.buffers.streamed.type.element_type)
-            for line in range(self.lines_ahead):
-                self.code.prefetch(self.buffers.streamed, places.ahead.position(line * step))
+            line = LINE_BYTES // element_bytes(self.buffers.streamed.type.element_type)
+            share = places.ahead.form.stride(self.plan.reduce[-1])
+            lines = self.lines_ahead if steps == 1 else -(-steps * share // line)
+            for number in range(lines):
+                self.code.prefetch(self.buffers.streamed, places.ahead.position(number * line))
         ahead, width = self.lead
         if ahead:
-            self.code.prefetch(self.buffers.streamed, places.columns.position(ahead), width)
+            self.code.prefetch(self.buffers.streamed, places.columns.position(ahead), steps * width)
 
     def _is_outside(self, tap: _Tap, extent: Extent, row: int) -> bool:
         edge = self.plan.rows.edge
@@ -287,6 +319,10 @@ class _Tap:
     rows: int
     columns: int
     values: dict[int, int]
+
+
+_ONE_TAP = _Tap(0, 0, {})
+"""The product of a k-step without unrolled loops."""
 
 
 def multiply_add(left: ir.Value, right: ir.Value, total: ir.Value) -> ir.Value:
