@@ -1,11 +1,13 @@
 """Steps of training with PyTorch: `torch.compile` with Mirlo beside eager and Inductor.
 
     python -m benchmarks.torch_training [MODEL ...] [--threads 1] [--repeat 15]
+    python -m benchmarks.torch_training [MODEL ...] --losses 200
 
 A step is forward, loss, backward and SGD with momentum, on random data. Times are medians of steps in turns; ratios are
 medians over the turns. Memory is the largest that a process needs in steps with one engine, less what it has left when
 the model is gone: weights, gradients, what is saved for them, and what compiled code needs. Inductor needs a C++
-compiler; models of language and ViT need transformers.
+compiler; models of language and ViT need transformers. With `--losses`, so many steps are made by eager PyTorch and by
+Mirlo, each with the same draws of dropout, and losses are compared.
 """
 
 from __future__ import annotations
@@ -244,6 +246,20 @@ def measure(name: str, threads: int, repeat: int) -> Row:
     return Row(name, eager, inductor, mirlo, turns.ratio(2, 0), turns.ratio(2, 1), *sizes, difference)
 
 
+def losses(name: str, threads: int, steps: int) -> tuple[float, float, float]:
+    """Return the first and the last loss of eager steps, and the largest difference from them, over the loss."""
+    _prepare(threads)
+    import torch
+
+    rows = []
+    for engine in ("eager", "mirlo"):
+        step = _steps(name, engine, threads)
+        torch.manual_seed(1)
+        rows.append([step() for _ in range(steps)])
+    difference = max(abs(ours - eager) / abs(eager) for eager, ours in zip(*rows, strict=True))
+    return rows[0][0], rows[0][-1], difference
+
+
 def _elsewhere(name: str, engine: str, threads: int) -> float:
     command = [sys.executable, "-m", "benchmarks.torch_training", name, "--threads", str(threads), "--memory", engine]
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
@@ -264,6 +280,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=1, help="threads of all (default: 1)")
     parser.add_argument("--repeat", type=int, default=15, help="steps of each (default: 15)")
     parser.add_argument("--memory", choices=ENGINES, help="print the memory of one engine, in MB")
+    parser.add_argument("--losses", type=int, metavar="STEPS", help="compare the losses of so many steps with eager's")
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(words)
     unknown = [name for name in options.models if name not in MODELS]
@@ -272,8 +289,17 @@ def main(words: Sequence[str] | None = None) -> int:
     if options.memory:
         print(memory(options.models[0], options.memory, options.threads))
         return 0
+    if options.here and options.losses:
+        print(json.dumps(losses(options.models[0], options.threads, options.losses)))
+        return 0
     if options.here:
         print(json.dumps(list(asdict(measure(options.models[0], options.threads, options.repeat)).values())))
+        return 0
+    if options.losses:
+        for name in options.models or MODELS:
+            arguments = [name, "--threads", options.threads, "--losses", options.losses]
+            first, last, difference = row_elsewhere("benchmarks.torch_training", arguments)
+            print(f"{name}: from {first:.2g} to {last:.2g}, difference {difference:.0e}", flush=True)
         return 0
     rows = []
     for name in options.models or MODELS:
