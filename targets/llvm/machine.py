@@ -57,6 +57,11 @@ class Machine:
     """Whether vectors are registers of AVX-512, with its instructions for scaling and permutation."""
 
     @property
+    def avx2(self) -> bool:
+        """Return whether vectors are registers of AVX2, with its instructions for permutation."""
+        return self.vector_bytes == 32 and "i16" in self.dots
+
+    @property
     def private_cache_bytes(self) -> int:
         """Return the cache capacity that a kernel may assume; other cores use their part of the last level."""
         return max(self.l3_bytes // 3, self.l2_bytes)

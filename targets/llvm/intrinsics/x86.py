@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import call_intrinsic, create
+from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.schedule.vectors import pick_lanes, shuffle
 from mirlo.targets.llvm.cpus import X86
@@ -130,6 +131,22 @@ def call_permute(table: ir.Value, words: ir.Value) -> ir.Value:
 def call_permute_two(tables: tuple[ir.Value, ir.Value], words: ir.Value) -> ir.Value:
     """Emit the element of two tables of 16 floats that the lowest 5 bits of each of 16 lanes name."""
     return call_intrinsic("llvm.x86.avx512.vpermi2var.ps.512", tables[0].type, tables[0], words, tables[1])
+
+
+def call_permute_halves(halves: tuple[ir.Value, ir.Value], words: ir.Value) -> ir.Value:
+    """Emit the element of a table of 16 floats, in halves, that the lowest 4 bits of each of 8 lanes name."""
+    low, high = (call_intrinsic("llvm.x86.avx2.permps", half.type, half, words) for half in halves)
+    kind = words.type.element_type
+    bits, zero = (
+        create(
+            "arith.constant",
+            words.type,
+            value=ir.DenseElementsAttr.get_splat(words.type, ir.IntegerAttr.get(kind, number)),
+        )
+        for number in (28, 0)
+    )
+    is_high = compare("lt", create("arith.shli", words.type, words, bits), zero)
+    return create("arith.select", low.type, is_high, high, low)
 
 
 _LOOKUPS = {256: "llvm.x86.avx2.pshuf.b", 512: "llvm.x86.avx512.pshuf.b.512"}

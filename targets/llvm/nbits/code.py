@@ -12,7 +12,7 @@ from mirlo.dialects.tir.scalars import compare, create, emit_constant
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.passes.schedule.vectors import pick_lanes, shuffle
 from mirlo.targets.llvm.intrinsics.arm import call_arm_dot, call_arm_lookup
-from mirlo.targets.llvm.intrinsics.x86 import call_dot, call_lookup, call_permute, call_permute_two
+from mirlo.targets.llvm.intrinsics.x86 import call_dot, call_lookup, call_permute, call_permute_halves, call_permute_two
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.nbits.layout import COLUMNS, LINE, PanelLayout
 
@@ -210,9 +210,13 @@ class Decoder:
         self.layout, self.bits, self.middle = layout, layout.bits, layout.middle
         self.table: ir.Value | None = None
         self.tables: tuple[ir.Value, ir.Value] | None = None
+        self.halves: tuple[ir.Value, ir.Value] | None = None
         if machine.avx512 and self.bits <= 4:
             integers = layout.table or (np.arange(16) % (1 << self.bits) - self.middle)
             self.table = _table(np.array(layout.codebook or integers, np.float32))
+        elif machine.avx2 and (layout.table or layout.codebook):
+            numbers = np.array(layout.codebook or layout.table, np.float32)
+            self.halves = _table(numbers[:8]), _table(numbers[8:])
         elif self.bits == 5:
             numbers = np.arange(32, dtype=np.float32) + layout.least
             self.tables = _table(numbers[:16]), _table(numbers[16:])
@@ -223,6 +227,9 @@ class Decoder:
             words = both("shrui", words, constant(shift, integer(32)))
         if self.table is not None:
             return call_permute(self.table, words)  # only the lowest 4 bits count
+        if self.halves is not None:
+            halves = self.halves
+            return in_parts(2, lambda part: call_permute_halves(halves, part), words)  # as above
         if self.tables is not None:
             return call_permute_two(self.tables, words)  # only the lowest 5 bits count
         masked = both("andi", words, constant((1 << self.bits) - 1, integer(32)))
@@ -240,8 +247,9 @@ class Decoder:
 
 
 def _table(numbers: np.ndarray) -> Value:
-    """Emit a vector of 16 numbers."""
-    return create("arith.constant", vector(f32()), value=ir.DenseElementsAttr.get(numbers, type=vector(f32())))
+    """Emit a vector of numbers."""
+    kind = vector(f32(), len(numbers))
+    return create("arith.constant", kind, value=ir.DenseElementsAttr.get(numbers, type=kind))
 
 
 def _small_float(codes: ir.Value, least: int) -> ir.Value:

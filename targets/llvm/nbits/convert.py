@@ -150,8 +150,9 @@ class _Converter:
             weights.bits, weights.block, weights.columns, weights.rows, kind_of(weights.scales).dtype.name, zero,
             weights.floats, weights.codebook,
         )  # fmt: skip
-        if weights.codebook and not self.functions.machine.avx512:
-            return decline("a table of weights is looked up by an instruction of AVX-512")
+        machine = self.functions.machine
+        if weights.codebook and not (machine.avx512 or machine.avx2):
+            return decline("a table of weights is looked up by an instruction of AVX2 or AVX-512")
         if digits and not (layout.is_integer and Dots.supports(self.functions.machine, weights.bits)):
             digits = 0  # what is permitted is not faster
         if (
