@@ -22,7 +22,7 @@ _EVERYWHERE = (
 _ON_CPUS = (
     r"x86\.(avx512\.(vpdpbusd\.\d+|permvar\.sf\.512|vpermi2var\.ps\.512|pmaddw\.d\.512|pmaddubs\.w\.512|pshuf\.b\.512)"
     r"|avx512\.mask\.(scalef|range|reduce)\.p[sd]\.512|avx512bf16\.dpbf16ps\.\d+"
-    r"|sse2\.pmadd\.wd|ssse3\.pmadd\.ub\.sw\.128|avx2\.pmadd\.(wd|ub\.sw)|avx2\.pshuf\.b)"
+    r"|sse2\.pmadd\.wd|ssse3\.pmadd\.ub\.sw\.128|avx2\.(pmadd\.(wd|ub\.sw)|pshuf\.b|permps))"
     r"|aarch64\.neon\.(?:(?:[su]|us)(?:dot|mmla)\.v4i32\.v16i8|bfdot\.v4f32\.v8bf16|bfmmla|tbl1\.v16i8)"
 )
 """The intrinsics that Mirlo's rules call; the emitter checks that the processor has them."""
