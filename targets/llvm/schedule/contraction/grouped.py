@@ -229,20 +229,11 @@ class GroupedPanelCopy(PanelCopy):
         assert self.plan.group is not None
         return self.plan.group
 
-    def emit(self, at: Cursor, cut: list[ColumnVector]) -> None:
-        """Pack the panel whose first column is at this cursor."""
-        width = sum(piece.lanes for piece in cut) * self.group.size
-        read = Cursor(self.code, self.packing.source, at.base, at.offset)
-        self._level(self.packing.axes, read, Cursor.start(self.code, self.packing.target * width), cut)
-
     def _level(self, axes: list[LoopAxis], read: Cursor, write: Cursor, cut: list[ColumnVector]) -> None:
-        axis, *inner = axes
-        if inner:
-            self.code.loop(
-                Span(0, axis.extent, 1),
-                lambda i: self._level(inner, read.advance(axis, i), write.advance(axis, i), cut),
-            )
+        if len(axes) > 1:
+            self._loop(axes, read, write, cut)
             return
+        (axis,) = axes
         if self.group.step == 1 and self.stride != 1:
             for piece in cut:
                 self._transpose_groups(axis, read.shift(piece.offset * self.stride), write, piece)
@@ -308,30 +299,16 @@ class GroupedPanelCopy(PanelCopy):
 class ExtendedPanelCopy(PanelCopy):
     """Extends a panel of int8 that is stored in groups to int16."""
 
-    @property
-    def group(self) -> DotGroup:
-        assert self.plan.group is not None
-        return self.plan.group
-
-    def emit(self, at: Cursor, cut: list[ColumnVector]) -> None:
-        """Extend the panel whose first column is at this cursor."""
-        width = sum(piece.lanes for piece in cut) * self.group.size
-        read = Cursor(self.code, self.packing.source, at.base, at.offset)
-        self._level(self.packing.axes, read, Cursor.start(self.code, self.packing.target * width), cut)
-
     def _level(self, axes: list[LoopAxis], read: Cursor, write: Cursor, cut: list[ColumnVector]) -> None:
         if axes:
-            axis, *inner = axes
-            self.code.loop(
-                Span(0, axis.extent, 1),
-                lambda i: self._level(inner, read.advance(axis, i), write.advance(axis, i), cut),
-            )
+            self._loop(axes, read, write, cut)
             return
+        assert self.plan.group is not None
         for piece in cut:
-            shift, lanes = piece.offset * self.group.size, piece.lanes * self.group.size
+            shift, lanes = piece.offset * self.group_size, piece.lanes * self.group_size
             vector = ColumnVector(0, lanes, lanes)
             value = self.code.load_vector(self.source, read.position(shift), vector)
-            value = widened_bytes(value, self.group.unsigned_columns)
+            value = widened_bytes(value, self.plan.group.unsigned_columns)
             self.code.store_vector(value, self.panel, write.position(shift), vector)
 
 

@@ -284,8 +284,9 @@ class ContractionEmitter:
             assert self.panel is not None
             grouped = ExtendedPanelCopy if plan.group is not None and plan.group.is_stored else GroupedPanelCopy
             copy = PanelCopy if plan.group is None else grouped
-            copy(self.code, plan, self.source, self.panel, convert).emit(places.columns, cut)
-            width = sum(piece.lanes for piece in cut) * (1 if plan.group is None else plan.group.size)
+            packed = copy(self.code, plan, self.source, self.panel, convert)
+            packed.emit(places.columns, cut)
+            width = sum(piece.lanes for piece in cut) * packed.group_size
             places = places.with_columns(Cursor.start(self.code, plan.packing.panel * width))
         self.tiles.load_columns(places.columns, cut)
         loops = [] if plan.rows_first else plan.row_loops

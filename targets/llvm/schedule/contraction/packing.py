@@ -28,10 +28,11 @@ class PanelCopy:
         last = plan.packing.axes[-1] if plan.packing.axes else None
         along_sum = last is not None and plan.packing.source.stride(last) == 1
         self.transposes = self.stride != 1 and along_sum
+        self.group_size = 1 if plan.group is None else plan.group.size
 
     def emit(self, at: Cursor, cut: list[ColumnVector]) -> None:
         """Pack the panel whose first column is at this cursor."""
-        width = sum(piece.lanes for piece in cut)
+        width = sum(piece.lanes for piece in cut) * self.group_size
         read = Cursor(self.code, self.packing.source, at.base, at.offset)
         write = Cursor.start(self.code, self.packing.target * width)
         self._level(self.packing.axes, read, write, cut)
@@ -41,15 +42,19 @@ class PanelCopy:
             for piece in cut:
                 self._transpose_columns(axes[0], read.shift(piece.offset * self.stride), write, piece)
         elif axes:
-            axis, *inner = axes
-            self.code.loop(
-                Span(0, axis.extent, 1),
-                lambda i: self._level(inner, read.advance(axis, i), write.advance(axis, i), cut),
-            )
+            self._loop(axes, read, write, cut)
         else:
             for piece in cut:
                 position = read.position(piece.offset * self.stride)
                 self._store(self.code.load_lanes(self.source, position, self.stride, piece), write, 0, piece)
+
+    def _loop(self, axes: list[LoopAxis], read: Cursor, write: Cursor, cut: list[ColumnVector]) -> None:
+        """Emit a loop over the first of these axes, and the level of the others in it."""
+        axis, *inner = axes
+        self.code.loop(
+            Span(0, axis.extent, 1),
+            lambda i: self._level(inner, read.advance(axis, i), write.advance(axis, i), cut),
+        )
 
     def _transpose_columns(self, axis: LoopAxis, read: Cursor, write: Cursor, piece: ColumnVector) -> None:
         """Pack columns that are contiguous along K: transpose squares of them in registers.
