@@ -108,7 +108,7 @@ AVX-512, such tiles take 1.01 of it: no preset of AVX-512 has such cycles."""
 
 UNROLLED_ON_AVX2 = 48
 """Four k-steps of 12 accumulators. With one, a fifth of the instructions control the loop or prefetch, each cache line
-of the next panel 16 times; on a Zen 3 that other machines share ViT takes 0.84 of the CPU time with four. Tiles of 32
+of the next panel 16 times; on a Zen 3 with other work ViT takes 0.84 of the CPU time with four. Tiles of 32
 registers have fewer such instructions for a product."""
 
 
