@@ -33,11 +33,6 @@ class Mutant:
     """The indentation of that line."""
     number: int = -1
 
-    @property
-    def folder(self) -> str:
-        """Return the folder of the architecture that the file is in."""
-        return self.path.partition("/")[0]
-
 
 def _comparison(node: ast.AST) -> ast.AST | None:
     if not isinstance(node, ast.Compare) or len(node.ops) > 1:

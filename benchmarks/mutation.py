@@ -5,12 +5,19 @@ python -m benchmarks.mutation --run 40                 # the first 40 of 300 cha
 python -m benchmarks.mutation --run 40 --again         # those that survived, with more tests
 python -m benchmarks.mutation --report                 # a table by folder
 
+python -m benchmarks.mutation --folder targets/gpu --map --run --minutes 9    # one area, as far as 9 minutes go
+python -m benchmarks.mutation --folder targets/gpu --retry test/targets/gpu   # what survived, with tests written since
+
+With `--folder`, which may be repeated, changes are made in these folders only, and only tests of these folders are run:
+those in the folder of `test` that is named as one of them, or as one above it, and those of `TESTED_BY`. A file may
+stand for a folder.
+
 Changes are made in copies of the tracked files, in `.cache/mutation`. A change is killed if something that `make test`
 runs fails with it, and not without it: a test that reaches the change, which fails or takes too long; a test of lit in
 the folder that is named as that of the change; the type checker. Tests that do not reach a change cannot
 notice it. Few of many tests are tried, and one folder of lit; with `--again`, changes that survived are tried with
-more of them, and with all of lit. With `--nightly`, changes that survive are tried with all cases of the same tests,
-which `make nightly` runs.
+more of them, and with all of lit, or that of the given folders. With `--nightly`, changes that survive are tried with
+all cases of the same tests, which `make nightly` runs.
 """
 
 from __future__ import annotations
@@ -26,6 +33,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -39,8 +47,13 @@ from mirlo.benchmarks.mutants import FOLDERS, Mutant, find_mutants, mutated, wit
 
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / ".cache" / "mutation"
-SOURCE = WORK / "source"
-"""What `--map` copied: the code may change before `--run`."""
+TESTED_BY = {
+    "passes/schedule": ("targets/llvm/schedule", "targets/gpu"),
+    "targets/gpu": ("targets/nvvm", "targets/spirv"),
+    "targets/llvm/schedule": ("targets/llvm/test_inner_loops.py",),
+    "targets/nvvm/schedule": ("targets/nvvm",),
+}
+"""What tests a folder beside the tests of its name: tests of what uses it, or of what runs its code."""
 MUTANTS = 300
 FIRST_TESTS = 6
 """Tests that are tried first: most changes end here, and less is collected."""
@@ -89,25 +102,102 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m benchmarks.mutation", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument("--seed", type=int, default=0, help="which changes are made")
+    parser.add_argument(
+        "--folder", action="append", default=[], help="make changes in this folder only, and run its tests only"
+    )
     parser.add_argument("--map", action="store_true", help="find the tests that reach each change")
     parser.add_argument("--run", type=int, nargs="?", const=MUTANTS, help="try so many changes")
     parser.add_argument(
         "--nightly", action="store_true", help="try what survives with all cases of the tests that reach it, too"
     )
     parser.add_argument("--again", action="store_true", help="try what survived with more tests")
+    parser.add_argument("--retry", nargs="+", help="try what survived with these tests, as they are now")
+    parser.add_argument("--minutes", type=float, help="begin with no change after so many minutes")
     parser.add_argument("--report", action="store_true", help="print the table")
     parser.add_argument("--jobs", type=int, default=2, help="processes of the tests, or changes at a time")
     options = parser.parse_args(arguments)
+    deadline = time.monotonic() + 60 * options.minutes if options.minutes else math.inf
+    study = Study(tuple(sorted(options.folder)), options.seed)
     if options.map:
-        copy_source()
-    mutants = choose(find_mutants(SOURCE), MUTANTS, options.seed) if options.map or options.run else []
+        study.copy_source()
+    if options.map or options.run:
+        mutants = choose(find_mutants(study.source), MUTANTS, options.seed, study.areas)
     if options.map:
-        make_map(mutants, options.jobs)
+        make_map(study, mutants, options.jobs)
     if options.run:
-        try_all(mutants[: options.run], read_map(), options.jobs, Effort(options.nightly, options.again))
+        effort = Effort(options.nightly, options.again, study.lit if options.again else ())
+        try_all(study, mutants[: options.run], study.read_map(), options.jobs, effort, deadline)
+    if options.retry:
+        study.copy_source("test")
+        survived = [verdict.mutant for verdict in study.read_verdicts() if not verdict.killed]
+        tests = {mutant.number: options.retry for mutant in survived}
+        try_all(study, survived, tests, options.jobs, Effort(nightly=False, again=True), deadline)
     if options.report:
-        print("\n".join(report(read_verdicts())))
+        print("\n".join(report(study.read_verdicts(), study.areas)))
     return 0
+
+
+@dataclass(frozen=True)
+class Study:
+    """Changes of some folders by a seed, and the files in which is kept what is known of them."""
+
+    folders: tuple[str, ...]
+    """Those in which changes are made; all without any."""
+    seed: int
+
+    @property
+    def areas(self) -> tuple[str, ...]:
+        """The folders that take turns, and have a row each in the report."""
+        return self.folders or FOLDERS
+
+    @property
+    def work(self) -> Path:
+        """The folder of the files."""
+        return WORK / "+".join([folder.replace("/", ".") for folder in self.folders] or ["all"]) / str(self.seed)
+
+    @property
+    def source(self) -> Path:
+        """What `--map` copied: the code may change before `--run`."""
+        return self.work / "source"
+
+    @property
+    def tests(self) -> list[str]:
+        """The tests that are run: without folders, all."""
+        return sorted({test for folder in self.folders for test in tests_of(folder)})
+
+    @property
+    def lit(self) -> list[str]:
+        """The folders with tests of lit."""
+        return [test for test in self.tests if not test.endswith(".py")] or ["test"]
+
+    def copy_source(self, below: str = "") -> None:
+        """Copy the tracked files, or those below a folder."""
+        shutil.rmtree(self.source / below, ignore_errors=True)
+        command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", *filter(None, [below])]
+        listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        for name in filter(None, listed.split("\0")):
+            (self.source / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, self.source / name, follow_symlinks=False)
+
+    def read_map(self) -> dict[int, list[str]]:
+        """Return the tests that reach each change, those first that are tried first."""
+        content = json.loads((self.work / "map.json").read_text(encoding="utf-8"))
+        seconds: dict[str, float] = content["seconds"]
+        return {int(number): in_turns(tests, seconds) for number, tests in content["reached"].items()}
+
+    def read_verdicts(self) -> list[Verdict]:
+        """Return what `--run` has found, of each change the last verdict."""
+        path = self.work / "verdicts.jsonl"
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        verdicts = [Verdict(**{**fields, "mutant": Mutant(**fields["mutant"])}) for fields in map(json.loads, lines)]
+        return list({verdict.mutant: verdict for verdict in verdicts}.values())
+
+
+def tests_of(folder: str) -> list[str]:
+    """Return the folder of tests that is named as a folder, or as one above it, and what else tests it."""
+    above = [folder, *(parent.as_posix() for parent in Path(folder).parents)]
+    others = next((TESTED_BY[name] for name in above if name in TESTED_BY), ())
+    return [test_folder(folder, ROOT), *(f"test/{name}" for name in others)]
 
 
 @dataclass(frozen=True)
@@ -117,18 +207,22 @@ class Effort:
     nightly: bool
     """All cases of the tests that reach it."""
     again: bool
-    """More tests that reach it, and all of lit."""
+    """More tests that reach it."""
+    lit: Sequence[str] = ()
+    """Folders whose files of lit are tried; without any, those in the folder of tests that is named as its own."""
 
 
-def choose(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
+def choose(mutants: Sequence[Mutant], count: int, seed: int, areas: Sequence[str]) -> list[Mutant]:
     """Return changes in a random order in which folders take turns, and kinds of changes within each."""
     source = random.Random(seed)
     groups: dict[tuple[str, str], list[Mutant]] = defaultdict(list)
     for mutant in mutants:
-        groups[mutant.folder, mutant.kind].append(mutant)
+        area = area_of(mutant, areas)
+        if area:
+            groups[area, mutant.kind].append(mutant)
     for group in groups.values():
         source.shuffle(group)
-    folders = {folder: [group for (own, _), group in sorted(groups.items()) if own == folder] for folder in FOLDERS}
+    folders = {folder: [group for (own, _), group in sorted(groups.items()) if own == folder] for folder in areas}
     for kinds in folders.values():
         source.shuffle(kinds)
     chosen: list[Mutant] = []
@@ -141,28 +235,25 @@ def choose(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
     return [Mutant(**{**asdict(mutant), "number": number}) for number, mutant in enumerate(chosen[:count])]
 
 
-def copy_source() -> None:
-    """Copy the tracked files."""
-    shutil.rmtree(SOURCE, ignore_errors=True)
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    for name in filter(None, listed.split("\0")):
-        (SOURCE / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, SOURCE / name, follow_symlinks=False)
+def area_of(mutant: Mutant, areas: Sequence[str]) -> str:
+    """Return the innermost of some folders, or files, that a change is in, or nothing."""
+    return max((area for area in areas if f"{mutant.path}/".startswith(f"{area}/")), key=len, default="")
 
 
-def make_map(mutants: Sequence[Mutant], jobs: int) -> None:
+def make_map(study: Study, mutants: Sequence[Mutant], jobs: int) -> None:
     """Run the tests with a record of who reaches the changes."""
-    tree = Tree(WORK / "map")
-    hits = WORK / "hits"
+    tree = Tree(WORK / "map", study.source)
+    hits = study.work / "hits"
     shutil.rmtree(hits, ignore_errors=True)
     hits.mkdir(parents=True)
     (tree.root / "mutation_hits.py").write_text(HITS.format(folder=str(hits)), encoding="utf-8")
     for path in sorted({mutant.path for mutant in mutants}):
         own = [mutant for mutant in mutants if mutant.path == path]
-        (tree.root / path).write_text(with_hits((SOURCE / path).read_text(encoding="utf-8"), own), encoding="utf-8")
-    times = WORK / "times.jsonl"
+        text = (study.source / path).read_text(encoding="utf-8")
+        (tree.root / path).write_text(with_hits(text, own), encoding="utf-8")
+    times = study.work / "times.jsonl"
     times.unlink(missing_ok=True)
-    tree.run_tests(["-n", str(jobs), "--dist", "loadfile", f"--cpu-times={times}"], None)
+    tree.run_tests(["-n", str(jobs), "--dist", "loadfile", f"--cpu-times={times}", *study.tests], None)
     reached: dict[int, set[str]] = defaultdict(set)
     for file in hits.iterdir():
         for line in file.read_text(encoding="utf-8").splitlines():
@@ -171,7 +262,7 @@ def make_map(mutants: Sequence[Mutant], jobs: int) -> None:
     seconds = seconds_alone([json.loads(line) for line in times.read_text(encoding="utf-8").splitlines()])
     # Tests that tests run are left out: they have no costs.
     reaching = {number: sorted(tests & seconds.keys()) for number, tests in sorted(reached.items())}
-    (WORK / "map.json").write_text(json.dumps({"reached": reaching, "seconds": seconds}), encoding="utf-8")
+    (study.work / "map.json").write_text(json.dumps({"reached": reaching, "seconds": seconds}), encoding="utf-8")
 
 
 def seconds_alone(measured: Sequence[tuple[str, str, float]]) -> dict[str, float]:
@@ -187,13 +278,6 @@ def seconds_alone(measured: Sequence[tuple[str, str, float]]) -> dict[str, float
     return {test: cpu + shared[test.partition("::")[0]] for test, cpu in own.items()}
 
 
-def read_map() -> dict[int, list[str]]:
-    """Return the tests that reach each change, those first that are tried first."""
-    content = json.loads((WORK / "map.json").read_text(encoding="utf-8"))
-    seconds: dict[str, float] = content["seconds"]
-    return {int(number): in_turns(tests, seconds) for number, tests in content["reached"].items()}
-
-
 def in_turns(tests: Sequence[str], seconds: dict[str, float]) -> list[str]:
     """Return tests by what they cost, with the files taking turns."""
     files: dict[str, list[str]] = defaultdict(list)
@@ -206,8 +290,11 @@ def in_turns(tests: Sequence[str], seconds: dict[str, float]) -> list[str]:
 class Tree:
     """A copy of the tracked files in which a change is made and tests run."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, source: Path) -> None:
         self.folder = folder
+        self.source = source
+        self._passing: set[str] = set()
+        """Tests that passed without a change: what fails with one is run without it once, not each time."""
         self.root = folder / "mirlo"
         """A folder of this name is the package `mirlo` for what runs in it."""
         self._environment = {
@@ -220,23 +307,23 @@ class Tree:
     def restore(self) -> None:
         """Copy the tracked files again: tests may have left something."""
         shutil.rmtree(self.root, ignore_errors=True)
-        shutil.copytree(SOURCE, self.root, symlinks=True)
+        shutil.copytree(self.source, self.root, symlinks=True)
 
     def change(self, mutant: Mutant) -> None:
         """Make a change in fresh files."""
         self.restore()
-        text = (SOURCE / mutant.path).read_text(encoding="utf-8")
+        text = (self.source / mutant.path).read_text(encoding="utf-8")
         (self.root / mutant.path).write_text(mutated(text, mutant), encoding="utf-8")
 
     def judge(self, mutant: Mutant, tests: Sequence[str], effort: Effort) -> Verdict:
         """Make a change and run what may notice it, among it the tests that reach it."""
         # What is computed when a module is imported is reached by the tests of its folder.
-        first = tests[:FIRST_TESTS] or neighbours(mutant)
+        first = tests[:FIRST_TESTS] or neighbours(mutant, self.source)
         most = MOST_TESTS_AGAIN if effort.again else MOST_TESTS
         killed, by = "test", self.failing(mutant, first)
         for start in range(FIRST_TESTS, min(most, len(tests)), MOST_TESTS):
             by = by or self.failing(mutant, tests[start : min(start + MOST_TESTS, most)])
-        by = by or self.failing_lit(mutant, effort.again) or self.failing_types(mutant)
+        by = by or self.failing_lit(mutant, effort.lit) or self.failing_types(mutant)
         if not by and tests and effort.nightly:
             functions = list(dict.fromkeys(test.partition("[")[0] for test in tests))[:MOST_TESTS]
             killed, by = "nightly", self.failing(mutant, functions, "--whole")
@@ -250,17 +337,20 @@ class Tree:
             failure = self.run_tests(["-x", *options, *tests, *(f"--deselect={test}" for test in ignored)], SECONDS)
             if failure in ("", "timeout"):
                 return failure
+            if failure in self._passing:
+                return failure
             self.restore()
             if failure == "import":
                 return "" if self.run_tests(["--collect-only", *tests], SECONDS) else failure
             if not self.run_tests([*options, failure], SECONDS):
+                self._passing.add(failure)
                 return failure
             ignored.append(failure)
         return ""
 
-    def failing_lit(self, mutant: Mutant, everywhere: bool) -> str:
-        """Return the first test of lit, of its folder or of all, that fails with a change and not without it."""
-        files = lit_files(mutant, everywhere)
+    def failing_lit(self, mutant: Mutant, folders: Sequence[str]) -> str:
+        """Return the first test of lit, of its folder or of some, that fails with a change and not without it."""
+        files = lit_files(mutant, self.source, folders)
         if not files:
             return ""
         self.change(mutant)
@@ -324,22 +414,29 @@ class Tree:
         return "" if running.returncode in (0, 5) else "import"
 
 
-def try_all(mutants: Sequence[Mutant], tests: dict[int, list[str]], jobs: int, effort: Effort) -> None:
-    """Try changes, as many at a time as there are jobs, and keep each verdict."""
-    known = {verdict.mutant: verdict for verdict in read_verdicts()}
+def try_all(
+    study: Study,
+    mutants: Sequence[Mutant],
+    tests: dict[int, list[str]],
+    jobs: int,
+    effort: Effort,
+    deadline: float,
+) -> None:
+    """Try changes until a time, as many at once as there are jobs, and keep each verdict."""
+    known = {verdict.mutant: verdict for verdict in study.read_verdicts()}
     survived = {mutant for mutant, verdict in known.items() if not verdict.killed}
     waiting = iter([mutant for mutant in mutants if (mutant in survived if effort.again else mutant not in known)])
     lock = Lock()
 
     def work(number: int) -> None:
-        tree = Tree(WORK / f"tree{number}")
+        tree = Tree(WORK / f"tree{number}", study.source)
         while True:
             with lock:
-                mutant = next(waiting, None)
+                mutant = next(waiting, None) if time.monotonic() < deadline else None
             if mutant is None:
                 return
             verdict = tree.judge(mutant, tests.get(mutant.number, []), effort)
-            with lock, open(WORK / "verdicts.jsonl", "a", encoding="utf-8") as file:
+            with lock, open(study.work / "verdicts.jsonl", "a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(verdict)) + "\n")
                 print(describe(verdict), flush=True)
 
@@ -347,33 +444,27 @@ def try_all(mutants: Sequence[Mutant], tests: dict[int, list[str]], jobs: int, e
         list(pool.map(work, range(jobs)))
 
 
-def lit_files(mutant: Mutant, everywhere: bool) -> list[str]:
-    """Return files of lit, those in the folder of tests that is named as that of a change, or all; like ones first."""
-    folder = Path("test", *Path(mutant.path).parts[:-1])
-    while not (SOURCE / folder).is_dir():
-        folder = folder.parent
+def lit_files(mutant: Mutant, source: Path, folders: Sequence[str]) -> list[str]:
+    """Return files of lit in folders, or without any in the one that is named as that of a change; like ones first."""
+    nearest = test_folder(mutant.path, source)
+    kinds = ("*.mlir", "*.test") if folders else ("*.mlir",)
+    paths = [path for kind in kinds for folder in folders or [nearest] for path in (source / folder).rglob(kind)]
+    files = [path.relative_to(source) for path in paths if "Inputs" not in path.parts]
     words = set(Path(mutant.path).stem.split("_"))
-    kinds = ("*.mlir", "*.test") if everywhere else ("*.mlir",)
-    paths = [path for kind in kinds for path in (SOURCE / ("test" if everywhere else folder)).rglob(kind)]
-    files = [path.relative_to(SOURCE) for path in paths if "Inputs" not in path.parts]
     ranked = sorted(files, key=lambda path: (-len(words & set(path.stem.split("-"))), str(path)))
-    return [str(path) for path in (ranked if everywhere else ranked[:MOST_TESTS])]
+    return [str(path) for path in (ranked if folders else ranked[:MOST_TESTS])]
 
 
-def neighbours(mutant: Mutant) -> list[str]:
+def neighbours(mutant: Mutant, source: Path) -> list[str]:
     """Return the files of tests in the folder that is named as the one of a change."""
-    folder = Path("test", *Path(mutant.path).parts[:-1])
-    while not (SOURCE / folder).is_dir():
-        folder = folder.parent
-    return sorted(str(path.relative_to(SOURCE)) for path in (SOURCE / folder).glob("test_*.py"))
+    folder = source / test_folder(mutant.path, source)
+    return sorted(str(path.relative_to(source)) for path in folder.glob("test_*.py"))
 
 
-def read_verdicts() -> list[Verdict]:
-    """Return what `--run` has found, of each change the last verdict."""
-    path = WORK / "verdicts.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    verdicts = [Verdict(**{**fields, "mutant": Mutant(**fields["mutant"])}) for fields in map(json.loads, lines)]
-    return list({verdict.mutant: verdict for verdict in verdicts}.values())
+def test_folder(path: str, source: Path) -> str:
+    """Return the folder of tests that is named as a folder or file, or as the innermost one above it that has some."""
+    above = [path, *(parent.as_posix() for parent in Path(path).parents)]
+    return next(f"test/{name}" for name in above if (source / "test" / name).is_dir())
 
 
 def describe(verdict: Verdict) -> str:
@@ -382,12 +473,12 @@ def describe(verdict: Verdict) -> str:
     return f"{mutant.path}:{mutant.line}: {mutant.kind}: {mutant.before!r} -> {mutant.after!r}: {what}"
 
 
-def report(verdicts: Sequence[Verdict]) -> Iterator[str]:
+def report(verdicts: Sequence[Verdict], areas: Sequence[str]) -> Iterator[str]:
     """Yield the table of a page: by folder, then what survived."""
     yield "| folder | changes | killed by `make test` | by `make nightly` only | survived | reached by no test |"
     yield "| --- | ---: | ---: | ---: | ---: | ---: |"
-    for folder in (*FOLDERS, "all"):
-        own = [verdict for verdict in verdicts if folder in (verdict.mutant.folder, "all")]
+    for folder in (*areas, "all"):
+        own = [verdict for verdict in verdicts if folder in (area_of(verdict.mutant, areas), "all")]
         count = Counter(verdict.killed for verdict in own)
         unreached = sum(not verdict.killed and not verdict.reached_by for verdict in own)
         yield f"| {folder} | {len(own)} | {count['test']} | {count['nightly']} | {count['']} | {unreached} |"
