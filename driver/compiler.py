@@ -21,6 +21,7 @@ from mirlo.driver.request import CompileFunction, CompileRequest
 from mirlo.driver.save_code import save_code
 from mirlo.driver.stages import PipelineProgress, ReleaseWeights, SaveStages
 from mirlo.driver.tables import find_tables
+from mirlo.passes.approximations import Approximation
 from mirlo.passes.byoc.artifacts import detach_artifacts
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.code_forms import KernelText
@@ -192,7 +193,8 @@ class Compiler:
         if self.request.ranks > 1:
             metadata |= {"ranks": self.request.ranks, "rank": self.request.rank or 0}
         metadata[REGIONS] = [region.to_json() for region in regions]
-        return replace(artifact, metadata={**metadata, **_memory_plan(session), **_placement(session)})
+        metadata |= _memory_plan(session) | _placement(session) | _approximations(session.notes[self.first_note :])
+        return replace(artifact, metadata=metadata)
 
     def _hold_weights(self, names: Iterable[str]) -> None:
         """Have the weights in the memory in which they stay; the code of the passes is not needed beside them."""
@@ -363,6 +365,12 @@ def _placement(session: Session) -> dict[str, dict[str, str]]:
 
     decisions = [note for note in session.notes if isinstance(note, Decision)]
     return {"placement": {"by": decisions[-1].how, "taken": decisions[-1].best}} if decisions else {}
+
+
+def _approximations(notes: Iterable[object]) -> dict[str, list[str]]:
+    """Return by what results differ from those that the model describes, for reports."""
+    texts = [str(note) for note in notes if isinstance(note, Approximation)]
+    return {"approximations": texts} if texts else {}
 
 
 def _operator_count(module: ir.Module) -> int:

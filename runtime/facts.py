@@ -28,6 +28,8 @@ def check_facts(metadata: Fields) -> None:
     if metadata.has("placement"):
         placement = metadata.object("placement")
         placement.name("by"), placement.name("taken")
+    if metadata.has("approximations"):
+        metadata.texts("approximations")
     if metadata.has("regions"):
         for region in metadata.each("regions"):
             _check_region(region)

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from mirlo.passes.targets import CompileOptions
 
 NATIVE = "native"
-OPTIONS = ("cpu", "triple", "features", "threads", "thread_work", "memory", "l1", "l2", "l3")
-_NOT_OF_PROCESSORS = ("threads", "thread_work", "memory")
+OPTIONS = ("cpu", "triple", "features", "threads", "thread_work", "memory", "reduce_range", "l1", "l2", "l3")
+_NOT_OF_PROCESSORS = ("threads", "thread_work", "memory", "reduce_range")
 MOST_BYTES = 1 << 40
 """Largest cache that options may describe."""
 _TRIPLES = {
@@ -63,6 +63,8 @@ class LlvmOptions:
     """The least work that threads share, in floating-point operations; None for the default of `outline-parallel`."""
     saves_memory: bool = False
     """Whether memory is worth more than time, to compile and to run."""
+    reduces_range: bool = False
+    """Whether int8 weights may be rounded where that permits faster instructions."""
 
     @property
     def identity(self) -> str:
@@ -95,7 +97,9 @@ def parse_options(text: str = "") -> LlvmOptions:
     sizes = {f"{name}_bytes": _bytes(name, options[name]) for name in ("l1", "l2", "l3") if name in options}
     threads = _number(options, "threads", 4096)
     work, saves_memory = _number(options, "thread_work", MOST_BYTES), _is_small(options.get("memory"))
-    return LlvmOptions(processor, replace(machine, **sizes), threads, work, saves_memory)  # type: ignore[arg-type]
+    reduces_range = _is_true("reduce_range", options.get("reduce_range"))
+    machine = replace(machine, **sizes)  # type: ignore[arg-type]
+    return LlvmOptions(processor, machine, threads, work, saves_memory, reduces_range)
 
 
 def planning_options(text: str) -> str:
@@ -121,6 +125,11 @@ def thread_work_of(options: CompileOptions | None) -> int | None:
 def saves_memory(options: CompileOptions | None) -> bool:
     """Return whether memory is worth more than time."""
     return parse_options(getattr(options, "target_options", "")).saves_memory
+
+
+def reduces_range(options: CompileOptions | None) -> bool:
+    """Return whether int8 weights may be rounded where that permits faster instructions."""
+    return parse_options(getattr(options, "target_options", "")).reduces_range
 
 
 def machine_for(options: CompileOptions | tuple[str, ...] | None) -> Machine:
@@ -307,6 +316,12 @@ def _is_small(text: str | None) -> bool:
     if text not in (None, "small", "large"):
         raise MachineError(f"option memory of target 'llvm': expected small or large, found '{text}'")
     return text == "small"
+
+
+def _is_true(name: str, text: str | None) -> bool:
+    if text not in (None, "true", "false"):
+        raise MachineError(f"option {name} of target 'llvm': expected true or false, found '{text}'")
+    return text == "true"
 
 
 def _number(options: dict[str, str], name: str, most: int) -> int | None:

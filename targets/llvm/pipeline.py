@@ -10,7 +10,7 @@ from mirlo.targets.emulated_floats import KINDS, emulate_floats, move_as_integer
 from mirlo.targets.host.llvm_ir import lower_pipeline
 from mirlo.targets.llvm.fma import expand_fma
 from mirlo.targets.llvm.loop_annotations import annotate_branches
-from mirlo.targets.llvm.options import planning_options, saves_memory, thread_work_of, threads_of
+from mirlo.targets.llvm.options import planning_options, reduces_range, saves_memory, thread_work_of, threads_of
 from mirlo.targets.llvm.outer_loops import hide_outer_indices
 from mirlo.targets.llvm.processor import Processor
 from mirlo.targets.llvm.quotients import shift_quotients
@@ -31,6 +31,7 @@ def compile_pipeline(options: CompileOptions | None = None) -> str:
     machine = f"machine={quote(described)}" if described else ""
     tuned = f"target-options={quote(described)}" if described else ""
     passes = [
+        *([_step("reduce-range", machine)] if reduces_range(options) else []),
         *SIMPLIFY,
         _step("pack-nbits", machine),
         "cse",

@@ -89,18 +89,18 @@ def expected(
 
 def _of_convolutions(op: ir.Operation | ir.OpView, machine: Machine) -> list[dict[str, int]]:
     """Return the tile sizes of Winograd's algorithm that apply, and 0 for direct convolution."""
-    from mirlo.targets.llvm.winograd.convert import find_strategies
+    from mirlo.targets.llvm.winograd.convert import ConvolutionView, find_strategies
 
-    strategies = find_strategies(op.opview, machine)
+    strategies = find_strategies(ConvolutionView.of(op.opview), machine)
     if isinstance(strategies, Decline):
         return []
     return [tuning_point(ConvolutionChoices(way.m)) for way in strategies.ordered if way.m != strategies.own.m]
 
 
 def _cycles_of_convolution(op: ir.Operation | ir.OpView, values: Mapping[str, int], machine: Machine) -> float | None:
-    from mirlo.targets.llvm.winograd.convert import find_strategies
+    from mirlo.targets.llvm.winograd.convert import ConvolutionView, find_strategies
 
-    strategies = find_strategies(op.opview, machine)
+    strategies = find_strategies(ConvolutionView.of(op.opview), machine)
     if isinstance(strategies, Decline):
         return None
     chosen = bind_choices(ConvolutionChoices, values).winograd

@@ -40,11 +40,17 @@ def _artifact_lines(artifact: Artifact) -> Iterator[str]:
     yield from arena_lines(artifact)
     if "placement" in artifact.metadata:
         yield f"placed by {artifact.metadata['placement']['by']} cost: {artifact.metadata['placement']['taken']}"
+    yield from approximation_lines(artifact)
     kinds = Counter(kernel.kind or "other" for kernel in artifact.kernels)
     yield f"kernel calls: {len(artifact.kernels)}"
     yield from columns([(f"  {kind}", str(count)) for kind, count in kinds.most_common()], numbers={1})
     objects = len(archive.unpack(artifact.code)) if archive.is_archive(artifact.code) else 1
     yield f"code: {bytes_text(len(artifact.code))} in {objects} object files: equal kernels are one"
+
+
+def approximation_lines(artifact: Artifact) -> Iterator[str]:
+    """Yield by what results differ from those that the model describes, as options permit."""
+    return (f"approximated by {text}" for text in artifact.metadata.get("approximations", ()))
 
 
 def region_lines(regions: Sequence[RegionDescription]) -> Iterator[str]:

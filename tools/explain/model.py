@@ -21,6 +21,7 @@ from mirlo.driver.ranks import rank_passes, with_transport
 from mirlo.driver.strategies import Measured, StrategyRecord
 from mirlo.driver.tune.database import open_database
 from mirlo.frontends.foreign import ImportedModule
+from mirlo.passes.approximations import Approximation
 from mirlo.passes.bounds.verify_bounds import BoundsRecord
 from mirlo.passes.byoc.artifacts import detach_artifacts
 from mirlo.passes.byoc.records import Placement
@@ -106,6 +107,8 @@ class Explanation:
     regions: tuple[RegionDescription, ...] = ()
     ranks: list[ShardingRecord] = field(default_factory=list)
     """How the model was divided among ranks."""
+    approximations: list[Approximation] = field(default_factory=list)
+    """By what results differ from those that the model describes, as options permit."""
     stages: dict[str, list[KernelStage]] = field(default_factory=dict)
     """The stages of the kernels that were followed."""
     calls: list[tuple[str, list[str]]] = field(default_factory=list)
@@ -165,6 +168,7 @@ def explain_model(
         externals = detach_artifacts(module) if failure is None else ()
     explanation = _assemble(target, watch, session.notes, calls, failure)
     explanation.calls = calls
+    explanation.approximations = [note for note in session.notes if isinstance(note, Approximation)]
     explanation.ranks = [note for note in session.notes if isinstance(note, ShardingRecord)]
     if failure is None:
         explanation.regions = describe_regions(targets, session.notes, operators, externals=externals)

@@ -50,6 +50,7 @@ def text_lines(explanation: Explanation) -> Iterator[str]:
     if explanation.regions:
         yield from columns(list(region_rows(explanation.regions)), numbers={2, 3})
     yield from map(str, explanation.measured)
+    yield from (f"approximated by {each}" for each in explanation.approximations)
     for record in explanation.memory:
         yield f"memory of @{record.function}: {_size_text(record.arena)}, at least {bytes_text(record.bound)} needed"
     for division in explanation.ranks:
@@ -150,6 +151,7 @@ def as_json(explanation: Explanation) -> dict[str, object]:
         "memory": [
             {"function": record.function, "arena": record.arena, "bound": record.bound} for record in explanation.memory
         ],
+        "approximations": [str(each) for each in explanation.approximations],
         "regions": [region.to_json() for region in explanation.regions],
         "measured": [{"operator": m.operator, "microseconds": m.microseconds} for m in explanation.measured],
         "ranks": [rank_json(division) for division in explanation.ranks],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -166,14 +166,39 @@ class _Functions:
         return result.operation.results[0]
 
 
+@dataclass(frozen=True)
+class ConvolutionView:
+    """What decides how a convolution is computed, whether it is in the graph yet or not."""
+
+    x: TensorType
+    weight: TensorType
+    out: TensorType
+    data_layout: str
+    kernel_layout: str
+    strides: Sequence[int]
+    dilations: Sequence[int]
+    groups: int
+    padding: Sequence[int]
+    is_constant: bool
+    """Whether the weight is."""
+
+    @staticmethod
+    def of(conv: ir.OpView) -> ConvolutionView:
+        x, weight, out = (kind_of(v) for v in (conv.x, conv.weight, conv.output))
+        return ConvolutionView(
+            x, weight, out, conv.data_layout, conv.kernel_layout, conv.strides, conv.dilations, conv.groups,
+            conv.padding, is_constant(conv.weight),
+        )  # fmt: skip
+
+
 def find_strategies(
-    conv: ir.OpView, machine: Machine, largest: int = max(INPUT), weight_array: np.ndarray | None = None
+    conv: ConvolutionView, machine: Machine, largest: int = max(INPUT), weight_array: np.ndarray | None = None
 ) -> WinogradStrategies | Decline:
     """Return the strategies for a convolution with a constant weight, or decline if there is only the direct one.
 
     The array of an int8 weight bounds its results; without it, they are bounded by the types and the channels.
     """
-    kinds = [kind_of(v) for v in (conv.x, conv.weight, conv.output)]
+    kinds = [conv.x, conv.weight, conv.out]
     x, weight, out = kinds
     if largest == 0:
         return decline("no tile is allowed")
@@ -197,7 +222,7 @@ def find_strategies(
         return decline("the channels fill no whole vectors", channels=channels, out_channels=out_channels)
     if 0 in out.shape:
         return decline("there are no results")
-    if not is_constant(conv.weight):
+    if not conv.is_constant:
         return decline("the weight is computed at run time")
     pads = padding_pairs(conv.padding, 2)
     batch, height, width, _ = x.shape
@@ -256,7 +281,7 @@ def choose(
     is_integer = is_constant(conv.weight) and kind_of(conv.weight).dtype.name in LARGEST_INT8
     has_array = is_constant(conv.weight) and is_available(conv.weight, b.session)
     array = constant_reader(conv.weight, b.session)() if is_integer and has_array else None
-    result = find_strategies(conv, machine, largest, array)
+    result = find_strategies(ConvolutionView.of(conv), machine, largest, array)
     if isinstance(result, Decline):
         return result
     if not has_array:

@@ -91,6 +91,7 @@ def test_little_memory_has_no_larger_weights() -> None:
         ("l2=99999GiB", "expected a size"),
         ("threads=0", "threads of target 'llvm': expected 1 to 4096"),
         ("memory=2GB", "option memory of target 'llvm': expected small or large, found '2GB'"),
+        ("reduce_range=7", "option reduce_range of target 'llvm': expected true or false, found '7'"),
         ("thread_work=1e6", "option thread_work of target 'llvm': expected 1 to 1099511627776, found '1e6'"),
     ],
 )  # fmt: skip

@@ -16,6 +16,8 @@ from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 
 NEVER = 1 << 62
+LARGEST_PAIR = ((1 << 15) - 1) // 255
+"""The largest sum of two adjacent i8 weights whose products with any u8 fit 16 bits."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,7 @@ def are_small_pairs(columns: np.ndarray, axis: int) -> bool:
     if columns.dtype == np.uint8:
         return not sums.size or int(sums.max()) * 128 <= 1 << 15
     # Values of one sign add up; of two with different signs the larger magnitude counts, which fits by itself.
-    return not sums.size or int(np.abs(sums).max()) * 255 < 1 << 15
+    return not sums.size or int(np.abs(sums).max()) <= LARGEST_PAIR
 
 
 def _widened_by(factor: ProductInput, casts: Sequence[str]) -> str | None:
