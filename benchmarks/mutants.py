@@ -14,6 +14,9 @@ FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
 }  # fmt: skip
 
+SYMMETRIC = ("max", "min")
+"""Functions whose arguments have no order."""
+
 
 @dataclass(frozen=True)
 class Mutant:
@@ -31,6 +34,8 @@ class Mutant:
     """The line before which a record of the statement's execution can stand."""
     indent: int
     """The indentation of that line."""
+    is_global: bool = False
+    """Whether the statement is executed when its module is imported: what runs of the file may notice the change."""
     number: int = -1
 
 
@@ -71,7 +76,8 @@ def _swapped(node: ast.AST) -> ast.AST | None:
     ):
         return None
     first, second, *others = node.args
-    if ast.dump(first) == ast.dump(second):
+    is_symmetric = isinstance(node.func, ast.Name) and node.func.id in SYMMETRIC
+    if is_symmetric or ast.dump(first) == ast.dump(second):
         return None
     return ast.Call(node.func, [second, first, *others], node.keywords)
 
@@ -82,19 +88,23 @@ KINDS: dict[str, Callable[[ast.AST], ast.AST | None]] = {
 }  # fmt: skip
 
 
-def find_mutants(root: Path) -> list[Mutant]:
-    """Return all changes of the shipped code."""
+def find_mutants(root: Path, areas: Sequence[str] = FOLDERS) -> list[Mutant]:
+    """Return all changes of the shipped code in some folders or files, each once."""
+    inside = {
+        path for area in areas for path in ((root / area).rglob("*.py") if (root / area).is_dir() else [root / area])
+    }
     mutants: list[Mutant] = []
-    for folder in FOLDERS:
-        for path in sorted((root / folder).rglob("*.py")):
-            if "stubs" not in path.parts:
-                mutants += _of_file(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8"))
+    for path in sorted(inside):
+        if "stubs" not in path.parts:
+            mutants += _of_file(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8"))
     return mutants
 
 
 def _of_file(path: str, text: str) -> Iterator[Mutant]:
-    lines = text.splitlines()
-    for statement, anchor in _statements(ast.parse(text).body, None):
+    lines, tree = text.splitlines(), ast.parse(text)
+    functions = [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+    inside = {line for node in functions for line in range(node.lineno, (node.end_lineno or 0) + 1)}
+    for statement, anchor in _statements(tree.body, None):
         for node, kinds in _expressions(statement):
             for kind in kinds:
                 changed = KINDS[kind](node)
@@ -106,7 +116,7 @@ def _of_file(path: str, text: str) -> Iterator[Mutant]:
                     after = f"({after})"
                 yield Mutant(
                     path, kind, node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0, before,
-                    after, anchor, len(lines[anchor - 1]) - len(lines[anchor - 1].lstrip()),
+                    after, anchor, len(lines[anchor - 1]) - len(lines[anchor - 1].lstrip()), node.lineno not in inside,
                 )  # fmt: skip
 
 
@@ -174,12 +184,26 @@ def mutated(text: str, mutant: Mutant) -> str:
 
 
 def with_hits(text: str, mutants: Sequence[Mutant]) -> str:
-    """Return a file's text with a record of execution before each statement that has a change."""
+    """Return a file's text with a record of execution before each statement that has a change.
+
+    What is executed when the module is imported is recorded wherever a function of the file begins.
+    """
     lines = text.splitlines(keepends=True)
-    places: dict[int, list[Mutant]] = defaultdict(list)
+    places: dict[tuple[int, int], list[Mutant]] = defaultdict(list)
+    beginnings = list(_beginnings(ast.parse(text)))
     for mutant in mutants:
-        places[mutant.statement_line].append(mutant)
-    for line in sorted(places, reverse=True):
-        calls = "; ".join(f"hit({mutant.number})" for mutant in places[line])
-        lines.insert(line - 1, f"{' ' * places[line][0].indent}from mirlo.mutation_hits import hit; {calls}\n")
+        for place in [(mutant.statement_line, mutant.indent), *(beginnings if mutant.is_global else [])]:
+            places[place].append(mutant)
+    for line, indent in sorted(places, reverse=True):
+        calls = "; ".join(f"hit({mutant.number})" for mutant in places[line, indent])
+        lines.insert(line - 1, f"{' ' * indent}from mirlo.mutation_hits import hit; {calls}\n")
     return "".join(lines)
+
+
+def _beginnings(tree: ast.Module) -> Iterator[tuple[int, int]]:
+    """Yield the line and the indentation of the first statement of each function that is not only a docstring."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            first = node.body[1:2] if ast.get_docstring(node) is not None else node.body[:1]
+            if first and first[0].lineno > node.lineno:
+                yield _first_line(first[0]), first[0].col_offset

@@ -121,7 +121,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.map:
         study.copy_source()
     if options.map or options.run:
-        mutants = choose(find_mutants(study.source), MUTANTS, options.seed, study.areas)
+        mutants = choose(find_mutants(study.source, study.areas), MUTANTS, options.seed, study.areas)
     if options.map:
         make_map(study, mutants, options.jobs)
     if options.run:
@@ -275,7 +275,8 @@ def seconds_alone(measured: Sequence[tuple[str, str, float]]) -> dict[str, float
             shared[file] = max(shared[file], cpu)
         else:
             own[test] += cpu
-    return {test: cpu + shared[test.partition("::")[0]] for test, cpu in own.items()}
+    # What is no test's, such as imports, has no name.
+    return {test: cpu + shared[test.partition("::")[0]] for test, cpu in own.items() if test}
 
 
 def in_turns(tests: Sequence[str], seconds: dict[str, float]) -> list[str]:
@@ -293,6 +294,7 @@ class Tree:
     def __init__(self, folder: Path, source: Path) -> None:
         self.folder = folder
         self.source = source
+        self._states: dict[str, tuple[int, int]] = {}
         self._passing: set[str] = set()
         """Tests that passed without a change: what fails with one is run without it once, not each time."""
         self.root = folder / "mirlo"
@@ -305,14 +307,21 @@ class Tree:
         self.restore()
 
     def restore(self) -> None:
-        """Copy the tracked files again: tests may have left something."""
-        shutil.rmtree(self.root, ignore_errors=True)
-        shutil.copytree(self.source, self.root, symlinks=True)
+        """Make the copy what the source is again: a file has changed, and tests may have left some."""
+        states = self._states or file_states(self.source)
+        self._states = states
+        for name, state in file_states(self.root).items():
+            if states.get(name) != state:
+                (self.root / name).unlink()
+        for name in states.keys() - file_states(self.root).keys():
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(self.source / name, self.root / name, follow_symlinks=False)
 
     def change(self, mutant: Mutant) -> None:
         """Make a change in fresh files."""
         self.restore()
         text = (self.source / mutant.path).read_text(encoding="utf-8")
+        (self.root / mutant.path).unlink()
         (self.root / mutant.path).write_text(mutated(text, mutant), encoding="utf-8")
 
     def judge(self, mutant: Mutant, tests: Sequence[str], effort: Effort) -> Verdict:
@@ -335,9 +344,7 @@ class Tree:
         for _ in range(MOST_TESTS if tests else 0):
             self.change(mutant)
             failure = self.run_tests(["-x", *options, *tests, *(f"--deselect={test}" for test in ignored)], SECONDS)
-            if failure in ("", "timeout"):
-                return failure
-            if failure in self._passing:
+            if failure in ("", "timeout") or failure in self._passing:
                 return failure
             self.restore()
             if failure == "import":
@@ -412,6 +419,17 @@ class Tree:
         if failed:
             return failed[0].partition(" ")[2]
         return "" if running.returncode in (0, 5) else "import"
+
+
+def file_states(root: Path) -> dict[str, tuple[int, int]]:
+    """Return the size and the time of the last change of all files and links below a folder."""
+    states: dict[str, tuple[int, int]] = {}
+    for folder, folders, names in os.walk(root):
+        links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
+        for path in (os.path.join(folder, name) for name in [*names, *links]):
+            status = os.lstat(path)
+            states[os.path.relpath(path, root)] = (0 if os.path.islink(path) else status.st_size, status.st_mtime_ns)
+    return states
 
 
 def try_all(
