@@ -139,6 +139,7 @@ class RowGroup:
         return result_of
 
     def _can_share(self, value: ir.Value, result: ir.Value) -> bool:
+        """Return whether a stored value, which loops after its own read, may be where a result will be."""
         target = self.walk_of(result)
         if target is None or result.type != value.type or not self._has_elements(self.walks[target], result):
             return False
@@ -150,8 +151,7 @@ class RowGroup:
                         continue
                     if i > target or (i == target and instance.dims(operand) != written):
                         return False
-        source = self.walk_of(value)
-        return source is not None and source < target
+        return True
 
 
 def _output_dims(walk: Walk, value: ir.Value) -> tuple[IndexExpr, ...] | None:

@@ -88,7 +88,7 @@ class FmaEngine(ProductEngine):
         return self.tile.steps
 
     def staged(self, stager: Stager) -> tuple[SharedMatrix, list[Load]]:
-        return replace(stager, ahead=self.tile.wide > 1).load_along_lines()
+        return replace(stager, ahead=self.tile.wide != 1).load_along_lines()
 
     def mover(self, operands: Operands) -> Mover:
         return directly if self.tile.wide == 1 else through_registers

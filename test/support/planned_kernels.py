@@ -1,0 +1,95 @@
+"""Kernels of all families as targets plan them: choices, and how often each operation stands in the loops.
+
+python test/support/planned_kernels.py      # writes the tables again, after a change of schedules that is meant
+
+What a rule chooses, and what it emits for that, are only a matter of speed for tests that compare numbers: a loop that
+runs in one thread, a load that is not hoisted or a smaller tile compute the same. The tables show such a change.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.dialects.core.symbols import symbol_name
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.schedule.buffers import SCHEDULE
+
+TESTS = Path(__file__).resolve().parents[1]
+PROGRAM = TESTS / "support" / "Inputs" / "planned_kernels.mlir"
+TABLES = {
+    "llvm": "targets/llvm/schedule/planned.txt",
+    "spirv": "targets/gpu/planned.txt",
+    "nvvm": "targets/nvvm/planned.txt",
+    "c": "targets/c/planned.txt",
+}
+"""The tables of targets, below `test`."""
+MACHINES = {
+    "llvm": ("avx512vnni", "neon"),
+    "spirv": ("",),
+    "nvvm": ("sm_80", "sm_90a"),
+    "c": ("",),
+}
+"""The machines that each is planned for."""
+LOOPS = ("scf.for", "scf.while", "gpu.launch")
+WRITE = "python test/support/planned_kernels.py"
+
+
+def plan(target: str, machine: str) -> Iterator[str]:
+    """Yield a line for each kernel: what it is of, its schedule, its operations by number and name."""
+    options = " ".join(filter(None, [f"target={target}", machine and f"machine={machine}"]))
+    passes = [f"legalize{{target={target}}}", "annotate-kinds", "fuse-ops", "fuse-tir", f"schedule{{{options}}}"]
+    if target in ("spirv", "nvvm"):
+        passes.append(f"map-threads{{target={target} shuffles={str(target == 'nvvm').lower()}}}")
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(PROGRAM.read_text(encoding="utf-8"))
+        Pipeline(",".join(passes)).run(module, verify_each=False)
+        functions = [function.operation for function in module.body.operations]
+        kernels = {symbol_name(function): function for function in functions if SCHEDULE in function.attributes}
+        for model in functions:
+            for call in model.regions[0].blocks[0].operations:
+                name = call.attributes["callee"].value if "callee" in call.attributes else ""
+                kernel = kernels.get(name)
+                if kernel is not None:
+                    yield f"{machine or target} {symbol_name(model)}: {describe(kernel)}"
+
+
+def describe(kernel: ir.Operation) -> str:
+    """Return the schedule of a kernel, and its operations by the number of loops around them."""
+    counts = Counter(_operations(kernel, 0))
+    loops = [
+        f"[{depth}] {' '.join(f'{count} {name}' for (own, name), count in sorted(counts.items()) if own == depth)}"
+        for depth in sorted({depth for depth, _ in counts})
+    ]
+    return f"{kernel.attributes[SCHEDULE]}: {' '.join(loops)}"
+
+
+def _operations(op: ir.Operation, depth: int) -> Iterator[tuple[int, str]]:
+    """Yield the operations inside of another, with the number of loops around; those of loops with their marks."""
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in (each.operation for each in block.operations):
+                marks = [name for name in inner.attributes if "." in name]
+                if inner.name != "arith.constant":
+                    yield depth, f"{inner.name}{marks or ''}"
+                yield from _operations(inner, depth + (inner.name in LOOPS))
+
+
+def table(target: str) -> list[str]:
+    """Return the lines of a target's table."""
+    return [line for machine in MACHINES[target] for line in plan(target, machine)]
+
+
+def assert_planned(target: str) -> None:
+    """Compare the plans of a target's kernels with its table."""
+    path = TESTS / TABLES[target]
+    assert table(target) == path.read_text(encoding="utf-8").splitlines(), f"{WRITE} writes {path.name} again"
+
+
+if __name__ == "__main__":
+    for each in sys.argv[1:] or TABLES:
+        (TESTS / TABLES[each]).write_text("\n".join(table(each)) + "\n", encoding="utf-8")
