@@ -133,11 +133,15 @@ class GraphDivider:
             self._note(op, plans.REPLICATE, "the plan says so", weights, WHOLE)
             self._compute_whole(op)
             return
-        if label or asked == plans.ROW:
-            label = label or next(iter(rule.reduced))
-            parts = parts if parts > 1 else self.ranks
-            refused: Decline | None = refusal_of(op, rule, label, parts, self.ranks)
+        if not label and asked == plans.ROW:
+            label, parts = min(rule.reduced, default=""), self.ranks
+        refused: Decline | None
+        if label:
+            refused = refusal_of(op, rule, label, parts, self.ranks)
             strategy = plans.ROW if label in rule.reduced else plans.COLUMN
+        elif asked == plans.ROW:
+            strategy = plans.REPLICATE
+            refused = decline("no dim that it sums over can be divided", operator=op.name)
         else:
             label, parts, refused, strategy = self._column(op, rule, weights, asked == plans.COLUMN)
         if refused is None and not self._weights_divide(op, rule, label, parts):

@@ -99,6 +99,26 @@ def test_a_block_is_not_divided(tmp_path: Path) -> None:
     assert record.token_seconds(8e9, 4e9, 0.25, 4 * record.sent, flops=1e9) == 4 + 0.25 + 0.25
 
 
+def test_rows_of_a_product_whose_sum_is_not_divided(tmp_path: Path) -> None:
+    """A plan that requires rows of a convolution leaves it whole, with the reason."""
+    image, kernel = "tensor<1x2x4x4xf32>", "tensor<2x2x1x1xf32>"
+    text = f"""
+func.func @main(%x: {image}) -> {image} {{
+  %w = "relax.constant"() {{value = dense<1.0> : {kernel}}} : () -> {kernel}
+  %0 = "relax.conv"(%x, %w) {{strides = array<i64: 1, 1>}}
+    : ({image}, {kernel}) -> {image} loc("conv")
+  return %0 : {image}
+}}
+"""
+    session = Session()
+    with make_context(), ir.Location.unknown():
+        Pipeline('shard{ranks=2 rank=0 plan="*=row"}').run(ir.Module.parse(text), session)
+    (record,) = session.notes
+    assert isinstance(record, ShardingRecord)
+    assert [(node.name, node.strategy) for node in record.nodes] == [("conv", "replicate")]
+    assert "no dim that it sums over can be divided" in record.nodes[0].reason
+
+
 def test_files_of_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "model.mlir"
     w = "dense<[[1.0, 2.0], [3.0, 4.0]]> : tensor<2x2xf32>"
