@@ -326,8 +326,8 @@ class Tree:
 
     def judge(self, mutant: Mutant, tests: Sequence[str], effort: Effort) -> Verdict:
         """Make a change and run what may notice it, among it the tests that reach it."""
-        # What is computed when a module is imported is reached by the tests of its folder.
-        first = tests[:FIRST_TESTS] or neighbours(mutant, self.source)
+        # What is computed when a module without functions is imported is reached by the tests of its folder.
+        first = tests[:FIRST_TESTS] or (neighbours(mutant, self.source) if mutant.is_global else [])
         most = MOST_TESTS_AGAIN if effort.again else MOST_TESTS
         killed, by = "test", self.failing(mutant, first)
         for start in range(FIRST_TESTS, min(most, len(tests)), MOST_TESTS):

@@ -16,6 +16,7 @@ from pathlib import Path
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.core.symbols import symbol_name
+from mirlo.passes.options import quote
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.schedule.buffers import SCHEDULE
 
@@ -29,7 +30,7 @@ TABLES = {
 }
 """The tables of targets, below `test`."""
 MACHINES = {
-    "llvm": ("avx512vnni", "neon"),
+    "llvm": ("avx512vnni", "cpu=neoverse-n2"),
     "spirv": ("",),
     "nvvm": ("sm_80", "sm_90a"),
     "c": ("",),
@@ -41,7 +42,7 @@ WRITE = "python test/support/planned_kernels.py"
 
 def plan(target: str, machine: str) -> Iterator[str]:
     """Yield a line for each kernel: what it is of, its schedule, its operations by number and name."""
-    options = " ".join(filter(None, [f"target={target}", machine and f"machine={machine}"]))
+    options = " ".join(filter(None, [f"target={target}", machine and f"machine={quote(machine)}"]))
     passes = [f"legalize{{target={target}}}", "annotate-kinds", "fuse-ops", "fuse-tir", f"schedule{{{options}}}"]
     if target in ("spirv", "nvvm"):
         passes.append(f"map-threads{{target={target} shuffles={str(target == 'nvvm').lower()}}}")

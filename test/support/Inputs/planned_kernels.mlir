@@ -265,3 +265,18 @@ func.func @long_rows(%x: tensor<96x20000xf32>) -> tensor<96x20000xf32> {
   %y = "relax.softmax"(%x) {axis = -1 : i64} : (tensor<96x20000xf32>) -> tensor<96x20000xf32>
   return %y : tensor<96x20000xf32>
 }
+
+func.func @odd_bytes(%x: tensor<7x64xui8>, %w: tensor<64x33xi8>) -> tensor<7x33xi32> {
+  %y = "relax.matmul"(%x, %w) {out_dtype = i32} : (tensor<7x64xui8>, tensor<64x33xi8>) -> tensor<7x33xi32>
+  return %y : tensor<7x33xi32>
+}
+
+func.func @wide_heads(%q: tensor<1x4x128x80xf16>, %k: tensor<1x4x128x80xf16>, %v: tensor<1x4x128x80xf16>) -> tensor<1x4x128x80xf16> {
+  %y = "relax.attention"(%q, %k, %v) : (tensor<1x4x128x80xf16>, tensor<1x4x128x80xf16>, tensor<1x4x128x80xf16>) -> tensor<1x4x128x80xf16>
+  return %y : tensor<1x4x128x80xf16>
+}
+
+func.func @many_rows(%q: tensor<4x16x2048x80xf16>, %k: tensor<4x16x2048x80xf16>, %v: tensor<4x16x2048x80xf16>) -> tensor<4x16x2048x80xf16> {
+  %y = "relax.attention"(%q, %k, %v) {causal = true} : (tensor<4x16x2048x80xf16>, tensor<4x16x2048x80xf16>, tensor<4x16x2048x80xf16>) -> tensor<4x16x2048x80xf16>
+  return %y : tensor<4x16x2048x80xf16>
+}
