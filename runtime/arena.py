@@ -11,6 +11,7 @@ import numpy as np
 
 from mirlo.runtime.container import empty_aligned
 from mirlo.runtime.errors import ArtifactError
+from mirlo.runtime.huge_pages import empty_mapped
 
 SPARE = 8
 """Part of a larger arena that is allocated in addition, as calls may grow step by step: those of language models."""
@@ -79,7 +80,7 @@ def _new(nbytes: int) -> Arena:
     if not nbytes:
         return Arena(None, 0, 0)
     try:
-        memory = empty_aligned(np.dtype(np.uint8), (nbytes,))
+        memory = empty_mapped(nbytes)
         return Arena(memory, memory.__array_interface__["data"][0], nbytes)
     except (MemoryError, ValueError):
         raise ArtifactError(

@@ -7,6 +7,7 @@ something, the function says what happens instead.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import mmap
 import os
@@ -315,8 +316,8 @@ def release_code_seldom() -> None:
         release_code()
 
 
-def map_memory(nbytes: int) -> mmap.mmap:
-    """Return new memory, in huge pages if the system has them; raise MemoryError if it has none."""
+def map_memory(nbytes: int, in_huge_pages: bool = True) -> mmap.mmap:
+    """Return new memory, in huge pages if that is wanted and the system has them; raise MemoryError if it has none."""
     try:
         if sys.platform != "linux":
             return mmap.mmap(-1, nbytes)
@@ -324,9 +325,26 @@ def map_memory(nbytes: int) -> mmap.mmap:
         memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     except OSError as error:
         raise MemoryError(f"{nbytes} bytes: {error.strerror or error}") from None
-    with contextlib.suppress(OSError):  # of a kernel without huge pages
-        memory.madvise(mmap.MADV_HUGEPAGE)
+    if in_huge_pages:
+        use_huge_pages(memory, 0, nbytes)
     return memory
+
+
+def use_huge_pages(memory: mmap.mmap, start: int, nbytes: int) -> None:
+    """Let a part of mapped memory be in huge pages if the system has them."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # of a kernel without huge pages
+            memory.madvise(mmap.MADV_HUGEPAGE, start, nbytes)
+
+
+@functools.cache
+def has_huge_pages() -> bool:
+    """Return whether the system gives huge pages to memory for which they are wanted."""
+    try:
+        with open("/sys/kernel/mm/transparent_hugepage/enabled", encoding="ascii") as file:
+            return "[never]" not in file.read()
+    except (OSError, ValueError):
+        return False
 
 
 def map_temporary(nbytes: int, folder: str | os.PathLike[str]) -> FileMapping:

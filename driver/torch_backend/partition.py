@@ -10,7 +10,7 @@ import math
 import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from mirlo.driver.torch_backend.graph import hint
@@ -61,7 +61,7 @@ def partition(
 ) -> list[Stage]:
     """Return the stages of a graph, in order, of which those of the nodes in `eager` are PyTorch's.
 
-    Nobody but the graph holds the inputs `freed_inputs`: stages that read many are divided, to free them in between.
+    Nobody but the graph holds the inputs `freed_inputs`: stages are divided where freeing them in between saves memory.
     """
     results = set(_output(graph).all_input_nodes)
     members: dict[int, list[torch.fx.Node]] = {}
@@ -70,10 +70,7 @@ def partition(
         if node in results or not is_size(node):
             members.setdefault(level, []).append(node)
     is_only = sum(level % 2 == 0 for level in members) == 1
-    stages = []
-    for level in sorted(members):
-        freed = {node for node in freed_inputs if _last_read(node, levels) <= level} if level % 2 == 0 else set()
-        stages += [(level, own, _extended(own)) for own in divide(members[level], freed)]
+    stages = [(level, own, _extended(own)) for level, own in _divided(members, levels, freed_inputs)]
     used_by = [{each for node in nodes for each in node.all_input_nodes} - set(nodes) for *_, nodes in stages]
     parts = []
     for position, (level, own, nodes) in enumerate(stages):
@@ -214,9 +211,43 @@ def compute_late(levels: Mapping[torch.fx.Node, int], eager: Collection[torch.fx
 
 
 MIN_FREED = 1 << 20
-"""Bytes that a part of a divided stage frees: less is not worth a call, which takes 50 microseconds."""
+"""Bytes that a part of a divided stage frees, and that a division saves: less is not worth a call, which takes 50
+microseconds."""
 MAX_PARTS = 4
 """Parts of a stage: of n, a step needs one n-th of the saved tensors beside all gradients."""
+
+
+def _divided(
+    members: Mapping[int, Sequence[torch.fx.Node]],
+    levels: Mapping[torch.fx.Node, int],
+    freed_inputs: Collection[torch.fx.Node],
+) -> list[tuple[int, list[torch.fx.Node]]]:
+    """Return the nodes of stages with their levels, in order; a stage is divided if the whole graph needs less then."""
+    rows = [(level, list(members[level])) for level in sorted(members)]
+    held = most_held([own for _, own in rows], freed_inputs)
+    for level in [level for level in members if level % 2 == 0]:
+        freed = {node for node in freed_inputs if _last_read(node, levels) <= level}
+        parts = [(level, part) for part in divide(members[level], freed)]
+        position = next(i for i, row in enumerate(rows) if row[0] == level)
+        changed = [*rows[:position], *parts, *rows[position + 1 :]]
+        needed = most_held([own for _, own in changed], freed_inputs) if len(parts) > 1 else held
+        if held - needed >= MIN_FREED:
+            rows, held = changed, needed
+    return rows
+
+
+def most_held(stages: Sequence[Sequence[torch.fx.Node]], freed: Collection[torch.fx.Node]) -> int:
+    """Return the most bytes that there are at the end of a stage: its operands, and what later ones or callers read."""
+    stage_of = {node: position for position, nodes in enumerate(stages) for node in nodes}
+    changes = [0] * (len(stages) + 1)
+    for node in {*freed, *stage_of}:
+        first = stage_of.get(node, 0)
+        # A stage's own values are gone at its end, its operands are not yet; results of the graph stay.
+        last = max((stage_of.get(user, len(stages) - 1) for user in node.users), default=-1)
+        if last > first or node in freed or any(user not in stage_of for user in node.users):
+            changes[first] += _bytes(node)
+            changes[max(first, last) + 1] -= _bytes(node)
+    return max(accumulate(changes))
 
 
 def divide(nodes: Sequence[torch.fx.Node], freed: Collection[torch.fx.Node]) -> list[list[torch.fx.Node]]:

@@ -8,12 +8,16 @@ import os
 import signal
 import sys
 import types
+import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mirlo.runtime import system
+from mirlo.runtime.arena import ArenaPool
+from mirlo.runtime.container import ALIGNMENT
+from mirlo.runtime.huge_pages import PAGE
 
 HOME = Path("/home/of/a/user")
 needs_forks = pytest.mark.skipif(not system.can_fork(), reason="there are no forks here")
@@ -204,6 +208,26 @@ def test_memory_of_a_kernel_without_huge_pages(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(system.mmap, "mmap", Memory)
     assert len(system.map_memory(8)) == 8
+
+
+def test_large_arenas_are_given_back() -> None:
+    """An arena of several megabytes is a mapping of its own, which is gone with it; a small one is aligned, too."""
+    nbytes = (4 << 20) + 640
+    arena = ArenaPool(nbytes, keep=0).take()
+    assert arena.memory is not None and arena.memory.nbytes == nbytes
+    arena.memory[:] = 1
+    assert not system.has_huge_pages() or arena.address % PAGE == 0
+    assert ArenaPool(640).take().address % ALIGNMENT == 0
+    kept = weakref.ref(_mapping_of(arena.memory)) if system.has_huge_pages() else lambda: None
+    del arena
+    assert kept() is None
+
+
+def _mapping_of(array: Any) -> Any:
+    """Return what holds the memory that an array is a part of."""
+    while getattr(array, "base", None) is not None:
+        array = array.base
+    return getattr(array, "obj", array)
 
 
 def test_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:

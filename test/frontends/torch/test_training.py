@@ -302,13 +302,13 @@ def test_nothing_is_kept_between_steps(built: list[Any]) -> None:
 
 
 def test_what_is_saved_is_freed_while_gradients_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A backward graph that reads several megabytes is divided, and each part frees what it reads last."""
+    """A backward graph that reads and computes several megabytes is divided: each part frees what it reads last."""
     runs: list[Any] = []
     staged = stages.compile_stages
     monkeypatch.setattr(backend, "compile_stages", lambda *given: runs.append(staged(*given)) or runs[-1])
 
     def train(layers: Any, run: Any) -> list[Any]:
-        run(torch.linspace(-1, 1, 4096 * 32).reshape(4096, 32)).square().mean().backward()
+        run(torch.linspace(-1, 1, 512 * 256).reshape(512, 256)).square().mean().backward()
         return [parameter.grad.clone() for parameter in layers.parameters()]
 
     class Wide(torch.nn.Module):  # type: ignore[misc]
@@ -316,7 +316,7 @@ def test_what_is_saved_is_freed_while_gradients_are_computed(monkeypatch: pytest
 
         def __init__(self) -> None:
             super().__init__()
-            self.up, self.down = torch.nn.Linear(32, 128), torch.nn.Linear(128, 32)
+            self.up, self.down = torch.nn.Linear(256, 1024), torch.nn.Linear(1024, 256)
 
         def forward(self, x: Any) -> Any:
             return x + self.down(torch.tanh(self.up(x)))
@@ -331,6 +331,22 @@ def test_what_is_saved_is_freed_while_gradients_are_computed(monkeypatch: pytest
     assert len(parts[0]) == 1
     assert len(parts[1]) >= 3
     assert all(each.last_used for each in parts[1])
+
+
+@pytest.mark.parametrize("columns, compiled", [(1, 5), (1 << 13, 2)])
+def test_stages_are_divided_where_the_graph_needs_most(columns: int, compiled: int) -> None:
+    """What a stage saves by its division is worth nothing where a later one holds more in any case."""
+
+    def function(column: Any, *saved: Any) -> Any:
+        results = [each.sin() for each in saved]
+        drawn = torch.bernoulli(column.sigmoid())
+        return *results, drawn.expand(1024, columns).exp() * 2
+
+    saved = [torch.rand(1 << 18) for _ in range(4)]
+    graph = make_fx(function, tracing_mode="fake")(torch.rand(1024, 1), *saved)
+    _, *freed = graph.graph.find_nodes(op="placeholder")
+    stages_of = partition(graph.graph, graph, {node for node in graph.graph.nodes if is_random(node)}, freed)
+    assert len(stages_of) == compiled + 1
 
 
 def test_zeros_do_not_wait_for_the_part_that_fills_them() -> None:
