@@ -10,10 +10,11 @@ import onnx
 import pytest
 from inner_loops import InnerLoop, inner_loops
 from onnx import TensorProto, helper, numpy_helper
+from weightless import weightless_model
 
 from mirlo.driver.code import kernel_listings
 from mirlo.driver.request import CompileRequest
-from mirlo.tools.samples import names, path
+from mirlo.tools.samples import names
 
 CPUS = {
     "znver3": "llvm{cpu=znver3}",
@@ -52,8 +53,8 @@ def require(loops: dict[str, InnerLoop], cpu: str, most: float | None = None) ->
 @pytest.mark.sample(15)
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize("sample", names())
-def test_samples(sample: str, cpu: str) -> None:
-    require(loops_of(path(sample), cpu), cpu)
+def test_samples(sample: str, cpu: str, tmp_path: Path) -> None:
+    require(loops_of(weightless_model(sample, tmp_path), cpu), cpu)
 
 
 def int8_products(model: Any) -> Any:
@@ -102,7 +103,8 @@ INTEGER = {"Conv": "ConvInteger"}
 @pytest.mark.parametrize("sample", names())
 def test_samples_in_int8(sample: str, cpu: str, tmp_path: Path) -> None:
     """Some loops of four rows also prefetch, by four instructions, and a window of three channels is a loop on VNNI."""
-    onnx.save(int8_products(onnx.load(path(sample))), tmp_path / "m.onnx")
+    graph = onnx.load(weightless_model(sample, tmp_path), load_external_data=False)
+    onnx.save(int8_products(graph), tmp_path / "m.onnx")
     loops = loops_of(tmp_path / "m.onnx", cpu, least=8)
     if (sample, cpu) == ("mobilenetv2", "alderlake"):
         loops = {name: loop for name, loop in loops.items() if not name.startswith("kernel.conv ")}
