@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from zlib import crc32
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
@@ -32,7 +33,7 @@ TABLES = {
 MACHINES = {
     "llvm": ("avx512vnni", "cpu=neoverse-n2"),
     "spirv": ("",),
-    "nvvm": ("sm_80", "sm_90a"),
+    "nvvm": ("sm_90a",),
     "c": ("",),
 }
 """The machines that each is planned for."""
@@ -60,23 +61,27 @@ def plan(target: str, machine: str) -> Iterator[str]:
 
 
 def describe(kernel: ir.Operation) -> str:
-    """Return the schedule of a kernel, and its operations by the number of loops around them."""
-    counts = Counter(_operations(kernel, 0))
+    """Return the schedule of a kernel, its operations by the number of loops around them, a sum over its constants."""
+    operations = list(_operations(kernel, 0))
+    counts = Counter((depth, name) for depth, name, _ in operations if name != "arith.constant")
     loops = [
         f"[{depth}] {' '.join(f'{count} {name}' for (own, name), count in sorted(counts.items()) if own == depth)}"
         for depth in sorted({depth for depth, _ in counts})
     ]
-    return f"{kernel.attributes[SCHEDULE]}: {' '.join(loops)}"
+    constants = crc32("\n".join(sorted(constant for _, _, constant in operations)).encode())
+    return f"{kernel.attributes[SCHEDULE]}: {' '.join(loops)} constants {constants:08x}"
 
 
-def _operations(op: ir.Operation, depth: int) -> Iterator[tuple[int, str]]:
-    """Yield the operations inside of another, with the number of loops around; those of loops with their marks."""
+def _operations(op: ir.Operation, depth: int) -> Iterator[tuple[int, str, str]]:
+    """Yield the operations inside of another: the number of loops around, the name, those of loops with marks; values.
+
+    Values are those of constants.
+    """
     for region in op.regions:
         for block in region.blocks:
             for inner in (each.operation for each in block.operations):
                 marks = [name for name in inner.attributes if "." in name]
-                if inner.name != "arith.constant":
-                    yield depth, f"{inner.name}{marks or ''}"
+                yield depth, f"{inner.name}{marks or ''}", str(inner.attributes.get("value", ""))
                 yield from _operations(inner, depth + (inner.name in LOOPS))
 
 

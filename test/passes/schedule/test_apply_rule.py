@@ -303,11 +303,12 @@ def test_a_rule_of_words_has_choices_of_its_own() -> None:
         SCHEDULE._rules[ANY, "llvm"].remove(rules)
 
 
-def scheduled_by(rule: Any) -> tuple[str, ScheduleRecord]:
-    """Return a function that a rule of a user schedules by itself, and how."""
+def scheduled_by(rule: Any, words: dict[str, Any] | None = None) -> tuple[str, ScheduleRecord]:
+    """Return a function that a rule of a user schedules, by itself or as words say, and how."""
     rule.__module__ = "plugin"
     rules = SCHEDULE.add(ANY, "llvm", rule, 1000)
     session = Session()
+    session.options[SCHEDULES] = words or {}
     try:
         with make_context(), ir.Location.unknown():
             module = ir.Module.create()
@@ -329,9 +330,10 @@ def test_a_rule_of_words_schedules_functions_that_have_no_words() -> None:
     assert "s.split('twice_i', [None, 4])" in code and record.rule.name == "tiles"
 
 
-def test_a_rule_that_does_not_return_the_function_is_an_error() -> None:
+@pytest.mark.parametrize("words", [{}, {"twice": lambda s: s.apply_rule("forgets")}], ids=["alone", "words"])
+def test_a_rule_that_does_not_return_the_function_is_an_error(words: dict[str, Any]) -> None:
     def forgets(kernel: Any, context: Any) -> Any:
         return Schedule(kernel.view.op)
 
     with pytest.raises(mirlo.MirloError, match="'forgets .* returned <.*: return the scheduled function, as Sch"):
-        scheduled_by(forgets)
+        scheduled_by(forgets, words)

@@ -280,3 +280,14 @@ func.func @many_rows(%q: tensor<4x16x2048x80xf16>, %k: tensor<4x16x2048x80xf16>,
   %y = "relax.attention"(%q, %k, %v) {causal = true} : (tensor<4x16x2048x80xf16>, tensor<4x16x2048x80xf16>, tensor<4x16x2048x80xf16>) -> tensor<4x16x2048x80xf16>
   return %y : tensor<4x16x2048x80xf16>
 }
+
+func.func @centered(%x: tensor<5000xf32>) -> tensor<5000xf32> {
+  %m = "relax.reduce_mean"(%x) {axes = array<i64: 0>, keepdims = true} : (tensor<5000xf32>) -> tensor<1xf32>
+  %y = "relax.subtract"(%x, %m) : (tensor<5000xf32>, tensor<1xf32>) -> tensor<5000xf32>
+  return %y : tensor<5000xf32>
+}
+
+func.func @paged(%query: tensor<?x4x?x8xf32, #relax.dims<["b", 4, "s", 8]>>, %cache: tensor<?x16x2x8xf32, #relax.dims<["n", 16, 2, 8]>>, %table: tensor<?x?xi64, #relax.dims<["b", "m"]>>, %lengths: tensor<?xi64, #relax.dims<["b"]>>) -> tensor<?x4x?x8xf32, #relax.dims<["b", 4, "s", 8]>> {
+  %0 = "relax.paged_attention"(%query, %cache, %cache, %table, %lengths) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0, 0>} : (tensor<?x4x?x8xf32, #relax.dims<["b", 4, "s", 8]>>, tensor<?x16x2x8xf32, #relax.dims<["n", 16, 2, 8]>>, tensor<?x16x2x8xf32, #relax.dims<["n", 16, 2, 8]>>, tensor<?x?xi64, #relax.dims<["b", "m"]>>, tensor<?xi64, #relax.dims<["b"]>>) -> tensor<?x4x?x8xf32, #relax.dims<["b", 4, "s", 8]>>
+  return %0 : tensor<?x4x?x8xf32, #relax.dims<["b", 4, "s", 8]>>
+}

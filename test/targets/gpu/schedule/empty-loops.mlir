@@ -10,12 +10,12 @@ func.func private @f(%x: memref<8xf32>) attributes {tir.prim_func} {
   %c0 = arith.constant 0 : index
   %c8 = arith.constant 8 : index
   %one = arith.constant 1.0 : f32
-  "tir.for"(%c0, %c0) ({
+  "tir.for"(%c0, %c8) ({
   ^bb0(%i: index):
     memref.store %one, %x[%i] : memref<8xf32>
     "tir.yield"() {operandSegmentSizes = array<i32: 0, 0, 0, 0>} : () -> ()
   }) {kind = "bound", thread = "blockIdx.x"} : (index, index) -> ()
-  "tir.for"(%c0, %c8) ({
+  "tir.for"(%c0, %c0) ({
   ^bb0(%i: index):
     memref.store %one, %x[%i] : memref<8xf32>
     "tir.yield"() {operandSegmentSizes = array<i32: 0, 0, 0, 0>} : () -> ()
