@@ -45,6 +45,7 @@ def scheduled(text: str, given: Trace | None = None) -> tuple[str, PrimitiveCall
         return re.sub(r", (?=[,}])|(?<=\{), ", "", code), record.words.words[0], record.function
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("text", "rule", "other"),
     [(PRODUCT, "products", {"tile": 1}), (ATTENTION, "attention", {"keys": 32})],
