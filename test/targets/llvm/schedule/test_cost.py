@@ -17,6 +17,7 @@ OTHERS = {
     "BOTH": "likewise",
     "LOW_HALF": "bits of an i32",
     "MOST_PANEL_BYTES": "a part of the stack that a thread has",
+    "LARGEST_PAIR": "bits of an i16, over the largest u8",
 }
 """Numbers that are no costs."""
 
