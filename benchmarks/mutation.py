@@ -294,7 +294,7 @@ class Tree:
     def __init__(self, folder: Path, source: Path) -> None:
         self.folder = folder
         self.source = source
-        self._states: dict[str, tuple[int, int]] = {}
+        self._states = file_states(source)
         self._passing: set[str] = set()
         """Tests that passed without a change: what fails with one is run without it once, not each time."""
         self.root = folder / "mirlo"
@@ -308,12 +308,11 @@ class Tree:
 
     def restore(self) -> None:
         """Make the copy what the source is again: a file has changed, and tests may have left some."""
-        states = self._states or file_states(self.source)
-        self._states = states
-        for name, state in file_states(self.root).items():
-            if states.get(name) != state:
-                (self.root / name).unlink()
-        for name in states.keys() - file_states(self.root).keys():
+        present = file_states(self.root)
+        kept = {name for name, state in present.items() if self._states.get(name) == state}
+        for name in present.keys() - kept:
+            (self.root / name).unlink()
+        for name in self._states.keys() - kept:
             (self.root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(self.source / name, self.root / name, follow_symlinks=False)
 

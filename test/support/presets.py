@@ -6,6 +6,7 @@ from typing import Any
 
 import mirlo
 from mirlo.runtime.unloaded import UnloadedModel
+from mirlo.targets.llvm import cpus
 from mirlo.targets.llvm.intrinsics.x86 import missing_instruction
 from mirlo.targets.llvm.machine import PRESETS, Machine
 from mirlo.targets.llvm.processor import host_processor
@@ -18,6 +19,12 @@ CPUS = {
     "avxvnni": "alderlake",
 }
 """By preset, a processor that has its instructions; every one of x86-64 has those of the others."""
+
+
+def runs_code_of(cpu: str) -> bool:
+    """Return whether this processor runs what is compiled for another one, of a name that LLVM knows."""
+    known, host = cpus.CPUS[cpu], host_processor()
+    return known.arch == host.arch and known.features <= set(host.features)
 
 
 def _runs_here(machine: Machine) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from mirlo.runtime import archive
@@ -40,7 +40,7 @@ def _artifact_lines(artifact: Artifact) -> Iterator[str]:
     yield from arena_lines(artifact)
     if "placement" in artifact.metadata:
         yield f"placed by {artifact.metadata['placement']['by']} cost: {artifact.metadata['placement']['taken']}"
-    yield from approximation_lines(artifact)
+    yield from approximation_lines(artifact.metadata.get("approximations", ()))
     kinds = Counter(kernel.kind or "other" for kernel in artifact.kernels)
     yield f"kernel calls: {len(artifact.kernels)}"
     yield from columns([(f"  {kind}", str(count)) for kind, count in kinds.most_common()], numbers={1})
@@ -48,9 +48,9 @@ def _artifact_lines(artifact: Artifact) -> Iterator[str]:
     yield f"code: {bytes_text(len(artifact.code))} in {objects} object files: equal kernels are one"
 
 
-def approximation_lines(artifact: Artifact) -> Iterator[str]:
+def approximation_lines(approximations: Iterable[object]) -> Iterator[str]:
     """Yield by what results differ from those that the model describes, as options permit."""
-    return (f"approximated by {text}" for text in artifact.metadata.get("approximations", ()))
+    return (f"approximated by {each}" for each in approximations)
 
 
 def region_lines(regions: Sequence[RegionDescription]) -> Iterator[str]:

@@ -52,7 +52,7 @@ def compiled_lines(path: str) -> Iterable[str]:
     yield from arena_lines(artifact)
     yield f"code: {bytes_text(len(artifact.code))}"
     yield _memory_to_run(artifact, store)
-    yield from approximation_lines(artifact)
+    yield from approximation_lines(artifact.metadata.get("approximations", ()))
     yield from region_lines(described_regions(artifact))
     if artifact.loader == "specialized":
         from mirlo.runtime.specialized import read_builds

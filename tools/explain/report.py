@@ -10,6 +10,7 @@ from mirlo.passes.rules import Attempt, Rule
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.regions import region_rows
+from mirlo.tools.cli.compile_report import approximation_lines
 from mirlo.tools.cli.tables import bytes_text, columns
 from mirlo.tools.explain.model import ExplainedKernel, ExplainedNode, Explanation
 from mirlo.tools.explain.ranks import rank_json, rank_lines
@@ -50,7 +51,7 @@ def text_lines(explanation: Explanation) -> Iterator[str]:
     if explanation.regions:
         yield from columns(list(region_rows(explanation.regions)), numbers={2, 3})
     yield from map(str, explanation.measured)
-    yield from (f"approximated by {each}" for each in explanation.approximations)
+    yield from approximation_lines(explanation.approximations)
     for record in explanation.memory:
         yield f"memory of @{record.function}: {_size_text(record.arena)}, at least {bytes_text(record.bound)} needed"
     for division in explanation.ranks:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from onnx_models import F32, make_model, node
+from presets import runs_code_of
 
 import mirlo
 from mirlo.passes.targets import CompileOptions, TargetError, find_target
@@ -115,11 +116,7 @@ def _model() -> object:
     return make_model(nodes, {"x": (F32, ("n", 64))}, ["y", "e", "p", "c"], {"w": w}, opset=20)
 
 
-def _runs_here(cpu: str) -> bool:
-    return CPUS[cpu].arch == host_processor().arch and CPUS[cpu].features <= set(host_processor().features)
-
-
-LEVELS = [name for name in ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4") if _runs_here(name)]
+LEVELS = [name for name in ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4") if runs_code_of(name)]
 
 
 @pytest.mark.sample(2)

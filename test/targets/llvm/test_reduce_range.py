@@ -10,25 +10,21 @@ import onnx
 import pytest
 from inner_loops import inner_loops
 from onnx import TensorProto, helper, numpy_helper
+from presets import runs_code_of
 
 import mirlo
 from mirlo.benchmarks.quantized_accuracy import evaluate
 from mirlo.driver.code import kernel_listings
 from mirlo.driver.request import CompileRequest
 from mirlo.passes.targets import CompileOptions
-from mirlo.targets.llvm.cpus import CPUS
 from mirlo.targets.llvm.options import parse_options, planning_options
 from mirlo.targets.llvm.pipeline import compile_pipeline
-from mirlo.targets.llvm.processor import host_processor
 from mirlo.targets.llvm.reduce_range import round_columns
 from mirlo.targets.llvm.schedule.contraction.groups import LARGEST_PAIR, are_small_pairs
 from mirlo.tools.cli.info import compiled_lines
 
 REDUCED = "llvm{cpu=x86-64-v3 reduce_range=true}"
-needs_avx2 = pytest.mark.skipif(
-    host_processor().arch != "x86_64" or not CPUS["x86-64-v3"].features <= set(host_processor().features),
-    reason="needs AVX2",
-)
+needs_avx2 = pytest.mark.skipif(not runs_code_of("x86-64-v3"), reason="needs AVX2")
 
 
 def qdq_model(x: np.ndarray, w: np.ndarray, scale: np.ndarray, zero: np.ndarray, out_scale: float, **conv: Any) -> Any:
@@ -112,11 +108,11 @@ def test_results_are_those_of_the_rounded_weights(
     codes, factors, _ = rounded
     step = 0.02 * 127 * float(np.sqrt(np.prod(weight[1:])))
     for x in (np.full(data, 255, np.uint8), np.zeros(data, np.uint8), extremes(data, np.uint8, 1)):
-        made = mirlo.compile(qdq_model(x, w, scale, zeros, step, **conv), REDUCED, cache=False, jobs=1)
+        model = mirlo.compile(qdq_model(x, w, scale, zeros, step, **conv), REDUCED, cache=False, jobs=1)
         same = qdq_model(x, codes, scale / factors, np.zeros(weight[0], np.int8), step, **conv)
-        assert np.abs(np.asarray(made(x)).astype(int) - evaluate(same, {"x": x})["y"].astype(int)).max() <= 0
+        assert np.abs(np.asarray(model(x)).astype(int) - evaluate(same, {"x": x})["y"].astype(int)).max() <= 0
         assert any(
-            "reduce-range: int8 weights of 1 product" in text for text in made.artifact.metadata["approximations"]
+            "reduce-range: int8 weights of 1 product" in text for text in model.artifact.metadata["approximations"]
         )
 
 
