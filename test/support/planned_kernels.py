@@ -31,7 +31,7 @@ TABLES = {
 }
 """The tables of targets, below `test`."""
 MACHINES = {
-    "llvm": ("avx512vnni", "cpu=neoverse-n2"),
+    "llvm": ("avx512vnni", "avx2", "cpu=neoverse-n2"),
     "spirv": ("",),
     "nvvm": ("sm_90a",),
     "c": ("",),

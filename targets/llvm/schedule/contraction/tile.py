@@ -8,6 +8,7 @@ from itertools import product
 from math import prod
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
@@ -242,7 +243,7 @@ class Tiles:
         """Prefetch the column operand of a later k-step or of the next panel, if planned, for some k-steps."""
         if places.ahead is not None:
             line = LINE_BYTES // element_bytes(self.buffers.streamed.type.element_type)
-            share = places.ahead.form.stride(self.plan.reduce[-1])
+            share = D.estimate_dim(places.ahead.form.stride(self.plan.reduce[-1]))
             lines = self.lines_ahead if steps == 1 else -(-steps * share // line)
             for number in range(lines):
                 self.code.prefetch(self.buffers.streamed, places.ahead.position(number * line))

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 from kernels import Kernel
+from onnx_models import F32, make_model, node
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.passes.pipeline import Pipeline
 from mirlo.targets.llvm.machine import Machine
+from mirlo.tools.explain.model import explain_model
 
 SMALL_CACHE = Machine("small cache", 64, 32, masked=True, l1_bytes=4096, l2_bytes=8192)
 
@@ -68,3 +70,16 @@ def test_large_residuals_are_fetched_before_the_sums(size: int, is_fetched: bool
         module = ir.Module.parse(text)
         Pipeline(passes).run(module)
         assert ("memref.prefetch" in str(module)) == is_fetched
+
+
+@pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3", "x86-64-v4", "neoverse-n1"])
+def test_panels_that_any_number_of_rows_reads(cpu: str) -> None:
+    """How much of the next panel a tile fetches depends on a size at run time, how many instructions do so cannot."""
+    model = make_model(
+        [node("MatMul", "x w", "y")], {"x": (F32, ("m", 512))}, ["y"], {"w": np.ones((512, 4096), np.float32)}
+    )
+    compiled = explain_model(model, f"llvm{{cpu={cpu}}}", kernel="matmul")
+    (kernel,) = compiled.kernels
+    assert kernel.schedule is not None
+    assert kernel.schedule.rule is not None
+    assert kernel.schedule.rule.name == "contraction", kernel.schedule
