@@ -1,8 +1,9 @@
 """The models of this folder, measured by `mirlo bench`.
 
-    python -m benchmarks [MODEL...] [--models FOLDER] [--isa avx2] [flags of mirlo bench]
+    python -m benchmarks [MODEL...] [--models FOLDER] [--symbols] [--isa avx2] [flags of mirlo bench]
 
-With `--isa avx2` all engines do without AVX-512 and what else lies above AVX2, as on a processor that lacks it.
+With `--symbols` the batch is symbolic; `--dim batch=16` sets it for the runs. With `--isa avx2` all engines do without
+AVX-512 and what else lies above AVX2, as on a processor that lacks it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from mirlo.runtime.errors import MirloError
 from mirlo.tools.cli import main as mirlo
 
 from .isa import TARGETS, RestrictionError, restricted_python
-from .models import all_names, path
+from .models import all_names, path, path_with_symbols
 
 CLAIMED = ("resnet50", "mobilenetv2", "bert_base", "gpt2", "vit_base", "mlp", "lenet")
 """The models that are measured when none is named; `all` stands for every one there is."""
@@ -33,7 +34,9 @@ def main(argv: list[str]) -> int:
         print(f"no model is named '{unknown[0]}'; there are: {', '.join(all_names())}", file=sys.stderr)
         return 2
     cache, isa = _take(flags, "--models"), _take(flags, "--isa")
-    models = [path(name, cache) for name in chosen]
+    symbols = "--symbols" in flags
+    flags = [flag for flag in flags if flag != "--symbols"]
+    models = [(path_with_symbols if symbols else path)(name, cache) for name in chosen]
     try:
         restricted = _restrict(isa, flags, models[0].parent) if isa is not None else []
     except MirloError as error:

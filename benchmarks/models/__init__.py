@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
 from mirlo.tools import samples
 
-__all__ = ["all_names", "fill", "names", "path"]
+__all__ = ["all_names", "fill", "names", "path", "path_with_symbols"]
 
 HERE = Path(__file__).resolve().parent
 names = samples.names
@@ -25,6 +26,17 @@ def fill(name: str, path: str | os.PathLike[str]) -> Path:
     from .made import MADE
 
     return samples.write(MADE[name]() if name in MADE else samples.complete(name), path)
+
+
+def path_with_symbols(name: str, cache: str | os.PathLike[str] | None = None) -> Path:
+    """Return the model with a symbolic batch as a file in the cache folder."""
+    import onnx
+
+    from .dynamic import with_symbols
+
+    fixed = path(name, cache)
+    target = fixed.with_stem(f"{fixed.stem}-{hashlib.sha256((HERE / 'dynamic.py').read_bytes()).hexdigest()[:12]}")
+    return target if target.exists() else samples.write(with_symbols(onnx.load(fixed)), target)
 
 
 def path(name: str, cache: str | os.PathLike[str] | None = None) -> Path:

@@ -156,7 +156,127 @@ def albert() -> Any:
     return _encoder("albert", 12, 768, 12, 128, shared=True, embedding=128)
 
 
+def _attention(net: Net, x: str, batch: int, length: int, width: int, heads: int, mask: str | None = None) -> str:
+    """Self-attention with one product for q, k and v, as exporters of vision transformers write it."""
+    each = width // heads
+    joined = net.reshape(net.dense(x, width, 3 * width), batch, length, 3, heads, each)
+    joined = net.op("Transpose", joined, perm=[2, 0, 3, 1, 4])
+    q, k, v = (net.op("Gather", joined, net.constant(np.int64(part)), axis=0) for part in range(3))
+    q = net.op("Mul", q, net.constant(np.float32(each**-0.5)))
+    scores = net.op("MatMul", q, net.op("Transpose", k, perm=[0, 1, 3, 2]))
+    if mask is not None:
+        scores = net.op("Add", scores, mask)
+    mixed = net.op("Transpose", net.op("MatMul", net.op("Softmax", scores, axis=-1), v), perm=[0, 2, 1, 3])
+    return net.dense(net.reshape(mixed, batch, length, width), width, width)
+
+
+def convnext() -> Any:
+    """ConvNeXt-Tiny: depthwise 7×7 convolutions, layer norms and two products with channels last."""
+    net = Net("convnext")
+    channels_last, channels_first = [0, 2, 3, 1], [0, 3, 1, 2]
+
+    def patches(x: str, cin: int, cout: int, size: int) -> str:
+        return net.op("Conv", x, net.weight((cout, cin, size, size)), net.weight((cout,), 0.1), strides=[size, size])
+
+    def norm(x: str, width: int) -> str:
+        normed = net.layer_norm(net.op("Transpose", x, perm=channels_last), width)
+        return net.op("Transpose", normed, perm=channels_first)
+
+    widths, x = (96, 192, 384, 768), net.input("x", (1, 3, 224, 224))
+    x = norm(patches(x, 3, 96, 4), 96)
+    for stage, (width, count) in enumerate(zip(widths, (3, 3, 9, 3), strict=True)):
+        if stage:
+            x = patches(norm(x, width // 2), width // 2, width, 2)
+        for _ in range(count):
+            kernel, bias = net.weight((width, 1, 7, 7)), net.weight((width,), 0.1)
+            y = net.op("Conv", x, kernel, bias, group=width, pads=[3] * 4)
+            y = net.layer_norm(net.op("Transpose", y, perm=channels_last), width)
+            y = net.dense(net.gelu(net.dense(y, width, 4 * width)), 4 * width, width)
+            y = net.op("Mul", net.weight((width, 1, 1), 0.1), net.op("Transpose", y, perm=channels_first))
+            x = net.op("Add", y, x)
+    x = net.reshape(norm(net.op("GlobalAveragePool", x), 768), 1, 768)
+    return net.model(net.dense(x, 768, 1000), (1, 1000))
+
+
+def swin() -> Any:
+    """Swin-T: attention in windows of 7×7 pixels, shifted in every second block, patches merged between stages."""
+    net = Net("swin")
+    window, each = 7, 32
+
+    def cut(x: str, axis: int, start: int, end: int, step: int = 1) -> str:
+        return net.op("Slice", x, *(net.constant(np.array([value])) for value in (start, end, axis, step)))
+
+    def roll(x: str, shift: int) -> str:
+        for axis in (1, 2):
+            x = net.op("Concat", cut(x, axis, shift, 2**31), cut(x, axis, 0, shift), axis=axis)
+        return x
+
+    def mask(side: int, heads: int, shift: int) -> str:
+        """Relative positions, and in shifted windows what was not adjacent before."""
+        windows = (side // window) ** 2
+        if not shift:
+            return net.weight((1, heads, window**2, window**2), 0.02)
+        region = np.searchsorted([side - window, side - shift], np.arange(side), side="right")
+        regions = (3 * region[:, None] + region).reshape(side // window, window, side // window, window)
+        rows = regions.transpose(0, 2, 1, 3).reshape(windows, 1, window**2)
+        apart = np.where(rows != rows.transpose(0, 2, 1), np.float32(-100), np.float32(0))[:, None]
+        return net.op("Add", net.weight((1, heads, window**2, window**2), 0.02), net.constant(apart))
+
+    x = net.input("x", (1, 3, 224, 224))
+    x = net.op("Conv", x, net.weight((96, 3, 4, 4)), net.weight((96,), 0.1), strides=[4, 4])
+    x, side, width = net.layer_norm(net.op("Transpose", x, perm=[0, 2, 3, 1]), 96), 56, 96
+    for stage, count in enumerate((2, 2, 6, 2)):
+        if stage:
+            quarters = [cut(cut(x, 1, row, 2**31, 2), 2, column, 2**31, 2) for column in (0, 1) for row in (0, 1)]
+            x = net.layer_norm(net.op("Concat", *quarters, axis=-1), 4 * width)
+            side, width = side // 2, 2 * width
+            x = net.op("MatMul", x, net.weight((2 * width, width)))
+        across = side // window
+        for block in range(count):
+            shift = window // 2 if block % 2 and across > 1 else 0
+            y = net.layer_norm(x, width)
+            y = roll(y, shift) if shift else y
+            y = net.op("Transpose", net.reshape(y, across, window, across, window, width), perm=[0, 2, 1, 3, 4])
+            y = net.reshape(y, across**2, window**2, width)
+            y = _attention(net, y, across**2, window**2, width, width // each, mask(side, width // each, shift))
+            y = net.op("Transpose", net.reshape(y, across, across, window, window, width), perm=[0, 2, 1, 3, 4])
+            y = net.reshape(y, 1, side, side, width)
+            x = net.op("Add", x, roll(y, side - shift) if shift else y)
+            y = net.dense(net.gelu(net.dense(net.layer_norm(x, width), width, 4 * width)), 4 * width, width)
+            x = net.op("Add", x, y)
+    x = net.op("ReduceMean", net.layer_norm(x, width), axes=[1, 2], keepdims=0)
+    return net.model(net.dense(x, width, 1000), (1, 1000))
+
+
+def whisper_encoder() -> Any:
+    """Build the encoder of Whisper's tiny model: 30 s of sound, two convolutions along time, four layers of 384."""
+    net = Net("whisper_encoder")
+    x, width, length, heads = net.input("mel", (1, 80, 3000)), 384, 1500, 6
+    for cin, stride in ((80, 1), (width, 2)):
+        kernel = net.weight((width, cin, 3), (2.0 / (3 * cin)) ** 0.5)
+        x = net.gelu(net.op("Conv", x, kernel, net.weight((width,), 0.1), pads=[1, 1], strides=[stride]))
+    x = net.op("Add", net.op("Transpose", x, perm=[0, 2, 1]), net.weight((length, width), 0.05))
+    for _ in range(4):
+        x = net.op("Add", x, _attention(net, net.layer_norm(x, width), 1, length, width, heads))
+        y = net.dense(net.gelu(net.dense(net.layer_norm(x, width), width, 4 * width)), 4 * width, width)
+        x = net.op("Add", x, y)
+    return net.model(net.layer_norm(x, width), (1, length, width))
+
+
 MADE: dict[str, Callable[[], Any]] = {
-    maker.__name__: maker for maker in (mlp, lenet, resnet18, resnext50, vgg11, efficientnet, distilbert, albert)
+    maker.__name__: maker
+    for maker in (
+        mlp,
+        lenet,
+        resnet18,
+        resnext50,
+        vgg11,
+        efficientnet,
+        distilbert,
+        albert,
+        convnext,
+        swin,
+        whisper_encoder,
+    )
 }
 """The models by name."""
