@@ -13,6 +13,11 @@
 ; longer than its own chunks did, the worker has lost its core to another process: jobs then run on their callers' threads
 ; alone for some multiple of the time that was lost, a larger one each time that it happens again at once. The counter of
 ; cycles measures both; no unit matters.
+;
+; In a process with OpenMP, whose threads spin after each region, workers of the pool would compete with them for the cores.
+; There its team are the workers (`mirlo_pool_team`): a job is a region of OpenMP, always of as many threads as its own, since
+; its run time ends threads that a smaller region does not need. A region waits for all of the team, even those that ran no
+; chunk, so that a core that was taken shows as the time from the end of the caller's chunks to that of the region.
 
 @state = internal global i64 0, align 64
 @done = internal global i32 0, align 64
@@ -26,6 +31,8 @@
 @alone_until = internal global i64 0
 @alone_ticks = internal global i64 0
 @patience = internal global i64 8
+@team_region = internal global ptr null
+@team_number = internal global ptr null
 @mutex = internal global [256 x i8] zeroinitializer, align 64
 @condition = internal global [256 x i8] zeroinitializer, align 64
 @attributes = internal global [256 x i8] zeroinitializer, align 64
@@ -171,6 +178,40 @@ out:
   ret i32 %id
 }
 
+; Has jobs run by a team of OpenMP: its GOMP_parallel and omp_get_thread_num.
+define void @mirlo_pool_team(ptr %region, ptr %number) {
+  store ptr %number, ptr @team_number
+  store atomic ptr %region, ptr @team_region release, align 8
+  store atomic i64 0, ptr @alone_until monotonic, align 8
+  ret void
+}
+
+; What each thread of the team runs: the caller has number 0 and notes when its chunks are done; no more of the others help
+; than the job asks for.
+define internal void @member(ptr %job) {
+entry:
+  %number = load ptr, ptr @team_number
+  %id = call i32 %number()
+  %leads = icmp eq i32 %id, 0
+  br i1 %leads, label %lead, label %follow
+lead:
+  call void @work(i64 1)
+  %now = call i64 @ticks()
+  %end = getelementptr { i64, i32 }, ptr %job, i32 0, i32 0
+  store i64 %now, ptr %end
+  ret void
+follow:
+  %helpers = getelementptr { i64, i32 }, ptr %job, i32 0, i32 1
+  %most = load i32, ptr %helpers
+  %few = icmp ule i32 %id, %most
+  br i1 %few, label %help, label %out
+help:
+  call void @work(i64 1048576)
+  ret void
+out:
+  ret void
+}
+
 ; Makes the pool empty: at first use, and in the child of a fork, which has none of its parent's threads.
 define void @mirlo_pool_reset() {
   store i64 0, ptr @state
@@ -183,6 +224,7 @@ define void @mirlo_pool_reset() {
   store i64 0, ptr @alone_until
   store i64 0, ptr @alone_ticks
   store i64 8, ptr @patience
+  store ptr null, ptr @team_region
   %mutex = call i32 @pthread_mutex_init(ptr @mutex, ptr null)
   %condition = call i32 @pthread_cond_init(ptr @condition, ptr null)
   ret void
@@ -191,6 +233,7 @@ define void @mirlo_pool_reset() {
 ; Runs function(arguments, chunk, chunks) for every chunk, on at most so many threads, this one included.
 define void @mirlo_parallel(ptr %function, ptr %arguments, i32 %chunks, i32 %threads) {
 entry:
+  %job = alloca { i64, i32 }
   %several = icmp ugt i32 %chunks, 1
   %many = icmp ugt i32 %threads, 1
   %counted = icmp ult i32 %chunks, 1048575
@@ -227,9 +270,23 @@ post:
   store ptr %arguments, ptr @arguments
   store atomic i32 0, ptr @done monotonic, align 4
   %helpers = sub i32 %threads, 1
-  store atomic i32 %helpers, ptr @limit monotonic, align 4
+  %wanted = getelementptr { i64, i32 }, ptr %job, i32 0, i32 1
+  store i32 %helpers, ptr %wanted
+  %region = load atomic ptr, ptr @team_region acquire, align 8
+  %own_pool = icmp eq ptr %region, null
+  %limit = select i1 %own_pool, i32 %helpers, i32 0
+  store atomic i32 %limit, ptr @limit monotonic, align 4
   store atomic i32 %chunks, ptr @total release, align 4
   store atomic i64 %fresh, ptr @state seq_cst, align 8
+  br i1 %own_pool, label %call, label %team
+team:
+  call void %region(ptr @member, ptr %job, i32 0, i32 0)
+  %end_of_own = load i64, ptr %job
+  %end_of_all = call i64 @ticks()
+  %waited = sub i64 %end_of_all, %end_of_own
+  %long_wait = icmp ugt i64 %waited, LONGEST_WAIT
+  br label %joined
+call:
   %asleep = load atomic i32, ptr @sleepers seq_cst, align 4
   %any = icmp ne i32 %asleep, 0
   br i1 %any, label %wake, label %share
@@ -242,11 +299,15 @@ wake:
   br label %share
 share:
   call void @work(i64 1)
-  %worked = call i64 @ticks()
+  %end_of_mine = call i64 @ticks()
+  br label %joined
+joined:
+  %worked = phi i64 [ %end_of_own, %team ], [ %end_of_mine, %share ]
+  %waited_long = phi i1 [ %long_wait, %team ], [ false, %share ]
   br label %wait
 wait:
-  %turns = phi i32 [ 0, %share ], [ %turn, %again ], [ 0, %yield ]
-  %slow = phi i1 [ false, %share ], [ %slow, %again ], [ true, %yield ]
+  %turns = phi i32 [ 0, %joined ], [ %turn, %again ], [ 0, %yield ]
+  %slow = phi i1 [ %waited_long, %joined ], [ %slow, %again ], [ true, %yield ]
   %count = load atomic i32, ptr @done acquire, align 4
   %all = icmp eq i32 %count, %chunks
   br i1 %all, label %ended, label %again

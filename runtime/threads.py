@@ -1,7 +1,8 @@
 """The thread pool that compiled models share: one per process, created when a model first asks for threads.
 
 It is LLVM IR (`threads.ll`), compiled when it is needed; generated code calls `mirlo_parallel`. Idle workers sleep.
-A model that is called while another one uses the pool runs on the caller's thread alone.
+A model that is called while another one uses the pool runs on the caller's thread alone. Where OpenMP has threads in
+the process too, its team serves as the workers (`join_openmp`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ SPINS_OF_WASM = 16000
 caller 20 us to wake it, and as much until it runs. Between the kernels of MobileNetV2 workers slept 29 times a call
 after 4000 polls without a fence, which are 8 us; with these, once in two calls."""
 
+LONGEST_WAIT = 100_000
+"""Ticks of the processor's counter, some 40 us on x86, that a region of OpenMP waits for its last thread where none has
+lost its core: it takes a few microseconds, and up to this to wake a thread that sleeps."""
+
 MAX_CORES = 1024
 """Maximum number of cores in the pool's masks (`affinity.ll`)."""
 
@@ -57,12 +62,15 @@ _DETACHED = {"darwin": 2, "macos": 2, "apple": 2}
 class _Pool:
     start: Callable[..., object]
     cores: Callable[..., object]
+    join_team: Callable[..., object]
     address: int
     keep: _LiveObjects
 
 
 _lock = make_lock()
 _pool: _Pool | None = None
+_has_team = False
+"""Whether a team of OpenMP has the place of the workers."""
 
 
 def supported() -> bool:
@@ -72,19 +80,56 @@ def supported() -> bool:
 
 def ensure(threads: int) -> None:
     """Create a pool for calls on this many threads, and define its symbol for code that is loaded from now on."""
-    global _pool
     # Lock order: a thread that loads a model holds the first lock when it gets here.
     with UNCUT, _lock:
-        if _pool is None:
-            _pool = _compile()
-            system.after_fork(_after_fork)
-            _set_cores(_pool)
-        # More threads than cores only compete with each other.
-        _pool.start(min(threads, system.available_cores()) - 1)
+        pool = _get_pool()
+        if not _has_team:
+            # More threads than cores only compete with each other.
+            pool.start(min(threads, system.available_cores()) - 1)
+
+
+def _get_pool() -> _Pool:
+    """Return the pool, compiled at first; the caller has the lock."""
+    global _pool
+    if _pool is None:
+        _pool = _compile()
+        system.after_fork(_after_fork)
+        _set_cores(_pool)
+    return _pool
+
+
+def join_openmp(library: ctypes.CDLL) -> bool:
+    """Have the OpenMP team of a library, or of one that it needs, run the jobs from now on; return whether it has one.
+
+    Threads of OpenMP spin for milliseconds after a region, as those of PyTorch's kernels do, and would have the cores
+    that workers of the pool need.
+    """
+    global _has_team
+    functions = [_address(library, name) for name in ("GOMP_parallel", "omp_get_thread_num")]
+    if not all(functions):
+        return False
+    with UNCUT, _lock:
+        if not _has_team:
+            _get_pool().join_team(*functions)
+            _has_team = True
+    return True
+
+
+def _address(library: ctypes.CDLL, name: str) -> int:
+    """Return the address of a function, 0 if there is none of this name."""
+    try:
+        return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
+    except AttributeError:
+        return 0
 
 
 def _after_fork() -> None:
-    """Reset the pool: a child has its memory but none of its threads; models that it calls start new ones."""
+    """Reset the pool: a child has its memory but none of its threads; models that it calls start new ones.
+
+    A team of OpenMP does not start again in a child, where its regions would never end.
+    """
+    global _has_team
+    _has_team = False
     if _pool is not None:
         _pool.keep.reset()
         _set_cores(_pool)
@@ -151,7 +196,8 @@ def pool_text(machine: str, system: str) -> str:
     ticks = "declare i64 @llvm.readcyclecounter()" if is_called else ""
     template = f"{template}\n{ticks}\n".replace("TICKS", _TICKS if is_called else "add i64 0, 0")
     spins = SPINS_OF_WASM if machine == _WASM else SPINS
-    return template.replace("SPINS", str(spins)).replace("PAUSE", pause).replace("DETACHED", detached)
+    template = template.replace("SPINS", str(spins)).replace("LONGEST_WAIT", str(LONGEST_WAIT))
+    return template.replace("PAUSE", pause).replace("DETACHED", detached)
 
 
 def _compile() -> _Pool:
@@ -167,7 +213,8 @@ def _compile() -> _Pool:
     start = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32)(engine.get_function_address("mirlo_pool_start"))
     kind = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_int32), ctypes.c_int32)
     cores = kind(engine.get_function_address("mirlo_pool_cores"))
+    join_team = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2)(engine.get_function_address("mirlo_pool_team"))
     address = engine.get_function_address(SYMBOL)
     reset()
     llvm.add_symbol(SYMBOL, address)
-    return _Pool(start, cores, address, _LiveObjects(engine, reset))
+    return _Pool(start, cores, join_team, address, _LiveObjects(engine, reset))

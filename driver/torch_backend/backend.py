@@ -7,6 +7,7 @@ inference become constants, since only constants are packed when compiling; a ca
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,6 +16,7 @@ from mirlo.driver.torch_backend.rematerialize import partition_joint
 from mirlo.driver.torch_backend.stages import StagedGraph, compile_stages
 from mirlo.frontends.torch.decompose import decompositions_of_training
 from mirlo.frontends.torch.frozen import FrozenWeights
+from mirlo.runtime import threads
 from mirlo.runtime.arena import ArenaPool
 
 if TYPE_CHECKING:
@@ -37,6 +39,8 @@ def mirlo_backend(
     from torch._dynamo.backends.common import aot_autograd
 
     settings = BackendOptions.parse(options, mode)
+    if settings.compile_arguments()["threads"] > 1:
+        _share_threads()
     has_gradients = _has_gradients(example_inputs)
     # One pool for all graphs. Steps of training keep no arena: the optimizer needs that memory in between.
     arenas = ArenaPool(0, keep=0) if has_gradients else ArenaPool(0)
@@ -59,6 +63,14 @@ def mirlo_backend(
         decompositions=decompositions_of_training() if has_gradients else {},
     )(graph, example_inputs)
     return compiled
+
+
+def _share_threads() -> None:
+    """Have the threads of PyTorch's own kernels run compiled code too, where they are OpenMP's."""
+    import torch
+
+    if threads.supported() and torch.backends.openmp.is_available():
+        threads.join_openmp(ctypes.CDLL(torch._C.__file__))
 
 
 def _has_gradients(inputs: Sequence[torch.Tensor | torch.SymInt]) -> bool:

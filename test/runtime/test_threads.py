@@ -8,7 +8,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -68,8 +71,16 @@ out:
 """
 
 
+def _leave_team() -> None:
+    """Have the pool's own workers again, whatever tests of PyTorch did before."""
+    with threads._lock:
+        threads._get_pool().join_team(None, None)
+        threads._has_team = False
+
+
 @pytest.fixture(scope="module")
 def engine():
+    _leave_team()
     threads.ensure(4)
     machine = llvm.Target.from_default_triple().create_target_machine()
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(TASK), machine)
@@ -137,6 +148,95 @@ def test_child_of_a_fork(regions) -> None:
         threads.revive(4)
         os._exit(0 if _run(regions, 8, 50) == [50] * 8 else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+class _Team:
+    """A library with a team of OpenMP, made of Python's threads, whose number is larger than what jobs ask for."""
+
+    SIZE = 5
+
+    def __init__(self, delay: float = 0.0) -> None:
+        self.delay = delay
+        self.regions: list[list[int]] = []
+        self._local = threading.local()
+        task, number = ctypes.CFUNCTYPE(None, ctypes.c_void_p), ctypes.c_int32
+        kind = ctypes.CFUNCTYPE(None, task, ctypes.c_void_p, number, number)
+        self.GOMP_parallel = kind(self._run_region)
+        self.omp_get_thread_num = ctypes.CFUNCTYPE(number)(lambda: self._local.number)
+
+    def _run_region(self, task: Any, data: int, size: int, flags: int) -> None:
+        def run(number: int) -> None:
+            self._local.number = number
+            task(data)
+
+        self.regions.append([size, flags])
+        others = [threading.Thread(target=run, args=(number,)) for number in range(1, self.SIZE)]
+        for thread in others:
+            thread.start()
+        run(0)
+        for thread in others:
+            thread.join()
+        time.sleep(self.delay)
+
+
+@pytest.fixture
+def team(engine) -> Iterator[_Team]:
+    library = _Team()
+    assert threads.join_openmp(library)  # type: ignore[arg-type]
+    yield library
+    _leave_team()
+
+
+@pytest.mark.parametrize("count", [2, 4, 8])
+def test_a_team_of_openmp_runs_the_jobs(team, regions, count: int) -> None:
+    assert _run(regions, 16, 20, count) == [20] * 16
+    # A region of another size would end threads of the team.
+    assert 1 <= len(team.regions) <= 20 and all(each == [0, 0] for each in team.regions)
+
+
+def test_no_more_of_a_team_help_than_a_job_asks_for(team) -> None:
+    who, both = set(), threading.Barrier(2)
+
+    def chunk(arguments: int, index: int, chunks: int) -> None:
+        who.add(threading.get_ident())
+        if index in (0, chunks - 1):
+            both.wait(10)
+        time.sleep(0.001)
+
+    task = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)
+    parallel = ctypes.CFUNCTYPE(None, task, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)(threads._pool.address)
+    parallel(task(chunk), None, 40, 2)
+    assert len(who) == 2
+
+
+def test_jobs_of_one_thread_need_no_team(team, regions) -> None:
+    assert _run(regions, 1, 5) == [5] and _run(regions, 8, 5, 1) == [5] * 8
+    assert team.regions == []
+
+
+def test_child_of_a_fork_has_workers_of_its_own(team, regions) -> None:
+    child = os.fork()
+    if child == 0:
+        threads.revive(4)
+        right = _run(regions, 8, 50) == [50] * 8 and team.regions == []
+        os._exit(0 if right else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert _run(regions, 8, 5) == [5] * 8 and team.regions
+
+
+def test_a_team_that_loses_a_core_is_left_alone_for_a_while(team, regions) -> None:
+    team.delay = 0.02
+    assert [_run(regions, 8, 1) for _ in range(4)] == [[1] * 8] * 4
+    assert len(team.regions) == 1
+    limit = time.monotonic() + 20
+    while len(team.regions) == 1:  # and then it is asked again
+        assert _run(regions, 8, 1) == [1] * 8 and time.monotonic() < limit
+        time.sleep(0.05)
+
+
+def test_a_library_without_openmp_leaves_the_workers(engine) -> None:
+    assert not threads.join_openmp(SimpleNamespace())  # type: ignore[arg-type]
+    assert not threads._has_team
 
 
 _PLACED = """

@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
 import mirlo  # noqa: E402
 from mirlo.driver.torch_backend import graph as graphs  # noqa: E402
 from mirlo.passes.registry import PassError, find_pass  # noqa: E402
+from mirlo.runtime import threads  # noqa: E402
 
 STRICT = {"strict": True, "cache": False}
 BACKEND: Any = "mirlo"
@@ -53,6 +54,20 @@ def test_one_build_serves_all_batches(built: list[Any]) -> None:
             x = torch.randn(rows, 64)
             torch.testing.assert_close(compiled(x), net(x), rtol=1e-4, atol=1e-5)
     assert len(built) == 1
+
+
+def test_compiled_code_runs_on_the_threads_of_eager_kernels() -> None:
+    if not torch.backends.openmp.is_available() or not threads.supported():
+        pytest.skip("this PyTorch has no threads of OpenMP")
+    net, x = _net(), torch.randn(512, 64)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with torch.no_grad():
+            torch.testing.assert_close(torch.compile(net, backend=BACKEND, options=STRICT)(x), net(x))
+        assert threads._has_team
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_weights_are_constants(built: list[Any]) -> None:
