@@ -7,9 +7,10 @@ with its reason, and removed when no tested version needs it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from importlib import metadata
 from typing import Any
+
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mirlo.dialects.bindings import ir
 from mirlo.driver.build import build
@@ -15,6 +15,7 @@ from mirlo.passes.kernel_nodes import kernel_nodes
 from mirlo.passes.targets import CompileOptions, TargetError, code_form, code_target, makes_libraries, makes_source
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.params import ParameterStore
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TextIO
 
 from mirlo.dialects.bindings import ir
 from mirlo.driver.source import SourceFile
 from mirlo.passes.locations import PARSED_TEXT, SourcePosition, find_source_position, names_of
 from mirlo.passes.pass_failed import PassFailed
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import terminal
 
 

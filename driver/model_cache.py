@@ -13,7 +13,6 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from mirlo.runtime.cache import MANIFESTS, MODELS, Cache, default_folder, digest
 from mirlo.runtime.compiler_version import compiler_version
 from mirlo.runtime.errors import ArtifactError, NotForThisMachine
 from mirlo.runtime.files import resolved
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.targets import Target

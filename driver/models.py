@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +31,7 @@ from mirlo.passes.session import Session
 from mirlo.passes.targets import takes_dynamic_dims
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.files import read_regular
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.system import can_fork
 

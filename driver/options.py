@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from functools import wraps
 from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar, Union
@@ -25,6 +25,7 @@ from mirlo.driver.option_values import (
 )
 from mirlo.passes.graph.activations import ACTIVATIONS
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import CACHE_DTYPES
 from mirlo.runtime.options import (
     ANYTHING,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirlo.driver.options import CompileOptionError
 from mirlo.driver.request import CompileFunction, CompileRequest
 from mirlo.passes.options import split_list
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.ranks import rank_file, rank_place
 
 if TYPE_CHECKING:

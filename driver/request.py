@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mirlo.driver.model_cache import open_cache
 from mirlo.driver.options import DEFAULTS, OPTIONS, CompileArguments, Progress
 from mirlo.passes.targets import CompileOptions
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.dialects.bindings import ir

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.memory.weights import release_unnamed
 from mirlo.passes.reproducer import configuration
 from mirlo.passes.session import Session
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.pipeline_parser import Step

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from mirlo.dialects.bindings import func, ir
@@ -23,6 +23,7 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.rules import Rule
 from mirlo.passes.session import Session
 from mirlo.runtime.files import read_regular
+from mirlo.runtime.lazy_dataclass import dataclass
 
 ROUNDS = 5
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.core.bytecode import BYTECODE_PREFIX
 from mirlo.frontends.stablehlo.detect import is_portable
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, reduce
 from zlib import crc32
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 class Undecided(Exception):

@@ -11,7 +11,7 @@ The other operand is a tensor of the same element type, or a number or a size, w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import EllipsisType
 from typing import Any, Protocol, TypeAlias
 
@@ -27,6 +27,7 @@ from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.infer import normalize_axes, normalize_axis
 from mirlo.runtime.kinds import Kind
+from mirlo.runtime.lazy_dataclass import dataclass
 
 SIZES = 64
 """Integer tensors of up to so many elements are followed as sizes."""

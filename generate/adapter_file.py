@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from mirlo.generate.checkpoints.safetensors import MAX_RANK, parse_safetensors, tensor_of_bytes
 from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.json_file import read_bytes, read_json
+from mirlo.runtime.lazy_dataclass import dataclass
 
 MAX_BYTES = 16 << 30
 """Largest file; adapters have up to some hundred MB."""

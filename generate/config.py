@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from mirlo.generate.checkpoints.architectures import longest_text, positions
@@ -16,6 +16,7 @@ from mirlo.generate.gguf.keys import decoder_keys, end_tokens, special_token
 from mirlo.generate.gguf.projector_keys import read_projector_options
 from mirlo.generate.json_file import JsonObject, read_json
 from mirlo.generate.search import SearchOptions, read_search
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.paged_inputs import MAX_ROWS
 
 MAX_LAYERS = 4096

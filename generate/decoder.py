@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from mirlo.runtime.artifact import TensorSpec
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.in_place_pool import InPlacePool
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import CACHE_SCALE, LAST_ROWS
 
 LAST_ONLY = ("num_logits_to_keep", "logits_to_keep")

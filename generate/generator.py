@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from mirlo.generate.sampler import Sampler
 from mirlo.generate.search import SearchOptions, with_options
 from mirlo.generate.sequences import Sequences
 from mirlo.generate.text import AnswerText, TokenTexts
+from mirlo.runtime.lazy_dataclass import dataclass
 
 MAX_BATCH = 4096
 """Sequences of a generator; each has caches for its first tokens from the beginning."""

@@ -8,7 +8,6 @@ requests.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from mirlo.generate.caches import EngineCaches, SelectedCaches
 from mirlo.generate.decoder import CompiledDecoder
 from mirlo.generate.errors import GenerationError
 from mirlo.runtime.cache_arrays import Rows
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from mirlo.generate.caches import BatchCaches
 from mirlo.generate.decoder import CompiledDecoder, PaddedTokens
 from mirlo.generate.errors import GenerationError
 from mirlo.generate.json_file import is_count
+from mirlo.runtime.lazy_dataclass import dataclass
 
 WINDOW = 512
 """Tokens of a text that are read at a time, by default: with as many before them as there are in a window."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from mirlo.generate.errors import GenerationError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.options import (
     BOOLEAN,

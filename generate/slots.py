@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.generate.caches import EngineCaches
 from mirlo.generate.decoder import CompiledDecoder
 from mirlo.generate.errors import GenerationError
 from mirlo.generate.request import Request
 from mirlo.runtime.cache_arrays import Rows
+from mirlo.runtime.lazy_dataclass import dataclass
 
 STRIDE = 64
 """Tokens that are compared at once."""

@@ -7,11 +7,11 @@ rule of a user emits is verified. The caller replaces the operation: through MLI
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.made_by import check_emitted, operations_between, previous_operation
 from mirlo.passes.rules import Attempt, Decline, Rule, RuleError, run_rule
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import c_comment
 
 if TYPE_CHECKING:

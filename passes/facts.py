@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.artifacts import artifact_problem
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import is_printable
 
 PREFIX = "relax."

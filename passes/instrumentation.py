@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, ClassVar, TextIO
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.files import write_ir
 from mirlo.passes.pipeline_parser import Nested
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.pass_failed import PassFailed

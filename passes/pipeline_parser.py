@@ -9,13 +9,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from mirlo.passes.options import OptionError, make_pass
 from mirlo.passes.registry import ROOT_ANCHOR, Pass, find_pass, load_all
 from mirlo.passes.upstream import UpstreamPass, find_upstream
 from mirlo.passes.upstream_names import UPSTREAM_NAMES
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 CONTAINERS = (ROOT_ANCHOR, "gpu.module", "spirv.module")
 """Operations that hold functions: a pass over functions runs on each of their functions without explicit nesting."""

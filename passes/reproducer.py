@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -19,6 +19,7 @@ from mirlo.passes.files import FileError, write_ir
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.pipeline_parser import join_steps
 from mirlo.passes.registry import ROOT_ANCHOR
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.pipeline_parser import Step

@@ -12,10 +12,11 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 ChoiceValue = int | tuple[int, ...]
 """An integer, or one for each loop."""

@@ -21,7 +21,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, wraps
 from types import MappingProxyType
 from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
@@ -31,6 +31,7 @@ from mirlo.dialects.core.errors import describe_raised
 from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.passes.rule_choices import NO_ARGUMENTS, Choice, ChoiceArguments, ChoiceValues, arguments_of
 from mirlo.passes.rule_choices import RuleError as RuleError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 DEFAULT = "default"
 """The last target of every chain."""

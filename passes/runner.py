@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.dialects import wheel
 from mirlo.dialects.bindings import ir, passmanager
@@ -15,6 +15,7 @@ from mirlo.passes.pipeline_parser import ANCHORS, ANY_ANCHOR, Leaf, Nested, Step
 from mirlo.passes.registry import ROOT_ANCHOR, Pass, PassError
 from mirlo.passes.session import Session
 from mirlo.passes.upstream import UpstreamPass
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from mirlo.dialects.core.installed import offered
 from mirlo.passes.figures import Figures
 from mirlo.passes.rules import DEFAULT, Rule
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
 
 if TYPE_CHECKING:

@@ -8,12 +8,13 @@ import functools
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, new_context, passmanager
 from mirlo.passes.options import OptionError, scan_options
 from mirlo.passes.upstream_names import CONTAINED, CONTAINED_WITHOUT_OPTIONS
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mirlo.dialects.bindings import ir
 from mirlo.passes.registry import Pass, register_pass
 from mirlo.passes.session import Session
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @register_pass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -17,6 +16,7 @@ from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func
 from mirlo.passes.facts import is_text, items, wrong_facts
 from mirlo.passes.registry import Pass, PassError, register_pass
 from mirlo.passes.session import Session
+from mirlo.runtime.lazy_dataclass import dataclass
 
 STORAGE = {row.storage for row in DTYPES.values()}
 """Element types that the parameters of prim functions may have."""

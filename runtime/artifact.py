@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from mirlo.runtime.errors import ArtifactError, ParameterError
 from mirlo.runtime.external import ExternalArtifact
 from mirlo.runtime.facts import check_facts
 from mirlo.runtime.fields import Fields, Json
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import PAGE_ROLES, is_printable, terminal
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.seal import seal, split

@@ -15,12 +15,13 @@ import secrets
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, field
 from functools import cached_property
 from pathlib import Path
 
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.files import open_regular, read_regular
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.private_folders import make_private, unsafe_folder, unsafe_mode
 from mirlo.runtime.system import positional_read, user_cache
 

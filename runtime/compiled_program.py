@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.kinds import Kind
+from mirlo.runtime.lazy_dataclass import dataclass
 
 PART, HOST, IF, WHILE = "part", "host", "if", "while"
 

@@ -24,7 +24,6 @@ import os
 import struct
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypedDict
 
@@ -35,6 +34,7 @@ from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of, numpy_dtype
 from mirlo.runtime.errors import MirloError, OutOfMemoryError
 from mirlo.runtime.fields import Fields
 from mirlo.runtime.files import open_regular
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.memory import LARGE, require_available
 
 ALIGNMENT = 64

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -14,6 +13,7 @@ from mirlo.runtime.container import empty_aligned
 from mirlo.runtime.dlpack import DLPackError, element_of, is_on_cpu, tensor_of
 from mirlo.runtime.dlpack_export import capsule_of
 from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of, numpy_dtype
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import numpy.typing as npt

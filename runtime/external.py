@@ -12,10 +12,11 @@ on numpy arrays. They may be called from several threads at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from mirlo.runtime.errors import ArtifactError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import ctypes

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from functools import cache
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.system import scalable_vector_bits
 
 

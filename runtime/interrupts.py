@@ -10,10 +10,10 @@ import ctypes
 import platform
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.locks import UNCUT, make_lock
 
 if TYPE_CHECKING:

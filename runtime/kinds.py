@@ -12,9 +12,9 @@ A kind is written like this in IR, in files and in messages.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from mirlo.runtime.dtypes import ELEMENT_TYPES
+from mirlo.runtime.lazy_dataclass import dataclass
 
 STRING, SEQUENCE, OPTIONAL, MAP = "string", "sequence", "optional", "map"
 KEYS = (STRING, "i64")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -14,6 +13,7 @@ from mirlo.runtime import archive, interrupts, system, threads
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import ArtifactError, MirloError, NotForThisMachine
 from mirlo.runtime.host_cpu import host_cpu
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.llvm_engine import make_engine
 from mirlo.runtime.locks import UNCUT
 from mirlo.runtime.object_symbols import BadObject, symbols_of

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from mirlo.runtime import archive
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.external import ExternalArtifact
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import c_identifier
 
 FORMAT = "c"

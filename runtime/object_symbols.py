@@ -6,7 +6,9 @@ Supported formats are little-endian ELF64, Mach-O 64 and COFF: what LLVM writes 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 class BadObject(ValueError):

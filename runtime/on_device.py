@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -13,6 +12,7 @@ from mirlo.runtime.device_array import DeviceArray, DeviceMemory, DeviceView, is
 from mirlo.runtime.dlpack import device_name
 from mirlo.runtime.errors import InputError
 from mirlo.runtime.inputs import check_shape, convert, outputs_given
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.sizes import RecordWords, Sizes
 
 if TYPE_CHECKING:

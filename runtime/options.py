@@ -18,12 +18,12 @@ import operator
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from numbers import Integral, Real
 from typing import Any, Literal, SupportsIndex, TypeGuard
 
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
 
 MAX_DIGITS = 20

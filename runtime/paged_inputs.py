@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from mirlo.runtime.artifact import CACHE_RANK, TensorSpec
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.errors import InputError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.paged_sequence import PagedSequence
 from mirlo.runtime.state import UpdatingModel
 

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,7 @@ from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of, numpy_dtype
 from mirlo.runtime.errors import OutOfMemoryError, ParameterError
 from mirlo.runtime.files import resolved
 from mirlo.runtime.huge_pages import PAGE, empty_together
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.locks import make_lock
 from mirlo.runtime.names import unused_name
 from mirlo.runtime.nearest import nearest

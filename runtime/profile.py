@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from mirlo.runtime.artifact import KernelInfo
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.external import DeviceStep
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 STARTERS = (
     ("MIRLO_RANK", "MIRLO_RANKS", "MIRLO_LOCAL_RANKS"),

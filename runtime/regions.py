@@ -6,9 +6,10 @@ The compiler writes them to the metadata of the artifact, so that saved models h
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import terminal
 
 if TYPE_CHECKING:

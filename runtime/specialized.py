@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.fields import Fields
 from mirlo.runtime.inputs import GivenOutputs, bind
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.locks import make_lock
 from mirlo.runtime.memory_use import MemoryUse
 from mirlo.runtime.params import ParameterStore

@@ -12,11 +12,11 @@ import platform
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirlo.runtime import system
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.llvm_engine import make_engine
 from mirlo.runtime.locks import UNCUT, make_lock
 

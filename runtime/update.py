@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from mirlo.runtime.container import empty_aligned
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.errors import InputError
 from mirlo.runtime.inputs import check_output, check_shape, convert
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.loaders import LoadedCode
 from mirlo.runtime.sizes import RecordWords, Sizes
 

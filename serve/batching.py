@@ -6,12 +6,12 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.serve.tensors import TensorPort
 
 Arrays = Mapping[str, np.ndarray]

@@ -6,11 +6,12 @@ import itertools
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from mirlo.generate.logprobs import TokenLogprob
 from mirlo.generate.request import LENGTH
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.serve.engine_thread import AnswerJob, Delivery
 from mirlo.serve.generation_body import GenerationBody
 from mirlo.serve.tools import ToolCall

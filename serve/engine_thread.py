@@ -7,13 +7,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from queue import SimpleQueue
 
 from mirlo.generate import Request, ServingEngine
 from mirlo.generate.errors import GenerationError
 from mirlo.generate.logprobs import TokenLogprob
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 STOPPING = "the server is stopping"
 INLINE_SECONDS = 0.001

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.serve.body import Message, Scope, header
 from mirlo.serve.errors import RequestError
 

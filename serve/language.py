@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from mirlo.generate import GenerationError, LanguageModel, Request
 from mirlo.runtime.dtypes import ELEMENT_TYPES
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.serve.backend import Backend
 from mirlo.serve.engine_thread import STOPPING, AnswerJob, EngineThread
 from mirlo.serve.errors import RequestError, refused

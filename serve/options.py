@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from mirlo.generate.json_file import read_bytes
 from mirlo.generate.search import MAX_SLOTS
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.options import (
     BOOLEAN,
     TEXT,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
 from mirlo.serve.body import BodyFields, Disconnected, Receive, Scope, Send, fields_of, header, parse_object, read_body
 from mirlo.serve.errors import RequestError, refused

@@ -11,12 +11,12 @@ import pickle
 import signal
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from mirlo.generate.led_caches import CacheOperation
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.heartbeat import begin_heartbeat
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.ranks import require_place
 
 LOADED = b"loaded\n"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from mirlo.runtime.dtypes import MAX_RANK, numpy_dtype
 from mirlo.runtime.kinds import STRING
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.serve.body import BodyFields
 from mirlo.serve.errors import RequestError, ServeError, refused
 

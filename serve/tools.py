@@ -6,8 +6,8 @@ import base64
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.serve.body import BodyFields, fields_of
 from mirlo.serve.errors import refused
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 import struct
 import sys
-from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike
+
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

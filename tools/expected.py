@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from mirlo.driver.diagnostics import Diagnostic, Diagnostics, flat
 from mirlo.driver.source import Chunk
 from mirlo.passes.files import FileError
 from mirlo.passes.locations import SourcePosition
+from mirlo.runtime.lazy_dataclass import dataclass
 
 EXPECTED = re.compile(
     r"expected-(?P<severity>error|warning|note|remark)(?P<regex>-re)?"

@@ -7,7 +7,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, NoReturn
 
 from mirlo.dialects.bindings import ir
@@ -31,6 +31,7 @@ from mirlo.passes.session import Session
 from mirlo.passes.timing import PassTiming
 from mirlo.passes.upstream import find_upstream
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import shell_word, terminal_streams
 from mirlo.runtime.system import silence
 from mirlo.tools.expected import check_expected

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
+
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 class UsageError(Exception):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from mirlo.runtime.files import read_regular
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.model_runner import models_run_on
 from mirlo.runtime.names import shell_word
 from mirlo.runtime.remote.board import Board

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import UNKNOWN, Dim, UndecidedDim
 from mirlo.dialects.core.errors import OpError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

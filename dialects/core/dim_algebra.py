@@ -9,13 +9,13 @@ is known is `UNKNOWN`, which equals no other dim.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Union
 
 from mirlo.dialects.core import dim_text as text
 from mirlo.dialects.core.dim_halves import Halves, Pair, Reached, balanced, folded, pairs_of, reached_from
 from mirlo.dialects.core.dim_text import is_symbol_name
+from mirlo.runtime.lazy_dataclass import dataclass
 
 Dim = Union[int, "SymbolicDim"]
 Atom = str

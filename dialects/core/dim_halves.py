@@ -7,7 +7,8 @@ n - n//2 is (n + 1)//2.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+from mirlo.runtime.lazy_dataclass import dataclass
 
 Atom = str
 Monomial = tuple[Atom, ...]

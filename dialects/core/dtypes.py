@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, UndecidedDim, estimate_dim
+from mirlo.runtime.lazy_dataclass import dataclass
 
 Variable = int | str
 """A loop, by its number or by its name. It takes the values from 0 to its extent."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.rank_groups import RankGroups
+from mirlo.runtime.lazy_dataclass import dataclass
 
 Split = tuple[int, ...]
 """The part that each rank has of a divided dim."""

@@ -8,11 +8,11 @@ among the ranks, so are all dims with it; if it is reduced, the results are part
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.rank_layout import RankLayout
 from mirlo.dialects.core.types import TensorType
+from mirlo.runtime.lazy_dataclass import dataclass
 
 Labels = tuple[str, ...]
 """A label for each dim; an empty one for a dim that is not divided."""

@@ -10,9 +10,10 @@ Passes hold no lists of operators: they ask for a trait, so an operator of a plu
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
+
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.dialects.bindings import ir

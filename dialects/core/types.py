@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import SupportsIndex
 from weakref import WeakKeyDictionary
@@ -14,6 +13,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType, dtype, dtype_of_mlir
 from mirlo.dialects.core.errors import OpError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 DIMS_ATTRIBUTE = "relax.dims"
 

@@ -6,7 +6,6 @@ Each is a row of a table: its name, the kinds of elements that it accepts, its m
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,6 +28,7 @@ from mirlo.dialects.relax.infer import (
 )
 from mirlo.dialects.tir.compute import call, select
 from mirlo.dialects.tir.compute.expr import Expr
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 class Elementwise(RelaxOp):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -29,6 +28,7 @@ from mirlo.dialects.relax.infer import (
 )
 from mirlo.dialects.relax.meanings import Array, widened
 from mirlo.dialects.tir.compute import Expr, abs_, log, sqrt
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 class ReadsEachElement(RelaxOp):

@@ -7,12 +7,12 @@ name: operands, kind of the operands, kind of the result ('same' or 'bool'). Its
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.op import OpError, operand, result
 from mirlo.dialects.tir.base import TirOp
 from mirlo.dialects.tir.own_intrinsics import OWN, emit_own
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -25,6 +25,7 @@ from mirlo.dialects.core.errors import DialectError
 from mirlo.dialects.core.op import DialectOp, OpError, operand
 from mirlo.dialects.core.op import result as declared_result
 from mirlo.dialects.core.values import ValueDeclaration
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

@@ -7,10 +7,10 @@ dims are m and `floordiv(m + 1, 2)`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, order=True)

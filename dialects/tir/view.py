@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +9,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.block import REDUCE, SPATIAL, split_operands
+from mirlo.runtime.lazy_dataclass import dataclass
 
 PRIM_FUNC = "tir.prim_func"
 NAMES = "tir.names"

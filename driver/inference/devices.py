@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mirlo.driver.inference.errors import BindingError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 _NUMBERS = {"cpu": 0, "cuda": 1, "gpu": 1, "dml": 1, "webgpu": 1, "npu": 2, "cann": 3}
 """The numbers of device types by their names."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.driver.inference.values import element_text, kind_type, tensor_type
 from mirlo.frontends.onnx.errors import OnnxImportError
@@ -12,6 +12,7 @@ from mirlo.frontends.onnx.header import DeclaredModel, DeclaredPort, declared_mo
 from mirlo.runtime import system
 from mirlo.runtime.artifact import TensorSpec
 from mirlo.runtime.compiled_program import Port
+from mirlo.runtime.lazy_dataclass import dataclass
 
 _FIRST_WITH_DEFAULTS = 4
 """The first version of ONNX's format in which an initializer with the name of an input is a default value."""

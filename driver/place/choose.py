@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from mirlo.passes.byoc.restrict import as_text
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.targets import TargetError, find_target
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.params import ParameterStore
 
 if TYPE_CHECKING:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any
+
+from mirlo.runtime.lazy_dataclass import dataclass
 
 Nodes = Mapping[str, Sequence[int]]
 """For each code generator the nodes that it may have, by their numbers in the records of `partition`."""

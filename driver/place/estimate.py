@@ -10,7 +10,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from mirlo.dialects.context import operation_class
@@ -21,6 +20,7 @@ from mirlo.passes.byoc.records import NodeRecord, Placement, RegionRecord
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.figures import Cost, Figures, RegionWork
 from mirlo.passes.targets import TargetError, find_target
+from mirlo.runtime.lazy_dataclass import dataclass
 
 _TYPE = re.compile(r"^(\w+)\[([\d, ]*)\]$")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mirlo.driver.loaded import CallableModel
 from mirlo.runtime.executable import Executable
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     pass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 from mirlo.dialects.bindings import ir
@@ -17,6 +17,7 @@ from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.schedule.tuned import TUNING
 from mirlo.passes.targets import TargetError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass

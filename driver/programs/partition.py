@@ -8,7 +8,7 @@ functions or objects inside become steps with blocks; others stay in the parts, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
@@ -20,6 +20,7 @@ from mirlo.passes.memory.storage_assignment import BINDS, ERASE, MATCH
 from mirlo.passes.session import Session
 from mirlo.runtime.compiled_program import HOST, IF, PART, WHILE, CompiledBlock, ProgramStep
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 CARRIED_ALONG = ("relax.constant", "tensor.extract", ERASE)
 """Operations that are repeated wherever their results are used."""

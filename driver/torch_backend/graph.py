@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from mirlo.frontends.torch.tensors import to_complex, to_input, to_tensor
 from mirlo.runtime.arena import ArenaPool
 from mirlo.runtime.errors import InputError, MirloError
 from mirlo.runtime.executable import Executable
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import torch

@@ -9,13 +9,13 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from mirlo.driver.torch_backend.graph import hint
 from mirlo.frontends.torch.draws import is_random
 from mirlo.frontends.torch.graph import target_name
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import torch

@@ -8,13 +8,14 @@ import os
 import secrets
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TypedDict
 
 from mirlo.runtime.cache import default_folder
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.files import read_regular
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.private_folders import unsafe_folder
 
 VERSION = 1

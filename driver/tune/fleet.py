@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from mirlo.driver.tune.measure import ChoiceTiming, time_choices
 from mirlo.driver.tune.tasks import TuningTask
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import ray

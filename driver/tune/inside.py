@@ -6,13 +6,13 @@ import statistics
 import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.driver.build import build
 from mirlo.driver.loaded import CallableModel, require_loaded
 from mirlo.driver.request import CompileRequest
 from mirlo.driver.tune.database import Database, TuningEntry
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

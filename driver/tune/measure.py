@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,6 +22,7 @@ from mirlo.driver.request import CompileRequest
 from mirlo.driver.tune.tasks import TuningTask
 from mirlo.passes.schedule.tuned import operations_named, set_tuned
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.model_runner import ModelRunner, model_runner
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.remote.wire import RemoteError, RunnerLost

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -17,6 +16,7 @@ from mirlo.passes.byoc.tuned_regions import region_prefix
 from mirlo.passes.byoc.view import key_hash
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.targets import TargetError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import onnx

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, TypeVar
 
@@ -24,6 +24,7 @@ from mirlo.driver.tune.tasks import TuningTask, points_of, tasks_of
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.schedule.tuned import rejected_values
 from mirlo.passes.targets import CompileOptions, TargetError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import onnx

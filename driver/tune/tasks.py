@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import func, ir
@@ -26,6 +25,7 @@ from mirlo.passes.schedule.tuned import (
 )
 from mirlo.passes.session import Session
 from mirlo.passes.targets import CompileOptions, Target, TargetError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import onnx

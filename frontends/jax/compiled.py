@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from mirlo.dialects.core.rank_layout import RankLayout
 from mirlo.frontends.foreign import CompiledModel, FrontendError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.ranks import require_place
 
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.tensor import Tensor, maximum, minimum, where
+from mirlo.runtime.lazy_dataclass import dataclass
 
 Formula: TypeAlias = "Callable[[Complex], Complex]"
 """Computes a function of complex numbers."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mirlo.frontends.tensor import Tensor
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

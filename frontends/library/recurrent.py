@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from mirlo.frontends.builder import GraphBuilder
 from mirlo.frontends.library.loops import Step, row_at, scan
 from mirlo.frontends.tensor import Tensor, number, stack, where
+from mirlo.runtime.lazy_dataclass import dataclass
 
 Function = Callable[[Tensor], Tensor]
 """An activation."""

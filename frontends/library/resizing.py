@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.frontends.tensor import Tensor, concat, number
+from mirlo.runtime.lazy_dataclass import dataclass
 
 F64 = DTYPES["f64"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core import dims as D
@@ -13,6 +12,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.mlir.body import ProgramImport
 from mirlo.frontends.tensor import Tensor
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.params import ParameterStore
 
 

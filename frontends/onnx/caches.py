@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.graph import GraphDef, NodeDef
 from mirlo.runtime.kinds import Kind
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import PAGE_ROLES
 
 WINDOWED, DOMAIN = "GroupQueryAttention", "com.microsoft"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.errors import OpError
@@ -22,6 +22,7 @@ from mirlo.frontends.onnx.support import unsupported_nodes
 from mirlo.frontends.onnx.values import AnyValue, Scope
 from mirlo.frontends.onnx.writing import inferred_values
 from mirlo.frontends.tensor import Tensor
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.params import ParameterStore
 
 SUPPORTED, UNSUPPORTED, REFUSED, UNKNOWN, UNUSED = "supported", "unsupported", "refused", "unknown", "unused"

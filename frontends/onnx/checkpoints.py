@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
@@ -15,6 +14,7 @@ from mirlo.frontends.onnx.values import ObjectValue, Scope
 from mirlo.frontends.sizes import DimSymbols, SymbolMark
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import Kind
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.params import ParameterStore
 
 INTERVAL = 16

@@ -9,13 +9,13 @@ around it, where it is imported in place of a node (a branch that is known, the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import TypeVar
 
 from mirlo.frontends.onnx.errors import OnnxImportError
 from mirlo.frontends.onnx.graph import NodeDef
 from mirlo.frontends.onnx.values import AnyValue, Scope
+from mirlo.runtime.lazy_dataclass import dataclass
 
 T = TypeVar("T")
 

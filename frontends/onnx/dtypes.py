@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.frontends.onnx.errors import OnnxImportError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

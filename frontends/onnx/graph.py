@@ -7,11 +7,13 @@ by identity, so that they can be keys of caches.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
+
+from mirlo.runtime.lazy_dataclass import dataclass
 
 # AttributeProto.AttributeType
 UNDEFINED, FLOAT, INT, STRING, TENSOR, GRAPH = 0, 1, 2, 3, 4, 5

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from mirlo.frontends.onnx.errors import DamagedModelError
 from mirlo.frontends.onnx.wire import wire_fields
+from mirlo.runtime.lazy_dataclass import dataclass
 
 _MODEL_TEXTS = {2: "producer_name", 4: "domain", 6: "description"}
 _GRAPH_TEXTS = {2: "graph_name", 10: "graph_description"}

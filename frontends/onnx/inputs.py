@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
@@ -16,6 +15,7 @@ from mirlo.frontends.onnx.errors import OnnxImportError, nearest
 from mirlo.frontends.onnx.graph import STRING_CODE, GraphDef, ValueDef
 from mirlo.frontends.onnx.kinds import kind_of
 from mirlo.runtime.kinds import Kind
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import unused_name
 
 Shapes = Mapping[str, Sequence[int | str] | None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePath
 from types import BuiltinFunctionType, FunctionType
@@ -19,6 +19,7 @@ from mirlo.frontends.onnx.reading import is_old, read_model
 from mirlo.frontends.onnx.weights import Weights, map_file
 from mirlo.frontends.onnx.wire import slim
 from mirlo.runtime.errors import ParameterError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import terminal
 from mirlo.runtime.params import ParameterStore
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,6 +24,7 @@ from mirlo.frontends.onnx.objects import object_of
 from mirlo.frontends.onnx.values import AnyValue, LoopIteration, ObjectValue
 from mirlo.frontends.tensor import Tensor, concat, where
 from mirlo.runtime.kinds import ELEMENT_TYPES, Kind
+from mirlo.runtime.lazy_dataclass import dataclass
 
 Branch = Callable[[], list[AnyValue]]
 """Imports a branch at the insertion point; returns its results."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from typing import Generic, TypeVar
 
@@ -21,6 +21,7 @@ from mirlo.dialects.relax.base import RelaxOp
 from mirlo.frontends.onnx.node import Node, NodeTrait
 from mirlo.frontends.onnx.values import Converted, FoldedDims
 from mirlo.frontends.tensor import Tensor
+from mirlo.runtime.lazy_dataclass import dataclass
 
 Converter = Callable[[Node], Converted]
 """Takes a `Node` and returns its output value, a tuple of values, or NotImplemented to expand the operator's

@@ -9,10 +9,11 @@ Sets of types come first, then a line per operator and version; fields end with 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import onnx

@@ -7,7 +7,6 @@ an array, or sizes, of which some are symbolic dims. Known tensors emit no opera
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import NotImplementedType
 
 import numpy as np
@@ -21,6 +20,7 @@ from mirlo.frontends.onnx.graph import GraphDef, NodeDef, ValueDef
 from mirlo.frontends.onnx.kinds import onnx_type_of
 from mirlo.frontends.tensor import Tensor, TensorBuilder
 from mirlo.runtime.kinds import STRING, Kind, optional_of, sequence_of
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(eq=False)

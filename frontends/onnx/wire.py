@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.frontends.onnx.errors import DamagedModelError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 LARGE = 1024
 """Smallest data, in bytes, that stays in the file."""

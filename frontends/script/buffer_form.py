@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, memref
@@ -44,6 +43,7 @@ from mirlo.frontends.script.loops import (
 )
 from mirlo.frontends.script.memory_buffer import MemoryBuffer
 from mirlo.frontends.script.source import Located
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.frontends.script.words import Word

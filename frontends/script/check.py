@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 from mirlo.dialects.bindings import ir
@@ -17,6 +17,7 @@ from mirlo.frontends.script.prim import PrimFunc
 from mirlo.frontends.script.source import ScriptSource, parse_text
 from mirlo.frontends.script.syntax import called
 from mirlo.frontends.script.words import AttributeSymbol, DimSymbol, ShapeSymbol, TypeSymbol
+from mirlo.runtime.lazy_dataclass import dataclass
 
 _SYMBOLS = {"T.dims": DimSymbol, "T.shapes": ShapeSymbol, "T.types": TypeSymbol, "T.attrs": AttributeSymbol}
 _LANGUAGES = {"T": T, "R": R}

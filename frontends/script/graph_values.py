@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -11,6 +10,7 @@ from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.script.prim import PrimFunc
 from mirlo.frontends.script.words import MlirText
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.dialects.core.dims import Dim

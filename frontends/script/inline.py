@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NoReturn
 
 from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.source import ScriptSource, captured_names, parse_object
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

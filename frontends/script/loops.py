@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.tir.compute.expr import Expr
@@ -12,6 +11,7 @@ from mirlo.frontends.script.describe import describe, is_number, kind_of
 from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.source import Located
 from mirlo.frontends.script.words import LOOPS, Word
+from mirlo.runtime.lazy_dataclass import dataclass
 
 RANGES = ("range", "parallel_range")
 """Loops with a step: those of the compute builder, sequential or parallel."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NoReturn
 
@@ -22,6 +22,7 @@ from mirlo.frontends.script.memory_buffer import MemoryBuffer
 from mirlo.frontends.script.source import Located, ScriptSource
 from mirlo.frontends.script.tensor_form import TensorBuffer, TensorForm
 from mirlo.frontends.script.words import AttributeSymbol, DimSymbol, ShapeSymbol, TypeSymbol
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.dialects.tir.compute.loops import Buffer, LoopBuilder

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.core.dims import Dim, SymbolicDim
@@ -21,6 +20,7 @@ from mirlo.frontends.script.errors import NotRegular
 from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.loops import axes_kinds, block_name, call_of, header, is_docstring, is_init, word_of
 from mirlo.frontends.script.source import Located
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.dialects.tir.own_intrinsics import OwnIntrinsic

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mirlo.frontends.script.graph_values import GraphResult, GraphTensor
 from mirlo.frontends.script.syntax import TVM_TYPES
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.dialects.core.types import TensorType

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.frontends.script.errors import ScriptError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

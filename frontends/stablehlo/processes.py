@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.rank_groups import RankGroups
 from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.runtime.lazy_dataclass import dataclass
 
 REPLICAS, PARTITIONS = "mhlo.num_replicas", "mhlo.num_partitions"
 """Attributes of a module with the numbers of its processes."""

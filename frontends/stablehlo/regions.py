@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -12,6 +11,7 @@ from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.mlir.operation import enumeration
 from mirlo.frontends.stablehlo.scalars import Unknown, evaluate_region
 from mirlo.frontends.tensor import Tensor
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.frontends.stablehlo.operation import StablehloOperation

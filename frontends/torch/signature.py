@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.frontends.foreign import FrontendError
 from mirlo.frontends.torch.tensors import to_complex
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import torch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.surgery import blocks
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.tosa.errors import TosaImportError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from mirlo.runtime.bit_fields import pack_fields, unpack_fields
 from mirlo.runtime.dtypes import ELEMENT_TYPES, numpy_dtype
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, eq=False)

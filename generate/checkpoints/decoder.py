@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +32,7 @@ from mirlo.generate.checkpoints.latent import Angles, LatentProjections
 from mirlo.generate.checkpoints.packed import Tensors, read_weights
 from mirlo.generate.checkpoints.router import route
 from mirlo.generate.json_file import read_json
+from mirlo.runtime.lazy_dataclass import dataclass
 
 PAST, TOTAL = map(D.symbol, ("past", "total"))
 _FUSED = re.compile(r"(.+\.feed_forward\.experts)\.(gate_up|down)_proj")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mirlo.generate.checkpoints.architectures import (
     MAX_LAYERS,
@@ -15,6 +15,7 @@ from mirlo.generate.checkpoints.architectures import (
     under_common_names,
 )
 from mirlo.generate.json_file import JsonObject
+from mirlo.runtime.lazy_dataclass import dataclass
 
 MAX_LABELS = 1 << 16
 _DISTILBERT: Names = (

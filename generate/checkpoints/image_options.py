@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from mirlo.generate.checkpoints.architectures import MAX_LAYERS, read_activation, read_size, require_heads
 from mirlo.generate.checkpoints.image_grid import GRID_MODELS, GridOptions, read_grid, read_grid_tower
 from mirlo.generate.checkpoints.image_tower import TowerOptions
 from mirlo.generate.json_file import JsonObject
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.runtime.fields import Json

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from mirlo.generate.checkpoints.safetensors import read_checkpoint
 from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.json_file import JsonObject, is_count
 from mirlo.runtime.bit_fields import pack_fields, unpack_fields
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.runtime.fields import Json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mirlo.generate.checkpoints.architectures import (
     ACTIVATIONS,
@@ -18,6 +18,7 @@ from mirlo.generate.checkpoints.architectures import (
 )
 from mirlo.generate.checkpoints.encoder_options import Distances, EncoderOptions, read_distances
 from mirlo.generate.json_file import JsonObject
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

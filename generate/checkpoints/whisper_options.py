@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeGuard
 
 from mirlo.generate.checkpoints.architectures import (
@@ -15,6 +14,7 @@ from mirlo.generate.checkpoints.architectures import (
     require_heads,
 )
 from mirlo.generate.json_file import JsonObject, is_count
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.runtime.fields import Json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from mirlo.generate.config import PLAIN, model_file, model_type_of, plain_config
 from mirlo.generate.embedding.pooling import POOLINGS
 from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.json_file import JsonObject, read_json, read_json_value
+from mirlo.runtime.lazy_dataclass import dataclass
 
 MODULES = "modules.json"
 """The file of sentence-transformers that names the steps of a model."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -15,6 +14,7 @@ from mirlo.generate.checkpoints.safetensors import MAX_DIM, map_bytes
 from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.gguf.blocks import OTHER_TYPES, TYPES, BlockType
 from mirlo.generate.json_file import JsonObject
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.runtime.fields import Json

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from mirlo.generate.checkpoints.seq2seq_options import ARCHITECTURES, read_seq2seq_options
 from mirlo.generate.config import GENERATION, ModelConfig, NodeNames, model_type_of, plain_config, weights_file
 from mirlo.generate.json_file import JsonObject, read_json
 from mirlo.generate.search import read_search
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

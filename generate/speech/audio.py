@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
 
 import numpy as np
 
 from mirlo.generate.errors import ModelFolderError
 from mirlo.runtime.files import open_regular
+from mirlo.runtime.lazy_dataclass import dataclass
 
 MIN_RATE, MAX_RATE = 1000, 192000
 MAX_CHANNELS = 64

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from mirlo.generate.checkpoints.whisper_options import WhisperOptions, read_whisper_options
@@ -19,6 +18,7 @@ from mirlo.generate.config import (
 from mirlo.generate.json_file import JsonObject, is_unsigned, read_json
 from mirlo.generate.search import SearchOptions
 from mirlo.generate.speech.audio import SpectrumOptions
+from mirlo.runtime.lazy_dataclass import dataclass
 
 FEATURES = "preprocessor_config.json"
 

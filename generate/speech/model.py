@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -26,6 +25,7 @@ from mirlo.generate.speech.decoding import TranscriptRules
 from mirlo.generate.speech.words import split_words
 from mirlo.generate.tokenizer import FILE, ModelTokenizer
 from mirlo.runtime.executable import Executable
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.options import refuse_unknown
 

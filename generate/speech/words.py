@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from mirlo.runtime.lazy_dataclass import dataclass
 
 UNSPACED = ("zh", "ja", "th", "lo", "my", "yue")
 """Languages that are written without spaces: each character is a word."""

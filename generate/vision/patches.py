@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from mirlo.generate.checkpoints.image_grid import PLACES, SQUARES, WINDOWS, Grid
 from mirlo.generate.checkpoints.image_options import PIXELS
 from mirlo.generate.json_file import JsonObject
 from mirlo.generate.vision.processor import EncoderInputs, PixelValues, read_pixel_values
+from mirlo.runtime.lazy_dataclass import dataclass
 
 LEAST_PIXELS, MOST_PIXELS = 56 * 56, 28 * 28 * 1280
 """Bounds of a resized image, if a folder does not say."""

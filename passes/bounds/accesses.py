@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.dialects.bindings import ir
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

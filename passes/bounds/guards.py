@@ -7,7 +7,6 @@ are tested one by one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.core import dims as D
@@ -16,6 +15,7 @@ from mirlo.dialects.core.surgery import clone_with, replace_op
 from mirlo.dialects.core.value import Value, create, emit_constant
 from mirlo.dialects.tir.sizes import SizeEmitter
 from mirlo.passes.bounds.accesses import ACCESSES, Access
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from mirlo.dialects.bindings import ir
@@ -18,6 +18,7 @@ from mirlo.passes.bounds.prover import Facts, Prover
 from mirlo.passes.bounds.values import ValueReader
 from mirlo.passes.bounds.views import View, ViewReader
 from mirlo.passes.locations import names_of
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import terminal
 
 

@@ -7,11 +7,11 @@ the values loaded from it are; and the buffer is filled before it is read.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Union
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import integer_of
+from mirlo.runtime.lazy_dataclass import dataclass
 
 RESHAPES = ("memref.collapse_shape", "memref.expand_shape", "memref.cast")
 """Operations whose result is the memory of their operand."""

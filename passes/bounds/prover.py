@@ -13,12 +13,12 @@ import math
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, Monomial, SymbolicDim
 from mirlo.dialects.core.index_expr import Atom, FloorDiv, IndexExpr, loop_index
+from mirlo.runtime.lazy_dataclass import dataclass
 
 Facts = tuple[IndexExpr, ...]
 """Expressions that are not negative."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -19,6 +18,7 @@ from mirlo.passes.bounds.data import COUNT, LAUNCH, DataDependence, launch_sizes
 from mirlo.passes.bounds.limits import SAFE, Limits
 from mirlo.passes.bounds.local_buffers import RESHAPES, Merged, Reaching
 from mirlo.passes.bounds.prover import Case, Facts, Prover
+from mirlo.runtime.lazy_dataclass import dataclass
 
 REARRANGED = (
     "vector.shuffle",

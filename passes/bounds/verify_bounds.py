@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
@@ -19,6 +18,7 @@ from mirlo.passes.bounds.kernel import KernelAccesses, KernelBounds, UnprovenAcc
 from mirlo.passes.bounds.prover import MAX_KERNEL_STEPS
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.session import Session
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
 
 GUARDED_STEPS = 400

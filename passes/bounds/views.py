@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -13,6 +12,7 @@ from mirlo.dialects.tir.buffers import UNBOUNDED, element_bytes
 from mirlo.passes.bounds.local_buffers import RESHAPES
 from mirlo.passes.bounds.values import ValueReader
 from mirlo.passes.memory.plan import READABLE
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

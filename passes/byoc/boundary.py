@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.surgery import erase_dead, operations, replace_op
@@ -20,6 +20,7 @@ from mirlo.passes.graph.rewrite import Rewriter, kind_of, rewrite, without_unit_
 from mirlo.passes.graph.rules.layout import MARK, inverse, permuted
 from mirlo.passes.rules import LAYOUT
 from mirlo.passes.session import Session
+from mirlo.runtime.lazy_dataclass import dataclass
 
 Axes = list[int]
 

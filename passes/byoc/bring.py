@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import rename_symbol, symbol_name
@@ -11,6 +11,7 @@ from mirlo.passes.byoc.outline import EXTERNAL, free_name, string_fact
 from mirlo.passes.lower.intrinsics import has_intrinsics
 from mirlo.passes.rules import INTRINSIC
 from mirlo.passes.targets import HOST, chain, is_target
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass

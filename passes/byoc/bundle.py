@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 from mirlo.dialects.bindings import ir
@@ -16,6 +15,7 @@ from mirlo.passes.options import quote
 from mirlo.passes.reproducer import HEADER, TRUST
 from mirlo.passes.session import Session
 from mirlo.passes.targets import plugin_of
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import shell_word
 
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from mirlo.dialects.bindings import ir
@@ -32,6 +31,7 @@ from mirlo.passes.registry import option
 from mirlo.passes.rules import Decline
 from mirlo.passes.targets import TargetError, find_target, where_from
 from mirlo.runtime.external import ExternalArtifact as Artifact
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.native import NativeCode
 
 if TYPE_CHECKING:

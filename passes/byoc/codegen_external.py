@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
@@ -24,6 +22,7 @@ from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.session import Session
 from mirlo.passes.targets import TargetError
 from mirlo.runtime.external import ExternalArtifact, packed_name
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import unused_name
 from mirlo.runtime.native import is_native, native_code
 

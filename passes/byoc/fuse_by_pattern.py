@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -19,6 +18,7 @@ from mirlo.passes.byoc.select import Decide, SelectedMatch, Selector
 from mirlo.passes.byoc.tables import PatternEntry, entries_of
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.registry import Pass, PassError, option, register_pass
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

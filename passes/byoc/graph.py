@@ -6,7 +6,7 @@ Operations that nest others (control flow) are nodes that read whatever their bo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property, cmp_to_key
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from mirlo.dialects.core.surgery import captured
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.graph.constants import constant_value
 from mirlo.passes.graph.dce import is_pure_relax
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.installed import import_modules
@@ -17,6 +16,7 @@ from mirlo.passes.graph.rewrite import rewrite
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import LAYOUT
 from mirlo.passes.session import Session
+from mirlo.runtime.lazy_dataclass import dataclass
 
 MAX_ROUNDS = 512
 """Upper bound of iterations; permutes move one call further in each."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import blocks
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.byoc.bring import Bring
 from mirlo.passes.byoc.outline import COMPOSITE, EXTERNAL, callee_of, functions_of, inline_call
 from mirlo.passes.registry import PassError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -11,6 +10,7 @@ from mirlo.passes.byoc.inline import Inliner, all_operations
 from mirlo.passes.byoc.outline import COMPOSITE, EXTERNAL, TARGET, callee_of, functions_of, string_fact
 from mirlo.passes.byoc.outline_external import external_modules
 from mirlo.passes.registry import Pass, option, register_pass
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

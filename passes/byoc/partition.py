@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -18,6 +18,7 @@ from mirlo.passes.byoc.select import Decide
 from mirlo.passes.byoc.tables import CALL_TIR, PatternEntry, entries_of, has_generator, is_host, split_options
 from mirlo.passes.byoc.work import total
 from mirlo.passes.registry import Pass, PassError, option, register_pass
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

@@ -15,7 +15,6 @@ import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeGuard, TypeVar
 
 from mirlo.dialects.bindings import ir
@@ -23,6 +22,7 @@ from mirlo.passes.byoc.graph import BlockGraph, BlockValue
 from mirlo.passes.byoc.predicates import value_has_dtype, value_has_rank, value_has_shape
 from mirlo.passes.byoc.search import MAX_MATCHES, Match, PatternError, Predicate, Search, State
 from mirlo.passes.rules import Decline, NoMatch, RuleFunction
+from mirlo.runtime.lazy_dataclass import dataclass
 
 P = TypeVar("P", bound="Pattern")
 

@@ -11,7 +11,7 @@ loops, to be rearranged.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from mirlo.dialects.tir.affine import read_affine
 from mirlo.dialects.tir.block import REDUCE
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView, is_tensor_form
 from mirlo.passes.byoc.tir_patterns import equation
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.dialects.core.dims import Dim

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
@@ -12,6 +12,7 @@ from mirlo.passes.byoc.search import Failure, Match
 from mirlo.passes.byoc.tables import PatternEntry
 from mirlo.passes.byoc.work import bytes_of, flops_of
 from mirlo.passes.locations import describe, names_of
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass

@@ -7,7 +7,9 @@ it; names of the user's model come from locations.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
+
+from mirlo.runtime.lazy_dataclass import dataclass
 
 MAX_NAMED = 4
 """The number of expected alternatives that a reason lists."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -26,6 +25,7 @@ from mirlo.passes.byoc.quotient import QuotientGraph
 from mirlo.passes.byoc.records import MergeRecord, Placement, RegionRecord
 from mirlo.passes.byoc.work import total
 from mirlo.passes.graph.dce import is_pure_relax
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

@@ -10,7 +10,6 @@ rewrite(subtract, function)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -30,6 +29,7 @@ from mirlo.passes.legalize.builder import PrimFunctions
 from mirlo.passes.registry import ROOT_ANCHOR, Pass, PassError, option, register_pass
 from mirlo.passes.rules import DEFAULT, Rule, RuleFunction, same_place
 from mirlo.passes.session import Session
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
 
 MAX_REWRITES = 10_000

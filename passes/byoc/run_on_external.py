@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -10,6 +9,7 @@ from mirlo.passes.byoc.outline import EXTERNAL, require_target, string_fact
 from mirlo.passes.byoc.outline_external import external_modules
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.targets import find_target, target_names
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

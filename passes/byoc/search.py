@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import UndecidedDim
@@ -11,6 +11,7 @@ from mirlo.passes.byoc.graph import BlockGraph, BlockNode, BlockValue
 from mirlo.passes.byoc.records import join_alternatives
 from mirlo.passes.rules import Decline, decline_undecided
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 MAX_STEPS = 100_000
 """Upper bound of search steps for one pattern at one node."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.dialects.core.values import OPERAND_RUNS, RESULT_RUNS
 from mirlo.passes.byoc.graph import BlockGraph, BlockNode, BlockValue
@@ -13,6 +13,7 @@ from mirlo.passes.byoc.record import Recorder
 from mirlo.passes.byoc.search import MAX_MATCHES, Match, Predicate, Search, State
 from mirlo.passes.byoc.tables import PatternEntry, check_failure
 from mirlo.passes.rules import Decline
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ one registered last first.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mirlo.passes.byoc.graph import BlockValue
 from mirlo.passes.byoc.operators import operators
@@ -19,6 +19,7 @@ from mirlo.passes.byoc.pattern import Pattern, check_pattern
 from mirlo.passes.byoc.search import Match, PatternError, Predicate
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.targets import find_target, forget_partial, register_partial, target_names
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
 
 Table = Callable[[], Sequence[object]]

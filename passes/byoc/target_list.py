@@ -9,13 +9,13 @@ The last target compiles what the others do not take. Those before it have code 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from mirlo.passes.options import quote, split_list
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.targets import HOST, CompileOptions, Target, TargetError, find_target, takes_options
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.byoc.codegen import CodeGenerator

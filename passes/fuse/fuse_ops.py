@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from mirlo.passes.fuse.groups import MAX_INPUTS, FusionNode, Groups
 from mirlo.passes.fuse.kinds import FusionKind, has_several_contractions, is_move, kind_of
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.registry import Pass, option, register_pass
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.passes.fuse.kinds import FusionKind
+from mirlo.runtime.lazy_dataclass import dataclass
 
 MAX_NODES = 64
 MAX_INPUTS = 14

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import clone_with
@@ -12,6 +11,7 @@ from mirlo.dialects.tir.block import Block
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
 from mirlo.passes.fuse.kinds import FusionKind, block_kind, is_row_move
+from mirlo.runtime.lazy_dataclass import dataclass
 
 CHEAP_OPS = 4
 """Most operations, none of them a math function, of a block that is cheaper to recompute than to store."""

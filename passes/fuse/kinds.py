@@ -6,13 +6,13 @@ The kinds are TVM's op patterns, with one more: `row`, a reduction along trailin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView, is_tensor_form, prim_functions
 from mirlo.passes.registry import Pass, PassError, register_pass
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

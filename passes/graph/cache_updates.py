@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mirlo.dialects.bindings import ir
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -10,6 +9,7 @@ from mirlo.dialects.context import is_graph_operation
 from mirlo.dialects.core.op import class_of
 from mirlo.dialects.core.surgery import blocks, erase_dead
 from mirlo.passes.registry import Pass, register_pass
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

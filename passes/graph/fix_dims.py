@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import arith, ir, memref
@@ -19,6 +18,7 @@ from mirlo.passes.byoc.inline import all_operations
 from mirlo.passes.byoc.outline import functions_of
 from mirlo.passes.byoc.outline_external import external_modules
 from mirlo.passes.registry import Pass, PassError, option, register_pass
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

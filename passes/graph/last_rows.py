@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -16,6 +15,7 @@ from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.memory.names import PAGES
 from mirlo.passes.registry import Pass, PassError, option, register_pass
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import LAST_ROWS
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -15,6 +14,7 @@ from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.cache_updates import CacheUpdate, match_cache_update
 from mirlo.passes.graph.scaled_caches import ScaledCaches
 from mirlo.passes.registry import Pass, PassError, option, register_pass
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import CACHE_DTYPES
 
 if TYPE_CHECKING:

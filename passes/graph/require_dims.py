@@ -8,7 +8,6 @@ of its operator.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -18,6 +17,7 @@ from mirlo.dialects.relax.dynamic import RequireDims
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.locations import names_of
 from mirlo.passes.registry import Pass, register_pass
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

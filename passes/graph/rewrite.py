@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from mirlo.passes.byoc.graph import BlockGraph, BlockValue, OperandGraph
 from mirlo.passes.graph.constants import constant_name, constant_value, emit_constant, is_constant
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.rules import DEFAULT, Decline, NoMatch, Rule, RuleBook
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.byoc.search import Match

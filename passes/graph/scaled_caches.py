@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.op import class_of
@@ -12,6 +10,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.cache_updates import CacheUpdate
 from mirlo.passes.registry import PassError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import CACHE_SCALE
 
 LARGEST = 127.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -10,6 +9,7 @@ from mirlo.dialects.core.installed import import_modules
 from mirlo.passes.graph.rewrite import explain, rewrite
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import COMBINE, RECOGNIZE, SIMPLIFY
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

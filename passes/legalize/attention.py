@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -19,6 +19,7 @@ from mirlo.dialects.tir.compute import INDEX, Axis, Expr, TensorExpr, constant, 
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.helpers import aligned, shape_of, tensor_type, wide, wide_dtype
 from mirlo.passes.rules import Decline, decline
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.legalize.builder import LegalizeBuilder

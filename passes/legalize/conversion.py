@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir, rewrite
 from mirlo.dialects.core.dims import UNKNOWN
@@ -15,6 +14,7 @@ from mirlo.passes.locations import describe, names_of
 from mirlo.passes.node_keys import NODE
 from mirlo.passes.registry import PassError
 from mirlo.passes.rules import LEGALIZE, Attempt, Decline, Given, Rule, RuleError, decline, preferring
+from mirlo.runtime.lazy_dataclass import dataclass
 
 Choose = Callable[[ir.OpView, Sequence[Rule]], "str | None"]
 """Returns the name of the requested rule for an operator among its rules; None keeps their order."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypedDict
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.budget import fits_table, require_table
 from mirlo.dialects.relax.image import CROP
+from mirlo.runtime.lazy_dataclass import dataclass
 
 RADIUS = {"linear": 1, "cubic": 2}
 """How far the kernels reach, in elements."""

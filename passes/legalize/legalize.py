@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects import relax
@@ -19,6 +18,7 @@ from mirlo.passes.node_keys import NODE, check_nodes
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import LEGALIZE, Given, Rule, functions_of
 from mirlo.passes.targets import chain, check_rule_targets, rules_target
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from operator import le
 from typing import TypeVar
@@ -13,6 +12,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer_windows import channel_axis, padding_pairs, per_dim, spatial_axes
 from mirlo.dialects.tir.compute import INDEX, Expr, constant, maximum, minimum
+from mirlo.runtime.lazy_dataclass import dataclass
 
 Member = TypeVar("Member")
 

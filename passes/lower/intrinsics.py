@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import INTRINSIC, Attempt, Given, Rule, RuleError, functions_of
 from mirlo.passes.targets import TargetError, chain, check_rule_targets, rules_target
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
 
 if TYPE_CHECKING:

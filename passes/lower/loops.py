@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, scf
@@ -16,6 +15,7 @@ from mirlo.passes.schedule.loops import PARALLEL
 from mirlo.passes.schedule.nest import emit_buffer_block
 from mirlo.passes.schedule.words.loops import MAX_UNROLL
 from mirlo.passes.upstream import run_unverified
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

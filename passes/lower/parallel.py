@@ -12,7 +12,7 @@ than `least` iterations.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import func, ir, memref
@@ -29,6 +29,7 @@ from mirlo.passes.memory.names import FORK
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.loops import PARALLEL, either
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

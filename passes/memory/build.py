@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.dialects.bindings import func, ir, memref
 from mirlo.dialects.core import dims as D
@@ -39,6 +39,7 @@ from mirlo.passes.memory.timeline import TimelineBlock, TimelineStep, is_tensor
 from mirlo.passes.memory.views import view_text
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.loops import for_loop
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -19,6 +19,7 @@ from mirlo.dialects.core.value import compare, create, emit_constant, select
 from mirlo.dialects.tir.extents import MAX_BYTES, MAX_ITERATIONS
 from mirlo.dialects.tir.sizes import SizeEmitter
 from mirlo.passes.memory.size_bounds import KnownLimits, TooManyTerms, bound_of, number
+from mirlo.runtime.lazy_dataclass import dataclass
 
 _SATURATED = float(1 << 62)
 """Products are clamped to this: an exact f64 that fits in 64 bits."""

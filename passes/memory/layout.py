@@ -8,11 +8,12 @@ expressions that compiled code evaluates in each call.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import ALIGNMENT, aligned
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass

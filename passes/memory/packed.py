@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.dialects.bindings import func, ir
+from mirlo.runtime.lazy_dataclass import dataclass
 
 CALL = "relax.call_dps_packed"
 PACKED = "relax.packed"

@@ -14,7 +14,6 @@ from __future__ import annotations
 import difflib
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -43,6 +42,7 @@ from mirlo.passes.memory.symbols import FunctionSymbols, SizeCheck
 from mirlo.passes.memory.timeline import Timeline, TimelineBlock, is_tensor
 from mirlo.passes.memory.views import view_text
 from mirlo.passes.registry import Pass, PassError, option, register_pass
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dim_algebra import Atom, Monomial, terms_of
 from mirlo.dialects.core.dims import Dim
+from mirlo.runtime.lazy_dataclass import dataclass
 
 MOST_TERMS = 64
 """Terms above which a bound is not pursued: nested sums multiply."""

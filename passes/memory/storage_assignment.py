@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -18,6 +17,7 @@ from mirlo.passes.memory.inplace import inplace_of
 from mirlo.passes.memory.layout import Interval
 from mirlo.passes.memory.timeline import Timeline, TimelineBlock, TimelineStep, is_tensor, tensors
 from mirlo.passes.registry import PassError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 VIEWS = frozenset(name for name, op in DIALECT.operations.items() if Trait.VIEW in op.TRAITS)
 """Operators that only view a buffer in another shape."""

@@ -7,7 +7,7 @@ function (`@main_sizes`), which checks them, and writes the size of the arena an
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 from mirlo.dialects.bindings import arith, func, ir, memref
@@ -22,6 +22,7 @@ from mirlo.passes.memory.extents import FloatSizes, NonnegativeDim, SizeProduct,
 from mirlo.passes.memory.names import SIZES_SUFFIX
 from mirlo.passes.memory.packed import RECORD_WORDS
 from mirlo.passes.registry import PassError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 SYMBOLS = "relax.symbols"
 """Attribute of a planned function: the dims of its inputs that the run time writes into the call record, in order."""

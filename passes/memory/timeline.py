@@ -7,9 +7,10 @@ from outside of a loop is needed until the loop ends, as each iteration reads it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.dialects.bindings import ir
+from mirlo.runtime.lazy_dataclass import dataclass
 
 LOOPS = frozenset({"scf.for", "scf.while"})
 REGIONS = frozenset({"scf.if", *LOOPS})

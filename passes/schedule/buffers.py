@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
@@ -34,6 +33,7 @@ from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.schedule.choices import CHOSEN, choices_attribute
 from mirlo.passes.schedule.loops import for_loop, load, store
 from mirlo.passes.schedule.vectors import flat
+from mirlo.runtime.lazy_dataclass import dataclass
 
 SCHEDULE = "tir.schedule"
 """Attribute: the rule that scheduled the function, and its parameters."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from operator import le, lt
 from typing import Protocol
@@ -18,6 +17,7 @@ from mirlo.dialects.tir.buffers import PARALLEL as PARALLEL
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.sizes import buffer_indices
+from mirlo.runtime.lazy_dataclass import dataclass
 
 LOOP_ANNOTATION = "llvm.loop_annotation"
 """Attribute of an `scf.for`, which upstream passes move to the branch at its end."""

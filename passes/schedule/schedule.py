@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
@@ -42,6 +42,7 @@ from mirlo.passes.schedule.words.trace import APPLIED, PrimitiveCallRecord, Trac
 from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.passes.targets import chain, check_rule_targets, rules_target
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
 
 if TYPE_CHECKING:

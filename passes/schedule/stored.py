@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from mirlo.dialects.relax.constant import Constant
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.graph.constants import constant_name, constant_reader, derived, emit_deferred_constant, filled
 from mirlo.passes.session import Session
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

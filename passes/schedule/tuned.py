@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mirlo.dialects.bindings import ir
@@ -24,6 +23,7 @@ from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rule_choices import Choice, ChoiceValues, choices_of_type
 from mirlo.passes.rules import ANY, SCHEDULE
 from mirlo.passes.schedule.choices import choices_attribute, choices_of
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

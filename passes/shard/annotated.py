@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from mirlo.passes.shard.constants import AxisRange, ConstantParts, rebuilt, slic
 from mirlo.passes.shard.conversions import LayoutConverter
 from mirlo.passes.shard.exchanges import note_exchange
 from mirlo.passes.shard.plan import DividedNode, ShardingRecord
+from mirlo.runtime.lazy_dataclass import dataclass
 
 TO_PARTS, FROM_PARTS = "relax.to_parts", "relax.from_parts"
 PARTITIONED = (TO_PARTS, FROM_PARTS)

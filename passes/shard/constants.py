@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from mirlo.passes.graph.constants import (
 )
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.session import Session
+from mirlo.runtime.lazy_dataclass import dataclass
 
 MAX_DEPTH = 64
 """Most operators between a weight and its user that are divided with it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -15,6 +15,7 @@ from mirlo.dialects.relax.collectives import Collective
 from mirlo.passes.shard.constants import AxisRange, sliced
 from mirlo.passes.shard.exchanges import note_exchange
 from mirlo.passes.shard.plan import ShardingRecord
+from mirlo.runtime.lazy_dataclass import dataclass
 
 TakePart = Callable[[ir.Value, AxisRange, Split], ir.Value]
 """Returns the part of a value that the rank has in a split, a range of it, at the insertion point."""

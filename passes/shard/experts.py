@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.op import sharding_rule_of
@@ -16,6 +16,7 @@ from mirlo.passes.shard import plan as plans
 from mirlo.passes.shard.constants import rebuilt
 from mirlo.passes.shard.plan import DividedNode, RankPlan
 from mirlo.passes.shard.values import RankValues
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass

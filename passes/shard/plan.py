@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from fnmatch import fnmatchcase
+
+from mirlo.runtime.lazy_dataclass import dataclass
 
 COLUMN, ROW, HEAD, VOCABULARY, EXPERT, REPLICATE = "column", "row", "head", "vocabulary", "expert", "replicate"
 STRATEGIES = ("auto", COLUMN, ROW, EXPERT, VOCABULARY, REPLICATE)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -27,6 +26,7 @@ from mirlo.passes.shard.fused import separate_products
 from mirlo.passes.shard.lookups import look_up
 from mirlo.passes.shard.plan import DividedNode, RankPlan, ShardingRecord
 from mirlo.passes.shard.values import RankValues
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.rank_layout import Split
@@ -11,6 +11,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.passes.shard.constants import AxisRange, ConstantParts, sliced
 from mirlo.passes.shard.conversions import LayoutConverter
 from mirlo.passes.shard.plan import ShardingRecord
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass

@@ -9,13 +9,13 @@ import types
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.errors import ArtifactError, NotForThisMachine
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.loaders import platform_of
 from mirlo.runtime.names import terminal
 from mirlo.runtime.params import ParameterStore

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.errors import InputError
 from mirlo.runtime.inputs import bind, convert, random_input
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile, make_profile, tick_length
 from mirlo.runtime.remote.wire import RunnerAddress

@@ -10,9 +10,9 @@ import secrets
 import socket
 import struct
 import time
-from dataclasses import dataclass
 
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import terminal
 
 VERSION = 1

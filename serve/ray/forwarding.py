@@ -6,8 +6,9 @@ import asyncio
 import json
 import secrets
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.serve.body import BodyFields, Message, Scope, parse_object
 from mirlo.serve.errors import RequestError
 from mirlo.serve.forms import read_form

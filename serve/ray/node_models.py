@@ -6,7 +6,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from mirlo.driver.compile import compile as compile_model
 from mirlo.runtime.artifact import MODEL_FILE
 from mirlo.runtime.container import has_magic
 from mirlo.runtime.executable import Executable
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.load import load
 from mirlo.runtime.program import Program
 from mirlo.serve.ray.errors import RayError

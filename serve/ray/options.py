@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.options import TEXT, check_options, integer, number, option, optional
 from mirlo.serve.ray.errors import RayError
 

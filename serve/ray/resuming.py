@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.serve.body import Message, Send
 from mirlo.serve.errors import RequestError
 

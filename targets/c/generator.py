@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -18,6 +17,7 @@ from mirlo.passes.legalize.legalize import operator_names
 from mirlo.passes.memory.symbols import FunctionSymbols
 from mirlo.passes.registry import PassError
 from mirlo.passes.rules import Decline, decline
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.native import FORMAT, NativeCode
 from mirlo.targets.c.loader import ERRORS
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from mirlo.dialects.bindings import ir
+from mirlo.runtime.lazy_dataclass import dataclass
 
 HALVES = {"f16": "mirlo_f16", "bf16": "mirlo_bf16"}
 """The C types by element type."""

@@ -6,7 +6,7 @@ is printed, one statement an operation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, passmanager
@@ -15,6 +15,7 @@ from mirlo.dialects.core.symbols import rename_symbol, symbol_name
 from mirlo.dialects.tir.buffers import INPLACE, workspace_of
 from mirlo.dialects.tir.sizes import symbols_of_function
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import c_identifier
 from mirlo.targets.c.halves import HALVES
 from mirlo.targets.c.printer import Printer, is_stored, uses

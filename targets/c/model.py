@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from mirlo.passes.kernel_nodes import kernel_nodes
 from mirlo.passes.memory import packed
 from mirlo.passes.memory.names import ALLOCATE, CHECK, GROW, POLL, SIZES_SUFFIX, SLOT, TICK
 from mirlo.passes.registry import PassError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import c_comment, c_identifier
 from mirlo.targets.c.calls import packed_text, run_time_texts
 from mirlo.targets.c.halves import is_half

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -19,6 +18,7 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import PassError
 from mirlo.passes.session import Session
 from mirlo.runtime.artifact import TensorSpec
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import c_comment, c_identifier
 from mirlo.runtime.params import ParameterStore
 from mirlo.targets.c.loader import OUT_OF_MEMORY, WRONG_SIZES

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.passes.code_forms import CodeForm, KernelText
 from mirlo.passes.targets import CompileOptions, Target, TargetError, declared_target, find_target, target_names
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
 
 if TYPE_CHECKING:

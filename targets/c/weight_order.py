@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +13,7 @@ from mirlo.passes.graph.constants import is_available
 from mirlo.passes.memory.weights import ConstantReleaser
 from mirlo.passes.registry import Pass, register_pass
 from mirlo.passes.schedule.stored import Stored, calls_of, store_for_calls
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

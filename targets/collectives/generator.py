@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mirlo.dialects.core.rank_groups import RankGroups, read_groups
 from mirlo.dialects.relax.collectives import COLLECTIVES
@@ -11,6 +10,7 @@ from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalFunction,
 from mirlo.passes.byoc.operators import is_op
 from mirlo.passes.byoc.pattern import PatternTuple
 from mirlo.passes.figures import Figures
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.collectives.program import RankExchange, RankProgram
 
 

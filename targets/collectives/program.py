@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeGuard
 
 import numpy as np
 
 from mirlo.runtime.errors import ArtifactError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 AXES = {
     "all_reduce": 0,

@@ -17,7 +17,7 @@ import time
 import weakref
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +25,7 @@ import numpy as np
 from mirlo.runtime import system
 from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadContext
 from mirlo.runtime.heartbeat import PERIOD, HeartbeatMonitor, own_heartbeat
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.private_folders import make_private, unsafe_folder
 from mirlo.runtime.ranks import TIMEOUT, RankError, RankPlace, heartbeat_seconds, stopped_error, timeout_seconds
 from mirlo.targets.collectives.calls import rank_functions

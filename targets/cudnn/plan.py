@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from mirlo.runtime.lazy_dataclass import dataclass
 
 DTYPES = ("f32", "f16", "bf16", "f64")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import prod
 
 from mirlo.dialects.bindings import ir
@@ -11,6 +11,7 @@ from mirlo.dialects.core.value import integer_of
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import PassError
 from mirlo.passes.targets import ThreadLimits
+from mirlo.runtime.lazy_dataclass import dataclass
 
 Axis = tuple[str, int]
 """`block` or `thread`, and the number of the dim."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypedDict, TypeVar
 
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.dtypes import numpy_dtype
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.locks import make_lock
 
 ALIGNMENT = 256

@@ -7,9 +7,10 @@ own, unless it uses memory of threads, or a value, that another operation of the
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.dialects.bindings import ir
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.gpu.copies import flatten_copy, is_copy
 
 ALLOCA, LAUNCH = "memref.alloca", "gpu.launch"

@@ -9,10 +9,11 @@ constants, the commands are part of the artifact; otherwise compiled host functi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.gpu.commands import MapSite
 
 if TYPE_CHECKING:

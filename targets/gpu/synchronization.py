@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import integer_of
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.loops import when
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.gpu.bound_loops import Axis, find_axis
 from mirlo.targets.gpu.exchanges import LOOPS, Elements, accesses_of, element_of, is_exchanged, merge_elements
 from mirlo.targets.gpu.launches import accesses

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.schedule.buffers import SCHEDULE
 from mirlo.passes.schedule.loops import PARALLEL, for_loop, when
 from mirlo.passes.targets import ThreadLimits, thread_limits
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.gpu.bound_loops import (
     AXES,
     Axis,

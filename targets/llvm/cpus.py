@@ -8,8 +8,8 @@ could run it.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.machine import MachineError
 
 KIB, MIB = 1 << 10, 1 << 20

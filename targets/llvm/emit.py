@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,6 +13,7 @@ from mirlo.passes.targets import CompileOptions
 from mirlo.runtime import archive
 from mirlo.runtime.artifact import Artifact, KernelInfo
 from mirlo.runtime.interrupts import POLLS
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.build import build, code_settings
 from mirlo.targets.llvm.compile_ahead import CompileAhead
 from mirlo.targets.llvm.machine_code import SUFFIXES

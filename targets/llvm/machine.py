@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 MAX_ACCUMULATORS = 64
 """Most accumulators of a register tile: more would be an error of the machine model."""

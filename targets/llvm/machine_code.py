@@ -8,12 +8,12 @@ libraries of them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.registry import PassError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.host.llvm_ir import llvmlite, to_llvm_ir
 from mirlo.targets.llvm.cpus import X86
 from mirlo.targets.llvm.processor import Processor

@@ -10,7 +10,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import attributes_of, enclosing, replace_op
@@ -18,6 +18,7 @@ from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.value import create
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.memory.names import FORK
+from mirlo.runtime.lazy_dataclass import dataclass
 
 MAX_SCALARS = 16
 """The most arguments that a kernel gets: further ones would each cost a store and a load of a call."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container
-from dataclasses import dataclass
 from functools import partial
 
 from mirlo.dialects.bindings import ir
@@ -13,6 +12,7 @@ from mirlo.dialects.core.value import create
 from mirlo.passes.made_by import RULE
 from mirlo.passes.memory.names import SIZES_SUFFIX
 from mirlo.passes.registry import PassError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.host import runtime_calls
 from mirlo.targets.llvm import packed
 from mirlo.targets.llvm.forks import argument_types, define_forks, find_forks

@@ -10,11 +10,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.cpus import (
     ARM,
     BASE,

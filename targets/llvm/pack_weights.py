@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +18,7 @@ from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.schedule import adopt_choices
 from mirlo.passes.schedule.stored import Stored, calls_of, store_for_calls
 from mirlo.runtime.container import empty_aligned
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.choices import PACKED, SMALL_PAIRS, ContractionChoices, contraction_choices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import find_machine

@@ -15,10 +15,11 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from mirlo.passes.registry import PassError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.locks import make_lock
 from mirlo.runtime.system import after_fork, available_cores, signal_name
 from mirlo.targets.llvm.machine_code import CodeSettings

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
 from functools import cache
 
 from mirlo.runtime.host_cpu import host_cpu
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.cpus import ARM, BASE, RISCV, SVE, USED, WASM, X86, arch_of
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +16,7 @@ from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.tuned import operations_named
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import find_machine
 from mirlo.targets.llvm.schedule.contraction.groups import LARGEST_PAIR

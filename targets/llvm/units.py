@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func
 from mirlo.passes.memory.names import FORK
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import c_identifier
 from mirlo.runtime.sources import code_version
 from mirlo.targets.llvm.machine_code import OBJECT, CodeSettings

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -12,6 +11,7 @@ from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import Pass, register_pass
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

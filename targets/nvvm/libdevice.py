@@ -7,7 +7,6 @@ Functions that a model calls are linked into its code (`libraries.py`).
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from mirlo.dialects.bindings import arith, func, ir
 from mirlo.passes.lower.calls import find
 from mirlo.passes.lower.intrinsics import CUSTOM_RULES
 from mirlo.passes.registry import Pass, register_pass
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.gpu.outline import ON_DEVICE
 from mirlo.targets.nvvm.chips import ChipError
 

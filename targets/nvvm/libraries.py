@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +23,7 @@ from mirlo.passes.byoc.guard import guarded
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.runtime.files import read_regular
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
 from mirlo.targets.gpu.outline import ON_DEVICE
 from mirlo.targets.host.llvm_ir import llvmlite

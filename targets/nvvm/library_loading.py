@@ -8,9 +8,10 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping
 from ctypes import c_void_p
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadContext
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.nvvm.library_plan import LibraryStep, read
 from mirlo.targets.nvvm.library_program import LibraryCall, LibraryProgram
 from mirlo.targets.nvvm.wheels import find_library

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from mirlo.runtime.errors import ArtifactError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule, option
 from mirlo.passes.byoc.view import ExternalFunction, ExternalValue, Step
 from mirlo.passes.figures import Figures
 from mirlo.runtime.dtypes import ELEMENT_TYPES
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.nvvm.library_plan import LibraryRegion, write
 from mirlo.targets.nvvm.speeds import library_figures
 

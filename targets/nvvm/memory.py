@@ -5,9 +5,10 @@ from __future__ import annotations
 import weakref
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.runtime.device_array import CUDA
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.locks import make_lock
 from mirlo.targets.nvvm.device import CudaError, Gpu, check, gpu
 

@@ -12,12 +12,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.device_array import DeviceView
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.locks import make_lock
 from mirlo.runtime.on_device import Given
 from mirlo.targets.gpu.commands import Argument, Step, StepRange

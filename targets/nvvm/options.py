@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.nvvm.chips import CHIPS, DEFAULT, Chip, ChipError, find_chip
 
 _YES, _NO = ("true", "1"), ("false", "0")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 
@@ -19,6 +18,7 @@ from mirlo.passes.lower.calls import find_all, find_outermost
 from mirlo.passes.made_by import RULE
 from mirlo.passes.registry import PassError
 from mirlo.passes.upstream import run_unverified
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.gpu.kernels import KernelCode
 from mirlo.targets.gpu.narrow_indices import saturate_indices
 from mirlo.targets.host.llvm_ir import llvmlite

@@ -7,10 +7,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.nvvm.chips import Chip
 
 

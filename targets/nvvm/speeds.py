@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 
 from mirlo.passes.figures import Cost, Figures, RegionWork
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.gpu.schedule.costs import ALONE, LAUNCH, MIN_SPLIT_STEPS, Shape, tiled_seconds
 from mirlo.targets.nvvm.chips import Chip, PeakFigures, PeakShare, find_chip
 

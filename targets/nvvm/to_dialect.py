@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.registry import Pass, option, register_pass
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.nvvm.options import parse_options
 from mirlo.targets.nvvm.ptx import lower_to_nvvm
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule, option
 from mirlo.passes.figures import Figures
 from mirlo.passes.targets import TargetError
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.onednn.native import api
 from mirlo.targets.onednn.native.library import NAME, OLDEST, load_library
 from mirlo.targets.onednn.plan import OneDnnPlan, PrimitiveRegion, write

@@ -7,13 +7,13 @@ result before it is stored, or where it has no such implementation, right after.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mirlo.dialects.context import graph_operations
 from mirlo.dialects.core.traits import Trait
 from mirlo.passes.byoc.helpers import repeat
 from mirlo.passes.byoc.operators import is_op, wildcard
 from mirlo.passes.byoc.pattern import MatchCheck, Pattern
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.onednn import checks
 from mirlo.targets.onednn.post_ops import BINARY, ELTWISE
 

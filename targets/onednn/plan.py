@@ -9,13 +9,14 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
 
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.errors import ArtifactError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.onednn.sizes import evaluate, solve
 
 VERSION = 1

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from mirlo.passes.byoc.view import ExternalFunction, ExternalNode, ExternalValue
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.onednn import plan
 from mirlo.targets.onednn.post_ops import BINARY, ELTWISE, with_constant, with_operand
 

@@ -6,10 +6,10 @@ import ctypes
 import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.runtime.artifact import Artifact
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.spirv.descriptors import BufferRange, DescriptorSets
 from mirlo.targets.spirv.vulkan import DeviceError, VulkanDevice, api
 

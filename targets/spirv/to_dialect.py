@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.registry import Pass, register_pass
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.spirv.binary import lower_to_spirv
 
 if TYPE_CHECKING:

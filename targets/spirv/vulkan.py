@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from mirlo.runtime.errors import ArtifactError, NoDevice
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.locks import ReleasingLock
 
 if TYPE_CHECKING:

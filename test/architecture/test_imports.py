@@ -25,7 +25,7 @@ TYPES_OF_TARGETS = ("runtime.artifact", "runtime.cache")
 
 # The table of docs/architecture.md: what each folder may import besides itself.
 ALLOWED: dict[str, tuple[str, ...]] = {
-    "dialects": ("runtime.system",),
+    "dialects": ("runtime.lazy_dataclass", "runtime.system"),
     "frontends": (
         "dialects",
         "runtime.params",
@@ -33,6 +33,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "runtime.dtypes",
         "runtime.kinds",
         "runtime.host_cpu",
+        "runtime.lazy_dataclass",
         "runtime.names",
         "runtime.nearest",
         "runtime.ranks",
@@ -47,6 +48,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "runtime.external",
         "runtime.native",
         "runtime.files",
+        "runtime.lazy_dataclass",
         "runtime.names",
         "runtime.nearest",
         "runtime.system",
@@ -134,6 +136,17 @@ def test_one_module_names_the_bindings() -> None:
         if re.match(r"(torch_)?mlir(\.|$)", name)
     ]
     assert not naming
+
+
+def test_methods_of_dataclasses_are_compiled_late() -> None:
+    naming = [
+        f"{path.relative_to(ROOT)}:{line}"
+        for path in FILES
+        if path != ROOT / "runtime" / "lazy_dataclass.py"
+        for line, name in _names(path)
+        if name == "dataclasses.dataclass"
+    ]
+    assert not naming, "import `dataclass` from mirlo.runtime.lazy_dataclass"
 
 
 def test_passes_name_no_target() -> None:

@@ -6,11 +6,11 @@ import statistics
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.system import available_cores
 from mirlo.runtime.threads import supported
 

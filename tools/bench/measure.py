@@ -8,13 +8,14 @@ import statistics
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.tools.bench.options import MeasurementOptions
 from mirlo.tools.bench.processes import PRESSURE, SPINNER, EngineError, Neighbor, Process
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.options import OptionFlag, integer, number, option, parse_integer, values_that
 from mirlo.tools.bench.engines import ENGINES
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from mirlo.runtime import threads as pool
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.loaders import compile_llvm
 from mirlo.targets.llvm.options import host_machine
 from mirlo.targets.llvm.processor import host_processor

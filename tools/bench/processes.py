@@ -9,13 +9,14 @@ import subprocess
 import sys
 import types
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
 from mirlo.runtime import system
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.tools.bench.engines import ENGINES
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,10 +6,11 @@ import math
 import platform
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.system import available_cores
 from mirlo.tools.bench.engines import ENGINES
 from mirlo.tools.bench.kernels import RooflineLimits, RooflineRow

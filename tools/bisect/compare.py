@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+
+from mirlo.runtime.lazy_dataclass import dataclass
 
 ModelValue: TypeAlias = "np.ndarray | list[ModelValue] | tuple[ModelValue, ...] | None"
 """A value of a model: a tensor, a sequence, or an optional value that is absent."""

@@ -8,11 +8,12 @@ already, one of its required passes is to blame: the one that applied a rule wit
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.pipeline import Pipeline
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.tools.bisect.nodes import Tell
 from mirlo.tools.bisect.submodel import Submodel
 from mirlo.tools.bisect.trial import Trial, TrialOptions, try_submodel

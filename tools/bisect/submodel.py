@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +12,7 @@ from mirlo.frontends.onnx.graph import STRING_CODE, GraphDef, TypeDef, ValueDef
 from mirlo.frontends.onnx.model import LoadedModel
 from mirlo.frontends.onnx.order import read_names, steps
 from mirlo.frontends.onnx.writing import model_message
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.tools.bisect.compare import ModelValue
 
 if TYPE_CHECKING:

@@ -7,12 +7,13 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, Rule, observed_rules, refused_rules
 from mirlo.runtime import system
 from mirlo.runtime.errors import MirloError, NoDevice, NotForThisMachine
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.remote.wire import RunnerLost
 from mirlo.tools.bisect.compare import ModelValue, Tolerance, difference
 from mirlo.tools.bisect.submodel import Submodel

@@ -6,7 +6,7 @@ A search that cuts a composite takes the code generator's part away from it, and
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirlo.frontends.onnx.order import read_names
@@ -14,6 +14,7 @@ from mirlo.passes.byoc.records import Placement
 from mirlo.passes.byoc.target_list import PREPARING, Targets
 from mirlo.passes.pipeline import Pipeline
 from mirlo.runtime import system
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.tools.bisect.submodel import cut
 
 if TYPE_CHECKING:

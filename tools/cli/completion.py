@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.tools.cli.arguments import Arguments, make_parser
 from mirlo.tools.cli.options import OptionsParser
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import TracebackType
 from typing import TextIO
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import write_over
 
 SHOW_AFTER = 0.5

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import zlib
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from mirlo.dialects.core.dtypes import DType, dtype
+from mirlo.runtime.lazy_dataclass import dataclass
 
 FLOATS = ("f32", "f64", "f16", "bf16")
 INTS = ("i8", "i32", "i64", "u8")

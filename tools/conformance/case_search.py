@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
 from mirlo.passes.targets import takes_dynamic_dims
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.tools.conformance.case import Operand
 from mirlo.tools.conformance.derivations import GraphLeaf, GraphOperation, PatternGraph
 from mirlo.tools.conformance.programs import (

@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
 from mirlo.passes.byoc.connected import Several
 from mirlo.passes.byoc.operators import OpPattern
 from mirlo.passes.byoc.pattern import Alternatives, Both, LeafPattern, MaybeAbsent, Not, Pattern
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.tools.conformance.programs import operator_class
 
 MAX_DERIVATIONS = 12

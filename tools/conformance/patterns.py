@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.byoc.tables import PatternEntry
 from mirlo.passes.byoc.target_list import Targets
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.tools.conformance.case_search import CaseCheck, CaseSearch
 from mirlo.tools.conformance.derivations import PatternGraph, graphs_of, producing
 from mirlo.tools.conformance.programs import taken_patterns

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Protocol
 
 from mirlo.dialects.bindings import ir
@@ -15,6 +15,7 @@ from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.kernel_nodes import kernel_calls, node_labels
 from mirlo.passes.pipeline_parser import Step
 from mirlo.passes.targets import CompileOptions, Target
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
 from mirlo.tools.explain.locations import split_locations
 from mirlo.tools.explain.operations import FollowedOperation, calls_kernels, operations_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -42,6 +42,7 @@ from mirlo.passes.schedule.tuned import TUNING, TuningRecord
 from mirlo.passes.session import Session
 from mirlo.passes.shard.plan import ShardingRecord
 from mirlo.passes.targets import CompileOptions, thread_limits
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.regions import RegionDescription
 from mirlo.tools.explain.kernel import FollowedKernels, KernelStage
 from mirlo.tools.explain.operations import FollowedOperation

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.kernel_nodes import node_labels
+from mirlo.runtime.lazy_dataclass import dataclass
 
 INPUT, OUTPUT = "input", "output"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, Rule
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 PACKAGE_PARENT = str(Path(__file__).resolve().parents[3])
 SCHEDULES = "schedule"

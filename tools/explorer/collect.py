@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypedDict
 
 from mirlo.runtime.artifact import KernelInfo
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.profile import Profile
 from mirlo.tools.explain.kernel import KernelStage
 from mirlo.tools.explain.model import Explanation, explain_model

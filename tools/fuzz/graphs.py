@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.tools.bisect.declared import declared_operators, evaluated_operators
 from mirlo.tools.fuzz.operators import load_planners
 from mirlo.tools.fuzz.operators.declared import declared_planners

@@ -11,13 +11,13 @@ An access outside of memory ends the process, which is a finding of `run_jobs`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mirlo.runtime.executable import Executable
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import file_name, shell_word
 from mirlo.tools.fuzz.graphs import RandomGraph, random_graph
 from mirlo.tools.fuzz.guarded_memory import GuardedMemory

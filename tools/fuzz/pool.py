@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     import numpy.typing as npt

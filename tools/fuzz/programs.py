@@ -10,7 +10,6 @@ from __future__ import annotations
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ import numpy as np
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.tensor_bytes import read_tensors, tensor_bytes
 from mirlo.targets.c.compiler import find_compiler
 from mirlo.tools.fuzz.guards import Feeds, guarded_case, write

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.tools.bisect.compare import Tolerance, difference
 from mirlo.tools.bisect.oracles import Oracle, OracleError, onnxruntime, reference
 from mirlo.tools.fuzz.differential import RIGHT, WRONG

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 ACCEPTED, REFUSED, FAILED = "accepted", "refused", "failed"
 STATES_OF_READERS = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING
 
 from mirlo.runtime import system
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.tools.fuzz.verdict import SeedVerdict
 
 if TYPE_CHECKING:

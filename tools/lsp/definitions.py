@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-from dataclasses import dataclass
 
 from mirlo.dialects.context import operation_class
 from mirlo.dialects.core.op import DialectOp
@@ -12,6 +11,7 @@ from mirlo.dialects.relax.reference import signature
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.frontends.script.words import Word
 from mirlo.passes.rules import LEGALIZE, SCHEDULE, Rule
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.tools.lsp.document import Name, TextSpan
 
 NOWHERE = TextSpan(0, 0, 0)

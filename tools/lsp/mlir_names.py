@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.tools.lsp.document import Function, Name, TextSpan
 
 _TOKEN = re.compile(

@@ -8,7 +8,9 @@ are; then each goes as close to them as the boxes beside it let it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from mirlo.runtime.lazy_dataclass import dataclass
 
 GAP = 22.0
 """Between boxes of a layer."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from mirlo.generate.checkpoints.architectures import DecoderOptions
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.tools.quantize.decoder_layers import DecoderLayer
 from mirlo.tools.quantize.grid import quantize_nearest
 from mirlo.tools.quantize.options import Quantization

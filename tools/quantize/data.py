@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Union
 
@@ -13,6 +12,7 @@ import numpy as np
 
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.files import open_regular
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import terminal
 from mirlo.tools.quantize.errors import QuantizationError
 from mirlo.tools.quantize.options import ImageScaling

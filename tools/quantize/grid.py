@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.tools.quantize.nbits import block_parameters, nearest_codes
 from mirlo.tools.quantize.options import Quantization
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from mirlo.runtime.bit_fields import pack_fields
 from mirlo.runtime.files import require_regular
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import terminal
 from mirlo.tools.quantize.errors import QuantizationError
 from mirlo.tools.quantize.options import LEVELS, Quantization

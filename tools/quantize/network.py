@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +16,7 @@ from mirlo.frontends.onnx.model import LoadedModel, Source, load
 from mirlo.frontends.onnx.old import modernized
 from mirlo.frontends.onnx.order import read_names, steps
 from mirlo.frontends.onnx.writing import model_message
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import unused_name
 from mirlo.tools.quantize.errors import QuantizationError
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.options import (
     BOOLEAN,
     OptionDeclaration,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
+
+from mirlo.runtime.lazy_dataclass import dataclass
 
 BINS = 2048
 """Bins of a histogram: eight for each of the values that int8 has, when nothing is clipped."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import html, terminal
 
 _STYLE = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import numpy as np
 from mirlo.driver.compile import compile as compile_model
 from mirlo.frontends.onnx.graph import NodeDef
 from mirlo.frontends.onnx.model import Source
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.options import declared_options, refuse_unknown
 from mirlo.tools.quantize.data import CalibrationData, Feeds, Given, open_data

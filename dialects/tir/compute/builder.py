@@ -13,7 +13,6 @@ operand of the block; any other access (a gather) passes the whole tensor to the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from operator import ge
 from typing import Any
@@ -29,6 +28,7 @@ from mirlo.dialects.tir.compute.limits import ListedPosition, is_limited
 from mirlo.dialects.tir.compute.positions import is_within, within
 from mirlo.dialects.tir.compute.storage import from_storage, number_attribute, to_storage
 from mirlo.dialects.tir.view import PRIM_FUNC
+from mirlo.runtime.lazy_dataclass import dataclass
 
 Combine = Callable[[list[Expr], list[Expr]], Sequence[Expr]]
 """Combines accumulators with new values."""

@@ -8,10 +8,9 @@ neither.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.tir.compute.expr import Expr, call, constant, maximum, minimum, select
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

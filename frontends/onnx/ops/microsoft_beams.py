@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.builder import unless
@@ -12,6 +10,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.microsoft_cache import first_rows
 from mirlo.frontends.tensor import Tensor, concat, maximum, minimum, where
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
@@ -20,6 +20,7 @@ from mirlo.frontends.onnx.ops.microsoft_window import RingCache, WindowCache
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted, as_dim
 from mirlo.frontends.tensor import Tensor, concat, maximum, where
+from mirlo.runtime.lazy_dataclass import dataclass
 
 DOMAIN = "com.microsoft"
 PAST_KEY, PAST_VALUE, LAST_PLACE, TOTAL, COS, SIN, POSITIONS, BIAS, SINK = range(3, 12)

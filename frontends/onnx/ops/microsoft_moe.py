@@ -5,7 +5,7 @@ Each expert computes the rows of the tokens that chose it, so the weights of an 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -27,6 +27,7 @@ from mirlo.frontends.onnx.ops.microsoft_float_experts import KINDS as FLOAT_KIND
 from mirlo.frontends.onnx.ops.microsoft_nbits import ACTIVATIONS, BITS, packed_zero_points, unpacked
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.tensor import Tensor
+from mirlo.runtime.lazy_dataclass import dataclass
 
 DOMAIN = "com.microsoft"
 PLAIN = {"relu": "relu", "silu": "silu", "identity": ""}

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -27,6 +26,7 @@ from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.host_cpu import host_cpu
+from mirlo.runtime.lazy_dataclass import dataclass
 
 DOMAIN = "com.microsoft.nchwc"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Sequence, Sized
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from mirlo.frontends.onnx.ops.ml_scores import transformed
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.tensor import Tensor, where
+from mirlo.runtime.lazy_dataclass import dataclass
 
 MODES = {"BRANCH_LEQ": 0, "BRANCH_LT": 1, "BRANCH_GTE": 2, "BRANCH_GT": 3, "BRANCH_EQ": 4, "BRANCH_NEQ": 5}
 LEAF, MEMBER = "LEAF", 6

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.errors import DimsDiffer
@@ -25,6 +25,7 @@ from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter, relax_class
 from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.tensor import Tensor, stack
+from mirlo.runtime.lazy_dataclass import dataclass
 
 ACTIVATIONS = {
     name.lower(): relax_class(name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from mirlo.frontends.onnx.ops.control import stacked
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import AnyValue, Converted, LoopIteration
 from mirlo.frontends.tensor import Tensor, minimum, stack
+from mirlo.runtime.lazy_dataclass import dataclass
 
 MAX_UNROLLED_SLICES = 16
 """Most slices to unroll iterations for: a loop is as fast for more, and compiles in the time of one iteration."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from mirlo.dialects.core.dims import Dim
@@ -13,6 +11,7 @@ from mirlo.frontends.onnx.ops.index import nonzero_of
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.tensor import Tensor, maximum
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -17,6 +16,7 @@ from mirlo.frontends.stablehlo.ops.shape import padded
 from mirlo.frontends.stablehlo.regions import apply, combiner
 from mirlo.frontends.stablehlo.registry import converter
 from mirlo.frontends.tensor import Tensor, where
+from mirlo.runtime.lazy_dataclass import dataclass
 
 MAX_WINDOW = 1024
 """Most elements of a window: each makes a slice of the operand, and a tensor of its size."""

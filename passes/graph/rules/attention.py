@@ -7,7 +7,7 @@ against NaN.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, only_use
 from mirlo.passes.rules import Decline, decline, recognize
+from mirlo.runtime.lazy_dataclass import dataclass
 
 _HIDDEN = -1e30
 """Added to a score, this hides it: no score is near, so that its exponential is zero."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining
 from mirlo.passes.rules import Decline, decline, recognize
+from mirlo.runtime.lazy_dataclass import dataclass
 
 _CLOSE = 1e-3
 """Tolerance for constants in models that were stored as 16-bit floats."""

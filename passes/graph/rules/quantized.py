@@ -7,7 +7,7 @@ are. What follows (scales, biases, activations, quantization) is computed on the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from mirlo.dialects.relax.infer_windows import channel_axis, kernel_axes, paddin
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
 from mirlo.passes.rules import Decline, decline, recognize
+from mirlo.runtime.lazy_dataclass import dataclass
 
 I32, F32 = DTYPES["i32"], DTYPES["f32"]
 BYTES = ("i8", "u8")

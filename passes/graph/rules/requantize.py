@@ -8,7 +8,7 @@ and each rounding near a half moves a result by one quantization step, which the
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from mirlo.dialects.relax.infer_windows import channel_axis, kernel_axes
 from mirlo.dialects.relax.meanings import ROUNDING_SHIFT
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, only_use
 from mirlo.passes.rules import Decline, combine, decline
+from mirlo.runtime.lazy_dataclass import dataclass
 
 I32, F32 = DTYPES["i32"], DTYPES["f32"]
 BYTES = ("i8", "u8")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -23,6 +23,7 @@ from mirlo.passes.legalize.helpers import shape_of, tensor_type
 from mirlo.passes.legalize.rules.conv import convolve
 from mirlo.passes.legalize.windows import SlidingWindows
 from mirlo.passes.rules import legalize
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.legalize.builder import LegalizeBuilder

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -14,6 +13,7 @@ from mirlo.dialects.tir.compute.numpy_functions import as_scalar_function
 from mirlo.passes.legalize.helpers import shape_of, sum_of, weighted
 from mirlo.passes.legalize.interpolation import RADIUS, coordinate, is_normalized, nearest, tap_options, tap_weight
 from mirlo.passes.rules import Decline, decline, legalize
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.legalize.builder import LegalizeBuilder

@@ -7,7 +7,6 @@ the value size. Every tensor is read at a position over these loops, whatever it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from mirlo.dialects.bindings import ir
@@ -19,6 +18,7 @@ from mirlo.passes.schedule.blocks.attention_mask import Bound, Scaling, scaling_
 from mirlo.passes.schedule.blocks.contraction.body import ProductInput
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel
 from mirlo.passes.schedule.blocks.instance import BlockInstance
+from mirlo.runtime.lazy_dataclass import dataclass
 
 REDUCTIONS = 4
 """Number of reductions in an attention: scores, their maximum, the sum of the weights, the product with the values."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
 from mirlo.dialects.core.value import is_constant
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.blocks.instance import BlockInstance
+from mirlo.runtime.lazy_dataclass import dataclass
 
 _LESS, _AT_MOST = 2, 3
 """Predicates of `arith.cmpi`: signed less than, signed at most."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from mirlo.dialects.bindings import ir
@@ -14,6 +13,7 @@ from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.loops import attribute_constant
 from mirlo.passes.schedule.vectors import is_vector, splat
+from mirlo.runtime.lazy_dataclass import dataclass
 
 _T = TypeVar("_T")
 

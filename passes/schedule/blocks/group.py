@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rules import Decline, decline
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 class LaneModel(Protocol):

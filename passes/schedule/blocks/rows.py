@@ -8,7 +8,7 @@ the loop reduces.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from mirlo.dialects.bindings import ir
@@ -22,6 +22,7 @@ from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, opaque_of_group
 from mirlo.passes.schedule.blocks.instance import BlockInstance
 from mirlo.passes.schedule.blocks.lanes import fitting, widest_bytes
+from mirlo.runtime.lazy_dataclass import dataclass
 
 _SHORTEST = 8
 """Reductions of fewer elements than this do not pay for vectors and the reduction of their lanes."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
@@ -14,6 +13,7 @@ from mirlo.passes.schedule.blocks.index_arithmetic import EXTREMES
 from mirlo.passes.schedule.blocks.instance import BlockInstance
 from mirlo.passes.schedule.loops import KnownBody, ScalarBody
 from mirlo.passes.schedule.words.tree import BlockLeaf, around, extents_of, placed_at
+from mirlo.runtime.lazy_dataclass import dataclass
 
 CHANGES = {0: (0, 1), 1: (0, 1), 2: (0,), 3: (1,), 4: (1,), 5: (0,)}
 """By predicate of `arith.cmpi`: the values of lhs - rhs at which it changes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import BlockView, PrimView, is_tensor_form
@@ -27,6 +27,7 @@ from mirlo.passes.schedule.words.tree import (
     build,
     loops_of,
 )
+from mirlo.runtime.lazy_dataclass import dataclass
 
 FREE_SIZE = 10_007
 """Stands for a dim of an instruction that is a symbol: a prime, so that no other size is a multiple of it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, contiguous_strides, flatten, loop_index
@@ -28,6 +28,7 @@ from mirlo.passes.schedule.words.tree import (
     around,
     without_single,
 )
+from mirlo.runtime.lazy_dataclass import dataclass
 
 ALIGNMENT = 64
 """Bytes at a multiple of which buffers begin, unless the caller says otherwise."""

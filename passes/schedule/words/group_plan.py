@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 
 from mirlo.dialects.bindings import func, ir
@@ -15,6 +15,7 @@ from mirlo.passes.schedule.buffers import ScheduleFacts, TensorBuffers
 from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.passes.schedule.words.trace import APPLIED, Trace
 from mirlo.passes.schedule.words.tree import output_names
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import unique_names
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from operator import le
 from typing import Any, TypeAlias
@@ -15,6 +14,7 @@ from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, Remainder, Varia
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.scalars import create
 from mirlo.passes.schedule.words.tree import PartRange
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

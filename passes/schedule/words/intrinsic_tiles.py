@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides
@@ -13,6 +11,7 @@ from mirlo.dialects.tir.own_intrinsics import OWN
 from mirlo.dialects.tir.scalars import Value, create
 from mirlo.passes.schedule.words.memory import Placed
 from mirlo.passes.schedule.words.tree import ScheduleBuffer, ScheduleError
+from mirlo.runtime.lazy_dataclass import dataclass
 
 CALL = "tir.call_extern"
 

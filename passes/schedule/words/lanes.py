@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property, partial
 from typing import NamedTuple, Protocol
 
@@ -34,6 +34,7 @@ from mirlo.passes.schedule.words.tree import (
     placed_at,
     views_of,
 )
+from mirlo.runtime.lazy_dataclass import dataclass
 
 WIDEST_ACCESS = 16
 """Most bytes that a thread of a GPU accesses at once."""

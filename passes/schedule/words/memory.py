@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from dataclasses import replace as changed
 from functools import cached_property
 
@@ -46,6 +45,7 @@ from mirlo.passes.schedule.words.tree import (
     placed_at,
 )
 from mirlo.passes.targets import has_vectors
+from mirlo.runtime.lazy_dataclass import dataclass
 
 MAX_STACK_BYTES = 1 << 18
 """Most bytes of a buffer on the stack."""

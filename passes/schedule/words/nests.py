@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk
 from mirlo.passes.schedule.words.schedule import Schedule
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 def fuse_contiguous(s: Schedule, block: str, loops: list[str]) -> list[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Protocol
 
@@ -54,6 +53,7 @@ from mirlo.passes.schedule.words.tree import (
     region_of,
     views_of,
 )
+from mirlo.runtime.lazy_dataclass import dataclass
 
 Carried = list[ir.Value]
 """Values that loops carry from one iteration to the next."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import loop_index
@@ -22,6 +21,7 @@ from mirlo.passes.schedule.words.tree import (
     leaves_of,
     loop_names,
 )
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import unique_names
 
 WORDS_RULE = "schedule"

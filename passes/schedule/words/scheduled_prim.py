@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.passes.schedule.words.tensorize import PrimScript, ScriptParameter
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

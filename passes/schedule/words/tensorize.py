@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from mirlo.dialects.bindings import ir
@@ -26,6 +26,7 @@ from mirlo.passes.schedule.words.tree import (
     leaves_of,
     loops_of,
 )
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from mirlo.dialects.core import dims as D
@@ -36,6 +36,7 @@ from mirlo.passes.schedule.words.tree import (
     placed_at,
     set_children,
 )
+from mirlo.runtime.lazy_dataclass import dataclass
 
 Use = tuple[BlockLeaf, BufferAccess]
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.runtime.files import read_regular
+from mirlo.runtime.lazy_dataclass import dataclass
 
 VERSION = 1
 APPLIED = "tir.words"

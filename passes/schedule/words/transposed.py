@@ -8,7 +8,7 @@ n: tiles are then several adjacent squares, transposed by the same shuffles. Res
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -34,6 +34,7 @@ from mirlo.passes.schedule.words.tree import (
     placed_at,
     reads_of,
 )
+from mirlo.runtime.lazy_dataclass import dataclass
 
 SHUFFLE_LANE_BYTES = 16
 """Bytes of the parts of a wider vector within which shuffles move elements; they also move whole parts."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.affine import read_affine
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import unique_names
 from mirlo.runtime.nearest import nearest
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_float, c_void_p
-from dataclasses import dataclass
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.cudnn.native import library as dnn
 from mirlo.targets.cudnn.native.library import CUDNN, CuDnnError, version
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from mirlo.dialects.core.dims import estimate_dim, static_dim
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.gpu.schedule.roles import Roles
 from mirlo.targets.gpu.schedule.split_k import SplitK, SplitKPlan, divisions
 from mirlo.targets.gpu.schedule.stage import PlannedBlocks

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial, reduce
 from operator import mul
 
@@ -13,6 +12,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.value import Value, index, integer_of
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import when
+from mirlo.runtime.lazy_dataclass import dataclass
 
 THREADS = 128
 """Default threads per block, which every Vulkan device supports."""

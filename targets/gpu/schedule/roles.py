@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
@@ -15,6 +15,7 @@ from mirlo.passes.schedule.blocks.contraction.body import ProductInput
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, row_major
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel
 from mirlo.passes.schedule.words.lanes import is_within
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.gpu.schedule.launch import split
 
 Indices = Mapping[int, Value]

@@ -8,7 +8,6 @@ loop to the next if there are not too many, and reduce what each of them has.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from mirlo.dialects.core import dims as D
 from mirlo.passes.rules import Decline, decline
@@ -18,6 +17,7 @@ from mirlo.passes.schedule.blocks.rows import RowGroup, find_rows
 from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
 from mirlo.passes.schedule.words.nests import WalkLoops, fuse_contiguous, merge_rows
 from mirlo.passes.schedule.words.schedule import Schedule
+from mirlo.runtime.lazy_dataclass import dataclass
 
 BLOCK = 128
 """Threads per block; long rows use all of them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Protocol
 
 from mirlo.dialects.core import dims as D
@@ -12,6 +12,7 @@ from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.group import LaneModel
 from mirlo.passes.schedule.buffers import ScheduleFacts, TensorBuffers
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 class PlannedBlocks(Protocol):

@@ -7,12 +7,13 @@ split-K (`split_k.py`). Instead of blocks that wait within a launch, a second ke
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.schedule.blocks.contraction.analysis import EpilogueBlock, TensorAccess
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.buffers import TensorBuffers
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles
 from mirlo.targets.gpu.schedule.stage import PlannedBlocks as Plan
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -12,6 +11,7 @@ from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder, Variable, const
 from mirlo.dialects.tir.compute.loops import Buffer
 from mirlo.passes.legalize.rules.tree import NodeTable, first_score, leaf_index, with_tree
 from mirlo.passes.rules import legalize
+from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.legalize.builder import LegalizeBuilder

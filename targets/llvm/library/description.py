@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.dtypes import ELEMENT_TYPES
 from mirlo.runtime.external import ExternalArtifact
 from mirlo.runtime.fat import LOADER as FAT
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import c_comment, c_identifier
 from mirlo.runtime.native import NativeCode, is_native, native_code
 from mirlo.runtime.object_symbols import BadObject, symbols_of

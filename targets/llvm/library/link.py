@@ -8,10 +8,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.cpus import system_of
 from mirlo.targets.llvm.library.description import LibraryError
 from mirlo.targets.llvm.processor import host_processor

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirlo.runtime import archive
 from mirlo.runtime.artifact import Artifact
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.threads import pool_text
 from mirlo.targets.host.llvm_ir import llvmlite
 from mirlo.targets.llvm.cpus import BASE, CPUS, RISCV, WASM, WASM_THREADS, arch_of, system_of

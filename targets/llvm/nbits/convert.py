@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +22,7 @@ from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import Decline, decline
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.nbits.code import Dots
 from mirlo.targets.llvm.nbits.functions import product_function

@@ -7,7 +7,6 @@ Activations are in sub-blocks of K: the elements [sub-blocks, rows, rows of K] o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES
@@ -15,6 +14,7 @@ from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute import LoopBuilder
 from mirlo.dialects.tir.scalars import compare, create
 from mirlo.passes.schedule.loops import either, when
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.nbits import code as C
 from mirlo.targets.llvm.nbits.layout import COLUMNS, LINE

@@ -12,11 +12,10 @@ column holds row `j * w + f`, where `w` is 6 or 5. The upper 2 bits of all words
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from mirlo.runtime.container import empty_aligned
+from mirlo.runtime.lazy_dataclass import dataclass
 
 COLUMNS = 16
 """Columns of a panel: lanes of f32 in the widest vector."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.types import TensorType
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.nbits.layout import PanelLayout
 
 

@@ -7,7 +7,6 @@ Their memory cannot be on a thread's stack, as its size is dynamic: each thread 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from math import lcm
 
 from mirlo.dialects.bindings import ir, scf
@@ -18,6 +17,7 @@ from mirlo.dialects.core.value import Value, emit_constant, index
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import for_loop, store
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.schedule.contraction.code import Code, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors
 from mirlo.targets.llvm.schedule.contraction.dynamic_tiles import DynamicTiles, dynamic_tiles

@@ -8,7 +8,7 @@ row. For more tokens, all rows are copied, and `blocked` computes the rest.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -25,6 +25,7 @@ from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts, TensorBuffers
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.loops import either
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.blocked import outside_values, plan_blocked
 from mirlo.targets.llvm.schedule.dynamic_blocks import DynamicBlockedPlan

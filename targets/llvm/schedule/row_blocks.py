@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import lcm, prod
 
 from mirlo.dialects.bindings import ir
@@ -12,6 +11,7 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import for_loop
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.schedule.contraction.code import Code, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors
 from mirlo.targets.llvm.schedule.contraction.kernel import ContractionEmitter

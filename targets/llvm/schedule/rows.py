@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
 from mirlo.passes.schedule.words.index import LoopValue
 from mirlo.passes.schedule.words.nests import fuse_contiguous, merge_rows
 from mirlo.passes.schedule.words.schedule import Schedule
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.choices import NO_LOOP_CHOICES, LoopChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.group import function_group

@@ -8,12 +8,11 @@ unrolled: what the hardware prefetches for one then serves the other.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.blocks.instance import BlockInstance
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.words.schedule import Schedule
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.cost import CLOSE_TO_L2, RUN_BLOCK_VECTORS, RUNS_PER_BLOCK, SHORT_RUN_VECTORS
 from mirlo.targets.llvm.schedule.transposes import mapped_operands, moved_bytes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from mirlo.dialects.bindings import ir
@@ -18,6 +18,7 @@ from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.nest import emit_block
 from mirlo.passes.schedule.words.group_plan import WordsPlan
 from mirlo.passes.schedule.words.rule_parts import WORDS_RULE, LoopWords, find_blocks
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import unique_names
 from mirlo.targets.llvm.choices import (
     NO_PANELS,

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import element_bytes
@@ -24,6 +23,7 @@ from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.blocks.instance import BlockInstance
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.words.schedule import Schedule
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.choices import ElementwiseChoices, of_loop
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.cost import (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
@@ -13,6 +12,7 @@ from mirlo.passes.schedule.blocks.instance import BlockInstance
 from mirlo.passes.schedule.blocks.lanes import fitting, widest_bytes
 from mirlo.passes.schedule.vectors import may_trap
 from mirlo.passes.schedule.words.schedule import Schedule
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.choices import LoopChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.cost import INTRINSIC_OPERATIONS

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from mirlo.dialects.bindings import ir
@@ -16,6 +14,7 @@ from mirlo.passes.legalize.strategies import STRATEGIES
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.session import Session
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import find_machine
 from mirlo.targets.llvm.trees.kernel import MIN_ROWS, MaskedTrees, lanes_of, trees_function

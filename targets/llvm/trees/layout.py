@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from mirlo.dialects.relax.tree import NAN_BY_NODE
 from mirlo.passes.rules import Decline, decline
+from mirlo.runtime.lazy_dataclass import dataclass
 
 BLOCK = 4
 """Records that are compared in one iteration; groups of records are filled up to whole blocks."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +28,7 @@ from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rule_choices import bind_choices
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.tuned import operations_named, pop_choices
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.choices import ConvolutionChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import find_machine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import Expr, PrimBuilder, TensorExpr, constant, select
 from mirlo.dialects.tir.view import BlockView
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.winograd.matrices import INPUT, INTEGER_OUTPUT, OUTPUT, Matrix
 
 IMAGE = 224

@@ -5,11 +5,10 @@ Shared memory is addressed by integers, as in the descriptors of these instructi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.gpu.schedule.launch import barrier
 
 _TICKS = 10_000_000

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.gpu.schedule.contraction.staging import SharedMatrix
 from mirlo.targets.gpu.schedule.launch import WARP, split
 from mirlo.targets.gpu.schedule.vectors import element_at

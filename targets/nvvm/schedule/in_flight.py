@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import Value, inline_asm
 from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.nvvm.schedule.ring_buffer import PRODUCT_ROWS
 from mirlo.targets.nvvm.schedule.tilemaps import described
 from mirlo.targets.nvvm.schedule.units import ACCESS, Format

@@ -9,7 +9,7 @@ matrix unit multiplies a stage, and where its results are.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from mirlo.dialects.bindings import ir
@@ -22,6 +22,7 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
 from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import either, for_loop, when
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.gpu.schedule.contraction.staging import Stager
 from mirlo.targets.gpu.schedule.contraction.tiled import ProductTile
 from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS, Shape

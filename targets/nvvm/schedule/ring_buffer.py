@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.core.value import Value, index, select
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.nvvm.schedule.bulk import Barriers
 
 GROUP = 128

@@ -8,13 +8,14 @@ asynchronously in 16-byte vectors (`cp.async`), several k-steps ahead; others go
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.value import Value, index
 from mirlo.passes.rules import Decline, decline
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.gpu.schedule.contraction.staging import Load, SharedMatrix, Stager
 from mirlo.targets.gpu.schedule.contraction.tiled import (
     Mover,

@@ -6,7 +6,6 @@ Products are 16 x 8 elements by 32 bytes of K in any format: 16 elements of two 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from mirlo.dialects.core.dtypes import dtype
 from mirlo.dialects.core.value import is_constant
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import ProductInput
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.gpu.schedule.contraction.staging import ACCESS as ACCESS
 from mirlo.targets.nvvm.options import Options
 

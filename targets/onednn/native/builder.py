@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.onednn.native import api
 from mirlo.targets.onednn.native.desc import Desc, bytes_of_primitive, of_primitive, row_major, strided
 from mirlo.targets.onednn.native.storage import PrimitiveValue, Storage, aligned

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.onednn.native import api
 from mirlo.targets.onednn.native.builder import Memories, PrimitiveBuilder, PrimitiveCall
 from mirlo.targets.onednn.native.library import OneDnnError, threads_set

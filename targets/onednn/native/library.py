@@ -9,11 +9,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import CDLL
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.locks import make_lock
 
 NAME = "libdnnl.so.3"

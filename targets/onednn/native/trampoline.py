@@ -9,9 +9,9 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.loaders import compile_llvm
 from mirlo.runtime.system import after_fork
 from mirlo.runtime.thunks import bind_state

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +12,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.traits import OnnxName
 from mirlo.passes.byoc.view import ExternalValue
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.onnx.dtypes import code_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ own.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from mirlo.dialects.bindings import ir
@@ -21,6 +21,7 @@ from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd, match_multiply_add
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, divisors, form_of, moving
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass

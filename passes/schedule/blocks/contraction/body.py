@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
@@ -11,6 +10,7 @@ from mirlo.dialects.tir.intrinsics import SINGLE_INSTRUCTIONS
 from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.vectors import vector_body
+from mirlo.runtime.lazy_dataclass import dataclass
 
 ADDS = ("arith.addf", "arith.addi")
 MULTIPLIES = ("arith.mulf", "arith.muli")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, flatten
 from mirlo.dialects.tir.affine import read_affine
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

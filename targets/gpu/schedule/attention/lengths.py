@@ -6,13 +6,14 @@ so both exist; the host launches those that apply, and the others with an empty 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Protocol
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks
 from mirlo.passes.schedule.buffers import ScheduleFacts, TensorBuffers
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.gpu.schedule.attention.work import Work
 
 

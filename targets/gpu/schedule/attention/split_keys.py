@@ -6,12 +6,11 @@ occupy every multiprocessor.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.gpu.schedule.costs import ALONE, LAUNCH, SUMS, UNIT_BYTES
 
 MIN_KEYS = 128

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -11,6 +11,7 @@ from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.loops import for_loop
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.gpu.schedule.contraction.staging import Load, SharedMatrix, Stager
 from mirlo.targets.gpu.schedule.contraction.tiled import (
     Mover,

@@ -8,7 +8,7 @@ memory; a *mover* brings the k-steps there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -20,6 +20,7 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
 from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant, for_loop
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.gpu.schedule.contraction.staging import ElementFormat, Load, SharedMatrix, Stager
 from mirlo.targets.gpu.schedule.costs import Shape
 from mirlo.targets.gpu.schedule.launch import Ids, barrier, launch, split

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.scalars import compare
@@ -13,6 +11,7 @@ from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.loops import either
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.choices import NO_CONTRACTION_CHOICES, ContractionChoices, panels_of, with_panels
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.kernel import ContractionEmitter, summary

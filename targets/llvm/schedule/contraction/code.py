@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core import dims as D
@@ -16,6 +15,7 @@ from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import either, for_loop, if_any
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span
 from mirlo.targets.llvm.schedule.cost import LINE_BYTES
 

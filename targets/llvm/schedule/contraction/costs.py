@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.buffers import element_bytes
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.schedule.contraction.choices import count_of
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.orders import LoopOrder, other_orders

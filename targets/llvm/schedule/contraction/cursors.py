@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.stream import next_panel

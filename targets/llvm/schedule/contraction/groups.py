@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd, ProductInput
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, fuse
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.intrinsics.arm import MATRICES
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand

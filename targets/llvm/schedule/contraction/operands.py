@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 from mirlo.dialects.bindings import ir
@@ -14,6 +14,7 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import TensorAccess
 from mirlo.passes.schedule.blocks.contraction.body import ProductInput
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, row_major
+from mirlo.runtime.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

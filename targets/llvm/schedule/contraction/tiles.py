@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 
 from mirlo.dialects.core.dims import Dim
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.cost import (
     BEYOND_L2_FACTOR,

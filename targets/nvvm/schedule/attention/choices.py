@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 from mirlo.dialects.core.dims import static_dim
 from mirlo.passes.rule_choices import Choice
 from mirlo.passes.rules import decline
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.gpu.schedule.attention.lengths import AttentionPlan
 from mirlo.targets.nvvm.schedule.attention import grouped
 from mirlo.targets.nvvm.schedule.attention.grouped import GroupAttentionPlan

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -11,6 +10,7 @@ from mirlo.dialects.core.dims import static_dim
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import for_loop
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.gpu.schedule.attention.leaves import Loops
 from mirlo.targets.gpu.schedule.attention.partial_results import tiles_of
 from mirlo.targets.gpu.schedule.attention.work import Work

@@ -9,7 +9,6 @@ fully visible ones computed without the mask.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from mirlo.dialects.bindings import ir
@@ -20,6 +19,7 @@ from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.attention import Read
 from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.loops import for_loop, when
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.gpu.schedule.attention.kernel import AttentionKernel
 from mirlo.targets.gpu.schedule.attention.partial_results import KeyTiles
 from mirlo.targets.gpu.schedule.attention.work import Work, hidden
