@@ -11,11 +11,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from math import prod
+from math import lcm, prod
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dims import Dim, static_dim
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.core.value import index
@@ -37,7 +37,13 @@ from mirlo.targets.llvm.choices import NO_BLOCK_CHOICES, BlockChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
-from mirlo.targets.llvm.schedule.cost import MIN_MASKED_ROWS, MIN_ROW_BLOCKS, MIN_TILES_PER_BLOCK
+from mirlo.targets.llvm.schedule.cost import (
+    MAX_SCORES_L2,
+    MIN_MASKED_ROWS,
+    MIN_ROW_BLOCKS,
+    MIN_TILES_PER_BLOCK,
+    ROWS_TO_PACK_FOR,
+)
 from mirlo.targets.llvm.schedule.dynamic_blocks import DynamicBlockedPlan, elements_of_row
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.priorities import PRIORITIES
@@ -53,7 +59,8 @@ def plan_blocked(
     """Plan how to compute these blocks a block of rows at a time."""
     if sum(is_product(block) for block in group.blocks) != 2:
         return decline("not two contractions", contractions=sum(is_product(block) for block in group.blocks))
-    stages = plan_stages(group)
+    # The rows of both contractions are those of a block, which stay in the L2 cache for all panels.
+    stages = plan_stages(replace(group, machine=replace(group.machine, reread_cycles=0.0)))
     if len(stages) != 3:
         return decline("not a contraction, rows and a contraction", stages=len(stages))
     first, between, last = stages
@@ -195,7 +202,7 @@ def _with_blocks(
     if isinstance(extent, int) and isinstance(width, int) and all(isinstance(count, int) for _, count in loops):
         heads = prod(count for _, count in loops if isinstance(count, int))
         block: Dim = _block_rows(
-            extent, width, heads, first.plan, element_bytes(weights.type.element_type), choices.block_rows
+            extent, width, heads, (first.plan, last.plan), element_bytes(weights.type.element_type), choices.block_rows
         )
     else:
         block = _dynamic_block(extent, width, first.plan, choices.block_rows, is_cut=False)
@@ -209,7 +216,7 @@ def _dynamic_block(extent: Dim, width: Dim, plan: RegisterTilePlan, chosen: int 
     if chosen is not None:
         return max(1, chosen // tile) * tile
     most = D.ceildiv(D.maximum(MIN_MASKED_ROWS, extent // MIN_ROW_BLOCKS) if is_cut else extent, tile)
-    return D.maximum(MIN_TILES_PER_BLOCK, D.minimum(plan.machine.l2_bytes // 4 // size // width // tile, most)) * tile
+    return D.maximum(MIN_TILES_PER_BLOCK, D.minimum(_rows_of_scores(plan.machine, width, size) // tile, most)) * tile
 
 
 def _leaving_out(
@@ -252,14 +259,25 @@ def _limit(plan: BlockedPlan, group: BlockGroup[Machine]) -> tuple[int, Dim] | N
     return None if limit is None else (limit.coefficient(query), limit.constant + 1)
 
 
-def _block_rows(extent: int, width: int, heads: int, plan: RegisterTilePlan, size: int, chosen: int | None) -> int:
-    """Return the rows of a block: its scores fill a quarter of the L2 cache, in whole tiles if it has several."""
-    rows = chosen or max(1, plan.machine.l2_bytes // 4 // (width * size))
+def _block_rows(
+    extent: int, width: int, heads: int, plans: tuple[RegisterTilePlan, RegisterTilePlan], size: int, chosen: int | None
+) -> int:
+    """Return the rows of a block, in whole tiles of both contractions if it has several of these."""
+    first, last = plans
+    rows = chosen or max(1, static_dim(_rows_of_scores(first.machine, width, size)))
     if heads == 1 and chosen is None:
         rows = min(rows, -(-extent // MIN_ROW_BLOCKS))
     if rows >= extent:
         return extent
-    return max(rows // plan.tile_rows, 1) * plan.tile_rows
+    both = lcm(first.tile_rows, last.tile_rows)
+    tile = both if 2 * both <= rows else first.tile_rows
+    return max(rows // tile, 1) * tile
+
+
+def _rows_of_scores(machine: Machine, width: Dim, size: int) -> Dim:
+    """Return the rows whose scores fill a part of the L2 cache, or more if keys and values were packed for few."""
+    near, most = (part // size // width for part in (machine.l2_bytes // 4, MAX_SCORES_L2 * machine.l2_bytes))
+    return D.maximum(near, D.minimum(most, ROWS_TO_PACK_FOR))
 
 
 @schedule(target="llvm", priority=PRIORITIES["blocked"])

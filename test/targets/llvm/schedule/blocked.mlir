@@ -47,7 +47,7 @@ func.func @causal(%q: tensor<1x2x512x32xf32>, %k: tensor<1x2x512x32xf32>, %v: te
 // counter, and compute it in a slot of their own.
 // WHY:         '@attention_2' is scheduled by blocked
 // CHECK-LABEL: func.func private @attention_2(
-// CHECK-SAME:    block = "14*max(4, min(floordiv(floordiv(65536, s), 14), {{[^"]*}}))", hidden = true
+// CHECK-SAME:    block = "14*max(4, min({{[^"]*}}, floordiv(max(floordiv(65536, s), min(128, floordiv(1048576, s))), 14)))", hidden = true
 // CHECK-SAME:    tir.symbols = ["s", "b"]
 // CHECK:         memref.view
 // CHECK-SAME:      tir.shared
