@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from commands import ENVIRONMENT, ROOT, output_of
+from commands import ROOT, mirlo, output_of, python, run_script
 
 PACKAGE = ROOT / "test" / "plugin"
 
@@ -24,30 +21,25 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         copy.parent.mkdir(exist_ok=True)
         copy.write_bytes(path.read_bytes())
     command = ["pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", folder, source]
-    output_of(_python([folder], *command))
+    output_of(python("-m", *command))
     return folder
-
-
-def _python(folders: list[Path], *arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """`python -m ...` where packages of these folders are installed as well."""
-    path = os.pathsep.join([*map(str, folders), ENVIRONMENT["PYTHONPATH"]])
-    command = [sys.executable, "-m", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**ENVIRONMENT, "PYTHONPATH": path})
 
 
 @pytest.mark.sample(0)
 def test_its_own_tests_pass(site: Path) -> None:
-    done = _python([site], "pytest", "-q", "-c", PACKAGE / "pyproject.toml", "--rootdir", PACKAGE, PACKAGE / "tests")
+    done = run_script(
+        "-m", "pytest", "-q", "-c", PACKAGE / "pyproject.toml", "--rootdir", PACKAGE, PACKAGE / "tests", site=[site]
+    )
     assert done.returncode == 0, done.stdout + done.stderr
-    done = _python([site], "lit.main", "-v", PACKAGE / "tests")
+    done = python("-m", "lit.main", "-v", PACKAGE / "tests", site=[site])
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.sample(0)
 def test_commands_find_it(site: Path) -> None:
-    listed = output_of(_python([site], "mirlo.tools.cli", "targets"))
+    listed = output_of(mirlo("targets", site=[site]))
     assert re.search(r"^npu +npu → llvm → default  +an imaginary matrix unit", listed, re.MULTILINE)
-    out = output_of(_python([site], "mirlo.tools.cli", "explain", "relax.matmul", "--target", "npu", cwd=site))
+    out = output_of(mirlo("explain", "relax.matmul", "--target", "npu", cwd=site, site=[site]))
     lines = out.splitlines()
     assert lines[0] == "relax.matmul on npu → llvm → default: legalization, tried in this order"
     assert re.fullmatch(
@@ -62,7 +54,9 @@ def test_passes_of_it_run_alone(site: Path, tmp_path: Path) -> None:
         '  %0 = "relax.matmul"(%x, %x) : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>\n'
         '  %1 = "relax.relu"(%0) : (tensor<4x4xf32>) -> tensor<4x4xf32>\n  return %1 : tensor<4x4xf32>\n}\n'
     )
-    out = output_of(_python([site], "mirlo.tools.opt", "m.mlir", "--npu-claim", "--remove-dead", cwd=tmp_path))
+    out = output_of(
+        run_script("-m", "mirlo.tools.opt", "m.mlir", "--npu-claim", "--remove-dead", cwd=tmp_path, site=[site])
+    )
     assert '"npu.gemm"(%arg0, %arg0) {relu = true}' in out and "relax" not in out
 
 
@@ -123,13 +117,13 @@ DIALECTS = "[mirlo.dialects]\nnpu = {module}:DIALECT\n"
 )
 def test_broken_packages_are_named(entry_points: str, code: str, message: str, tmp_path: Path) -> None:
     broken = _broken(tmp_path, "other", entry_points.format(module="other"), code)
-    done = _python([broken], "mirlo.tools.cli", "explain", "relax.relu", "--target", "npu")
+    done = mirlo("explain", "relax.relu", "--target", "npu", site=[broken])
     assert (done.returncode, done.stderr) == (1, f"mirlo: error: {message}\n")
 
 
 def test_two_packages_with_one_target(site: Path, tmp_path: Path) -> None:
     other = _broken(tmp_path, "other", TARGETS.format(module="other"))
-    done = _python([site, other], "mirlo.tools.cli", "explain", "relax.relu", "--target", "npu")
+    done = mirlo("explain", "relax.relu", "--target", "npu", site=[site, other])
     expected = "target 'npu' is offered by two packages: 'mirlo-npu' and 'other'; uninstall one"
     assert (done.returncode, done.stderr) == (1, f"mirlo: error: {expected}\n")
 
@@ -139,14 +133,14 @@ def test_two_packages_with_one_dialect(site: Path, tmp_path: Path) -> None:
         tmp_path, "other", DIALECTS.format(module="other"),
         "from mirlo.extend import register_dialect\nDIALECT = register_dialect('npu')",
     )  # fmt: skip
-    done = _python([site, other], "mirlo.tools.cli", "explain", "relax.relu")
+    done = mirlo("explain", "relax.relu", site=[site, other])
     expected = "dialect 'npu' is offered by two packages: 'mirlo-npu' and 'other'; uninstall one"
     assert (done.returncode, done.stderr) == (1, f"mirlo: error: {expected}\n")
 
 
 def test_a_broken_target_is_listed(tmp_path: Path) -> None:
     broken = _broken(tmp_path, "other", TARGETS.format(module="other"), "1 / 0")
-    out = output_of(_python([broken], "mirlo.tools.cli", "targets"))
+    out = output_of(mirlo("targets", site=[broken]))
     assert "broken: target 'npu' of package 'other' does not load: division by zero" in out
 
 
@@ -164,7 +158,7 @@ TARGET = Target("bare", "no rules of its own", pipeline=pipeline, emit=find_targ
 def test_a_target_without_rules_computes_by_the_default_ones(tmp_path: Path) -> None:
     bare = _broken(tmp_path, "other", "[mirlo.targets]\nbare = other:TARGET\n", BARE)
     only = ("--operator", "relax.exp", "--operator", "relax.add", "--operator", "tir.exp")
-    lines = output_of(_python([bare], "mirlo.tools.cli", "check-target", "bare", *only)).splitlines()
+    lines = output_of(mirlo("check-target", "bare", *only, site=[bare])).splitlines()
     assert lines[1].split() == ["relax.exp", *["ok"] * 4, *["-"] * 5]
     assert lines[2].split() == ["relax.add", *["ok"] * 8, "-"]
     assert lines[-1] == "bare: 16 checks of 3 operators and intrinsics: 16 ok, 0 declined, 0 wrong, 0 failed"

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from commands import ENVIRONMENT, ROOT, output_of
+from commands import ROOT, install, run_script
 
 PLUGINS = ROOT / "plugins"
 
@@ -25,15 +22,8 @@ def package(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         copy = source / path.relative_to(package)
         copy.parent.mkdir(exist_ok=True, parents=True)
         copy.write_bytes(path.read_bytes())
-    command = ["pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", folder, source]
-    output_of(_python([folder], *command))
+    install(source, folder)
     return package, folder
-
-
-def _python(folders: list[Path], *arguments: object) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join([*map(str, folders), ENVIRONMENT["PYTHONPATH"]])
-    command = [sys.executable, "-m", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env={**ENVIRONMENT, "PYTHONPATH": path})
 
 
 SHORT = {
@@ -60,7 +50,7 @@ def test_all_of_its_own_tests_pass(package: tuple[Path, Path]) -> None:
 
 def _pass(path: Path, site: Path, chosen: str) -> None:
     arguments = ["-q", "-rs", "-c", path / "pyproject.toml", "--rootdir", path, "-k", chosen, path / "tests"]
-    done = _python([site], "pytest", *arguments)
+    done = run_script("-m", "pytest", *arguments, site=[site])
     assert done.returncode == 0, done.stdout + done.stderr
     skipped = [line for line in done.stdout.splitlines() if line.startswith("SKIPPED")]
     if skipped:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -21,24 +22,42 @@ MODELS = ROOT / ".cache" / "models"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
-def python(*arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """Run Python."""
+def python(*arguments: object, cwd: Path = ROOT, site: Sequence[Path] = ()) -> subprocess.CompletedProcess[str]:
+    """Run Python in a new process, where what it imports or how it ends is tested."""
     command = [sys.executable, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=ENVIRONMENT)
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=with_packages(site))
 
 
-def mirlo(*arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+def with_packages(site: Sequence[Path]) -> dict[str, str]:
+    """Return the environment of a process for which the packages in these folders are installed."""
+    return {**ENVIRONMENT, "PYTHONPATH": os.pathsep.join([*map(str, site), ENVIRONMENT["PYTHONPATH"]])}
+
+
+def mirlo(*arguments: object, cwd: Path = ROOT, site: Sequence[Path] = ()) -> subprocess.CompletedProcess[str]:
     """Run the command `mirlo`, if there is `fork` in a process that has imported it already."""
     if not hasattr(os, "fork"):
-        return python("-m", "mirlo.tools.cli", *arguments, cwd=cwd)
-    return _forked(COMMANDS["mirlo"], arguments, cwd)
+        return python("-m", "mirlo.tools.cli", *arguments, cwd=cwd, site=site)
+    return _forked(COMMANDS["mirlo"], arguments, cwd, site)
 
 
-def run_script(*arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """Run a file of Python, `-c` and code, or `-m` and a module; what it imports may be imported already."""
+def run_script(*arguments: object, cwd: Path = ROOT, site: Sequence[Path] = ()) -> subprocess.CompletedProcess[str]:
+    """Run a file of Python, `-c` and code, or `-m` and a module; what it imports may be imported already.
+
+    The packages in the folders `site` are installed for it.
+    """
     if not hasattr(os, "fork"):
-        return python(*arguments, cwd=cwd)
-    return _forked(COMMANDS["python"], arguments, cwd)
+        return python(*arguments, cwd=cwd, site=site)
+    return _forked(COMMANDS["python"], arguments, cwd, site)
+
+
+def install(package: Path, site: Path) -> None:
+    """Build the wheel of a package and unpack it into a folder, as `pip install --target` does in four processes."""
+    build = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+    output_of(run_script("-c", build, site, cwd=package))
+    for wheel in site.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as file:
+            file.extractall(site)
+        wheel.unlink()
 
 
 COMMANDS = {
@@ -65,12 +84,16 @@ def shell_commands(folder: Path, *names: str) -> dict[str, str]:
     return {**ENVIRONMENT, "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 
 
-def _forked(function: str, arguments: Sequence[object], cwd: Path) -> subprocess.CompletedProcess[str]:
+def _forked(
+    function: str, arguments: Sequence[object], cwd: Path, site: Sequence[Path] = ()
+) -> subprocess.CompletedProcess[str]:
     command = [*map(str, arguments)]
     with open(os.devnull) as nothing, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         files = [file.fileno() for file in (nothing, out, errors)]
         # Which test runs is set by pytest.
-        environment = ENVIRONMENT | {name: os.environ[name] for name in ("PYTEST_CURRENT_TEST",) if name in os.environ}
+        environment = with_packages(site) | {
+            name: os.environ[name] for name in ("PYTEST_CURRENT_TEST",) if name in os.environ
+        }
         code = tool_client.run(_server(), function, command, str(cwd), environment, files)
         texts = []
         for file in (out, errors):
@@ -101,5 +124,5 @@ def require_tests(path: Path, whole: bool = False) -> None:
 
     With `whole` they run whole, not a sample of them.
     """
-    done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", *(["--whole"] if whole else []), path)
+    done = run_script("-m", "pytest", "-q", "-p", "no:cacheprovider", *(["--whole"] if whole else []), path)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -109,6 +109,8 @@ def run(connection: socket.socket) -> NoReturn:
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
+    folders = environment.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:0] = [folder for folder in folders if folder and folder not in sys.path]
     sys.argv = [module, *arguments]
     leave(getattr(importlib.import_module(module), function))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,18 +16,29 @@ from onnx import TensorProto, helper, numpy_helper
 import mirlo
 from mirlo.benchmarks.models import tiny
 from mirlo.testing import placement_of
+from mirlo.tools.cli import main
 
 needs_tools = pytest.mark.skipif(bool(missing_tools()), reason=f"pip install {' '.join(missing_tools())}")
 TARGETS = ["ethos-u", "llvm"]
 PROGRAM = Path(__file__).parent / "integers.mlir"
 
 
+class Models:
+    """Quantized models as files, made when they are first asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __truediv__(self, file: str) -> Path:
+        path = self.folder / file
+        if not path.exists():
+            path.write_bytes(tiny.quantized(path.stem).SerializeToString())
+        return path
+
+
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models")
-    for name in ("wake_word", "ds_cnn"):
-        (folder / f"{name}.onnx").write_bytes(tiny.quantized(name).SerializeToString())
-    return folder
+def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
+    return Models(tmp_path_factory.mktemp("models"))
 
 
 def _quantized(nodes: list, x: tuple[int, ...], weights: dict[str, np.ndarray]):  # type: ignore[no-untyped-def]
@@ -78,13 +87,16 @@ def test_unknown_accelerators_are_refused() -> None:
     ],
 )
 def test_the_rest_has_the_reason(
-    shape: tuple[int, ...], attributes: dict[str, object], reason: str, tmp_path: Path
+    shape: tuple[int, ...],
+    attributes: dict[str, object],
+    reason: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(_conv(shape, (12, 12)[: len(shape) - 2], **attributes).SerializeToString())  # type: ignore[arg-type]
-    command = [sys.executable, "-m", "mirlo.tools.cli", "partition", path, "--targets", "ethos-u,llvm", "--attempts"]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True)
-    assert reason in done.stdout
+    assert main(["partition", str(path), "--targets", "ethos-u,llvm", "--attempts"]) == 0
+    assert reason in capsys.readouterr().out
 
 
 @needs_tools
@@ -108,7 +120,7 @@ def test_convolutions(shape: tuple[int, ...], size: tuple[int, int], attributes:
 
 @needs_tools
 @pytest.mark.parametrize("accelerator", ["ethos-u55-128", "ethos-u65-256", "ethos-u85-256"])
-def test_models_are_equal_bit_for_bit(models: Path, accelerator: str) -> None:
+def test_models_are_equal_bit_for_bit(models: Models, accelerator: str) -> None:
     name = "ds_cnn" if accelerator == "ethos-u85-256" else "wake_word"
     found = measure(models / f"{name}.onnx", accelerator)
     assert found.is_equal
@@ -119,7 +131,7 @@ def test_models_are_equal_bit_for_bit(models: Path, accelerator: str) -> None:
 
 
 @needs_tools
-def test_files_are_what_the_tools_made(models: Path, tmp_path: Path) -> None:
+def test_files_are_what_the_tools_made(models: Models, tmp_path: Path) -> None:
     executable = mirlo.compile(models / "wake_word.onnx", TARGETS, cache=False)
     (artifact,) = executable.artifact.externals
     files = EthosU().files(artifact, {})
