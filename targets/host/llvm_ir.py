@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirlo.dialects.bindings import ir, llvm
+from mirlo.dialects.bindings import ir, translate_to_llvm_ir
 from mirlo.runtime import system
 from mirlo.targets.llvm_guard import require_translated
 from mirlo.targets.llvm_text import readable_by_older
@@ -43,7 +43,7 @@ def lower_pipeline(calls_kernels: bool = False) -> str:
 def to_llvm_ir(module: ir.Module) -> str:
     """Translate a module of the LLVM dialect to LLVM IR that llvmlite's LLVM reads."""
     require_translated(module.operation)
-    return readable_by_older(llvm.translate_module_to_llvmir(module.operation))
+    return readable_by_older(translate_to_llvm_ir(module.operation))
 
 
 INSTRUCTION_ORDER = "-pre-RA-sched=source"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import cache
 from itertools import chain
 
-from mirlo.dialects.bindings import ir, llvm
+from mirlo.dialects.bindings import ir, translate_to_llvm_ir
 from mirlo.dialects.core.symbols import rename_symbol, symbol_name
 from mirlo.dialects.core.value import call_intrinsic
 from mirlo.passes.lower.calls import find_all, find_outermost
@@ -95,7 +95,7 @@ def translate(whole: ir.Operation, make: Callable[[str], str], libraries: Sequen
     That is what Mirlo does not know, and that of libraries.
     """
     suspects = {*suspects_in(whole), *(str(library.path) for library in libraries)}
-    return make_guarded(whole, suspects, lambda: make(readable_by_older(llvm.translate_module_to_llvmir(whole))))
+    return make_guarded(whole, suspects, lambda: make(readable_by_older(translate_to_llvm_ir(whole))))
 
 
 def lower_to_nvvm(
