@@ -84,3 +84,34 @@ func.func @moved_and_scaled(%x: tensor<2x6xi8>) -> tensor<6x2xi8> {
   %2 = "relax.quantize"(%1, %t, %z) {dtype = i8} : (tensor<6x2xf32>, tensor<f32>, tensor<i8>) -> tensor<6x2xi8>
   return %2 : tensor<6x2xi8>
 }
+
+// -----
+
+// The largest value of a window is that of the largest integer.
+// CHECK-LABEL: func.func @largest(
+// CHECK-NOT:     quantize
+// CHECK:         %[[P:.*]] = "relax.max_pool"(%arg0) {{.*}} : (tensor<1x4x8x8xui8>) -> tensor<1x4x4x4xui8>
+// CHECK-NEXT:    return %[[P]]
+func.func @largest(%x: tensor<1x4x8x8xui8>) -> tensor<1x4x4x4xui8> {
+  %s = "relax.constant"() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %z = "relax.constant"() {value = dense<7> : tensor<ui8>} : () -> tensor<ui8>
+  %0 = "relax.dequantize"(%x, %s, %z) : (tensor<1x4x8x8xui8>, tensor<f32>, tensor<ui8>) -> tensor<1x4x8x8xf32>
+  %1 = "relax.max_pool"(%0) {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, padding = array<i64: 1, 1, 1, 1>} : (tensor<1x4x8x8xf32>) -> tensor<1x4x4x4xf32>
+  %2 = "relax.quantize"(%1, %s, %z) {dtype = ui8} : (tensor<1x4x4x4xf32>, tensor<f32>, tensor<ui8>) -> tensor<1x4x4x4xui8>
+  return %2 : tensor<1x4x4x4xui8>
+}
+
+// -----
+
+// Maxima that are used elsewhere too are computed once.
+// CHECK-LABEL: func.func @largest_used(
+// CHECK:         "relax.max_pool"({{.*}}) {{.*}} -> tensor<1x4x4x4xf32>
+// CHECK-NOT:     max_pool
+func.func @largest_used(%x: tensor<1x4x8x8xui8>) -> (tensor<1x4x4x4xf32>, tensor<1x4x4x4xui8>) {
+  %s = "relax.constant"() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %z = "relax.constant"() {value = dense<7> : tensor<ui8>} : () -> tensor<ui8>
+  %0 = "relax.dequantize"(%x, %s, %z) : (tensor<1x4x8x8xui8>, tensor<f32>, tensor<ui8>) -> tensor<1x4x8x8xf32>
+  %1 = "relax.max_pool"(%0) {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, padding = array<i64: 1, 1, 1, 1>} : (tensor<1x4x8x8xf32>) -> tensor<1x4x4x4xf32>
+  %2 = "relax.quantize"(%1, %s, %z) {dtype = ui8} : (tensor<1x4x4x4xf32>, tensor<f32>, tensor<ui8>) -> tensor<1x4x4x4xui8>
+  return %1, %2 : tensor<1x4x4x4xf32>, tensor<1x4x4x4xui8>
+}
