@@ -24,13 +24,16 @@ SECONDS_OF_CASES = 0.15
 """Recorded seconds for which cases of a function are run in `make test`, at least one; `make nightly` runs all."""
 
 UNOPTIMIZED = (
+    "end_to_end",
     "frontends/onnx",
     "frontends/stablehlo",
     "generate",
     "passes/byoc",
     "passes/graph",
+    "passes/shard",
     "runtime",
     "serve",
+    "targets/collectives",
     "tools/quantize",
 )
 """Folders of tests that compare numbers: `make test` compiles their models without LLVM's optimizations, a third of the

@@ -31,8 +31,7 @@ SHORT = {
     "ethos-u": "tools or scales or unknown or sums or programs or test_convolutions and shape2",
     "npm": "onnx_runtime or files or fit or data",
     "onnxruntime-ep": "has_a_device or sizes_of_each_call or strings or context_models or options or part",
-    "systolic": "test_unit and not shape1 or test_operators and Sigmoid and not Hard"
-    " or test_results and autoencoder and not rows",
+    "systolic": "test_unit and not shape1 or test_operators and Sigmoid and not Hard",
     "webgpu": "not whole_models",
 }
 """The tests of each package that run always; the others run nightly."""

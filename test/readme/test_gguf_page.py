@@ -36,6 +36,7 @@ def test_commands(folder: Path) -> None:
     assert done.stderr.count("tokens/s)") == 4  # two lines of timing, of two rates each
 
 
+@pytest.mark.sample(0)
 def test_python(folder: Path) -> None:
     assert output_of(run_script("-c", code_block(TEXT, "python"), cwd=folder))
 

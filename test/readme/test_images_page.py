@@ -33,5 +33,6 @@ def test_commands(folder: Path) -> None:
     assert done.returncode == 1 and "none.png: No such file" in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.sample(0)
 def test_python(folder: Path) -> None:
     assert output_of(run_script("-c", code_block(TEXT, "python"), cwd=folder))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import tool_client
 import tool_process
+from unoptimized import UNOPTIMIZED
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = ROOT / ".cache" / "models"
@@ -20,6 +21,9 @@ MODELS = ROOT / ".cache" / "models"
 
 # A child imports the same package as this process, whatever is installed.
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+OF_A_TEST = ("PYTEST_CURRENT_TEST", UNOPTIMIZED)
+"""Variables that are set while a test runs."""
 
 
 def python(*arguments: object, cwd: Path = ROOT, site: Sequence[Path] = ()) -> subprocess.CompletedProcess[str]:
@@ -30,7 +34,8 @@ def python(*arguments: object, cwd: Path = ROOT, site: Sequence[Path] = ()) -> s
 
 def with_packages(site: Sequence[Path]) -> dict[str, str]:
     """Return the environment of a process for which the packages in these folders are installed."""
-    return {**ENVIRONMENT, "PYTHONPATH": os.pathsep.join([*map(str, site), ENVIRONMENT["PYTHONPATH"]])}
+    path = os.pathsep.join([*map(str, site), ENVIRONMENT["PYTHONPATH"]])
+    return {**ENVIRONMENT, "PYTHONPATH": path, **{name: os.environ[name] for name in OF_A_TEST if name in os.environ}}
 
 
 def mirlo(*arguments: object, cwd: Path = ROOT, site: Sequence[Path] = ()) -> subprocess.CompletedProcess[str]:
@@ -81,7 +86,7 @@ def shell_commands(folder: Path, *names: str) -> dict[str, str]:
             line = f'"{sys.executable}" -I -S "{tool_client.__file__}" "{_server()}" {COMMANDS[name]}'
         (folder / "bin" / name).write_text(f'#!/bin/sh\nexec {line} "$@"\n')
         (folder / "bin" / name).chmod(0o755)
-    return {**ENVIRONMENT, "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    return {**with_packages(()), "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 
 
 def _forked(
@@ -90,10 +95,7 @@ def _forked(
     command = [*map(str, arguments)]
     with open(os.devnull) as nothing, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         files = [file.fileno() for file in (nothing, out, errors)]
-        # Which test runs is set by pytest.
-        environment = with_packages(site) | {
-            name: os.environ[name] for name in ("PYTEST_CURRENT_TEST",) if name in os.environ
-        }
+        environment = with_packages(site)
         code = tool_client.run(_server(), function, command, str(cwd), environment, files)
         texts = []
         for file in (out, errors):

@@ -22,6 +22,8 @@ import types
 from collections.abc import Callable
 from typing import NoReturn
 
+from unoptimized import UNOPTIMIZED, unoptimized
+
 from mirlo.dialects.core import installed
 from mirlo.targets.llvm import TARGET as LLVM
 
@@ -112,6 +114,8 @@ def run(connection: socket.socket) -> NoReturn:
     folders = environment.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:0] = [folder for folder in folders if folder and folder not in sys.path]
     sys.argv = [module, *arguments]
+    if UNOPTIMIZED in environment:
+        unoptimized().__enter__()
     leave(getattr(importlib.import_module(module), function))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,19 +10,30 @@ from typing import Any
 from mirlo.driver.options import DEFAULTS, CompileArguments
 from mirlo.driver.request import CompileRequest
 
+UNOPTIMIZED = "MIRLO_TESTS_UNOPTIMIZED"
+"""Set for commands that tests run in forks, which do the same."""
+
 
 @contextmanager
 def unoptimized() -> Iterator[None]:
-    """Let `mirlo.compile` in this process take `opt_level=0` in the place of the default; keys of caches say so."""
+    """Let `mirlo.compile` take `opt_level=0` and `jobs=1` in the place of the defaults; keys of caches say so.
+
+    That is in this process, and in forks of `tool_server.py`. Processes that run tests keep all cores busy: workers
+    that compile would only take time to start.
+    """
     of = CompileRequest.of
 
     def without_optimizations(arguments: CompileArguments, **changes: Any) -> CompileRequest:
         if arguments.opt_level == DEFAULTS["opt_level"]:
             changes = {"opt_level": 0, **changes}
+        if arguments.jobs is None:
+            changes = {"jobs": 1, **changes}
         return of(arguments, **changes)
 
     CompileRequest.of = without_optimizations  # type: ignore[method-assign, assignment]
+    os.environ[UNOPTIMIZED] = "1"
     try:
         yield
     finally:
+        del os.environ[UNOPTIMIZED]
         CompileRequest.of = of  # type: ignore[method-assign]

@@ -81,6 +81,10 @@ def test_tiles_that_begin_where_a_line_of_memory_does(rows: int, offset: int) ->
     check(rows, 33, lambda s: in_tiles(s, align="x"), offset)
 
 
+def test_an_aligned_tile_may_be_as_long_as_its_axis() -> None:
+    check(8, 16, lambda s: in_tiles(s, size=8, align="x"))
+
+
 def test_tiles_that_overlap_do_not_overwrite_what_they_read(tmp_path: Path) -> None:
     """Without overlaps the result may replace the other operand; with them elements are computed twice."""
 
