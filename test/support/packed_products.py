@@ -88,3 +88,32 @@ def float_weights(columns: int, rows: int, block: int) -> tuple[Any, np.ndarray]
     model.graph.initializer.append(onnx.helper.make_tensor("w", kind, (rows, columns), packed, raw=True))
     values = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])[codes]
     return model, values * scales.astype(np.float64).repeat(block, 0)
+
+
+TABLES = {
+    "integers": (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113),
+    "numbers": tuple(np.linspace(-1, 1, 16) ** 3),
+}
+"""What codes of 4 bits stand for."""
+
+
+def table_weights(table: str, columns: int, rows: int, block: int) -> tuple[Any, np.ndarray]:
+    """Return a model with weights whose codes name elements of a table, and the weights as f64."""
+    random = np.random.default_rng(rows + block)
+    codes = random.integers(0, 16, (columns, rows // block, block)).astype(np.uint8)
+    scales = random.uniform(0.5, 2, (columns, rows // block, 1)).astype(np.float32)
+    numbers = np.array(TABLES[table], np.float32)
+    packed = (codes.reshape(-1)[::2] | codes.reshape(-1)[1::2] << 4).tobytes()
+    nodes = [
+        node("Cast", "w", "i", to=onnx.TensorProto.INT32),
+        node("Gather", "t i", "g"),
+        node("Mul", "g s", "b"),
+        node("Reshape", "b shape", "r"),
+        node("Transpose", "r", "c", perm=[1, 0]),
+        node("MatMul", "x c", "y"),
+    ]
+    constants = {"s": scales, "t": numbers, "shape": np.array([columns, rows])}
+    model = make_model(nodes, {"x": (onnx.TensorProto.FLOAT, ["m", rows])}, ["y"], constants, opset=23)
+    model.graph.initializer.append(onnx.helper.make_tensor("w", onnx.TensorProto.UINT4, codes.shape, packed, raw=True))
+    values = numbers.astype(np.float64)[codes] * scales
+    return model, values.reshape(columns, rows).T

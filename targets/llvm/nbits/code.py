@@ -151,10 +151,12 @@ class Dots:
         """Whether weights are signed, and fields are shifted in bytes."""
 
     @staticmethod
-    def supports(machine: Machine, bits: int) -> bool:
+    def supports(machine: Machine, layout: PanelLayout) -> bool:
         if SIGNED in machine.dots:
-            return True
-        return machine.vector_bytes >= 32 and ("u8xi8" in machine.dots or ("i16" in machine.dots and bits <= 4))
+            return layout.bits == 8 or layout.largest < 128
+        # The i16 of two products of bytes.
+        fits = "u8xi8" in machine.dots or ("i16" in machine.dots and 2 * 127 * layout.largest < 1 << 15)
+        return machine.vector_bytes >= 32 and fits
 
     def add(self, total: ir.Value, weights: ir.Value, activations: ir.Value) -> ir.Value:
         """Add products of <64 x i8> weights and <16 x i32> words of activations."""
@@ -187,16 +189,20 @@ def in_parts(count: int, function: Callable[..., ir.Value], *values: ir.Value) -
 
 
 class CodeLookup:
-    """Integers that codes of floats stand for, as unsigned bytes above the middle."""
+    """Bytes of the integers that codes stand for, plus a number that makes them unsigned."""
 
-    def __init__(self, machine: Machine, layout: PanelLayout):
+    def __init__(self, machine: Machine, table: Sequence[int], above: int = 0):
         is_arm = SIGNED in machine.dots
         self.lookup = call_arm_lookup if is_arm else call_lookup
         self.parts = 4 if is_arm else max(1, 4 * COLUMNS // machine.vector_bytes)
         count = 4 * COLUMNS // self.parts
-        numbers = np.array(layout.table * (count // 16), np.int8) + np.int8(layout.middle)
+        numbers = (np.tile(table, count // 16) + above).astype(np.uint8).view(np.int8)
         kind = vector(integer(8), count)
         self.table = create("arith.constant", kind, value=ir.DenseElementsAttr.get(numbers, type=kind))
+
+    @staticmethod
+    def supports(machine: Machine) -> bool:
+        return machine.avx2 or SIGNED in machine.dots
 
     def bytes(self, codes: ir.Value) -> ir.Value:
         """Return the integers of <64 x i8> codes."""
@@ -211,15 +217,30 @@ class Decoder:
         self.table: ir.Value | None = None
         self.tables: tuple[ir.Value, ir.Value] | None = None
         self.halves: tuple[ir.Value, ir.Value] | None = None
+        self.lookup: CodeLookup | None = None
         if machine.avx512 and self.bits <= 4:
             integers = layout.table or (np.arange(16) % (1 << self.bits) - self.middle)
             self.table = _table(np.array(layout.codebook or integers, np.float32))
-        elif machine.avx2 and (layout.table or layout.codebook):
-            numbers = np.array(layout.codebook or layout.table, np.float32)
+        elif layout.table and CodeLookup.supports(machine):
+            self.lookup = CodeLookup(machine, layout.table)
+        elif machine.avx2 and layout.codebook:
+            numbers = np.array(layout.codebook, np.float32)
             self.halves = _table(numbers[:8]), _table(numbers[8:])
         elif self.bits == 5:
             numbers = np.arange(32, dtype=np.float32) + layout.least
             self.tables = _table(numbers[:16]), _table(numbers[16:])
+
+    def rows(self, words: ir.Value, field: int) -> list[ir.Value]:
+        """Return the values of a field of each byte of <16 x i32>, byte by byte."""
+        if self.lookup is None:
+            return [self.value(words, 8 * i + self.bits * field) for i in range(4)]
+        kind, byte = integer(32), integer(8)
+        if field:
+            words = both("shrui", words, constant(self.bits * field, kind))
+        codes = both("andi", bitcast(words, byte), constant((1 << self.bits) - 1, byte, 4 * COLUMNS))
+        numbers, top = bitcast(self.lookup.bytes(codes), kind), constant(24, kind)
+        moved = [both("shli", numbers, constant(24 - 8 * i, kind)) if i < 3 else numbers for i in range(4)]
+        return [to_float(both("shrsi", each, top)) for each in moved]
 
     def value(self, words: ir.Value, shift: int) -> ir.Value:
         """Return the value of the bits from `shift` on of each lane of <16 x i32>."""

@@ -24,7 +24,7 @@ from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import Decline, decline
 from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.nbits.code import Dots
+from mirlo.targets.llvm.nbits.code import CodeLookup, Dots
 from mirlo.targets.llvm.nbits.functions import product_function
 from mirlo.targets.llvm.nbits.layout import PanelLayout
 from mirlo.targets.llvm.nbits.product import Product
@@ -152,9 +152,11 @@ class _Converter:
             weights.floats, weights.codebook,
         )  # fmt: skip
         machine = self.functions.machine
-        if weights.codebook and not (machine.avx512 or machine.avx2):
-            return decline("a table of weights is looked up by an instruction of AVX2 or AVX-512")
-        if digits and not (layout.is_integer and Dots.supports(self.functions.machine, weights.bits)):
+        if weights.codebook and not (machine.avx512 or machine.avx2 or (layout.table and CodeLookup.supports(machine))):
+            return decline(
+                "a table of weights is looked up by an instruction of AVX2, AVX-512 or, of integers, AArch64"
+            )
+        if digits and not (layout.is_integer and Dots.supports(machine, layout)):
             digits = 0  # what is permitted is not faster
         if (
             weights.floats

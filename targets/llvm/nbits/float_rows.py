@@ -45,10 +45,9 @@ class FloatKernel(ProductKernel):
             for row in range(layout.rows_per_vector):
                 yield row, self.decoder.value(words, layout.bits * row)
             return
-        for i in range(4):
-            for field in range(layout.fields):
-                row = 4 * field * layout.vectors + i
-                yield row, self.decoder.value(words, 8 * i + layout.bits * field)
+        for field in range(layout.fields):
+            for i, weights in enumerate(self.decoder.rows(words, field)):
+                yield 4 * field * layout.vectors + i, weights
 
     def spare_values(self, sub: SubBlock, panel: int = 0) -> Iterator[tuple[int, ir.Value]]:
         """Yield the rows of K that the spare bits of words hold, and the weights for each."""

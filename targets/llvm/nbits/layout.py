@@ -78,17 +78,24 @@ class PanelLayout:
     @property
     def middle(self) -> int:
         """Return the zero point that is part of the kernel."""
-        return max(self.table) if self.table else 1 << (self.bits - 1)
+        return -min(self.table) if self.table else 1 << (self.bits - 1)
+
+    @property
+    def largest(self) -> int:
+        """Return the largest weight above the least."""
+        return self.middle + max(self.table) if self.table else (1 << self.bits) - 1
 
     @property
     def is_integer(self) -> bool:
         """Return whether the weights are integers in kernels."""
-        return not self.codebook and (not self.floats or self.floats in TABLES)
+        return bool(self.table) or not (self.codebook or self.floats)
 
     @property
     def table(self) -> tuple[int, ...]:
-        """Return the integers that codes of floats stand for; none for other weights."""
-        return TABLES.get(self.floats, ())
+        """Return the integers that codes stand for; none if they are numbers themselves, or stand for others."""
+        if any(not number.is_integer() or not -128 < number < 128 for number in self.codebook):
+            return ()
+        return TABLES.get(self.floats, tuple(map(int, self.codebook)))
 
     @property
     def fields(self) -> int:

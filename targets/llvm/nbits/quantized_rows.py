@@ -19,7 +19,7 @@ class QuantizedKernel(ProductKernel):
         super().__post_init__()
         self.codes, self.scales, self.sums = self.activations
         self.dots = C.Dots(self.machine)
-        self.lookup = C.CodeLookup(self.machine, self.layout) if self.layout.table else None
+        self.lookup = C.CodeLookup(self.machine, self.layout.table, self.layout.middle) if self.layout.table else None
 
     def instructions_per_line(self) -> int:
         return self.layout.fields * self.product.digits

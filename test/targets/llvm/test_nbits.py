@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
+import emulated_aarch64
 import numpy as np
 import onnxruntime
 import pytest
-from packed_products import BOUNDS, LEVELS, SHAPES, Weights, error, float_weights, kernels
+from packed_products import BOUNDS, LEVELS, SHAPES, TABLES, Weights, error, float_weights, kernels, table_weights
 from presets import compile_for_preset
 
 import mirlo
@@ -112,32 +114,54 @@ def test_fixed_numbers_of_rows(count: int, level: int) -> None:
     assert np.abs(executable(x) - wanted).max(initial=0) <= BOUNDS["i8" if level else "exact"] * 10
 
 
-@pytest.mark.sample(6)
+def _coded_weights(kind: str, columns: int, rows: int, block: int) -> tuple[Any, np.ndarray]:
+    """Return a model with weights of floats of 4 bits, or of codes of a table, and the weights as f64."""
+    if kind == "f4e2m1":
+        return float_weights(columns, rows, block)
+    return table_weights(kind, columns, rows, block)
+
+
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("activations", BOUNDS)
+@pytest.mark.parametrize("kind", ("f4e2m1", *TABLES))
 @pytest.mark.parametrize("columns, rows, block", ((50, 96, 32), (16, 64, 16), (34, 256, 128)))
-def test_weights_of_floats(activations: str, columns: int, rows: int, block: int) -> None:
-    model, real = float_weights(columns, rows, block)
+def test_weights_of_codes(kind: str, activations: str, columns: int, rows: int, block: int) -> None:
+    model, real = _coded_weights(kind, columns, rows, block)
     executable = mirlo.compile(model, activations=activations, cache=False, jobs=1)
-    assert any(name.startswith("matmul_f4e2m1") for name in kernels(executable))
+    assert any(name.startswith(("matmul_f4e2m1", "matmul_codebook")) for name in kernels(executable))
     for count in (1, 3, 8, 20):
         x = np.random.default_rng(count).standard_normal((count, rows)).astype(np.float32)
         wanted = x @ real
         assert np.abs(executable(x) - wanted).max() < BOUNDS[activations] * np.abs(wanted).max()
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("activations", ("exact", "i8"))
-def test_weights_of_floats_on_presets(preset: str, activations: str) -> None:
+@pytest.mark.parametrize("kind", ("f4e2m1", *TABLES))
+def test_weights_of_codes_on_presets(preset: str, activations: str, kind: str) -> None:
     from mirlo.targets.llvm.pipeline import compile_pipeline
 
     passes = compile_pipeline().replace("pack-nbits", f"pack-nbits{{machine={preset}}}")
-    model, real = float_weights(40, 64, 32)
+    model, real = _coded_weights(kind, 40, 64, 32)
     executable = compile_for_preset(preset, model, activations=activations, pipeline=passes)
     if executable is None:
         return
     x = np.random.default_rng(0).standard_normal((5, 64)).astype(np.float32)
     assert np.abs(executable(x) - x @ real).max() < BOUNDS[activations] * np.abs(x @ real).max()
+
+
+@pytest.mark.sample(1)
+@pytest.mark.skipif(bool(emulated_aarch64.missing()), reason="no emulated AArch64")
+@pytest.mark.parametrize("kind", ("integers", "f4e2m1"))
+def test_weights_of_codes_on_aarch64(kind: str) -> None:
+    model, real = _coded_weights(kind, 40, 64, 32)
+    x = np.random.default_rng(0).standard_normal((5, 64)).astype(np.float32)
+    with emulated_aarch64.models_run_emulated():
+        executable = mirlo.compile(model, target=emulated_aarch64.TARGET, cache=False, jobs=1)
+        found = executable(x)
+    assert [spec.name for spec in executable.artifact.params] == ["w.panels"]
+    assert np.abs(found - x @ real).max() < BOUNDS["exact"] * np.abs(x @ real).max()
 
 
 @pytest.mark.sample(18)
@@ -238,6 +262,24 @@ def test_layout(bits: int, block: int, zero: str, is_by_row: bool) -> None:
         assert packed[byte] >> (field * bits) & ((1 << bits) - 1) == codes[column, row]
         scale = start + layout.group * layout.block_bytes + at * layout.scale_bytes + lane * 4
         assert packed[scale : scale + 4].view(np.float32)[0] == scales[column, row // block]
+
+
+@pytest.mark.parametrize(
+    "machine, f4e2m1, integers, numbers",
+    (
+        ("avx2", True, False, False),
+        ("avxvnni", True, True, False),
+        ("avx512vnni", True, True, False),
+        ("avx512", True, False, False),
+        ("neon", False, False, False),
+    ),
+)
+def test_which_codes_are_multiplied_as_integers(machine: str, f4e2m1: bool, integers: bool, numbers: bool) -> None:
+    """Sums of two products fit 16 bits where the machine has no other; a table of 240 steps is too wide for that."""
+    layouts = [PanelLayout(4, 32, 64, 64, "f32", floats="f4e2m1")]
+    layouts += [PanelLayout(4, 32, 64, 64, "f32", codebook=tuple(map(float, TABLES[kind]))) for kind in TABLES]
+    supported = [layout.is_integer and Dots.supports(PRESETS[machine], layout) for layout in layouts]
+    assert supported == [f4e2m1, integers, numbers]
 
 
 @pytest.mark.parametrize("bits, block, least", ((5, 32, -16), (5, 64, 0), (6, 16, -32), (6, 32, 0)))
