@@ -99,6 +99,9 @@ def test_an_engine_leads_the_other_ranks(kind: str, ranks: int, tmp_path: Path) 
         model = generate.load(tmp_path, ranks=ranks, activations="exact")
         if kind == "paged":  # a rank keeps the rows of one of the two heads
             assert {spec.shape[2] for spec in model.executable.inputs if len(spec.shape) == 4} == {1}
+        # Ranks that draw different tokens would compute different texts.
+        with pytest.raises(generate.GenerationError, match="seed: ranks of a model draw the same tokens only"):
+            model.generator(do_sample=True, temperature=0.8)
         if rank:
             return model.follow(operations(rank))
         engine = model.engine(3, send, chunk_size=5)

@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 from commands import ENVIRONMENT, ROOT, mirlo, output_of, run_script
 
-from mirlo import generate
-
 GENERATE = ["generate", "tiny", "the quick", "--max-new-tokens", "16", "--seed", "3", "--temperature", "0.8"]
 ALLOWED = {name: "1" for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")}
 
@@ -47,16 +45,6 @@ def test_mpirun(transport: str, tmp_path: Path) -> None:
         pytest.importorskip("mpi4py", reason="the extra [mpi] is not installed")
     target = f"collectives{{transport={transport}}},llvm"
     _compare(tmp_path, ["mpirun", "--oversubscribe", "-n", "2"], "--target", target)
-
-
-def test_a_seed_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranks that draw different tokens would compute different texts."""
-    _write_model(tmp_path)
-    monkeypatch.setenv("RANK", "0")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    model = generate.load(tmp_path / "tiny", ranks=2)
-    with pytest.raises(generate.GenerationError, match="seed: ranks of a model draw the same tokens only with a seed"):
-        model.generator(do_sample=True, temperature=0.8)
 
 
 @pytest.mark.parametrize("options", [["--prompts", "lines"], ["-"]])
