@@ -199,6 +199,11 @@ def test_machines(machine: str) -> None:
     compare(softmax, [tensor(3, 71)], "rows", machine=machine)
 
 
+def test_the_innermost_loop_runs_along_memory() -> None:
+    """Parts of rows lie apart: their two loops cannot be one, and change places."""
+    compare(lambda p, x: p.reduce("add", (8,), (40, 6), lambda b, i, j: x[b, j, i]), [tensor(8, 6, 64)], "rows")
+
+
 def test_integer_division_in_a_reduction() -> None:
     compare(
         lambda p, x, y: p.reduce("add", (5,), (75,), lambda i, j: x[i, j] // y[i, j]),
