@@ -130,6 +130,16 @@ def end_group(leader: int) -> None:
         _signal_group(leader, signal.SIGKILL)
 
 
+def end_with_parent() -> None:
+    """Let the system end this process with its parent, even one that is stopped; only Linux does."""
+    if sys.platform == "linux":
+        import ctypes
+        import signal
+
+        signal_of_death = 1  # PR_SET_PDEATHSIG
+        ctypes.CDLL(None).prctl(signal_of_death, int(signal.SIGKILL), 0, 0, 0)
+
+
 def stop_group(leader: int) -> None:
     """Stop a process and those of its group until they continue; without groups, nothing happens."""
     if sys.platform != "win32":

@@ -18,12 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mirlo.runtime import system
+
 if TYPE_CHECKING:
     from mirlo.tools.bench.kernels import RooflineTable
 
 
 def main() -> None:
     """Respond to requests until the input ends."""
+    system.end_with_parent()  # which may be killed while this process is stopped
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what engines print is not a response
     child = Child()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -156,6 +157,21 @@ def test_a_package_that_is_not_installed() -> None:
 def _bare_python() -> str:
     base = Path(sys.base_prefix) / "bin" / "python3"
     return str(base) if base.exists() else sys.executable
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends processes with their parents")
+def test_a_stopped_engine_ends_with_a_killed_benchmark() -> None:
+    program = (
+        "import os\nfrom mirlo.tools.bench.processes import Process\nengine = Process('onnxruntime')\n"
+        "try: engine.ask('nothing')\nexcept Exception: pass\n"
+        "engine.pause()\nprint(engine._popen.pid, flush=True)\nos._exit(1)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    state, end = Path(f"/proc/{int(done.stdout)}/stat"), time.monotonic() + 10
+    with contextlib.suppress(OSError):  # gone
+        while state.read_text().rpartition(")")[2].split()[0] != "Z":
+            assert time.monotonic() < end, "it is still there"
+            time.sleep(0.02)
 
 
 def test_a_process_that_dies_is_an_error() -> None:
