@@ -50,13 +50,14 @@ class UniformStatements:
             if self._has_loops(op, axes):
                 due.synchronize(op, is_exchanged(due.in_loops, elements, threads))
                 due.is_alone = self._descend(op, axes, reached)
-                merge_elements(due.in_loops, elements)
+                due.note_loops(elements)
                 continue
             used = accesses(op)
             shared = {buffer: is_written for buffer, is_written in used.items() if buffer in self.written}
             if shared:
                 due.synchronize(op, is_exchanged(due.in_loops, elements, threads, has_own=False), is_needed=False)
                 self._visit_statement(op, used, shared, axes, due)
+                due.note_statement(elements)
         is_repeated = end.block.owner.name in LOOPS and find_axis(end.block.owner.operation) is None
         return due.finish(end, is_repeated)
 
@@ -171,6 +172,23 @@ class _Due:
     """Whether both have, one after the other, at any time."""
     in_loops: Elements = field(default_factory=dict)
     """What loops over threads have accessed, if all are in one."""
+    first_in_loops: Elements = field(default_factory=dict)
+    """What loops over threads access before the first barrier of the block."""
+    first_in_statements: Elements = field(default_factory=dict)
+    """What statements access there."""
+    has_waited: bool = False
+    """Whether there was a barrier in the block."""
+
+    def note_loops(self, elements: Elements) -> None:
+        """Note what loops over threads access."""
+        merge_elements(self.in_loops, elements)
+        if not self.has_waited:
+            merge_elements(self.first_in_loops, elements)
+
+    def note_statement(self, elements: Elements) -> None:
+        """Note what a statement accesses that no loop over threads is around."""
+        if not self.has_waited:
+            merge_elements(self.first_in_statements, elements)
 
     def synchronize(self, before: ir.Operation, is_exchanged: bool = False, is_needed: bool = True) -> None:
         """Let threads wait for one another if one has accessed memory for all, or if they exchange elements.
@@ -184,14 +202,20 @@ class _Due:
                 raise PassError(_UNREACHED, before.location)
             with ir.InsertionPoint(before), before.location:
                 barrier()
-            self.statements.synchronizes = True
+            self.statements.synchronizes = self.has_waited = True
             self.in_loops.clear()
         self.is_alone = self.is_shared = False
 
     def finish(self, end: ir.Operation, is_repeated: bool) -> bool:
-        """Synchronize at the end of the block; return whether that is left to the caller."""
+        """Synchronize at the end of the block; return whether that is left to the caller.
+
+        Where the block is repeated, its beginning follows its end: threads exchange elements there too.
+        """
         if is_repeated:
-            self.synchronize(end, is_exchanged(self.in_loops, self.in_loops, self.threads), is_needed=False)
+            follows = is_exchanged(self.in_loops, self.first_in_loops, self.threads) or is_exchanged(
+                self.in_loops, self.first_in_statements, self.threads, has_own=False
+            )
+            self.synchronize(end, follows, is_needed=False)
         if self.threads and not self.reached and not self.is_mixed:
             # The thread that executes all of it need not wait for itself.
             return self.is_alone or self.is_shared

@@ -141,7 +141,7 @@ def test_statements_outside_of_loops_over_threads(target: str, seed: int, tmp_pa
     x = rng.standard_normal((ROWS, ELEMENTS), dtype=np.float32)
     expected = [np.zeros_like(x) for _ in writer.outputs]
     sequential(text, writer.outputs)(x, *expected)
-    with emulated() if target.startswith("nvvm") else nullcontext():
+    with emulated(races=True) if target.startswith("nvvm") else nullcontext():
         found = mirlo.compile(module_of(path).model, target=target, cache=False)(x)
     for array, wanted in zip(found if writer.in_main else [found], expected, strict=True):
         np.testing.assert_allclose(array, wanted, rtol=1e-4, atol=1e-4)
@@ -187,6 +187,66 @@ def test_parts_of_a_kernel_that_are_equal_stay_two() -> None:
     with emulated():
         found = mirlo.compile(with_equal_parts, target="nvvm{chip=sm_80}", cache=False)(x)
     np.testing.assert_allclose(found, q[:, ::-1])
+
+
+REPEATED = {
+    "what the end writes": """
+            for t in T.thread_binding(64, "threadIdx.x"):
+                p[u, t] = q[u, 63 - t] * 0.5
+            for t in T.thread_binding(64, "threadIdx.x"):
+                q[u, t] = p[u, 63 - t] + 1.0
+""",
+    "what the end reads": """
+            for t in T.thread_binding(64, "threadIdx.x"):
+                p[u, t] = p[u, t] * 0.5 + x[b, u, t]
+            for t in T.thread_binding(64, "threadIdx.x"):
+                q[u, t] = q[u, t] + p[u, 63 - t]
+""",
+    "what a statement writes": """
+            q[u, 3] = q[u, 3] * 0.5
+            for t in T.thread_binding(64, "threadIdx.x"):
+                p[u, t] = p[u, t] + q[u, 3]
+""",
+    "what a statement reads": """
+            p[u, 3] = q[u, 63] * 0.5
+            for t in T.thread_binding(64, "threadIdx.x"):
+                q[u, t] = q[u, t] + p[u, 3]
+""",
+    "inner loops": """
+            for s in T.serial(2):
+                for t in T.thread_binding(64, "threadIdx.x"):
+                    p[u, t] = q[u, 63 - t] * 0.5
+                for t in T.thread_binding(64, "threadIdx.x"):
+                    q[u, t] = p[u, 63 - t] + 1.0
+""",
+}
+REPEATED_KERNEL = """
+    p = T.alloc((2, 64), T.f32, scope="shared")
+    q = T.alloc((2, 64), T.f32, scope="shared")
+    for b in T.thread_binding(1, "blockIdx.x"):
+        for u in T.thread_binding(2, "threadIdx.y"):
+            for t in T.thread_binding(64, "threadIdx.x"):
+                p[u, t] = x[b, u, t]
+                q[u, t] = x[b, u, 63 - t]
+            for r in T.serial(3):{steps}
+            for t in T.thread_binding(64, "threadIdx.x"):
+                y[b, u, t] = p[u, 63 - t] + q[u, 63 - t]
+"""
+
+
+@pytest.mark.parametrize("steps", REPEATED)
+def test_an_iteration_waits_for_the_one_before(steps: str, tmp_path: Path) -> None:
+    """Threads wait between what the end of a serial loop accesses and what its beginning does."""
+    body = REPEATED_KERNEL.format(steps="\n".join(indented(REPEATED[steps].splitlines())))
+    parameters = "x: T.Buffer[(1, 2, 64), T.f32], y: T.Out[(1, 2, 64), T.f32]"
+    path = tmp_path / "repeated.py"
+    path.write_text(KERNEL.format(parameters=parameters, body=body).replace("(3, 64)", "(1, 2, 64)"))
+    x = np.random.default_rng(0).standard_normal((1, 2, 64), dtype=np.float32)
+    expected = np.zeros_like(x)
+    sequential(path.read_text(), "y")(x, expected)
+    with emulated(races=True):
+        found = mirlo.compile(module_of(path).model, target="nvvm{chip=sm_80}", cache=False)(x)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 INNER_LOOPS = """
