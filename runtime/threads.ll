@@ -16,8 +16,8 @@
 ;
 ; In a process with OpenMP, whose threads spin after each region, workers of the pool would compete with them for the cores.
 ; There its team are the workers (`mirlo_pool_team`): a job is a region of OpenMP, always of as many threads as its own, since
-; its run time ends threads that a smaller region does not need. A region waits for all of the team, even those that ran no
-; chunk, so that a core that was taken shows as the time from the end of the caller's chunks to that of the region.
+; its run time ends threads that a smaller region does not need. Callers then wait for a core that was taken, as for those of
+; OpenMP's own regions: to run alone for a while costs more where the kernels in between need the team too.
 
 @state = internal global i64 0, align 64
 @done = internal global i32 0, align 64
@@ -186,9 +186,8 @@ define void @mirlo_pool_team(ptr %region, ptr %number) {
   ret void
 }
 
-; What each thread of the team runs: the caller has number 0 and notes when its chunks are done; no more of the others help
-; than the job asks for.
-define internal void @member(ptr %job) {
+; What each thread of the team runs: the caller has number 0; no more of the others help than the job asks for.
+define internal void @member(ptr %helpers) {
 entry:
   %number = load ptr, ptr @team_number
   %id = call i32 %number()
@@ -196,12 +195,8 @@ entry:
   br i1 %leads, label %lead, label %follow
 lead:
   call void @work(i64 1)
-  %now = call i64 @ticks()
-  %end = getelementptr { i64, i32 }, ptr %job, i32 0, i32 0
-  store i64 %now, ptr %end
   ret void
 follow:
-  %helpers = getelementptr { i64, i32 }, ptr %job, i32 0, i32 1
   %most = load i32, ptr %helpers
   %few = icmp ule i32 %id, %most
   br i1 %few, label %help, label %out
@@ -233,7 +228,7 @@ define void @mirlo_pool_reset() {
 ; Runs function(arguments, chunk, chunks) for every chunk, on at most so many threads, this one included.
 define void @mirlo_parallel(ptr %function, ptr %arguments, i32 %chunks, i32 %threads) {
 entry:
-  %job = alloca { i64, i32 }
+  %helps = alloca i32
   %several = icmp ugt i32 %chunks, 1
   %many = icmp ugt i32 %threads, 1
   %counted = icmp ult i32 %chunks, 1048575
@@ -270,8 +265,7 @@ post:
   store ptr %arguments, ptr @arguments
   store atomic i32 0, ptr @done monotonic, align 4
   %helpers = sub i32 %threads, 1
-  %wanted = getelementptr { i64, i32 }, ptr %job, i32 0, i32 1
-  store i32 %helpers, ptr %wanted
+  store i32 %helpers, ptr %helps
   %region = load atomic ptr, ptr @team_region acquire, align 8
   %own_pool = icmp eq ptr %region, null
   %limit = select i1 %own_pool, i32 %helpers, i32 0
@@ -280,11 +274,7 @@ post:
   store atomic i64 %fresh, ptr @state seq_cst, align 8
   br i1 %own_pool, label %call, label %team
 team:
-  call void %region(ptr @member, ptr %job, i32 0, i32 0)
-  %end_of_own = load i64, ptr %job
-  %end_of_all = call i64 @ticks()
-  %waited = sub i64 %end_of_all, %end_of_own
-  %long_wait = icmp ugt i64 %waited, LONGEST_WAIT
+  call void %region(ptr @member, ptr %helps, i32 0, i32 0)
   br label %joined
 call:
   %asleep = load atomic i32, ptr @sleepers seq_cst, align 4
@@ -299,15 +289,13 @@ wake:
   br label %share
 share:
   call void @work(i64 1)
-  %end_of_mine = call i64 @ticks()
   br label %joined
 joined:
-  %worked = phi i64 [ %end_of_own, %team ], [ %end_of_mine, %share ]
-  %waited_long = phi i1 [ %long_wait, %team ], [ false, %share ]
+  %worked = call i64 @ticks()
   br label %wait
 wait:
   %turns = phi i32 [ 0, %joined ], [ %turn, %again ], [ 0, %yield ]
-  %slow = phi i1 [ %waited_long, %joined ], [ %slow, %again ], [ true, %yield ]
+  %slow = phi i1 [ false, %joined ], [ %slow, %again ], [ true, %yield ]
   %count = load atomic i32, ptr @done acquire, align 4
   %all = icmp eq i32 %count, %chunks
   br i1 %all, label %ended, label %again

@@ -34,10 +34,6 @@ SPINS_OF_WASM = 16000
 caller 20 us to wake it, and as much until it runs. Between the kernels of MobileNetV2 workers slept 29 times a call
 after 4000 polls without a fence, which are 8 us; with these, once in two calls."""
 
-LONGEST_WAIT = 100_000
-"""Ticks of the processor's counter, some 40 us on x86, that a region of OpenMP waits for its last thread where none has
-lost its core: it takes a few microseconds, and up to this to wake a thread that sleeps."""
-
 MAX_CORES = 1024
 """Maximum number of cores in the pool's masks (`affinity.ll`)."""
 
@@ -196,8 +192,7 @@ def pool_text(machine: str, system: str) -> str:
     ticks = "declare i64 @llvm.readcyclecounter()" if is_called else ""
     template = f"{template}\n{ticks}\n".replace("TICKS", _TICKS if is_called else "add i64 0, 0")
     spins = SPINS_OF_WASM if machine == _WASM else SPINS
-    template = template.replace("SPINS", str(spins)).replace("LONGEST_WAIT", str(LONGEST_WAIT))
-    return template.replace("PAUSE", pause).replace("DETACHED", detached)
+    return template.replace("SPINS", str(spins)).replace("PAUSE", pause).replace("DETACHED", detached)
 
 
 def _compile() -> _Pool:
