@@ -123,7 +123,7 @@ MAX_UNROLLED = 64
 # Attention in blocks of rows
 ROWS_TO_PACK_FOR = 128
 """Rows of a block from which on packing all keys and values for it is a small part of its products. On a Zen 3 heads of
-64 with 4,096 keys take half of the time of blocks of 6 rows, with 1,500 keys 0.73 of that of 18; 24 rows take 1.15 to
+64 with 4,096 keys take half of the time of blocks of 6 rows, with 1,500 keys 0.78 of that of 18; 24 rows take 1.15 to
 1.25 of the time of 96, 384 rows 0.91 to 0.98."""
 MAX_SCORES_L2 = 4
 """Most scores of such a block, in sizes of the L2 cache. They are written once and read twice from the first byte to
