@@ -67,6 +67,8 @@ _lock = make_lock()
 _pool: _Pool | None = None
 _has_team = False
 """Whether a team of OpenMP has the place of the workers."""
+_is_forked = False
+"""Whether this is the child of a fork, in which regions of OpenMP would never end."""
 
 
 def supported() -> bool:
@@ -95,14 +97,14 @@ def _get_pool() -> _Pool:
 
 
 def join_openmp(library: ctypes.CDLL) -> bool:
-    """Have the OpenMP team of a library, or of one that it needs, run the jobs from now on; return whether it has one.
+    """Have the OpenMP team of a library, or of one that it needs, run the jobs from now on; return whether it does.
 
     Threads of OpenMP spin for milliseconds after a region, as those of PyTorch's kernels do, and would have the cores
-    that workers of the pool need.
+    that workers of the pool need. In the child of a fork a team does not start again.
     """
     global _has_team
     functions = [_address(library, name) for name in ("GOMP_parallel", "omp_get_thread_num")]
-    if not all(functions):
+    if _is_forked or not all(functions):
         return False
     with UNCUT, _lock:
         if not _has_team:
@@ -120,12 +122,9 @@ def _address(library: ctypes.CDLL, name: str) -> int:
 
 
 def _after_fork() -> None:
-    """Reset the pool: a child has its memory but none of its threads; models that it calls start new ones.
-
-    A team of OpenMP does not start again in a child, where its regions would never end.
-    """
-    global _has_team
-    _has_team = False
+    """Reset the pool: a child has its memory but none of its threads; models that it calls start new ones."""
+    global _has_team, _is_forked
+    _has_team, _is_forked = False, True
     if _pool is not None:
         _pool.keep.reset()
         _set_cores(_pool)

@@ -215,7 +215,8 @@ def test_child_of_a_fork_has_workers_of_its_own(team, regions) -> None:
     child = os.fork()
     if child == 0:
         threads.revive(4)
-        right = _run(regions, 8, 50) == [50] * 8 and team.regions == []
+        joins = threads.join_openmp(team)  # as one more graph that the child compiles does
+        right = not joins and _run(regions, 8, 50) == [50] * 8 and team.regions == []
         os._exit(0 if right else 1)
     assert os.waitpid(child, 0)[1] == 0
     assert _run(regions, 8, 5) == [5] * 8 and len(team.regions) == 5
