@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 
@@ -35,7 +34,7 @@ def path_with_symbols(name: str, cache: str | os.PathLike[str] | None = None) ->
     from .dynamic import with_symbols
 
     fixed = path(name, cache)
-    target = fixed.with_stem(f"{fixed.stem}-{hashlib.sha256((HERE / 'dynamic.py').read_bytes()).hexdigest()[:12]}")
+    target = samples.file_in(cache, f"{name}-symbols", fixed.stem.encode() + (HERE / "dynamic.py").read_bytes())
     return target if target.exists() else samples.write(with_symbols(onnx.load(fixed)), target)
 
 

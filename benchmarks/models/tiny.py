@@ -172,6 +172,19 @@ def quantized(name: str, **options: Any) -> Any:
     return mirlo.quantize(model(name), samples(name), **{"whole": True, **options}).model
 
 
+class QuantizedFiles:
+    """The int8 models as files of a folder, each written when its path is first asked for: `files / "NAME.onnx"`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __truediv__(self, file: str) -> Path:
+        path = self.folder / file
+        if not path.exists():
+            path.write_bytes(quantized(path.stem).SerializeToString())
+        return path
+
+
 def main() -> None:
     """Write the models to a folder."""
     folder, *names = sys.argv[1:]

@@ -23,25 +23,12 @@ from mirlo.tools.cli import main
 needs_board = pytest.mark.skipif(bool(missing_tools()), reason=f"install {', '.join(missing_tools())}")
 
 
-class Models:
-    """Quantized models as files, made when they are first asked for."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __truediv__(self, file: str) -> Path:
-        path = self.folder / file
-        if not path.exists():
-            path.write_bytes(tiny.quantized(path.stem).SerializeToString())
-        return path
-
-
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
-    return Models(tmp_path_factory.mktemp("models"))
+def models(tmp_path_factory: pytest.TempPathFactory) -> tiny.QuantizedFiles:
+    return tiny.QuantizedFiles(tmp_path_factory.mktemp("models"))
 
 
-def test_rules_take_products_and_depthwise_convolutions(models: Models, tmp_path: Path) -> None:
+def test_rules_take_products_and_depthwise_convolutions(models: tiny.QuantizedFiles, tmp_path: Path) -> None:
     words = ["compile", models / "ds_cnn.onnx", "--target", "c{cpu=cortex-m4}", "--emit", "source", "-o", tmp_path]
     assert main([*map(str, words)]) == 0
     text = (tmp_path / "ds_cnn.c").read_text()
@@ -50,7 +37,7 @@ def test_rules_take_products_and_depthwise_convolutions(models: Models, tmp_path
 
 
 @pytest.mark.parametrize("name", ["wake_word", "ds_cnn"])
-def test_this_machine_computes_the_same(models: Models, name: str) -> None:
+def test_this_machine_computes_the_same(models: tiny.QuantizedFiles, name: str) -> None:
     x = tiny.samples(name, 1, seed=1)
     found = mirlo.compile(models / f"{name}.onnx", "cortex-m4", cache=False)(x)
     np.testing.assert_array_equal(found, mirlo.compile(models / f"{name}.onnx", cache=False)(x))
@@ -58,7 +45,7 @@ def test_this_machine_computes_the_same(models: Models, name: str) -> None:
 
 @needs_board
 @pytest.mark.parametrize("processor", FLAGS)
-def test_boards_compute_the_same(models: Models, processor: str) -> None:
+def test_boards_compute_the_same(models: tiny.QuantizedFiles, processor: str) -> None:
     found = measure(models / "wake_word.onnx", processor)
     assert found.is_equal
     assert found.products == 25 * 20 * 8 * 80 + 4000 * 4
@@ -128,13 +115,13 @@ edge: { sourcename: "two" targetname: "expf" label: "a.c:1:3" }
 
 @needs_board
 @pytest.mark.parametrize(("processor", "most"), [("cortex-m4", 4.5), ("cortex-m33", 4.5), ("cortex-m55", 3)])
-def test_instructions_multiply_several_int8(models: Models, processor: str, most: float) -> None:
+def test_instructions_multiply_several_int8(models: tiny.QuantizedFiles, processor: str, most: float) -> None:
     found = measure(models / "wake_word.onnx", processor)
     assert found.run.instructions < most * found.products
 
 
 @needs_board
-def test_the_table(models: Models) -> None:
+def test_the_table(models: tiny.QuantizedFiles) -> None:
     command = [sys.executable, "-m", "mirlo_cortex_m.measure", "--cpu", "cortex-m4", str(models / "wake_word.onnx")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     *_, row = done.stdout.splitlines()
@@ -142,7 +129,7 @@ def test_the_table(models: Models) -> None:
 
 
 @needs_board
-def test_the_page(models: Models, tmp_path: Path) -> None:
+def test_the_page(models: tiny.QuantizedFiles, tmp_path: Path) -> None:
     page = (Path(__file__).parents[1] / "README.md").read_text()
     blocks = re.findall(r"^```sh\n# run\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert len(blocks) == 2

@@ -23,22 +23,9 @@ TARGETS = ["ethos-u", "llvm"]
 PROGRAM = Path(__file__).parent / "integers.mlir"
 
 
-class Models:
-    """Quantized models as files, made when they are first asked for."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __truediv__(self, file: str) -> Path:
-        path = self.folder / file
-        if not path.exists():
-            path.write_bytes(tiny.quantized(path.stem).SerializeToString())
-        return path
-
-
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
-    return Models(tmp_path_factory.mktemp("models"))
+def models(tmp_path_factory: pytest.TempPathFactory) -> tiny.QuantizedFiles:
+    return tiny.QuantizedFiles(tmp_path_factory.mktemp("models"))
 
 
 def _quantized(nodes: list, x: tuple[int, ...], weights: dict[str, np.ndarray]):  # type: ignore[no-untyped-def]
@@ -120,7 +107,7 @@ def test_convolutions(shape: tuple[int, ...], size: tuple[int, int], attributes:
 
 @needs_tools
 @pytest.mark.parametrize("accelerator", ["ethos-u55-128", "ethos-u65-256", "ethos-u85-256"])
-def test_models_are_equal_bit_for_bit(models: Models, accelerator: str) -> None:
+def test_models_are_equal_bit_for_bit(models: tiny.QuantizedFiles, accelerator: str) -> None:
     name = "ds_cnn" if accelerator == "ethos-u85-256" else "wake_word"
     found = measure(models / f"{name}.onnx", accelerator)
     assert found.is_equal
@@ -131,7 +118,7 @@ def test_models_are_equal_bit_for_bit(models: Models, accelerator: str) -> None:
 
 
 @needs_tools
-def test_files_are_what_the_tools_made(models: Models, tmp_path: Path) -> None:
+def test_files_are_what_the_tools_made(models: tiny.QuantizedFiles, tmp_path: Path) -> None:
     executable = mirlo.compile(models / "wake_word.onnx", TARGETS, cache=False)
     (artifact,) = executable.artifact.externals
     files = EthosU().files(artifact, {})

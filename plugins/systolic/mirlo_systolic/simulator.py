@@ -21,6 +21,8 @@ FLAGS = (
     "--cc", "--exe", "-O3", "--x-assign", "fast", "--x-initial", "fast", "--noassert", "-Wno-WIDTH", "-Wno-BLKSEQ",
     "-Wno-fatal", "--top-module", "systolic", "-CFLAGS", "-O2 -fPIC",
 )  # fmt: skip
+MAKE_VARIABLES = ("VM_PARALLEL_BUILDS=0", "OPT_GLOBAL=-O0")
+"""Verilator's own files hold nothing that each cycle executes: they are not optimized."""
 OBJECTS = ("harness.o", "verilated.o", "verilated_dpi.o", "verilated_threads.o")
 ERRORS = {
     1: "a command of the unit reads or writes outside of its memory",
@@ -83,18 +85,7 @@ def library_path() -> Path:
 def _build(folder: Path, made: Path) -> None:
     rtl, harness, driver, _ = SOURCES
     _run("verilator", *FLAGS, "-Mdir", folder, rtl, harness)
-    # Verilator's own files hold nothing that each cycle executes.
-    _run(
-        "make",
-        "-C",
-        folder,
-        "-f",
-        "Vsystolic.mk",
-        "VM_PARALLEL_BUILDS=0",
-        "OPT_GLOBAL=-O0",
-        "Vsystolic__ALL.a",
-        *OBJECTS,
-    )
+    _run("make", "-C", folder, "-f", "Vsystolic.mk", *MAKE_VARIABLES, "Vsystolic__ALL.a", *OBJECTS)
     _run("cc", "-O2", "-fPIC", "-c", driver, "-o", folder / "driver.o")
     objects = [folder / name for name in (*OBJECTS, "driver.o", "Vsystolic__ALL.a")]
     _run("g++", "-shared", "-Wl,--no-undefined", "-o", made, *objects, "-lpthread")

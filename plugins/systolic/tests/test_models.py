@@ -35,27 +35,14 @@ int systolic_execute(uint8_t *memory, uint64_t size, const uint32_t *commands, u
 """
 
 
-class Models:
-    """Quantized models as files, made when they are first asked for."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __truediv__(self, file: str) -> Path:
-        path = self.folder / file
-        if not path.exists():
-            path.write_bytes(tiny.quantized(path.stem).SerializeToString())
-        return path
-
-
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Models:
-    return Models(tmp_path_factory.mktemp("models"))
+def models(tmp_path_factory: pytest.TempPathFactory) -> tiny.QuantizedFiles:
+    return tiny.QuantizedFiles(tmp_path_factory.mktemp("models"))
 
 
 @pytest.mark.parametrize("options", ["", "{rows=3 chunk=5}"])
 @pytest.mark.parametrize("name", ["resnet_8", "ds_cnn", "autoencoder"])
-def test_results_are_those_of_the_cpu(models: Models, name: str, options: str) -> None:
+def test_results_are_those_of_the_cpu(models: tiny.QuantizedFiles, name: str, options: str) -> None:
     path = models / f"{name}.onnx"
     executable = mirlo.compile(path, f"systolic{options},llvm", cache=False)
     cpu = mirlo.compile(path, cache=False)
@@ -64,7 +51,7 @@ def test_results_are_those_of_the_cpu(models: Models, name: str, options: str) -
         np.testing.assert_array_equal(executable(x), cpu(x))
 
 
-def test_profiles_have_the_cycles_of_each_layer(models: Models) -> None:
+def test_profiles_have_the_cycles_of_each_layer(models: tiny.QuantizedFiles) -> None:
     executable = mirlo.compile(models / "resnet_8.onnx", "systolic,llvm", cache=False)
     first, second = (executable.profile(repeats=1) for _ in range(2))
     name = "systolic.systolic_0"
@@ -75,7 +62,7 @@ def test_profiles_have_the_cycles_of_each_layer(models: Models) -> None:
     assert "Relu_2_quantized_2" in str(first) and "cycles" in str(first)
 
 
-def test_tuning_takes_fewer_cycles(models: Models, tmp_path: Path) -> None:
+def test_tuning_takes_fewer_cycles(models: tiny.QuantizedFiles, tmp_path: Path) -> None:
     path, x = models / "resnet_8.onnx", tiny.samples("resnet_8", 1, seed=1)
     cpu, database = mirlo.compile(path), tmp_path / "tuning.json"
     command = ["tune", path, "--target", "systolic,llvm", "--database", database, "--seconds", "60"]
@@ -97,7 +84,7 @@ def test_regions_that_go_back_are_not_tuned(monkeypatch: pytest.MonkeyPatch) -> 
     assert tuning.tunables(SimpleNamespace(functions=[None]), Tiling()) == []
 
 
-def test_placement_takes_cycles(models: Models) -> None:
+def test_placement_takes_cycles(models: tiny.QuantizedFiles) -> None:
     (region,) = placement_of(models / "resnet_8.onnx", "systolic,llvm").placement.regions
     executable = mirlo.compile(models / "resnet_8.onnx", "systolic,llvm", cache=False)
     steps = executable.profile(tiny.samples("resnet_8", 1), repeats=1).device["systolic.systolic_0"]
@@ -105,17 +92,17 @@ def test_placement_takes_cycles(models: Models) -> None:
 
 
 @pytest.mark.parametrize(("options", "reason"), [("chunk=65", "expected 1 to 64"), ("rows=-1", "expected 0 or more")])
-def test_tilings_that_do_not_fit_are_errors(models: Models, options: str, reason: str) -> None:
+def test_tilings_that_do_not_fit_are_errors(models: tiny.QuantizedFiles, options: str, reason: str) -> None:
     with pytest.raises(mirlo.MirloError, match=reason):
         mirlo.compile(models / "autoencoder.onnx", f"systolic{{{options}}},llvm", cache=False)
 
 
-def test_placement_by_estimated_cost(models: Models) -> None:
+def test_placement_by_estimated_cost(models: tiny.QuantizedFiles) -> None:
     executable = mirlo.compile(models / "resnet_8.onnx", "systolic,llvm", cache=False, placement="estimated")
     assert len(executable.artifact.externals) <= 1
 
 
-def test_a_saved_model_computes_the_same(models: Models, tmp_path: Path) -> None:
+def test_a_saved_model_computes_the_same(models: tiny.QuantizedFiles, tmp_path: Path) -> None:
     executable = mirlo.compile(models / "ds_cnn.onnx", "systolic,llvm", cache=False)
     executable.save(tmp_path / "model.mirlo")
     x = tiny.samples("ds_cnn", 1, seed=2)
@@ -123,7 +110,7 @@ def test_a_saved_model_computes_the_same(models: Models, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("options", ["", "{device}"])
-def test_a_library_calls_the_driver(models: Models, tmp_path: Path, options: str) -> None:
+def test_a_library_calls_the_driver(models: tiny.QuantizedFiles, tmp_path: Path, options: str) -> None:
     from mirlo_systolic.generator import driver_source
 
     path, x = models / "ds_cnn.onnx", tiny.samples("ds_cnn", 1, seed=3)
@@ -135,7 +122,7 @@ def test_a_library_calls_the_driver(models: Models, tmp_path: Path, options: str
     runs_as_library(path, mirlo.compile(path), x, target=f"systolic{options},llvm", sources=sources, rtol=0, atol=0)
 
 
-def test_stages(models: Models) -> None:
+def test_stages(models: tiny.QuantizedFiles) -> None:
     stages_round_trip(models / "ds_cnn.onnx", target="systolic,llvm")
 
 
@@ -166,7 +153,7 @@ func.func @main(%x: tensor<4x20xi8> {relax.name = "x"}, %w: tensor<20x16xi8> {re
     assert "constant" in done.stdout
 
 
-def test_the_page(models: Models) -> None:
+def test_the_page(models: tiny.QuantizedFiles) -> None:
     page = (Path(__file__).parents[1] / "README.md").read_text()
     blocks = re.findall(r"^```sh\n# run\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert len(blocks) == 1

@@ -188,6 +188,13 @@ def in_parts(count: int, function: Callable[..., ir.Value], *values: ir.Value) -
     return result
 
 
+def field_bytes(words: ir.Value, field: int, bits: int) -> Value:
+    """Return a field of each byte of <16 x i32> as <64 x i8>, shifted to the lowest bits."""
+    if field:
+        words = both("shrui", words, constant(bits * field, integer(32)))
+    return both("andi", bitcast(words, integer(8)), constant((1 << bits) - 1, integer(8), 4 * COLUMNS))
+
+
 class CodeLookup:
     """Bytes of the integers that codes stand for, plus a number that makes them unsigned."""
 
@@ -234,11 +241,9 @@ class Decoder:
         """Return the values of a field of each byte of <16 x i32>, byte by byte."""
         if self.lookup is None:
             return [self.value(words, 8 * i + self.bits * field) for i in range(4)]
-        kind, byte = integer(32), integer(8)
-        if field:
-            words = both("shrui", words, constant(self.bits * field, kind))
-        codes = both("andi", bitcast(words, byte), constant((1 << self.bits) - 1, byte, 4 * COLUMNS))
-        numbers, top = bitcast(self.lookup.bytes(codes), kind), constant(24, kind)
+        kind = integer(32)
+        numbers = bitcast(self.lookup.bytes(field_bytes(words, field, self.bits)), kind)
+        top = constant(24, kind)
         moved = [both("shli", numbers, constant(24 - 8 * i, kind)) if i < 3 else numbers for i in range(4)]
         return [to_float(both("shrsi", each, top)) for each in moved]
 

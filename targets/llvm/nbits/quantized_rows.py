@@ -122,13 +122,12 @@ class QuantizedKernel(ProductKernel):
                 value = C.both("shrui", value, C.constant(field * bits, C.integer(8), 64))
             is_top = field == self.layout.fields - 1
             masked = value if is_top else C.both("andi", value, C.constant(mask, C.integer(8), 64))
-            return masked if self.lookup is None else self.lookup.bytes(masked)
-        if in_place:
+        elif in_place:
             mask <<= field * bits
-        elif field:
-            words = C.both("shrui", words, C.constant(field * bits, C.integer(32)))
-        signed = mask - 256 if mask > 127 else mask
-        masked = C.both("andi", C.bitcast(words, C.integer(8)), C.constant(signed, C.integer(8), 64))
+            signed = mask - 256 if mask > 127 else mask
+            masked = C.both("andi", C.bitcast(words, C.integer(8)), C.constant(signed, C.integer(8), 64))
+        else:
+            masked = C.field_bytes(words, field, bits)
         return masked if self.lookup is None else self.lookup.bytes(masked)
 
     def combined(self, sums: Sequence[ir.Value], zeros: ir.Value | None, row: ir.Value) -> ir.Value:
