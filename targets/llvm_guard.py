@@ -85,11 +85,16 @@ def is_translated(op: ir.Operation) -> bool:
 def require_translated(root: ir.Operation) -> None:
     """Raise an error unless all operations of a lowered module can be translated to LLVM IR."""
     left: list[str] = []
+    translated: set[str] = set()
 
     def visit(op: ir.Operation) -> ir.WalkResult:
-        if is_translated(op):
+        name = op.name
+        if name in translated:
             return ir.WalkResult.ADVANCE
-        left.append(op.name)
+        if is_translated(op):
+            translated.add(name)
+            return ir.WalkResult.ADVANCE
+        left.append(name)
         return ir.WalkResult.INTERRUPT
 
     root.walk(visit)

@@ -14,9 +14,10 @@ from mirlo.targets.llvm_text import readable_by_older
 if TYPE_CHECKING:
     from types import ModuleType
 
+TRANSFERS_TO_LOOPS = "convert-vector-to-scf{full-unroll=true target-rank=1}"
 TO_LLVM = (
     "arith-expand",
-    "convert-vector-to-scf{full-unroll=true target-rank=1}",
+    TRANSFERS_TO_LOOPS,
     "convert-scf-to-cf",
     "expand-strided-metadata",
     "lower-affine",
@@ -30,14 +31,21 @@ TO_LLVM = (
 """Upstream passes from loops and vectors to the LLVM dialect."""
 
 
-def lower_pipeline(calls_kernels: bool = False) -> str:
+def has_transfers(text: str) -> bool:
+    """Return whether the text of a module has operations that `TRANSFERS_TO_LOOPS` lowers."""
+    return "vector.transfer_" in text or "vector.print" in text
+
+
+def lower_pipeline(calls_kernels: bool = False, transfers: bool = True) -> str:
     """Return the pipeline from buffers to the LLVM dialect for hosts with instructions for all types.
 
     `lower_to_llvm` of target `llvm` serves all hosts. A function that `calls_kernels` is canonicalized: for each of
     thousands of arguments LLVM would take far longer to find out that nothing of a descriptor is used but the pointer.
+    Without `transfers` of vectors, which schedules do not emit, the pass that lowers them would only walk the module.
     """
     tidying = ("canonicalize", "cse") if calls_kernels else ("cse",)
-    return f"builtin.module({','.join((*TO_LLVM, *tidying))})"
+    passes = [step for step in TO_LLVM if transfers or step != TRANSFERS_TO_LOOPS]
+    return f"builtin.module({','.join((*passes, *tidying))})"
 
 
 def to_llvm_ir(module: ir.Module) -> str:

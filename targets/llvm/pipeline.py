@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir, passmanager
 from mirlo.passes.options import quote
 from mirlo.targets.emulated_floats import KINDS, emulate_floats, move_as_integers, round_once, used_floats
-from mirlo.targets.host.llvm_ir import lower_pipeline
+from mirlo.targets.host.llvm_ir import has_transfers, lower_pipeline
 from mirlo.targets.llvm.fma import expand_fma
 from mirlo.targets.llvm.loop_annotations import annotate_branches
 from mirlo.targets.llvm.options import planning_options, reduces_range, saves_memory, thread_work_of, threads_of
@@ -65,9 +65,11 @@ def lower_to_llvm(
 ) -> None:
     """Lower a module of buffers, loops and vectors to the LLVM dialect, for a processor.
 
-    `text` is what the module was parsed from, where there is one: to look for types, it is printed otherwise.
+    `text` is what the module was parsed from, where there is one: to look for types and operations, it is printed
+    otherwise.
     """
-    used = used_floats(text or module.operation.get_asm(assume_verified=True))
+    text = text or module.operation.get_asm(assume_verified=True)
+    used = used_floats(text)
     unused = [kind for kind in KINDS if kind not in used]
     emulated = [kind for kind in processor.emulated_floats if kind in used]
     # To walk through a module takes longer than to search its text.
@@ -78,7 +80,7 @@ def lower_to_llvm(
         expand_rounding(module)
     shift_quotients(module)
     hide_outer_indices(module)
-    manager = passmanager.PassManager.parse(lower_pipeline(calls_kernels))
+    manager = passmanager.PassManager.parse(lower_pipeline(calls_kernels, has_transfers(text)))
     manager.enable_verifier(verify)
     manager.run(module.operation)
     annotate_branches(module)

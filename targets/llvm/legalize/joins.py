@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from mirlo.dialects.bindings import ir, vector
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.value import Value, index
@@ -97,7 +97,7 @@ def _copy(source: ir.Value, read: ir.Value, target: ir.Value, written: ir.Value,
             starts = [Value(first) + u * part.lanes for u in range(part.unroll)]
             loaded = [create("vector.load", kind, source, at + read) for at in starts]
             for at, value in zip(starts, loaded, strict=True):
-                vector.StoreOp(value, target, [at + written])
+                ir.Operation.create("vector.store", operands=[value, target, at + written])
 
         if part.stop - part.start == part.step:
             copy(index(part.start))

@@ -110,6 +110,25 @@ def test_llvm_is_told_which_loops_stay_as_they_are(rolled: bool) -> None:
         assert ("llvm.loop.unroll.disable" in to_llvm_ir(module)) == rolled
 
 
+TRANSFER = """
+func.func @copy(%a: memref<4x8xf32>, %b: memref<4x8xf32>) {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %x = vector.transfer_read %a[%c0, %c0], %zero {in_bounds = [true, true]} : memref<4x8xf32>, vector<4x8xf32>
+  vector.transfer_write %x, %b[%c0, %c0] {in_bounds = [true, true]} : vector<4x8xf32>, memref<4x8xf32>
+  return
+}
+"""
+
+
+@pytest.mark.parametrize("is_given", [False, True])
+def test_transfers_of_vectors_are_lowered(is_given: bool) -> None:
+    with new_context(), ir.Location.unknown():
+        module = ir.Module.parse(TRANSFER)
+        lower_to_llvm(module, host_processor(), text=TRANSFER if is_given else "")
+        assert to_llvm_ir(module).count("store <8 x float>") == 4
+
+
 QUOTIENTS = """
 func.func @quotients(%a: memref<3xindex>, %n: index) {
   %c0 = arith.constant 0 : index
