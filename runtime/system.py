@@ -15,6 +15,7 @@ import select
 import socket
 import struct
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Collection
@@ -96,6 +97,103 @@ def run_forked(
         content = pipe.read()
     _, status = os.waitpid(child, 0)
     return ForkResult(content, os.waitstatus_to_exitcode(status))
+
+
+def is_single_threaded() -> bool:
+    """Return whether no other thread may hold a lock that a fork would copy; False where the system does not tell."""
+    try:
+        return sys.platform == "linux" and len(os.listdir("/proc/self/task")) == 1
+    except OSError:
+        return False
+
+
+class ForkedProcess:
+    """A fork of this process that serves requests; what is used of `subprocess.Popen`."""
+
+    pid: int
+    stdin: BinaryIO
+    stdout: BinaryIO
+    returncode: int | None
+    _lock: threading.Lock
+
+    def __init__(self, serve: Callable[[], object]) -> None:
+        """Start the fork: `serve` reads from its standard input, writes to its standard output, and ends it.
+
+        The fork is in a session of its own and has no other files than the standard streams.
+        """
+        if sys.platform == "win32":
+            raise OSError("this system has no forks")
+        self.returncode = None
+        self._lock = threading.Lock()
+        input_, to_input = os.pipe()
+        from_output, output = os.pipe()
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()  # otherwise the fork would write this buffer again
+        try:
+            self.pid = os.fork()
+        except OSError:
+            for descriptor in (input_, to_input, from_output, output):
+                os.close(descriptor)
+            raise
+        if self.pid == 0:
+            code = 1
+            try:
+                gc.freeze()
+                _leave_parent(input_, output)
+                serve()
+                code = 0
+            finally:
+                os._exit(code)
+        os.close(input_)
+        os.close(output)
+        self.stdin, self.stdout = os.fdopen(to_input, "wb"), os.fdopen(from_output, "rb")
+
+    def poll(self) -> int | None:
+        """Return the exit code, below 0 a signal's number; None while the fork runs."""
+        with self._lock:
+            if self.returncode is None and sys.platform != "win32":
+                try:
+                    pid, status = os.waitpid(self.pid, os.WNOHANG)
+                except ChildProcessError:  # something else in this process waited for it
+                    pid, status = self.pid, 0
+                if pid == self.pid:
+                    self.returncode = os.waitstatus_to_exitcode(status)
+            return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end, at most this many seconds; return the exit code."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if end is not None and time.monotonic() > end:
+                raise TimeoutError(f"process {self.pid} runs after {timeout} seconds")
+            time.sleep(0.001)
+        return code
+
+    def kill(self) -> None:
+        """End the fork at once, if it runs."""
+        if sys.platform != "win32":
+            import signal
+
+            with self._lock:
+                if self.returncode is None:
+                    os.kill(self.pid, signal.SIGKILL)
+
+
+def _leave_parent(input_: int, output: int) -> None:
+    """Drop what a fork has of its parent: terminal, files, handlers of signals."""
+    if sys.platform != "win32":
+        import signal
+
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        os.dup2(input_, 0)
+        os.dup2(output, 1)
+        for name in os.listdir("/proc/self/fd"):
+            if int(name) > 2:
+                with contextlib.suppress(OSError):
+                    os.close(int(name))
 
 
 def process_context() -> Any:

@@ -1,8 +1,8 @@
 """Worker processes that compile kernels in parallel: MLIR's bindings hold the GIL, so threads would not.
 
-They are started with the interpreter of this process, not forked from it: a fork copies locks that other threads
-hold. Starting takes 0.1 to 0.2 seconds. They wait a minute for the next model, and end with the process that started
-them.
+Where this process has one thread, as commands have, they are forks of it, which have all modules loaded. Otherwise a
+fork would copy locks that other threads hold, so they are started with the interpreter, which takes 0.35 seconds of
+processor time for imports. They wait a minute for the next model, and end with the process that started them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from pathlib import Path
 from mirlo.passes.registry import PassError
 from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.locks import make_lock
-from mirlo.runtime.system import after_fork, available_cores, signal_name
+from mirlo.runtime.system import ForkedProcess, after_fork, available_cores, is_single_threaded, signal_name
+from mirlo.targets.host.llvm_ir import llvmlite
 from mirlo.targets.llvm.machine_code import CodeSettings
 from mirlo.targets.llvm.object_code import EntryInterface, compile_text
-from mirlo.targets.llvm.worker import receive, send
+from mirlo.targets.llvm.worker import main, receive, send
 
 MOST = 8
 """Most worker processes: more of them only wait for the largest kernel."""
@@ -48,7 +49,7 @@ class CompileTask:
 class _Process:
     """A worker process, used by one thread at a time."""
 
-    popen: subprocess.Popen[bytes]
+    popen: subprocess.Popen[bytes] | ForkedProcess
     lock: threading.RLock = field(default_factory=make_lock)
 
     def send_task(self, task: CompileTask, settings: CodeSettings) -> None:
@@ -274,6 +275,9 @@ def _running(count: int) -> list[_Process]:
 
 
 def _start() -> _Process:
+    if is_single_threaded():
+        llvmlite()  # which each worker would import otherwise
+        return _Process(ForkedProcess(main))
     command = [sys.executable, "-c", _START, json.dumps(sys.path)]
     # NumPy's BLAS threads, which workers do not need, would compete for cores.
     environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ}

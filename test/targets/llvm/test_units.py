@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -276,6 +280,40 @@ def test_a_process_that_is_killed_is_an_error(tasks, monkeypatch) -> None:
         process.popen.wait(timeout=60)
         with pytest.raises(PassError, match="SIGKILL.*memory"):
             compile_all(tasks, SETTINGS, jobs=2)
+
+
+FORKS = """
+import os, sys, threading
+from mirlo.dialects.context import make_context
+from mirlo.targets.llvm import processes
+from mirlo.targets.llvm.machine_code import CodeSettings
+from mirlo.targets.llvm.processor import host_processor
+
+if sys.argv[1] == "several":
+    threading.Thread(target=threading.Event().wait, daemon=True).start()
+text = "func.func @k{i}(%x: memref<4xf32>) {{ return }}"
+tasks = [processes.CompileTask(f"k{i}", text.format(i=i), None) for i in range(4)]
+reading, writing = os.pipe()
+with make_context():
+    process = processes._running(1)[0]
+    os.close(writing)
+    assert os.read(reading, 1) == b"", "the worker has the file too"
+    settings = CodeSettings(host_processor())
+    made = processes.compile_all(tasks, settings, jobs=2)
+    assert processes._running(1)[0] is process and made == processes.compile_all(tasks, settings, jobs=1)
+print(type(process.popen).__name__)
+process.popen.stdin.close()
+assert process.popen.wait(timeout=60) == 0
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="the system does not list threads")
+@pytest.mark.parametrize(("threads", "kind"), [("one", "ForkedProcess"), ("several", "Popen")])
+def test_workers_are_forks_where_no_thread_may_hold_a_lock(threads: str, kind: str) -> None:
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", FORKS, threads]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=100)
+    assert (done.returncode, done.stdout) == (0, f"{kind}\n"), done.stderr
 
 
 def test_two_models_at_once(tasks) -> None:
