@@ -1,22 +1,121 @@
-"""Annotations of loops for LLVM: register tiles and vectors whose loops it leaves as they are."""
+"""What LLVM is told of the loops that schedules emit: which to leave as they are, and when they end.
+
+The loops of schedules are vectorized, unrolled and jammed already. Most of LLVM's passes look for what is left to do
+there and find nothing, so that a function of such loops goes through few of them (`machine_code.py`).
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.schedule.loops import LOOP_ANNOTATION
 
 ON_BRANCH = "loop_annotation"
 """Attribute of a branch of the LLVM dialect, which becomes metadata of LLVM IR."""
+SCHEDULED = "mirlo-scheduled"
+"""Attribute of a function of LLVM IR, the only one of its module, whose innermost loops all stay as they are."""
+_PASSTHROUGH = "passthrough"
+"""Attribute of a function of the LLVM dialect: attributes in LLVM IR that the dialect does not know."""
+_NE, _SLT = 1, 2
+"""Predicates of `llvm.icmp`."""
 
 
 def annotate_branches(module: ir.Module) -> None:
-    """Give the branches of the LLVM dialect the annotations of their loops."""
-    for op in module.body.operations:
-        for region in op.operation.regions:
-            for block in region.blocks:
-                if not len(block.operations):
-                    continue
-                attributes = block.operations[len(block.operations) - 1].operation.attributes
-                if LOOP_ANNOTATION in attributes:
-                    attributes[ON_BRANCH] = attributes[LOOP_ANNOTATION]
-                    del attributes[LOOP_ANNOTATION]
+    """Give the branches of the LLVM dialect the annotations of their loops, and mark a kernel that is `SCHEDULED`."""
+    functions = [op.operation for op in module.body.operations if _has_body(op.operation)]
+    for function in functions:
+        branches = {block: _terminator(block) for block in function.regions[0].blocks}
+        for branch in branches.values():
+            attributes = branch.attributes
+            if LOOP_ANNOTATION in attributes:
+                attributes[ON_BRANCH] = attributes[LOOP_ANNOTATION]
+                del attributes[LOOP_ANNOTATION]
+        # Where functions call others, LLVM decides what it inlines.
+        if len(functions) == 1:
+            _mark_scheduled(function, branches)
+
+
+def _mark_scheduled(function: ir.Operation, branches: Mapping[ir.Block, ir.Operation]) -> None:
+    """Mark a function whose innermost loops are all to be left as they are, and let its loops end by inequality."""
+    latches = _latches(function.regions[0].blocks[0], branches)
+    heads = {head for _, head in latches}
+    innermost = (branches[latch] for latch, head in latches if _blocks_of_loop(latch, head).isdisjoint(heads - {head}))
+    if not all(ON_BRANCH in branch.attributes for branch in innermost):
+        return
+    for latch, head in latches:
+        _end_by_inequality(head, branches[latch], [branches[block] for block in head.predecessors])
+    others = ir.ArrayAttr(function.attributes[_PASSTHROUGH]) if _PASSTHROUGH in function.attributes else ()
+    function.attributes[_PASSTHROUGH] = ir.ArrayAttr.get([*others, ir.StringAttr.get(SCHEDULED)])
+
+
+def _latches(entry: ir.Block, branches: Mapping[ir.Block, ir.Operation]) -> list[tuple[ir.Block, ir.Block]]:
+    """Return the blocks that branch back to the beginning of a loop, each with that beginning."""
+    latches = []
+    path = [(entry, iter(branches[entry].successors))]
+    seen, on_path = {entry}, {entry}
+    while path:
+        block, successors = path[-1]
+        successor = next(successors, None)
+        if successor is None:
+            path.pop()
+            on_path.remove(block)
+        elif successor in on_path:
+            latches.append((block, successor))
+        elif successor not in seen:
+            seen.add(successor)
+            on_path.add(successor)
+            path.append((successor, iter(branches[successor].successors)))
+    return latches
+
+
+def _blocks_of_loop(latch: ir.Block, head: ir.Block) -> set[ir.Block]:
+    blocks, waiting = {head}, [latch]
+    while waiting:
+        block = waiting.pop()
+        if block not in blocks:
+            blocks.add(block)
+            waiting += block.predecessors
+    return blocks
+
+
+def _end_by_inequality(head: ir.Block, latch: ir.Operation, entries: Sequence[ir.Operation]) -> None:
+    """Compare an index that reaches the end of its loop exactly by `ne`.
+
+    Where code generation knows that, it counts from a negative number to zero and needs no comparison.
+    """
+    branch = _terminator(head)
+    if branch.name != "llvm.cond_br" or len(entries) != 2 or any(entry.name != "llvm.br" for entry in entries):
+        return
+    compare = branch.operands[0].owner
+    if isinstance(compare, ir.Block) or compare.name != "llvm.icmp" or _integer(compare, "predicate") != _SLT:
+        return
+    index, end = compare.operands[0], _constant(compare.operands[1])
+    if end is None or index.owner != head:
+        return
+    number = list(head.arguments).index(index)
+    increment = latch.operands[number].owner
+    if isinstance(increment, ir.Block) or increment.name != "llvm.add" or increment.operands[0] != index:
+        return
+    first = next(entry for entry in entries if entry != latch)
+    start, step = _constant(first.operands[number]), _constant(increment.operands[1])
+    if start is not None and step is not None and step > 0 and start <= end and (end - start) % step == 0:
+        compare.attributes["predicate"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _NE)
+
+
+def _has_body(op: ir.Operation) -> bool:
+    return op.name == "llvm.func" and len(op.regions[0].blocks) > 0
+
+
+def _terminator(block: ir.Block) -> ir.Operation:
+    return block.operations[len(block.operations) - 1].operation
+
+
+def _constant(value: ir.Value) -> int | None:
+    """Return the value of an integer constant of the LLVM dialect."""
+    op = value.owner
+    return _integer(op, "value") if not isinstance(op, ir.Block) and op.name == "llvm.mlir.constant" else None
+
+
+def _integer(op: ir.Operation, name: str) -> int:
+    return ir.IntegerAttr(op.attributes[name]).value

@@ -1,0 +1,106 @@
+"""Loops that schedules leave as they are: when they end, and how many of LLVM's passes they go through."""
+
+import re
+
+import pytest
+
+from mirlo.dialects.bindings import ir, new_context
+from mirlo.targets.host.llvm_ir import to_llvm_ir
+from mirlo.targets.llvm.loop_annotations import SCHEDULED
+from mirlo.targets.llvm.machine_code import CodeSettings, optimized
+from mirlo.targets.llvm.pipeline import lower_to_llvm
+from mirlo.targets.llvm.processor import host_processor
+
+ROLLED = "{llvm.loop_annotation = #llvm.loop_annotation<unroll = <disable = true>>}"
+OTHER = """
+func.func @other() {
+  return
+}"""
+BRANCHES = f"""
+func.func @kernel(%x: memref<64xf32>) {{
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  %y = arith.constant 1.0 : f32
+  scf.for %i = %c0 to %c8 step %c1 {{
+    %is_one = arith.cmpi eq, %i, %c1 : index
+    scf.if %is_one {{
+      scf.for %j = %c0 to %c8 step %c1 {{
+        scf.for %k = %c0 to %c8 step %c1 {{
+          memref.store %y, %x[%k] : memref<64xf32>
+        }} {ROLLED}
+      }}
+    }} else {{
+      scf.for %j = %c0 to %c8 step %c1 {{
+        memref.store %y, %x[%j] : memref<64xf32>
+      }} {ROLLED}
+    }}
+  }}
+  return
+}}"""
+"""The end of the second `scf.if` is a block above its loop, to which the exit of the loop branches."""
+
+
+def _loop(start: str, end: str, step: str, annotation: str = ROLLED) -> str:
+    return f"""
+func.func @kernel(%x: memref<64xf32>, %n: index) {{
+  %start = arith.constant {start} : index
+  %end = {"arith.addi %n, %n" if end == "n" else f"arith.constant {end}"} : index
+  %step = arith.constant {step} : index
+  %y = arith.constant 1.0 : f32
+  scf.for %i = %start to %end step %step {{
+    memref.store %y, %x[%i] : memref<64xf32>
+  }} {annotation}
+  return
+}}"""
+
+
+def _llvm_ir(text: str) -> str:
+    with new_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        lower_to_llvm(module, host_processor())
+        return to_llvm_ir(module)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "step", "predicate"),
+    [
+        ("0", "8", "1", "ne"),
+        ("0", "8", "4", "ne"),
+        ("2", "14", "3", "ne"),
+        ("0", "0", "4", "ne"),
+        ("0", "10", "4", "slt"),
+        ("8", "0", "4", "slt"),
+        ("1", "8", "2", "slt"),
+        ("0", "n", "1", "slt"),
+    ],
+)
+def test_loops_whose_index_reaches_the_end_compare_by_inequality(
+    start: str, end: str, step: str, predicate: str
+) -> None:
+    text = _llvm_ir(_loop(start, end, step))
+    assert re.findall(r"icmp (\w+) i64", text) == [predicate]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (_loop("0", "8", "1"), True),
+        (_loop("0", "8", "1", ""), False),
+        (_loop("0", "n", "1"), True),
+        (BRANCHES, True),
+        (BRANCHES.replace(ROLLED, "", 1), False),
+        (BRANCHES[::-1].replace(ROLLED[::-1], "", 1)[::-1], False),
+        (_loop("0", "8", "1") + OTHER, False),
+    ],
+)
+def test_kernels_whose_innermost_loops_are_left_as_they_are_are_marked(text: str, expected: bool) -> None:
+    code = _llvm_ir(text)
+    assert (SCHEDULED in code) == expected
+    assert expected or "icmp ne" not in code
+
+
+@pytest.mark.parametrize("level", [1, 2])
+def test_marked_loops_test_their_end_at_the_bottom(level: int) -> None:
+    code = str(optimized(_llvm_ir(_loop("0", "8", "1")), CodeSettings(host_processor(), level)))
+    assert "insertvalue" not in code and code.count("phi") == code.count("br i1") == 1
