@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.dims import Dim
@@ -13,6 +13,7 @@ from mirlo.dialects.tir.buffers import UNBOUNDED
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.sizes import buffer_indices
 from mirlo.passes.schedule.loops import KnownBody, ScalarBody
+from mirlo.runtime.lazy_dataclass import dataclass
 
 TRAPPING = tuple(
     f"arith.{name}" for name in ("divsi", "divui", "remsi", "remui", "floordivsi", "ceildivsi", "ceildivui")
@@ -132,9 +133,44 @@ def gather(
     return create("vector.gather", result, flat(buffer), index(0), linear, enabled, filler)
 
 
+@dataclass(frozen=True)
+class BodyOperation:
+    """An operation of a body, of which everything is read once: each access of the bindings takes microseconds."""
+
+    op: ir.Operation
+    name: str
+    operands: tuple[ir.Value, ...]
+    results: tuple[ir.Value, ...]
+    types: tuple[ir.Type, ...]
+    attributes: Mapping[str, ir.Attribute]
+
+
+@dataclass(frozen=True)
+class VectorBody:
+    """A block's body that is emitted several times while its block does not change."""
+
+    operations: tuple[BodyOperation, ...]
+    yielded: tuple[ir.Value, ...]
+    selected: Mapping[ir.Value, ir.Value]
+
+
+def read_body(block: ScalarBody) -> VectorBody:
+    """Read a block's body, to emit it several times."""
+    selected = block.selected if isinstance(block, KnownBody) else {}
+    return VectorBody(tuple(map(_read_operation, block.body_ops)), tuple(block.yielded), selected)
+
+
+def _read_operation(op: ir.Operation) -> BodyOperation:
+    attributes, results = attributes_of(op), tuple(op.results)
+    if op.name in EXTREMES:
+        attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<nsz>")
+    types = tuple(result.type for result in results)
+    return BodyOperation(op, op.name, tuple(op.operands), results, types, attributes)
+
+
 def vector_body(
-    block: ScalarBody,
-    values: dict[ir.Value, ir.Value],
+    block: ScalarBody | VectorBody,
+    values: Mapping[ir.Value, ir.Value],
     lanes: int,
     mask: ir.Value | None = None,
     extract: Callable[[ir.Operation, Mapping[ir.Value, ir.Value]], ir.Value] | None = None,
@@ -145,35 +181,35 @@ def vector_body(
     scalar. Lanes that are off in `mask` read no memory. `extract` emits what the body reads by itself, from the
     values that are emitted.
     """
+    body = block if isinstance(block, VectorBody) else read_body(block)
     env = dict(values)
-    selected = block.selected if isinstance(block, KnownBody) else {}
-    for op in block.body_ops:
-        if selected and op.results[0] in selected:
-            env[op.results[0]] = env[selected[op.results[0]]]
+    for op in body.operations:
+        if body.selected and op.results[0] in body.selected:
+            env[op.results[0]] = env[body.selected[op.results[0]]]
             continue
         operands = [env[v] for v in op.operands]
         if extract is not None and op.name == "tensor.extract":
-            gathered = [extract(op, env)]
+            gathered: Iterable[ir.Value] = [extract(op.op, env)]
         elif op.name == "tensor.extract" and isinstance(operands[0].type, ir.MemRefType):
             gathered = [gather(operands[0], dims_of(op.operands[0].type), operands[1:], lanes, mask)]
         else:
-            gathered = vector_op(op, operands, lanes)
+            gathered = _vector_operation(op, operands, lanes)
         for old, new in zip(op.results, gathered, strict=True):
             env[old] = new
-    return [env[v] for v in block.yielded]
+    return [env[v] for v in body.yielded]
 
 
 EXTREMES = ("arith.maximumf", "arith.minimumf")
 """Operations for which the sign of a zero result is unspecified: to respect it costs two more operations."""
 
 
-def vector_op(op: ir.Operation, operands: list[ir.Value], lanes: int) -> list[ir.Value]:
+def _vector_operation(op: BodyOperation, operands: list[ir.Value], lanes: int) -> Iterable[ir.Value]:
     """Emit an operation of a body on these operands, over vectors if one of them is a vector."""
-    attributes = attributes_of(op)
-    if op.name in EXTREMES:
-        attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<nsz>")
-    types = [r.type for r in op.results]
-    if any(is_vector(v) for v in operands):
+    types: Sequence[ir.Type] = op.types
+    if any(map(is_vector, operands)):
         operands = [splat(v, lanes) for v in operands]
         types = [ir.VectorType.get([lanes], t) for t in types]
-    return list(ir.Operation.create(op.name, results=types, operands=operands, attributes=attributes).results)
+    results: Iterable[ir.Value] = ir.Operation.create(
+        op.name, results=types, operands=operands, attributes=op.attributes
+    ).results
+    return results

@@ -32,6 +32,8 @@ class ProductInput:
 
     def emit(self, element: ir.Value, lanes: int) -> ir.Value:
         """Emit the multiplied value of an element, or of a vector of elements."""
+        if not self.body_ops:
+            return element
         return vector_body(self, {self.argument: element}, lanes)[0]
 
 
@@ -125,6 +127,7 @@ def convert_accumulator(value: ir.Value, kind: ir.Type) -> ir.Value:
 
 
 def _cast(name: str, value: ir.Value, kind: ir.Type) -> ir.Value:
-    is_vector = isinstance(value.type, ir.VectorType)
-    wanted = ir.VectorType.get(list(value.type.shape), kind) if is_vector else kind
-    return value if value.type == wanted else create(name, wanted, value)
+    held = value.type
+    if isinstance(held, ir.VectorType):
+        return value if held.element_type == kind else create(name, ir.VectorType.get(list(held.shape), kind), value)
+    return value if held == kind else create(name, kind, value)

@@ -6,13 +6,38 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim, estimate_dim
 from mirlo.dialects.tir.buffers import buffer_bytes
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.blocks.contraction.body import convert_accumulator, count_operations
-from mirlo.passes.schedule.vectors import lane_indices, splat, vector_body
+from mirlo.passes.schedule.vectors import VectorBody, lane_indices, read_body, splat, vector_body
+from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span
 from mirlo.targets.llvm.schedule.cost import MIN_DEEP, MIN_K_TO_PREFETCH, ROLLED_FROM, ROLLED_FROM_IF_DEEP
+
+
+@dataclass(frozen=True)
+class EpilogueStage:
+    """A block of an epilogue, read once: it is emitted for each vector of each tile."""
+
+    body: VectorBody
+    indices: tuple[tuple[int, ir.Value], ...]
+    """The axes whose index the body computes with, and the arguments for these."""
+    inputs: tuple[tuple[ir.Value, ir.Value], ...]
+    """The arguments for the inputs, and the tensors."""
+    outputs: tuple[ir.Value, ...]
+
+    @staticmethod
+    def of(block: BlockView) -> EpilogueStage:
+        """Read a block."""
+        arguments = enumerate(block.index_arguments)
+        return EpilogueStage(
+            read_body(block),
+            tuple((axis, argument) for axis, argument in arguments if block.uses_index(axis)),
+            tuple(zip(block.input_arguments, (operand.value for operand in block.inputs), strict=True)),
+            tuple(output.value for output in block.outputs),
+        )
 
 
 class Epilogue:
@@ -23,6 +48,9 @@ class Epilogue:
         self.plan = plan
         self.buffers = buffers
         self.operations = count_operations([stage.block for stage in plan.contraction.stages])
+        self.stages = [EpilogueStage.of(stage.block) for stage in plan.contraction.stages]
+        result = plan.contraction.block.outputs[0]
+        self.result, self.result_type = result.value, result.element_type
         self.rolled_from = ROLLED_FROM_IF_DEEP if estimate_dim(plan.depth) >= MIN_DEEP else ROLLED_FROM
 
     def finish(self, places: TileCursors, rows: int, cut: list[ColumnVector], sums: list[ir.Value]) -> None:
@@ -87,28 +115,26 @@ class Epilogue:
         seen: dict[tuple[ir.Value, ir.Value | None, Dim, int], ir.Value],
     ) -> None:
         """Emit the elementwise blocks and stores of one vector of accumulators; `seen` caches loads."""
-        contraction = self.plan.contraction
-        result = contraction.block.outputs[0]
-        values = {result.value: convert_accumulator(total, result.element_type)}
-        for s, stage in enumerate(contraction.stages):
+        values = {self.result: convert_accumulator(total, self.result_type)}
+        for s, stage in enumerate(self.stages):
             env: dict[ir.Value, ir.Value] = {}
-            for a, (argument, cursor) in enumerate(zip(stage.block.index_arguments, places.indices[s], strict=True)):
-                if stage.block.uses_index(a):
-                    env[argument] = self._index(cursor, piece)
-            for i, (argument, operand) in enumerate(zip(stage.block.input_arguments, stage.block.inputs, strict=True)):
+            for axis, argument in stage.indices:
+                env[argument] = self._index(places.indices[s][axis], piece)
+            for i, (argument, tensor) in enumerate(stage.inputs):
                 read = places.reads[s][i]
-                if operand.value in values:
-                    env[argument] = values[operand.value]
+                if tensor in values:
+                    env[argument] = values[tensor]
                 elif read is None:
-                    env[argument] = self.code.buffers.buffer(operand.value)
+                    env[argument] = self.code.buffers.buffer(tensor)
                 else:
                     buffer = self.buffers.reads[s][i]
                     assert buffer is not None
                     env[argument] = self._read(buffer, read, piece, seen)
             mask = self.code.mask(piece) if piece.is_partial else None
-            results = vector_body(stage.block, env, piece.lanes, mask)
-            values.update(zip((output.value for output in stage.block.outputs), results, strict=True))
-        for (value, _), target, cursor in zip(contraction.writes, self.buffers.writes, places.writes, strict=True):
+            results = vector_body(stage.body, env, piece.lanes, mask)
+            values.update(zip(stage.outputs, results, strict=True))
+        writes = zip(self.plan.contraction.writes, self.buffers.writes, places.writes, strict=True)
+        for (value, _), target, cursor in writes:
             self.code.store_vector(splat(values[value], piece.lanes), target, cursor.position(piece.offset), piece)
 
     def _index(self, cursor: Cursor, piece: ColumnVector) -> ir.Value:
