@@ -56,6 +56,8 @@ class KernelInfo:
     """Lower bound of the bytes read and written."""
     cycles: int = 0
     """Cycles of a core that the target's cost model expects; 0 where it has no estimate."""
+    inside: int = 0
+    """How many of the next calls are inside of it, if it is control flow."""
 
 
 @dataclass
@@ -258,9 +260,9 @@ def spec_of(row: Fields) -> TensorSpec:
 
 def kernel_of(row: Fields) -> KernelInfo:
     """Return the call of a kernel that a row of a header describes."""
-    cycles = row.count("cycles") if "cycles" in row.content else 0
+    cycles, inside = (row.count(name) if name in row.content else 0 for name in ("cycles", "inside"))
     return KernelInfo(
-        row.text("symbol"), row.text("source"), row.text("kind"), row.count("flops"), row.count("bytes"), cycles
+        row.text("symbol"), row.text("source"), row.text("kind"), row.count("flops"), row.count("bytes"), cycles, inside
     )
 
 

@@ -147,13 +147,18 @@ def make_profile(
     seconds_per_tick: float,
     device: Mapping[str, Sequence[DeviceStep]] | None = None,
 ) -> Profile:
-    """Return the profile from time stamps: a row per run, with one stamp before each kernel and one after the last."""
-    ticks = np.median(np.diff(stamps.astype(np.int64), axis=1), axis=0)
-    seconds = np.maximum(ticks, 0) * seconds_per_tick
+    """Return the profile from time stamps: a row per run, with one stamp before each kernel and one after the last.
+
+    The stamps of kernels in a loop are those of its last iteration, and that of the loop is where this begins. The
+    time of all iterations is divided as that of the last one.
+    """
+    in_order = np.maximum.accumulate(stamps.astype(np.int64), axis=1)  # what did not run has no stamp, or an old one
+    once = np.median(np.diff(in_order, axis=1), axis=0) * seconds_per_tick
+    seconds = _of_all_iterations(kernels, once)
     total = float(seconds.sum()) or 1.0
     rows = []
-    for kernel, time in zip(kernels, seconds.tolist(), strict=True):
-        per_second = 1e-9 / time if time else 0.0
+    for kernel, time, of_call in zip(kernels, seconds.tolist(), once.tolist(), strict=True):
+        per_second = 1e-9 / of_call if of_call else 0.0
         rows.append(
             KernelRow(
                 kernel.symbol,
@@ -166,6 +171,18 @@ def make_profile(
             )
         )
     return Profile(rows, len(stamps), device)
+
+
+def _of_all_iterations(kernels: Sequence[KernelInfo], once: np.ndarray) -> np.ndarray:
+    """Return the seconds of kernels: control flow gives its own, up to the last entry, to those inside of it."""
+    seconds = once.astype(np.float64)
+    for number in reversed(range(len(kernels))):
+        inside = slice(number + 1, number + 1 + kernels[number].inside)
+        last = float(seconds[inside].sum())
+        if last > 0:
+            seconds[inside] *= 1 + seconds[number] / last
+            seconds[number] = 0
+    return seconds
 
 
 def tick_length(first: tuple[float, int], last: tuple[float, int]) -> float:

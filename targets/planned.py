@@ -110,9 +110,23 @@ def _argument_facts(main: ir.Operation, key: str) -> Iterator[tuple[str, ir.Attr
 
 
 def calls_of(main: ir.Operation) -> list[ir.Operation]:
-    """Return the operations with a row in a profile: calls, and control flow as a whole."""
-    operations = [op.operation for op in main.regions[0].blocks[0].operations]
-    return [op for op in operations if _is_kernel_call(op) or op.name in REGIONS]
+    """Return the operations with a row in a profile: calls, and control flow before what is inside of it."""
+    return list(_calls_in(main.regions[0].blocks[0]))
+
+
+def _calls_in(block: ir.Block) -> Iterator[ir.Operation]:
+    for op in block.operations:
+        if _is_kernel_call(op.operation):
+            yield op.operation
+        elif op.operation.name in REGIONS:
+            yield op.operation
+            for inner in _bodies(op.operation):
+                yield from _calls_in(inner)
+
+
+def _bodies(op: ir.Operation) -> list[ir.Block]:
+    """Return the blocks that control flow runs, without the condition of a loop."""
+    return [block for region in list(op.regions)[op.name == "scf.while" :] for block in region.blocks]
 
 
 def _is_kernel_call(op: ir.Operation) -> bool:
@@ -121,6 +135,8 @@ def _is_kernel_call(op: ir.Operation) -> bool:
         CHECK,
         GROW,
         SLOT,
+        POLL,
+        TICK,
     )
 
 
@@ -131,7 +147,8 @@ def kernel_rows(main: ir.Operation, module: ir.Module | ir.OpView) -> list[Kerne
     for call in calls_of(main):
         source = ", ".join(names_of(call.location)) or describe(call.location)
         if call.name in REGIONS:
-            rows.append(KernelInfo(symbol=call.name, source=source, kind="control", flops=0, bytes=0))
+            inside = sum(1 for block in _bodies(call) for _ in _calls_in(block))
+            rows.append(KernelInfo(call.name, source, "control", 0, 0, inside=inside))
             continue
         symbol = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
         function = functions[symbol]
@@ -156,7 +173,11 @@ def _expected_cycles(attributes: ir.OpAttributeMap) -> int:
 
 
 def add_ticks(main: ir.Operation, module: ir.Module | ir.OpView, kernels: int) -> None:
-    """Let main record ticks before the first call and after each, in a profile that is its last argument."""
+    """Let main record ticks before the first call and after each, in a profile that is its last argument.
+
+    Control flow records when it enters what has calls, the last time: so the calls of a loop are those of its last
+    iteration (`runtime/profile.py`).
+    """
     if not kernels:
         return
     profile_type = ir.MemRefType.get([kernels + 1], ir.IntegerType.get_signless(64))
@@ -176,8 +197,13 @@ def add_ticks(main: ir.Operation, module: ir.Module | ir.OpView, kernels: int) -
             if slot == 0:
                 with ir.InsertionPoint(call):
                     _tick(profile, 0)
-            with ir.InsertionPoint(following[call.opview]):
-                _tick(profile, slot + 1)
+            entered = [block for block in _bodies(call) if any(_calls_in(block))] if call.name in REGIONS else []
+            for block in entered:
+                with ir.InsertionPoint.at_block_begin(block):
+                    _tick(profile, slot + 1)
+            inside = sum(1 for block in entered for _ in _calls_in(block))
+            with ir.InsertionPoint(following[call.opview]):  # behind a loop that was not entered, too
+                _tick(profile, slot + 1 + inside)
 
 
 def add_polls(module: ir.Module | ir.OpView) -> bool:

@@ -33,6 +33,7 @@ def compile_pipeline(options: CompileOptions | None = None) -> str:
     passes = [
         *([_step("reduce-range", machine)] if reduces_range(options) else []),
         *SIMPLIFY,
+        _step("tile-batch", threads, machine),
         _step("pack-nbits", machine),
         "cse",
         "remove-dead",

@@ -6,7 +6,9 @@ import time
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
+import mirlo
 from mirlo.runtime.artifact import KernelInfo
 from mirlo.runtime.errors import ArtifactError, InputError
 from mirlo.runtime.executable import Executable
@@ -60,6 +62,38 @@ def test_table_and_kinds():
         "4 kernel calls, 10.0 us (median of 2 runs)",
     ]
     assert str(profile).count("/node") == 4
+
+
+def test_calls_of_a_loop_have_the_time_of_all_iterations() -> None:
+    """A loop of 4 iterations of 10 ticks, whose second call is itself a loop: 2 ticks before its last iteration."""
+    names = {"first": 0, "loop": 4, "a": 0, "inner": 2, "b": 0, "c": 0, "skipped": 1, "never": 0}
+    kernels = [KernelInfo(name, "/n", "k", 400, 0, inside=inside) for name, inside in names.items()]
+    # first, entry of the last iteration, a, entry of the inner loop's last iteration, b, c; then a branch not taken.
+    stamps = np.array([[100, 105, 135, 139, 141, 142, 145, 0, 145]], np.uint64)
+    profile = make_profile(kernels, stamps, 1e-6)
+    times = {row.symbol: row.microseconds for row in profile}
+    assert times == pytest.approx(
+        {"first": 5, "loop": 0, "a": 16, "inner": 0, "b": 6, "c": 18, "skipped": 0, "never": 0}
+    )
+    assert profile[2].gflops == pytest.approx(400 / 4 * 1e-3)  # of one call
+
+
+def test_kernels_of_a_scan() -> None:
+    """The rows of calls in a loop, also where it has no iterations."""
+    row = helper.make_tensor_value_info("row", TensorProto.FLOAT, [8])
+    out = helper.make_tensor_value_info("out", TensorProto.FLOAT, [8])
+    body = helper.make_graph([helper.make_node("Softmax", ["row"], ["out"])], "body", [row], [out])
+    scan = helper.make_node("Scan", ["x"], ["y"], body=body, num_scan_inputs=1)
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 8]) for name in "xy"]
+    graph = helper.make_graph([scan], "scan", ports[:1], ports[1:])
+    exe = mirlo.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9))
+    profile = exe.profile(np.ones((50, 8), np.float32), repeats=3)
+    rows = {row.symbol: row for row in profile}
+    softmax = next(row for name, row in rows.items() if "softmax" in name)
+    assert softmax.microseconds > 0 and softmax.gflops > 0
+    assert rows["scf.while"].microseconds == 0
+    assert all(kernel.inside > 0 for kernel in exe.artifact.kernels if kernel.symbol == "scf.while")
+    assert exe.profile(np.ones((0, 8), np.float32), repeats=3).microseconds >= 0
 
 
 def test_code_without_time_stamps(make_artifact):

@@ -186,3 +186,16 @@ SHORT_RUN_VECTORS = 2
 """Vectors of runs that are copied in blocks from any cache level; longer runs only if the data is in the L2 cache."""
 RUN_LOADS_IN_FLIGHT = 4
 """Vectors that are loaded before the first of them is stored."""
+
+# A loop over the rows of a batch (`targets/llvm/tile_batch.py`)
+MEMORY_BYTES_PER_CYCLE = 8.0
+"""Bytes per cycle from memory, of what is read while a kernel computes: on a Zen 3, MobileNetV2 for 16 images loses 2.3
+of 10 ms of an image to 54 MB of tensors between its convolutions."""
+BATCH_OF_SYMBOLS = 16
+"""Rows of a symbolic batch for which the gain is estimated."""
+MAX_THREADS_OF_A_ROW = 4
+"""Most threads among which the loops of one row are divided: with more, those of a batch have more to divide."""
+LOOP_CYCLES = 2000.0
+"""Cycles of an iteration of that loop."""
+MIN_GAIN_OF_ROWS = 0.02
+"""Part of the time of computing that a loop over rows must save."""

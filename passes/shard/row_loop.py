@@ -1,0 +1,188 @@
+"""Operators that compute each row of a batch by itself, and a loop over its rows around them.
+
+Which dims of values are rows follows from the rules that operators declare for ranks (`sharding`): a batch in as many
+parts as it has rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field
+
+import numpy as np
+
+from mirlo.dialects.bindings import ir, scf, tensor
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dense import dense_attribute
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.op import sharding_rule_of
+from mirlo.dialects.core.sharding import ShardingRule
+from mirlo.dialects.core.surgery import captured, erase_op, operations
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import OPS
+from mirlo.passes.rules import Decline, decline
+from mirlo.passes.shard.constants import rebuilt
+from mirlo.runtime.lazy_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class RowwiseOperation:
+    """An operation that computes each row of its results from the same row of its operands."""
+
+    op: ir.Operation
+    rule: ShardingRule
+
+
+@dataclass
+class RowwisePrefix:
+    """The operations of a function that compute rows, in order, up to the first one that needs the whole batch."""
+
+    batch: Dim
+    end: str
+    """The operator that needs the whole batch, or that follows it."""
+    operations: list[RowwiseOperation] = field(default_factory=list)
+    axes: dict[ir.Value, int] = field(default_factory=dict)
+    """The axis of the rows, of each argument and result that has some."""
+
+    def row(self, value: ir.Value) -> TensorType:
+        """Return the type of one row of a value, and of a value without rows its own."""
+        kind = TensorType.from_mlir(value.type)
+        assert kind is not None
+        axis = self.axes.get(value)
+        return kind if axis is None else kind.with_shape(_row_shape(kind, axis, self.batch))
+
+    def refusal(self, leaving: Iterable[ir.Value]) -> Decline | None:
+        """Return why a loop cannot end where these values leave it, None if it can."""
+        others = [axis for value in leaving if (axis := self.axes[value])]
+        return decline("a value leaves it whose rows are not its first dim", axis=others[0]) if others else None
+
+    def leaving(self) -> list[dict[ir.Value, None]]:
+        """Return for each operation what is read of the operations up to it by those behind it."""
+        last_use, numbers = dict[ir.Value, int](), {each.op: i for i, each in enumerate(self.operations)}
+        results = [value for each in self.operations for value in each.op.results]
+        for value in results:
+            uses = [numbers.get(use.owner.operation, len(self.operations)) for use in value.uses]
+            last_use[value] = max(uses, default=-1)
+        ends, alive = list[dict[ir.Value, None]](), dict[ir.Value, None]()
+        for i, each in enumerate(self.operations):
+            alive = {value: None for value in (*alive, *each.op.results) if last_use[value] > i}
+            ends.append(alive)
+        return ends
+
+
+def find_rowwise(function: ir.OpView) -> RowwisePrefix | Decline:
+    """Return the operations that compute rows of the batch: the first dim of the first argument that has dims."""
+    block = function.operation.regions[0].blocks[0]
+    kinds = {value: TensorType.from_mlir(value.type) for value in block.arguments}
+    batch = next((kind.shape[0] for kind in kinds.values() if kind is not None and kind.rank), 1)
+    if isinstance(batch, int) and batch < 2:
+        return decline("no argument has a batch of several rows")
+    prefix = RowwisePrefix(batch, "func.return")
+    prefix.axes = {
+        value: 0 for value, kind in kinds.items() if kind is not None and kind.rank and kind.shape[0] == batch
+    }
+    for op in operations(function):
+        reads = [*op.operands, *(captured(op) if len(op.regions) else ())]
+        if not any(value in prefix.axes for value in reads):
+            continue
+        rule = _rowwise_rule(op, prefix.axes, batch)
+        if rule is None:
+            prefix.end = op.name
+            break
+        prefix.operations.append(RowwiseOperation(op, rule))
+    return prefix
+
+
+def _rowwise_rule(op: ir.Operation, axes: dict[ir.Value, int], batch: Dim) -> ShardingRule | None:
+    """Return the rule of an operation that computes rows, and note which axes of its results they are."""
+    rule = None if len(op.regions) else sharding_rule_of(op.opview)
+    if rule is None or rule.state is not None:
+        return None
+    pairs = list(zip(op.operands, rule.operands, strict=True))
+    labels = {own[axes[value]] for value, own in pairs if value in axes}
+    label = next(iter(labels))
+    if len(labels) != 1 or not label:
+        return None
+    places = [(value, own.index(label)) for value, own in pairs if label in own]
+    if any(axes.get(value) != axis for value, axis in places) or any(label not in own for own in rule.results):
+        return None
+    rows: dict[ir.Value, int] = {value: own.index(label) for value, own in zip(op.results, rule.results, strict=True)}
+    for value, axis in rows.items():
+        kind = TensorType.from_mlir(value.type)
+        if kind is None or not D.is_multiple(kind.shape[axis], batch):
+            return None
+    axes.update(rows)
+    return rule
+
+
+def _row_shape(kind: TensorType, axis: int, batch: Dim) -> tuple[Dim, ...]:
+    return tuple(dim // batch if i == axis else dim for i, dim in enumerate(kind.shape))
+
+
+def loop_over_rows(prefix: RowwisePrefix, count: int) -> None:
+    """Put the first operations of a prefix into a loop over the rows; the rows of what leaves it are its first dim."""
+    inside, leaving = prefix.operations[:count], list(prefix.leaving()[count - 1])
+    block = inside[-1].op.block
+    ops = [op.operation for op in block.operations]
+    following = ops[ops.index(inside[-1].op) + 1]
+    with ir.InsertionPoint(following), inside[-1].op.location:
+        results = _loop(prefix, inside, leaving)
+    for value, whole in zip(leaving, results, strict=True):
+        value.replace_all_uses_with(whole)
+    for each in reversed(inside):
+        erase_op(each.op)
+
+
+def _loop(prefix: RowwisePrefix, inside: Sequence[RowwiseOperation], leaving: Sequence[ir.Value]) -> Sequence[ir.Value]:
+    """Make the loop at the insertion point; return the values that leave it."""
+    number = TensorType.of((), "i64")
+
+    def constant(value: int) -> ir.Value:
+        attribute = dense_attribute(np.array(value), number)
+        result: ir.Value = OPS["constant"].make(value=attribute, result_types=[number])
+        return result
+
+    rows = constant(prefix.batch) if isinstance(prefix.batch, int) else _run_time_value(prefix.batch)
+    kinds = [TensorType.from_mlir(value.type) for value in leaving]
+    empty = [OPS["full"].make(shape=kind.shape, value=0.0, dtype=kind.dtype) for kind in kinds if kind is not None]
+    carried = [constant(0), *empty]
+    types = [value.type for value in carried]
+    loop = ir.Operation.create("scf.while", operands=carried, results=types, regions=2)
+    before, after = (region.blocks.append(*types) for region in loop.regions)
+    with ir.InsertionPoint(before):
+        flag = OPS["less"].make(before.arguments[0], rows)
+        scf.ConditionOp(tensor.ExtractOp(flag, []).result, list(before.arguments))
+    with ir.InsertionPoint(after):
+        index, *results = after.arguments
+        row = _one_row(prefix, inside, index)
+        place = OPS["reshape"].make(index, shape=(1, 1))
+        written = [
+            OPS["scatter_nd"].make(whole, place, row[value]) for whole, value in zip(results, leaving, strict=True)
+        ]
+        scf.YieldOp([OPS["add"].make(index, constant(1)), *written])
+    return list(loop.results)[1:]
+
+
+def _run_time_value(dim: Dim) -> ir.Value:
+    value: ir.Value = OPS["reshape"].make(OPS["dims_tensor"].make(dims=(dim,)), shape=())
+    return value
+
+
+def _one_row(prefix: RowwisePrefix, inside: Sequence[RowwiseOperation], index: ir.Value) -> Mapping[ir.Value, ir.Value]:
+    """Compute one row at the insertion point; return the row of each value."""
+    row_of = dict[ir.Value, ir.Value]()
+    position = OPS["reshape"].make(index, shape=(1,))
+    for value in _arguments(prefix, inside):
+        row_of[value] = OPS["gather"].make(value, position, axis=0)
+    for each in inside:
+        with each.op.location:
+            operands = [row_of.get(value, value) for value in each.op.operands]
+            rows = rebuilt(each.op, operands, each.rule, prefix.row(each.op.results[0]).shape)
+        row_of.update(zip(each.op.results, rows, strict=True))
+    return row_of
+
+
+def _arguments(prefix: RowwisePrefix, inside: Iterable[RowwiseOperation]) -> Iterator[ir.Value]:
+    """Yield the arguments with rows that operations read, once each."""
+    read = dict.fromkeys(value for each in inside for value in each.op.operands)
+    return (value for value in read if value in prefix.axes and not isinstance(value, ir.OpResult))
