@@ -44,6 +44,7 @@ from statistics import NormalDist
 from threading import Lock
 
 from mirlo.benchmarks.mutants import FOLDERS, Mutant, find_mutants, mutated, with_hits
+from mirlo.runtime.system import end_group, end_with_parent
 
 ROOT = Path(__file__).resolve().parents[1]
 WORK = ROOT / ".cache" / "mutation"
@@ -65,6 +66,10 @@ SECONDS = 240
 """Processor time of one process after which the tests of a change are ended; the change counts as killed."""
 PATIENCE = 10
 """Wall time after which they are ended, as a multiple of that: tests wait for each other, or the machine is busy."""
+MEMORY = 8 << 30
+"""Bytes that one process of the tests may have: a change can let a loop allocate without an end."""
+SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+"""Signals that end this program, and what it has started."""
 HITS = '''"""Record which tests reach a change."""
 
 import os
@@ -116,6 +121,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--report", action="store_true", help="print the table")
     parser.add_argument("--jobs", type=int, default=2, help="processes of the tests, or changes at a time")
     options = parser.parse_args(arguments)
+    for number in SIGNALS:
+        signal.signal(number, _end_with_groups)
     deadline = time.monotonic() + 60 * options.minutes if options.minutes else math.inf
     study = Study(tuple(sorted(options.folder)), options.seed)
     if options.map:
@@ -299,6 +306,8 @@ class Tree:
         """Tests that passed without a change: what fails with one is run without it once, not each time."""
         self.root = folder / "mirlo"
         """A folder of this name is the package `mirlo` for what runs in it."""
+        self._output = folder / "output.txt"
+        """What the last command has printed."""
         self._environment = {
             # Bytecode is kept outside of the copy, which is made again and again.
             **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
@@ -376,7 +385,7 @@ class Tree:
 
     def _finds_types(self) -> bool:
         command = [sys.executable, "-m", "mypy", "--cache-dir", str(self.folder / "types")]
-        return subprocess.run(command, cwd=self.root, env=self._environment, capture_output=True).returncode != 0
+        return self._run(command, None) != 0
 
     def run_lit(self, files: Sequence[str]) -> str:
         """Run files of lit in the copy; return which failed first, or nothing."""
@@ -389,35 +398,62 @@ class Tree:
             "--max-failures=1",
         ]
         limit = f"--max-time={SECONDS * (1 + len(files) // MOST_TESTS)}"
-        done = subprocess.run(
-            [*command, limit, *files], cwd=self.root, env=self._environment, capture_output=True, text=True
-        )
-        if done.returncode == 0:
+        if self._run([*command, limit, *files], None) == 0:
             return ""
-        failed = re.findall(r"^FAIL: .*?:: (\S+)", done.stdout, re.MULTILINE)
+        failed = re.findall(r"^FAIL: .*?:: (\S+)", self._output.read_text(encoding="utf-8"), re.MULTILINE)
         # What cannot be imported fails before a test does.
         return next((file for file in files if failed and file.endswith(failed[0])), "import")
 
     def run_tests(self, arguments: Sequence[str], seconds: int | None) -> str:
         """Run tests in the copy; return which failed first, `timeout`, `import`, or nothing."""
         command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", *arguments]
-        with subprocess.Popen(
-            command, cwd=self.root, env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            start_new_session=True,
-            preexec_fn=partial(resource.setrlimit, resource.RLIMIT_CPU, (seconds, seconds)) if seconds else None,
-        ) as running:  # fmt: skip
-            try:
-                output, _ = running.communicate(timeout=PATIENCE * seconds if seconds else None)
-            except subprocess.TimeoutExpired:
-                os.killpg(running.pid, signal.SIGKILL)  # with the processes that tests have started
-                return "timeout"
-        if running.returncode == -signal.SIGKILL:
+        status = self._run(command, seconds)
+        if status == -signal.SIGKILL:
             return "timeout"
-        (self.folder / "output.txt").write_text(output, encoding="utf-8")
+        output = self._output.read_text(encoding="utf-8")
         failed = [line.split(" - ")[0] for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
         if failed:
             return failed[0].partition(" ")[2]
-        return "" if running.returncode in (0, 5) else "import"
+        return "" if status in (0, 5) else "import"
+
+    def _run(self, command: Sequence[str], seconds: int | None) -> int:
+        """Run a command in the copy, which ends with all that it has started; return its status."""
+        # A file, not a pipe: what the command leaves running would keep a pipe open.
+        with (
+            open(self._output, "wb") as output,
+            subprocess.Popen(
+                command, cwd=self.root, env=self._environment, stdin=subprocess.DEVNULL, stdout=output,
+                stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=partial(_limit, seconds),
+            ) as running,
+        ):  # fmt: skip
+            GROUPS.add(running.pid)
+            try:
+                return running.wait(PATIENCE * seconds if seconds else None)
+            except subprocess.TimeoutExpired:
+                return -signal.SIGKILL
+            finally:
+                end_group(running.pid)
+                GROUPS.discard(running.pid)
+
+
+GROUPS: set[int] = set()
+"""The groups of processes that are running now."""
+
+
+def _limit(seconds: int | None) -> None:
+    """Limit a new process, and let it end with this one, even if that is killed."""
+    end_with_parent()
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    if seconds:
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+
+
+def _end_with_groups(number: int, _: object) -> None:
+    """End what is running, then this process by the signal that it got."""
+    for group in tuple(GROUPS):
+        end_group(group)
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
 
 
 def file_states(root: Path) -> dict[str, tuple[int, int]]:
