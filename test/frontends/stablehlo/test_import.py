@@ -65,6 +65,16 @@ ERRORS = {
         "%0 = stablehlo.rng %c, %c, %s, distribution = NORMAL : (tensor<f32>, tensor<f32>, tensor<1xi64>) "
         "-> tensor<4xf32>\nreturn %0 : tensor<4xf32>"
     ).replace(":2:6", ""),
+    "'stablehlo.uniform_quantize' at .*:2:6: has quantized types: hand over a model with integers": _main(
+        "%0 = stablehlo.uniform_quantize %x : (tensor<4xf32>) -> tensor<4x!quant.uniform<i8:f32, 0.5>>\n"
+        "%1 = stablehlo.uniform_dequantize %0 : (tensor<4x!quant.uniform<i8:f32, 0.5>>) -> tensor<4xf32>\n"
+        "return %1 : tensor<4xf32>"
+    ),
+    "'stablehlo.outfeed' at .*:2:6: communicates with the host": _main(
+        "%t = stablehlo.create_token : !stablehlo.token\n"
+        '%0 = "stablehlo.outfeed"(%x, %t) : (tensor<4xf32>, !stablehlo.token) -> !stablehlo.token\n'
+        "return %x : tensor<4xf32>"
+    ),
     "calls 'lapack_sgeqrf_ffi', .* of LAPACK, real LU": _main(
         "%0 = stablehlo.custom_call @lapack_sgeqrf_ffi(%x) : (tensor<4xf32>) -> tensor<4xf32>\n"
         "return %0 : tensor<4xf32>"

@@ -287,6 +287,15 @@ def test_what_threads_of_a_target_are_not(target: str, message: str) -> None:
     assert f"the schedule given for '@centered': {message.format(target)}" in str(caught.value)
 
 
+def test_a_block_may_have_as_many_threads_as_a_target_has() -> None:
+    def schedule(s: Schedule) -> None:
+        s.bind("total_i", "blockIdx.x")
+        s.bind(s.split("result_i", (None, 1))[1], "threadIdx.y")
+        s.bind(s.split("result_j", (1, 1024))[1], "threadIdx.x")
+
+    mirlo.compile(model, "nvvm", schedules={"centered": schedule}, cache=False)
+
+
 @pytest.mark.sample(24)
 @pytest.mark.parametrize("kind", ["f32", "f16", "i8", "i64"])
 @pytest.mark.parametrize("lanes", [2, 3, 4, 8, 12, 16, 20, 32])

@@ -248,3 +248,64 @@ def test_code_that_needs_others_is_an_error() -> None:
     text = "declare void @system(ptr)\ndefine void @mirlo_host(ptr %a, ptr %b) { call void @system(ptr %a) ret void }"
     with pytest.raises(ArtifactError, match="needs system, which it does not define"):
         compile_bitcode(llvm.parse_assembly(text).as_bitcode())
+
+
+def test_each_allocation_and_slot_is_a_memory_of_its_own() -> None:
+    """Memory of the run time has a number, by which commands reach it; a slot keeps its number when it grows."""
+    n = WORDS
+    body = f"""
+      %a = func.call @mirlo_allocate(%record, %eight, %eight) : (memref<{n}xi64>, index, index) -> memref<?xi8>
+      %b = func.call @mirlo_allocate(%record, %eight, %eight) : (memref<{n}xi64>, index, index) -> memref<?xi8>
+      %first = memref.alloca() : memref<2xi64>
+      %second = memref.alloca() : memref<2xi64>
+      %c = func.call @mirlo_grow(%record, %first, %eight) : (memref<{n}xi64>, memref<2xi64>, index) -> memref<?xi8>
+      %d = func.call @mirlo_grow(%record, %second, %eight) : (memref<{n}xi64>, memref<2xi64>, index) -> memref<?xi8>
+      %e = func.call @mirlo_grow(%record, %first, %eight) : (memref<{n}xi64>, memref<2xi64>, index) -> memref<?xi8>
+      %f = func.call @mirlo_slot(%second) : (memref<2xi64>) -> memref<?xi8>
+    """
+    copies = "".join(
+        f"%{name}4 = memref.view %{name}[%zero][] : memref<?xi8> to memref<4xi8>\n"
+        f"memref.copy %{name}4, %y : memref<4xi8> to memref<4xi8>\n"
+        for name in "abcdef"
+    )
+    module = ir.Module.parse(f"""
+      func.func @main({TENSORS}%record: memref<{n}xi64> {{relax.record}}) {{
+        %zero = arith.constant 0 : index
+        %eight = arith.constant 8 : index
+        {body}{copies}
+        return
+      }}
+      func.func private @mirlo_allocate(memref<{n}xi64>, index, index) -> memref<?xi8>
+      func.func private @mirlo_grow(memref<{n}xi64>, memref<2xi64>, index) -> memref<?xi8>
+      func.func private @mirlo_slot(memref<2xi64>) -> memref<?xi8>""")
+    sites = build_host_program(module, module.body.operations[0].operation).sites
+    asked = [site for site in sites if "copy" not in site]
+    assert asked == [{"allocate": 0}, {"allocate": 1}, {"grow": 2}, {"grow": 3}, {"grow": 2}]
+    copied = [site["copy"][0] for site in sites if "copy" in site]
+    assert copied == [("late", number) for number in (0, 1, 2, 3, 2, 3)]
+
+
+def test_calls_and_loops_of_the_entry_function_have_rows_of_a_profile() -> None:
+    """What is inside of a call, or of a loop, belongs to its row."""
+    call = "func.call @part(%x, %y) : (memref<100xi8>, memref<4xi8>) -> ()\n"
+    module = ir.Module.parse(f"""
+      func.func @main({TENSORS}%record: memref<{WORDS}xi64> {{relax.record}}) {{
+        %one = arith.constant 1 : index
+        %two = arith.constant 2 : index
+        {_word("n", 2)}
+        %count = arith.index_cast %n : i64 to index
+        {call}
+        scf.for %i = %one to %count step %one {{
+          {call * 2}
+        }}
+        {call}
+        return
+      }}
+      func.func private @part(%x: memref<100xi8>, %y: memref<4xi8>) attributes {{tir.prim_func}} {{
+        %at = arith.constant 8 : index
+        %part = memref.view %x[%at][] : memref<100xi8> to memref<4xi8>
+        memref.copy %part, %y : memref<4xi8> to memref<4xi8>
+        return
+      }}""")
+    program = build_host_program(module, module.body.operations[0].operation)
+    assert [program.sites[command.site]["row"] for command in program.commands] == [0, 1, 1, 2]
