@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from mirlo.dialects.bindings import ir, scf, tensor
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dense import dense_attribute
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.op import sharding_rule_of
+from mirlo.dialects.core.op import OpError, class_of, sharding_rule_of
 from mirlo.dialects.core.sharding import ShardingRule
 from mirlo.dialects.core.surgery import captured, erase_op, operations
 from mirlo.dialects.core.types import TensorType
@@ -85,7 +86,7 @@ def find_rowwise(function: ir.OpView) -> RowwisePrefix | Decline:
         reads = [*op.operands, *(captured(op) if len(op.regions) else ())]
         if not any(value in prefix.axes for value in reads):
             continue
-        rule = _rowwise_rule(op, prefix.axes, batch)
+        rule = _rowwise_rule(op, prefix)
         if rule is None:
             prefix.end = op.name
             break
@@ -93,9 +94,9 @@ def find_rowwise(function: ir.OpView) -> RowwisePrefix | Decline:
     return prefix
 
 
-def _rowwise_rule(op: ir.Operation, axes: dict[ir.Value, int], batch: Dim) -> ShardingRule | None:
+def _rowwise_rule(op: ir.Operation, prefix: RowwisePrefix) -> ShardingRule | None:
     """Return the rule of an operation that computes rows, and note which axes of its results they are."""
-    rule = None if len(op.regions) else sharding_rule_of(op.opview)
+    rule, axes = None if len(op.regions) else sharding_rule_of(op.opview), prefix.axes
     if rule is None or rule.state is not None:
         return None
     pairs = list(zip(op.operands, rule.operands, strict=True))
@@ -109,10 +110,32 @@ def _rowwise_rule(op: ir.Operation, axes: dict[ir.Value, int], batch: Dim) -> Sh
     rows: dict[ir.Value, int] = {value: own.index(label) for value, own in zip(op.results, rule.results, strict=True)}
     for value, axis in rows.items():
         kind = TensorType.from_mlir(value.type)
-        if kind is None or not D.is_multiple(kind.shape[axis], batch):
+        if kind is None or not D.is_multiple(kind.shape[axis], prefix.batch):
             return None
     axes.update(rows)
-    return rule
+    if _infers_rows(op, rule, prefix):
+        return rule
+    for value in rows:
+        del axes[value]
+    return None
+
+
+def _infers_rows(op: ir.Operation, rule: ShardingRule, prefix: RowwisePrefix) -> bool:
+    """Return whether the types of one row of the results follow from one row of the operands.
+
+    They do not where an attribute holds a size of the whole batch.
+    """
+    cls: Any = class_of(op)
+    operands, results = ([prefix.row(value) for value in values] for values in (op.operands, op.results))
+    attributes = op.opview.attribute_values()
+    if rule.shape:
+        attributes[rule.shape] = results[0].shape
+    layout = cls._operand_layout
+    try:
+        inferred = cls.infer(*(layout.pick(each, op, operands) for each in layout.fields), **attributes)
+    except OpError:
+        return False
+    return list(inferred if isinstance(inferred, (tuple, list)) else (inferred,)) == results
 
 
 def _row_shape(kind: TensorType, axis: int, batch: Dim) -> tuple[Dim, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +13,14 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
-from mirlo.passes.rules import Decline
+from mirlo.dialects.relax import OPS
+from mirlo.passes.rules import Decline, decline
 from mirlo.passes.shard.row_loop import RowwisePrefix
 from mirlo.targets.llvm import tile_batch
 from mirlo.targets.llvm.machine import Machine
 
 ROWS, CHANNELS, SIZE = 3, 4, 6
+SHAPES = {"x": (ROWS, CHANNELS, SIZE, SIZE), "scale": (CHANNELS, 1, 1)}
 
 
 class Network:
@@ -117,8 +120,8 @@ def looped(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
     def longest(prefix: RowwisePrefix, machine: Machine) -> int | Decline:
         ends = [i for i, leaving in enumerate(prefix.leaving(), start=1) if prefix.refusal(leaving) is None]
-        counts.append(ends[-1])
-        return ends[-1]
+        counts.append(ends[-1] if ends else 0)
+        return counts[-1] or decline("no operator computes rows")
 
     monkeypatch.setattr(tile_batch, "choose_count", longest)
     yield counts
@@ -143,3 +146,22 @@ def test_random_networks(seed: int, batch: str | int, looped: list[int]) -> None
                 assert np.asarray(ours).size == 0 or np.asarray(ours).shape[0] == 1
             else:
                 np.testing.assert_allclose(np.asarray(ours), theirs, rtol=2e-4, atol=2e-4)
+
+
+def test_sizes_of_the_batch_in_attributes(looped: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule that does not name the attribute with the shape of the whole batch ends the loop, with right results."""
+    network = Network(5, "batch")
+    network.conv()
+    network.merged()
+    model = network.model()
+    mirlo.compile(model, cache=False)
+    reshape = OPS["reshape"]
+    rule = reshape.sharding
+    monkeypatch.setattr(reshape, "sharding", staticmethod(lambda *a, **k: replace(rule(*a, **k), shape="")))
+    compiled = mirlo.compile(model, cache=False)
+    assert looped[1] < looped[0]
+    rng = np.random.default_rng(0)
+    feed = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in SHAPES.items()}
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    for ours, theirs in zip(compiled(**feed), session.run(None, feed), strict=True):
+        np.testing.assert_allclose(np.asarray(ours), theirs, rtol=2e-4, atol=2e-4)
