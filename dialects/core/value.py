@@ -130,8 +130,7 @@ class Value(ir.Value):
 
 def create(name: str, result: ir.Type, *operands: ir.Value, **attributes: ir.Attribute) -> Value:
     """Emit one operation with one result at the insertion point."""
-    op = ir.Operation.create(name, results=[result], operands=list(operands), attributes=attributes)
-    return Value(op.results[0])
+    return Value(ir.Operation.create(name, results=[result], operands=operands, attributes=attributes).result)
 
 
 def call_intrinsic(name: str, result: ir.Type, *operands: ir.Value) -> Value:

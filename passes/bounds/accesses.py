@@ -98,6 +98,10 @@ HARMLESS = frozenset(
 _QUIET_DIALECTS = frozenset(["arith", "math", "affine"])
 """Dialects whose operations, but for casts and choices, make indices of indices only."""
 _CASTS_AND_CHOICES = frozenset(["arith.index_cast", "arith.index_castui", "arith.select"])
+_QUIET_VECTORS = frozenset(["vector.broadcast", "vector.fma", "vector.shuffle"])
+"""Operations on vectors whose results have the elements of their operands, at positions that are attributes."""
+_STORES = frozenset(["memref.store", "vector.store", "vector.maskedstore"])
+"""Accesses without results."""
 _BY_LANES = frozenset(["vector.gather", "vector.scatter"])
 
 
@@ -114,19 +118,22 @@ class ScannedAccesses:
 def scan_accesses(function: ir.Operation) -> ScannedAccesses:
     """Find the operations that may access memory, in one walk."""
     result = ScannedAccesses()
-    quiet: dict[str, bool] = {}
+    # By name, whether operations are of interest: a kernel has thousands, of few names.
+    noted: dict[str, bool] = {}
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         name = op.name
-        is_access = name in ACCESSES
-        is_quiet = quiet.get(name)
-        if is_quiet is None:
-            is_quiet = quiet[name] = _is_quiet(name)
-        if is_quiet:
+        is_noted = noted.get(name)
+        if is_noted is None:
+            is_noted = noted[name] = not _is_quiet(name)
+        if not is_noted:
+            return ir.WalkResult.ADVANCE
+        if name in _STORES:
+            result.operations.append(op)
             return ir.WalkResult.ADVANCE
         if not result.makes_indices and _makes_indices(op, name):
             result.makes_indices = True
-        if is_access or is_unknown_access(op):
+        if name in ACCESSES or is_unknown_access(op):
             result.operations.append(op)
         return ir.WalkResult.ADVANCE
 
@@ -144,7 +151,8 @@ def is_unknown_access(op: ir.Operation) -> bool:
 
 def _is_quiet(name: str) -> bool:
     dialect, _, _ = name.partition(".")
-    return name in HARMLESS or (dialect in _QUIET_DIALECTS and name not in _CASTS_AND_CHOICES)
+    in_quiet_dialect = dialect in _QUIET_DIALECTS and name not in _CASTS_AND_CHOICES
+    return in_quiet_dialect or name in HARMLESS or name in _QUIET_VECTORS
 
 
 def _makes_indices(op: ir.Operation, name: str) -> bool:
