@@ -15,11 +15,12 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 TRANSFERS_TO_LOOPS = "convert-vector-to-scf{full-unroll=true target-rank=1}"
+EXPAND_VIEWS = "expand-strided-metadata"
 TO_LLVM = (
     "arith-expand",
     TRANSFERS_TO_LOOPS,
     "convert-scf-to-cf",
-    "expand-strided-metadata",
+    EXPAND_VIEWS,
     "lower-affine",
     "cse",
     "convert-vector-to-llvm{enable-x86=true reassociate-fp-reductions=true}",
@@ -36,15 +37,17 @@ def has_transfers(text: str) -> bool:
     return "vector.transfer_" in text or "vector.print" in text
 
 
-def lower_pipeline(calls_kernels: bool = False, transfers: bool = True) -> str:
+def lower_pipeline(calls_kernels: bool = False, transfers: bool = True, views: bool = True) -> str:
     """Return the pipeline from buffers to the LLVM dialect for hosts with instructions for all types.
 
     `lower_to_llvm` of target `llvm` serves all hosts. A function that `calls_kernels` is canonicalized: for each of
     thousands of arguments LLVM would take far longer to find out that nothing of a descriptor is used but the pointer.
-    Without `transfers` of vectors, which schedules do not emit, the pass that lowers them would only walk the module.
+    Without `transfers` of vectors, which schedules do not emit, or `views` of buffers, the passes that lower them would
+    only walk the module. Transfers become views.
     """
     tidying = ("canonicalize", "cse") if calls_kernels else ("cse",)
-    passes = [step for step in TO_LLVM if transfers or step != TRANSFERS_TO_LOOPS]
+    needless = {TRANSFERS_TO_LOOPS: not transfers, EXPAND_VIEWS: not (views or transfers)}
+    passes = [step for step in TO_LLVM if not needless.get(step)]
     return f"builtin.module({','.join((*passes, *tidying))})"
 
 

@@ -8,6 +8,7 @@ from mirlo.dialects.bindings import ir, passmanager
 from mirlo.passes.options import quote
 from mirlo.targets.emulated_floats import KINDS, emulate_floats, move_as_integers, round_once, used_floats
 from mirlo.targets.host.llvm_ir import has_transfers, lower_pipeline
+from mirlo.targets.llvm.flat_views import flatten_views
 from mirlo.targets.llvm.fma import expand_fma
 from mirlo.targets.llvm.loop_annotations import annotate_branches
 from mirlo.targets.llvm.options import planning_options, reduces_range, saves_memory, thread_work_of, threads_of
@@ -81,7 +82,8 @@ def lower_to_llvm(
         expand_rounding(module)
     shift_quotients(module)
     hide_outer_indices(module)
-    manager = passmanager.PassManager.parse(lower_pipeline(calls_kernels, has_transfers(text)))
+    pipeline = lower_pipeline(calls_kernels, has_transfers(text), flatten_views(module, text))
+    manager = passmanager.PassManager.parse(pipeline)
     manager.enable_verifier(verify)
     manager.run(module.operation)
     annotate_branches(module)

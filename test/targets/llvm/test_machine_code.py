@@ -11,6 +11,7 @@ from mirlo.dialects.context import make_context
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.loops import keep_rolled
 from mirlo.targets.host.llvm_ir import to_llvm_ir
+from mirlo.targets.llvm.flat_views import flatten_views
 from mirlo.targets.llvm.machine_code import FORMS, CodeSettings, generate
 from mirlo.targets.llvm.pipeline import lower_to_llvm
 from mirlo.targets.llvm.processor import Processor, host_processor
@@ -127,6 +128,53 @@ def test_transfers_of_vectors_are_lowered(is_given: bool) -> None:
         module = ir.Module.parse(TRANSFER)
         lower_to_llvm(module, host_processor(), text=TRANSFER if is_given else "")
         assert to_llvm_ir(module).count("store <8 x float>") == 4
+
+
+VIEWS = """
+func.func @add(%a: memref<4x8xf32>, %b: memref<?x8xf32>, %n: index) {{
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %flat = memref.collapse_shape %a [[0, 1]] : memref<4x8xf32> into memref<32xf32>
+  scf.for %i = %c0 to %n step %c1 {{
+    {inner}
+    %x = memref.load %flat[%i] : memref<32xf32>
+    %y = memref.load %view[%i] : {kind}
+    %z = arith.addf %x, %y : f32
+    memref.store %z, %view[%i] : {kind}
+  }}
+  return
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("inner", "kind"),
+    [
+        ("%view = memref.collapse_shape %a [[0, 1]] : memref<4x8xf32> into memref<32xf32>", "memref<32xf32>"),
+        ("%view = memref.collapse_shape %b [[0, 1]] : memref<?x8xf32> into memref<?xf32>", "memref<?xf32>"),
+        ("%view = memref.cast %flat : memref<32xf32> to memref<?xf32>", "memref<?xf32>"),
+    ],
+)
+def test_views_of_buffers_are_lowered(inner: str, kind: str) -> None:
+    text = VIEWS.format(inner=inner, kind=kind)
+    with new_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        assert flatten_views(module, text) == ("collapse_shape" in inner)
+        assert str(module).count("memref.reinterpret_cast") == 1
+        lower_to_llvm(module, host_processor(), text=text)
+        assert to_llvm_ir(module).count("fadd float") == 1
+
+
+def test_a_strided_view_is_not_taken_for_a_contiguous_one() -> None:
+    kind = "memref<4x8xf32, strided<[16, 2]>>"
+    text = f"""func.func @f(%a: {kind}, %i: index) -> f32 {{
+      %flat = memref.collapse_shape %a [[0, 1]] : {kind} into memref<32xf32, strided<[2]>>
+      %x = memref.load %flat[%i] : memref<32xf32, strided<[2]>>
+      return %x : f32
+    }}"""
+    with new_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        assert flatten_views(module, text) and "reinterpret_cast" not in str(module)
 
 
 QUOTIENTS = """
