@@ -127,7 +127,7 @@ class ForkedProcess:
         self._lock = threading.Lock()
         input_, to_input = os.pipe()
         from_output, output = os.pipe()
-        for stream in (sys.stdout, sys.stderr):
+        for stream in filter(None, (sys.stdout, sys.stderr)):
             stream.flush()  # otherwise the fork would write this buffer again
         try:
             self.pid = os.fork()

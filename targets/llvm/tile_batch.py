@@ -86,7 +86,7 @@ def choose_count(prefix: RowwisePrefix, machine: Machine) -> int | Decline:
         weights += work.weights
         computing += work.cycles
         if work.tensors <= cache < rows * work.tensors:
-            gain += work.tensors / MEMORY_BYTES_PER_CYCLE - work.tensors / machine.l3_bytes_per_cycle
+            gain += work.between / MEMORY_BYTES_PER_CYCLE - work.between / machine.l3_bytes_per_cycle
         rate = machine.l3_bytes_per_cycle if weights <= cache else MEMORY_BYTES_PER_CYCLE
         gain -= max(0.0, work.weights / rate - work.cycles) * (1 - 1 / rows)
         copied = sum(prefix.row(value).bytes for value in leaving)
@@ -109,6 +109,8 @@ class _Work:
     """Cycles of its multiply-adds."""
     tensors: int
     """Bytes of a row of tensors that it reads and writes."""
+    between: int
+    """Those of tensors that are no arguments of the model: the operators in front of it have written them."""
     weights: int
     """Bytes that it reads for each row again."""
 
@@ -116,10 +118,12 @@ class _Work:
 def _work(prefix: RowwisePrefix, each: RowwiseOperation, machine: Machine) -> _Work:
     """Return the work of a contraction; other operators are fused into these, and cost nothing."""
     if Trait.CONTRACTION not in traits_of(each.op):
-        return _Work(0.0, 0, 0)
+        return _Work(0.0, 0, 0, 0)
     operands, results = ([prefix.row(value) for value in values] for values in (each.op.operands, each.op.results))
     flops = class_of(each.op).flops(operands, results, **each.op.opview.attribute_values())
     weights = sum(prefix.row(value).bytes for value in each.op.operands if value not in prefix.axes)
     tensors = sum(kind.bytes for kind in (*operands, *results)) - weights
+    arguments = [value for value in each.op.operands if value in prefix.axes and not isinstance(value, ir.OpResult)]
+    between = tensors - sum(prefix.row(value).bytes for value in arguments)
     per_cycle = 2 * machine.fma_per_cycle * machine.lanes(results[0].dtype.bytes)
-    return _Work(flops / per_cycle, tensors, weights)
+    return _Work(flops / per_cycle, tensors, between, weights)

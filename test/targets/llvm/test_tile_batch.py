@@ -128,10 +128,10 @@ def looped(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize("batch", ["batch", ROWS])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_random_networks(seed: int, batch: str | int, looped: list[int]) -> None:
     model = Network(seed, batch).model()
-    compiled = mirlo.compile(model, cache=False)
+    compiled = mirlo.compile(model, cache=False, opt_level=0, jobs=1)
     assert len(looped) == 1 and looped[0] > 0
     session = onnxruntime.InferenceSession(model.SerializeToString())
     rng = np.random.default_rng(seed)
@@ -154,11 +154,11 @@ def test_sizes_of_the_batch_in_attributes(looped: list[int], monkeypatch: pytest
     network.conv()
     network.merged()
     model = network.model()
-    mirlo.compile(model, cache=False)
+    mirlo.compile(model, cache=False, opt_level=0, jobs=1)
     reshape = OPS["reshape"]
     rule = reshape.sharding
     monkeypatch.setattr(reshape, "sharding", staticmethod(lambda *a, **k: replace(rule(*a, **k), shape="")))
-    compiled = mirlo.compile(model, cache=False)
+    compiled = mirlo.compile(model, cache=False, opt_level=0, jobs=1)
     assert looped[1] < looped[0]
     rng = np.random.default_rng(0)
     feed = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in SHAPES.items()}
