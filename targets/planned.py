@@ -120,8 +120,12 @@ def _calls_in(block: ir.Block) -> Iterator[ir.Operation]:
             yield op.operation
         elif op.operation.name in REGIONS:
             yield op.operation
-            for inner in _bodies(op.operation):
-                yield from _calls_in(inner)
+            yield from _calls_inside(op.operation)
+
+
+def _calls_inside(op: ir.Operation) -> list[ir.Operation]:
+    """Return what has a row inside of control flow."""
+    return [call for block in _bodies(op) for call in _calls_in(block)]
 
 
 def _bodies(op: ir.Operation) -> list[ir.Block]:
@@ -147,8 +151,7 @@ def kernel_rows(main: ir.Operation, module: ir.Module | ir.OpView) -> list[Kerne
     for call in calls_of(main):
         source = ", ".join(names_of(call.location)) or describe(call.location)
         if call.name in REGIONS:
-            inside = sum(1 for block in _bodies(call) for _ in _calls_in(block))
-            rows.append(KernelInfo(call.name, source, "control", 0, 0, inside=inside))
+            rows.append(KernelInfo(call.name, source, "control", 0, 0, inside=len(_calls_inside(call))))
             continue
         symbol = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
         function = functions[symbol]
@@ -201,9 +204,8 @@ def add_ticks(main: ir.Operation, module: ir.Module | ir.OpView, kernels: int) -
             for block in entered:
                 with ir.InsertionPoint.at_block_begin(block):
                     _tick(profile, slot + 1)
-            inside = sum(1 for block in entered for _ in _calls_in(block))
             with ir.InsertionPoint(following[call.opview]):  # behind a loop that was not entered, too
-                _tick(profile, slot + 1 + inside)
+                _tick(profile, slot + 1 + (len(_calls_inside(call)) if entered else 0))
 
 
 def add_polls(module: ir.Module | ir.OpView) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field
+from typing import Any
 
 import numpy as np
 
@@ -172,12 +174,19 @@ def rebuilt(
 ) -> list[ir.Value]:
     """Return the results of an operation on other operands, with this shape of its result, at the insertion point."""
     cls: type[DialectOp] = class_of(op)
-    layout = cls._operand_layout
+    arguments, attributes = arguments_with(op, operands, rule, shape)
+    return list(cls.build(*arguments, **attributes).operation.results)
+
+
+def arguments_with(
+    op: ir.Operation, operands: Sequence[ir.Value | TensorType], rule: ShardingRule, shape: tuple[Dim, ...] | None
+) -> tuple[list[Any], dict[str, Any]]:
+    """Return an operation's declared operands, of other ones or their types, and its attributes with another shape."""
+    layout = class_of(op)._operand_layout
     attributes = op.opview.attribute_values()
     if rule.shape and shape is not None:
         attributes[rule.shape] = shape
-    held = [layout.pick(field_, op, operands) for field_ in layout.fields]
-    return list(cls.build(*held, **attributes).operation.results)
+    return [layout.pick(field_, op, operands) for field_ in layout.fields], attributes
 
 
 def _is_static(op: ir.Operation) -> bool:

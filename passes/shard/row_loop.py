@@ -22,7 +22,7 @@ from mirlo.dialects.core.surgery import captured, erase_op, operations
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.shard.constants import rebuilt
+from mirlo.passes.shard.constants import arguments_with, rebuilt
 from mirlo.runtime.lazy_dataclass import dataclass
 
 
@@ -127,12 +127,9 @@ def _infers_rows(op: ir.Operation, rule: ShardingRule, prefix: RowwisePrefix) ->
     """
     cls: Any = class_of(op)
     operands, results = ([prefix.row(value) for value in values] for values in (op.operands, op.results))
-    attributes = op.opview.attribute_values()
-    if rule.shape:
-        attributes[rule.shape] = results[0].shape
-    layout = cls._operand_layout
+    arguments, attributes = arguments_with(op, operands, rule, results[0].shape)
     try:
-        inferred = cls.infer(*(layout.pick(each, op, operands) for each in layout.fields), **attributes)
+        inferred = cls.infer(*arguments, **attributes)
     except OpError:
         return False
     return list(inferred if isinstance(inferred, (tuple, list)) else (inferred,)) == results
