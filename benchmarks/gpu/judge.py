@@ -38,7 +38,7 @@ def _stored(how: str, facts: Mapping[str, Any], output: np.ndarray, wanted: np.n
     if how == "exact" or output.dtype.kind in "biu":
         return float((output.astype(np.int64) != wanted.astype(np.int64)).sum())
     if how == "ulp":
-        errors = ulp_errors(output, wanted, facts["format"])
+        errors = ulp_errors(output, wanted, facts["format"], facts.get("unit_from", 0.0))
         # Below `from`, what is stored has too few digits itself.
         return float(np.where(np.abs(wanted) < facts.get("from", 0.0), 0, errors).max(initial=0))
     return relative_error(output.astype(np.float64), wanted, facts.get("least", 1.0))

@@ -28,6 +28,13 @@ from .unit import Kit, KitError, Unit
 
 BANNER = ("COMPUTE-SANITIZER", "SUMMARY", "Error: process didn't terminate", "Target application terminated")
 """Lines of compute-sanitizer that are no finding."""
+CHILD = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).resolve().parents[2])!r})
+from benchmarks.gpu.child import main
+sys.exit(main())
+"""
+"""What a process that runs units executes: with `-m`, it would import a package `benchmarks` of the current folder."""
 SLOWER = 20.0
 """How many times as long units take under it."""
 
@@ -43,7 +50,7 @@ class Options:
     again: bool = False
     checks_only: bool = False
     inductor: bool = False
-    command: Sequence[str] = field(default_factory=lambda: [sys.executable, "-m", "benchmarks.gpu.child"])
+    command: Sequence[str] = field(default_factory=lambda: [sys.executable, "-c", CHILD])
 
 
 class Child:

@@ -411,7 +411,7 @@ def _judge_intrinsic(name: str, kind: str, arrays: Sequence[np.ndarray], outcome
             if count
             else SupportVerdict(OK)
         )
-    errors = ulp_errors(got, reference, kind, FLOAT[name].least if name in FLOAT else 0.0)
+    errors = ulp_errors(got, reference, kind, least_unit(name))
     if name in PRODUCTS:
         # Where the product cancels, a reference of 64 bits is no reference.
         errors = np.where(np.abs(reference) < FORMATS[kind].smallest_normal, 0, errors)
@@ -433,6 +433,11 @@ def intrinsic_bound(name: str, kind: str) -> float | None:
     if name == "fmuladd":
         return TWO_ROUNDINGS_ULP
     return FLOAT[name].ulp.get(kind, LOW_PRECISION_ULP) if name in FLOAT else LOW_PRECISION_ULP
+
+
+def least_unit(name: str) -> float:
+    """Return the number whose units in the last place are the smallest that errors of an intrinsic are counted in."""
+    return FLOAT[name].least if name in FLOAT else 0.0
 
 
 def intrinsic_reference(name: str, arrays: Sequence[np.ndarray]) -> np.ndarray:

@@ -73,7 +73,7 @@ def _intrinsics(only: str) -> Iterator[Case]:
             slack = 0.5 if kind == "f64" else 0.0
             with np.errstate(over="ignore"):
                 wide = reference.astype(np.float64)
-            facts: dict[str, Any] = {"format": kind}
+            facts: dict[str, Any] = {"format": kind, "unit_from": check.least_unit(name)}
             if name in check.PRODUCTS:
                 from mirlo.passes.lower.formats import FORMATS
 
@@ -127,5 +127,8 @@ def _narrowed(expected: np.ndarray, dtype: str) -> np.ndarray:
     if dtype.startswith(("i", "u")) or dtype == "bool":
         from mirlo.runtime.dtypes import numpy_dtype
 
-        return expected.astype(numpy_dtype(dtype))
+        kind = numpy_dtype(dtype)
+        # Files of numpy do not keep others, such as integers of 4 bits.
+        if kind.isbuiltin == 1:
+            return expected.astype(kind)
     return expected.astype(np.float64)

@@ -29,6 +29,8 @@ GROUP_BYTES = 8 * ROW_BYTES
 MAX_BOX_ROWS = 256
 """Most rows of a box."""
 MAX_MAP_DIMS = 5
+SHARED_BYTES = 1 << 18
+"""Bytes of shared memory that a descriptor can address."""
 _PERMUTED_128 = 1 << 62
 """Swizzle mode in a descriptor."""
 
@@ -148,7 +150,9 @@ def described(address: Value, beside: int) -> Value:
     """
     i64 = ir.IntegerType.get_signless(64)
     at = create("arith.index_cast", i64, address)
-    start = create("arith.shrui", i64, at, emit_constant(4, i64))
+    # In clusters the bits above name the block, and would change the distance.
+    place = create("arith.andi", i64, at, emit_constant(SHARED_BYTES - 1, i64))
+    start = create("arith.shrui", i64, place, emit_constant(4, i64))
     rest = _PERMUTED_128 | GROUP_BYTES // ACCESS << 32 | beside // ACCESS << 16
     return create("arith.ori", i64, start, emit_constant(rest, i64))
 

@@ -54,11 +54,13 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(folder: Path, *flags: object, bare: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path, *flags: object, bare: Path, cwd: Path | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
     """Run a folder where only a few packages are found, and this checkout is not."""
     command = [sys.executable, "-S", str(folder), *map(str, flags)]
     environment = {**os.environ, "PYTHONPATH": str(bare), **variables}
-    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder)
+    return subprocess.run(command, capture_output=True, text=True, env=environment, cwd=cwd or folder)
 
 
 def results(folder: Path) -> dict[str, Any]:
@@ -86,6 +88,29 @@ def test_it_runs_without_the_compiler(kit: Path, bare: Path) -> None:
     # What is done is not done again.
     assert ": 0 units" in run(kit, bare=bare).stdout
     assert ": 5 units" in run(kit, "--again", "--only", "products", bare=bare).stdout
+
+
+def test_it_runs_in_a_folder_with_other_benchmarks(kit: Path, bare: Path, tmp_path: Path) -> None:
+    other = tmp_path / "checkout"
+    (other / "benchmarks" / "gpu").mkdir(parents=True)
+    (other / "benchmarks" / "__init__.py").write_text("raise ImportError('of another checkout')")
+    done = run(kit, "--checks-only", "--only", "add f32", bare=bare, cwd=other)
+    assert done.returncode == 0 and len(results(kit)) == 1, done.stdout + done.stderr
+
+
+@pytest.mark.sample(0)
+def test_checks_of_operators_and_intrinsics(bare: Path, tmp_path: Path) -> None:
+    """Results of 4 bits, and of functions whose errors are counted in units of 1 near their zeros."""
+    from mirlo.benchmarks.gpu.build.folder import Folder
+    from mirlo.benchmarks.gpu.build.operators import add_intrinsics, add_operators
+
+    folder = Folder(tmp_path / "kit", "llvm", lambda name: None)
+    add_operators(folder, "unpack")
+    for name in ("j0", "digamma", "lgamma"):
+        add_intrinsics(folder, name)
+    folder.finish()
+    done = run(folder.path, "--checks-only", bare=bare)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_what_fails_fails_alone(kit: Path, bare: Path) -> None:

@@ -10,14 +10,12 @@ import numpy as np
 from emulator.errors import KernelError, PtxError
 from emulator.group import Group
 from emulator.prepare import Builder, Preparation, Read, Step
+from emulator.ranks import with_rank
 from emulator.text import Instruction
 from emulator.warp import Ending, whole_warps
 
 if TYPE_CHECKING:
     from emulator.machine import Batch
-
-RANK_SHIFT = 24
-"""Of the rank of a block, plus one, in addresses that `mapa` makes; the manual leaves the encoding open."""
 
 
 class ClusterBarrier:
@@ -108,8 +106,7 @@ def _mapa(p: Preparation, i: Instruction) -> Step:
         ranks = rank(group)
         if int(ranks.max()) >= group.batch.cluster:
             raise KernelError(f"block {int(ranks.max())} of a cluster of {group.batch.cluster}")
-        own = address(group)
-        write(group, own | ((ranks + 1).astype(own.dtype) << own.dtype.type(RANK_SHIFT)))
+        write(group, with_rank(address(group), ranks))
 
     return step
 

@@ -51,7 +51,7 @@ class Kernel:
         symbols |= _lay_out(shared)
         self.shared_size = max((v.offset + v.size for v in shared), default=0)
         digits = "".join(c for c in module.target if c.isdigit())
-        p = Preparation(function, symbols, module.target, divmod(int(digits), 10))
+        p = Preparation(function, symbols, frozenset(v.name for v in shared), module.target, divmod(int(digits), 10))
         self.blocks = [_prepare(p, block) for block in basic_blocks(function, MEETING)]
         self.numbers = p.numbers
         self.opcodes = frozenset(instruction.opcode for instruction in function.body)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from emulator.bulk import BulkCopies
-from emulator.cluster import RANK_SHIFT, ClusterBarrier
+from emulator.cluster import ClusterBarrier
 from emulator.errors import KernelError
 from emulator.flow import arguments_of
 from emulator.group import Group, merged
@@ -22,6 +22,7 @@ from emulator.mbarriers import MBarriers
 from emulator.memory import GlobalMemory, Windows
 from emulator.prepare import Step
 from emulator.races import Races
+from emulator.ranks import OFFSETS, RANK_SHIFT
 from emulator.tensormemory import TensorMemory
 from emulator.types import Array
 from emulator.waiting import Barriers, Copies
@@ -54,6 +55,8 @@ class Batch:
         shared = kernel.shared_size + asked
         self.same = _same(grid, block, asked, shared, cluster)
         self.shared = Windows(self.count, shared, "shared", 1024)
+        if cluster > 1:
+            self.shared.offsets = self._own_offsets
         self.local = Windows(self.count * size, kernel.local_size, "local", 16, undefined=True)
         self.alive = np.ones(self.count * size, np.bool_)
         self.warps_per_block = -(-size // WARP)
@@ -179,9 +182,20 @@ class Batch:
         """Return the block, and the offset there, of addresses in the shared memory of a cluster: the rank is above."""
         ranks = (addresses >> np.uint64(RANK_SHIFT)).astype(np.int64)
         own = self.block_of(group)
-        # A plain address is the block's own memory; those of `mapa` have the rank plus one above.
+        # A constant address is in the block's own memory; others have the rank plus one above.
         blocks = np.where(ranks == 0, own, own // self.cluster * self.cluster + ranks - 1)
-        return blocks, addresses & np.uint64((1 << RANK_SHIFT) - 1)
+        return blocks, addresses & np.uint64(OFFSETS)
+
+    def rank_of(self, group: Group) -> Array:
+        """Return the rank of each thread's block in its cluster."""
+        return self.block_of(group) % self.cluster
+
+    def _own_offsets(self, blocks: Array, addresses: Array) -> Array:
+        """Return the offsets of addresses in the shared memory of these blocks."""
+        ranks = (addresses >> np.uint64(RANK_SHIFT)).astype(np.int64)
+        if ((ranks != 0) & (ranks - 1 != blocks % self.cluster)).any():
+            raise KernelError("an address in the shared memory of another block of the cluster")
+        return addresses & addresses.dtype.type(OFFSETS)
 
     # What is wrong
 

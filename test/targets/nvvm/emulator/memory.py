@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from bisect import bisect_right
+from collections.abc import Callable
 
 import numpy as np
 
@@ -137,6 +138,8 @@ class Windows:
     def __init__(self, count: int, size: int, name: str, alignment: int = 128, undefined: bool = False) -> None:
         self.size = size
         self.name = name
+        self.offsets: Callable[[Array, Array], Array] | None = None
+        """Return the offsets of addresses in windows, if they are not these themselves."""
         self.stride = -(-max(size, 1) // alignment) * alignment
         self._data: dict[int, Array] = {1: np.zeros(count * self.stride, np.uint8)}
         self._known: dict[int, Array] = {1: np.zeros(count * self.stride, np.uint8)}
@@ -158,6 +161,8 @@ class Windows:
 
     def places(self, windows: Array, addresses: Array, size: int) -> Array:
         """Where elements are, counted in their size from the beginning of the first window."""
+        if self.offsets is not None:
+            addresses = self.offsets(windows, addresses)
         check_alignment(addresses, size)
         if int(addresses.max()) + size > self.size:
             worst = int(addresses.max())

@@ -9,6 +9,7 @@ import numpy as np
 
 from emulator.errors import PtxError
 from emulator.group import Group
+from emulator.ranks import with_rank
 from emulator.special import SPECIAL
 from emulator.text import Address, Function, Imm, Instruction, Not, Operand, Reg, Symbol, Vector
 from emulator.types import BITS, PACKED, TYPES, Array, kept_as, seen_as, storage
@@ -21,11 +22,16 @@ Step = Callable[[Group], None]
 class Preparation:
     """A function while steps are made of its instructions."""
 
-    def __init__(self, function: Function, symbols: dict[str, int], target: str, version: tuple[int, int]) -> None:
+    def __init__(
+        self, function: Function, symbols: dict[str, int], shared: frozenset[str], target: str,
+        version: tuple[int, int],
+    ) -> None:  # fmt: skip
         self.target = target
         self.function = function
         self.symbols = symbols
         """The addresses of variables in their space."""
+        self._shared = shared
+        """The variables in shared memory."""
         self.version = version
         """The compute capability of the chip."""
         self.numbers: dict[str, int] = {}
@@ -58,11 +64,7 @@ class Preparation:
             inner = self.read(operand.reg, kind)
             return lambda group: ~inner(group)
         if isinstance(operand, Symbol):
-            if operand.name == "WARP_SZ":
-                return self.read(Imm(32), kind)
-            if operand.name not in self.symbols:
-                raise PtxError(f"no variable {operand.name!r}")
-            return self.read(Imm(self.symbols[operand.name]), kind)
+            return self._read_symbol(operand.name, kind)
         if not isinstance(operand, Reg):
             raise PtxError(f"expected a value, found {operand}")
         if operand.name in SPECIAL:
@@ -77,6 +79,16 @@ class Preparation:
         if kept.itemsize < dtype.itemsize or kind == "pred" or kept == TYPES["pred"]:
             raise PtxError(f"{operand.name} has not the size of .{kind}")
         return lambda group: seen_as(group.regs[number], kind)
+
+    def _read_symbol(self, name: str, kind: str) -> Read:
+        value = _constant(Imm(32 if name == "WARP_SZ" else self._symbol(name)), kind)
+        if name not in self._shared:
+            return lambda group: value
+
+        def address(group: Group) -> Array:
+            return with_rank(value, group.batch.rank_of(group)) if group.batch.cluster > 1 else value
+
+        return address
 
     def write(self, operand: Operand) -> Write:
         """How a result is written."""

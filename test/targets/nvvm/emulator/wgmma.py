@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 WARPGROUP = 128
 LINES = 64
+RESERVED = 0b11 << 14 | 0b11 << 30 | 0b111 << 46 | 0x3FF << 52
+"""Bits of a matrix descriptor that are in no field."""
 _DEPTHS = {"f16": 16, "bf16": 16, "tf32": 8, "s8": 32, "u8": 32, "e4m3": 32, "e5m2": 32}
 
 
@@ -37,6 +39,8 @@ class Described:
 
 def described(bits: int) -> Described:
     """Decode a matrix descriptor."""
+    if bits & RESERVED:
+        raise KernelError(f"bits that are reserved in a matrix descriptor are set: {bits & RESERVED:#x}")
     if bits >> 49 & 7:
         raise KernelError("descriptors with a base offset are not known")
     fields = (bits & 0x3FFF, bits >> 16 & 0x3FFF, bits >> 32 & 0x3FFF)
