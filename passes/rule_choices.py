@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass, replace
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -127,6 +127,11 @@ def choice_values(choices: object) -> dict[str, ChoiceValue]:
 def tuning_point(choices: object) -> dict[str, int]:
     """Return the values of a dataclass of choices as a point of a tuning space, which has one for each choice."""
     return {name: value for name, value in choice_values(choices).items() if isinstance(value, int)}
+
+
+def tried_points(choices: Iterable[Choice]) -> list[dict[str, int]]:
+    """Return the values that choices declare to be worth a measurement, one at a time."""
+    return [{choice.name: value} for choice in choices for value in choice.tried if value != choice.default]
 
 
 def tried_values(kind: type, name: str) -> tuple[int, ...]:

@@ -81,6 +81,9 @@ def decline_undecided(undecided: UndecidedDim) -> Decline:
 
 
 RuleFunction = Callable[..., object]
+TuningSpace = Callable[[Any, Any], Sequence[Mapping[str, int]]]
+"""Returns what is worth a measurement for a kernel that a schedule rule takes, likeliest first: values by the names of
+its choices. It is called as the rule is, with a kernel and its context."""
 Registered = TypeVar("Registered", bound=RuleFunction)
 
 
@@ -96,6 +99,8 @@ class Rule:
     name: str = ""
     arguments: ChoiceArguments = NO_ARGUMENTS
     """For a schedule rule: how it takes what a caller chooses."""
+    space: TuningSpace | None = None
+    """For a schedule rule: what is measured, where the values that its choices declare are not all that is known."""
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -169,10 +174,11 @@ class RuleBook:
         function: RuleFunction,
         priority: int = 0,
         name: str = "",
+        space: TuningSpace | None = None,
     ) -> Rule:
         """Register a rule, named after the function unless a name is given."""
         arguments = NO_ARGUMENTS if self._positional is None else arguments_of(function, self._positional)
-        rule = Rule(self.kind, subject, target, function, priority, name or name_of(function), arguments)
+        rule = Rule(self.kind, subject, target, function, priority, name or name_of(function), arguments, space)
         present = self._rules.setdefault((subject, target), [])
         for other in present:
             if other.name == rule.name and other.priority == priority and not same_place(other.function, function):
@@ -237,6 +243,7 @@ class RuleBook:
         target: str = DEFAULT,
         priority: int = 0,
         name: str = "",
+        space: TuningSpace | None = None,
     ) -> Callable[[Registered], Registered]:
         """Register the decorated function for these subjects; for a pattern, for the operators at its root."""
         if not subjects or not all(isinstance(subject, (str, RulePattern)) for subject in subjects):
@@ -248,7 +255,7 @@ class RuleBook:
         def register(function: Registered) -> Registered:
             for subject in subjects:
                 if isinstance(subject, str):
-                    self.add(subject, target, function, priority, name)
+                    self.add(subject, target, function, priority, name, space)
                     continue
                 roots = subject.roots()
                 if roots is None:
@@ -359,11 +366,16 @@ def deciding(function: Callable[P, T]) -> Callable[P, T | Decline]:
 
 
 def try_rules(
-    rules: Iterable[Rule], *arguments: object, empty: bool = False, chosen: ChoiceValues = NOTHING_CHOSEN
+    rules: Iterable[Rule],
+    *arguments: object,
+    empty: bool = False,
+    chosen: ChoiceValues = NOTHING_CHOSEN,
+    declined: Callable[[Rule, Decline], None] | None = None,
 ) -> tuple[Any, Rule | None, list[Attempt]]:
     """Return result and rule of the first rule that accepts, and the attempts before it.
 
-    Where `empty`, there is nothing that a rule could return. Of `chosen`, each rule takes its own choices.
+    Where `empty`, there is nothing that a rule could return. Of `chosen`, each rule takes its own choices. `declined`
+    is called after each rule that declines.
     """
     attempts: list[Attempt] = []
     rules = list(rules) if chosen else rules
@@ -371,6 +383,8 @@ def try_rules(
         outcome = run_rule(rule, *arguments, empty=empty, chosen=_chosen_for(rule, rules, chosen))
         if not isinstance(outcome, Decline):
             return outcome, rule, attempts
+        if declined is not None:
+            declined(rule, outcome)
         attempts.append(Attempt(rule, outcome))
     return None, None, attempts
 
@@ -415,15 +429,16 @@ def intrinsic(*names: str, target: str = DEFAULT, priority: int = 0) -> Callable
 
 
 def schedule(
-    *functions: object, target: str = DEFAULT, priority: int = 0, name: str = ""
+    *functions: object, target: str = DEFAULT, priority: int = 0, name: str = "", space: TuningSpace | None = None
 ) -> Callable[[Registered], Registered]:
     """Register a schedule: `f(kernel, context)` returns the prim function as loops over buffers.
 
-    Further arguments are what callers may choose instead of the rule: `size: Annotated[int, Choice(...)] = 16`.
+    Further arguments are what callers may choose instead of the rule: `size: Annotated[int, Choice(...)] = 16`. What
+    tuning measures are the values that these declare, or what `space(kernel, context)` returns.
     """
     if functions:
         raise TypeError("a schedule rule is tried for every prim function: write @schedule(target=...), without names")
-    return SCHEDULE.decorator(ANY, target=target, priority=priority, name=name)
+    return SCHEDULE.decorator(ANY, target=target, priority=priority, name=name, space=space)
 
 
 RECOGNIZE = RuleBook("recognize")

@@ -103,8 +103,8 @@ class Target:
     """Returns the properties of the machine that code depends on, as text, for the options in braces; without it
     compiled models are not cached."""
     space: Callable[[ir.Operation | ir.OpView, CompileOptions], list[dict[str, int]]] | None = None
-    """Returns the search space of a prim function in tensor form, likeliest candidates first: values by the names of
-    its rules' choices; without it, the values that these declare are tried one at a time."""
+    """Returns the search space of an operator that has choices, or of a prim function in tensor form whose rule
+    declares no values to try: values by the names of choices, likeliest candidates first."""
     operator_choices: Callable[[], Mapping[str, type]] | None = None
     """Returns what is chosen for operators before they become prim functions: by operator, a dataclass of `Choice`s."""
     expected: Callable[[ir.Operation | ir.OpView, Mapping[str, int], CompileOptions], float | None] | None = None

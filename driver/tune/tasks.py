@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.surgery import clone_with
-from mirlo.dialects.tir.view import is_tensor_form, prim_functions
+from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
+from mirlo.driver.clone import clone_module
 from mirlo.driver.models import open_model, require_sizes
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.locations import node_of
 from mirlo.passes.pipeline import Pipeline
-from mirlo.passes.schedule.schedule import SCHEDULES, declared_points
+from mirlo.passes.schedule.kernel import Kernel
+from mirlo.passes.schedule.schedule import SCHEDULES, SchedulePrims, has_tuning_space
 from mirlo.passes.schedule.tuned import (
     TUNING,
     ApplyTuning,
@@ -68,7 +70,7 @@ def points_of(targets: Targets, options: CompileOptions) -> tuple[list[str], lis
     """Return the steps of a pipeline as text, and the points among them at which choices are applied."""
     chosen = targets.host_target
     target = chosen.name
-    if chosen.pipeline is None or (chosen.space is None and not declared_points(target)):
+    if chosen.pipeline is None or (chosen.space is None and not has_tuning_space(target)):
         raise TargetError(f"target '{target}' has nothing to tune: it offers no choices for its kernels")
     pipeline = Pipeline(targets.pipeline(options.threads))
     points = [TuningPoint(at, step) for at, step in enumerate(pipeline) if isinstance(step, ApplyTuning)]
@@ -103,13 +105,16 @@ def tasks_of(
         Pipeline(f"builtin.module({','.join(steps[: point.at])})").run(module, session)
         subjects = _operators(module, point) if operators else _kernels(module, session)
         rest = f"builtin.module({','.join(steps[point.at + 1 :])})"
+        kernels = None if operators else KernelSpaces(steps[point.at + 1 :], module, session)
         tasks: dict[str, TuningTask] = {}
         for subject in subjects:
             key = tuning_key(subject.op, target, threads, point.step.target_options)
             if key in tasks or not subject.calls:
                 continue
             assert subject.site is not None
-            choices = declared_points(target) if chosen.space is None else chosen.space(subject.op, options)
+            choices = chosen.space(subject.op, options) if chosen.space is not None else []
+            if kernels is not None:
+                choices = kernels.points(subject, choices)
             if not choices:
                 continue
             expected = () if is_known(key) else _expected(chosen, subject.op, choices, options)
@@ -117,6 +122,24 @@ def tasks_of(
             operator = subject.op.name if operators else None
             tasks[key] = TuningTask(key, subject.name, subject.calls, alone, rest, tuple(choices), expected, operator)
     return list(tasks.values()), len(subjects)
+
+
+class KernelSpaces:
+    """The tuning spaces of a module's kernels: those of the rules that take them."""
+
+    def __init__(self, steps: Sequence[str], module: ir.Module, session: Session) -> None:
+        passes = Pipeline(f"builtin.module({','.join(steps)})")
+        self._schedule = next((step for step in passes if isinstance(step, SchedulePrims)), None)
+        self._module, self._session = module, session
+        self._copy = clone_module(module)
+        self._functions = {name_of(f): f for f in prim_functions(self._copy.operation) if is_tensor_form(f)}
+
+    def points(self, subject: Subject, otherwise: list[dict[str, int]]) -> list[dict[str, int]]:
+        """Return what is worth a measurement; `otherwise` is what the target has for rules that declare nothing."""
+        if self._schedule is None:
+            return otherwise
+        kernel, duplicate = Kernel(PrimView(subject.op)), self._functions[subject.name]
+        return self._schedule.tuning_points(kernel, duplicate, self._module, self._session, otherwise)
 
 
 @dataclass(frozen=True)

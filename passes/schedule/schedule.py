@@ -21,7 +21,7 @@ from mirlo.passes.instrumentation import function_done
 from mirlo.passes.made_by import check_emitted
 from mirlo.passes.memory.inplace import annotate_inplace
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.passes.rule_choices import ChoiceError
+from mirlo.passes.rule_choices import ChoiceError, tried_points
 from mirlo.passes.rules import ANY, DEFAULT, SCHEDULE, Attempt, Decline, Rule, RuleError, run_rule, try_rules
 from mirlo.passes.schedule import nest  # noqa: F401  (importing registers the rule of the last target)
 from mirlo.passes.schedule.buffers import SCHEDULE as SCHEDULED
@@ -140,15 +140,13 @@ class SchedulePrims(Pass):
         return not self.given and not session.options.get(SCHEDULES) and SCHEDULE.foreign() is None
 
     def run(self, op: ir.OpView, session: Session) -> None:
-        target = rules_target(self.target, op)
-        targets = chain(target)
+        targets = chain(rules_target(self.target, op))
         check_rule_targets(SCHEDULE)
         for registered in SCHEDULE:
             if registered.subject != ANY:
                 where = f"rule '{registered}' at {registered.place}"
                 raise PassError(f"{where} is for '{registered.subject}': expected '{ANY}'")
-        options = {**session.options, "threads": self.threads, **({"machine": self.machine} if self.machine else {})}
-        context = ScheduleContext(target, options)
+        context = self._context(op, session)
         first = len(session.notes)
         rules, files = _rules_of(targets), self._files()
         for function in prim_functions(op):
@@ -160,6 +158,30 @@ class SchedulePrims(Pass):
                 _require_no_words(function, {*files, *(session.options.get(SCHEDULES) or {})})
         functions = {note.function for note in session.notes[first:] if isinstance(note, ScheduleRecord)}
         _reject_unused(set(files) - functions, functions)
+
+    def _context(self, module: ir.OpView, session: Session) -> ScheduleContext:
+        """Return what rules are called with."""
+        options = {**session.options, "threads": self.threads, **({"machine": self.machine} if self.machine else {})}
+        return ScheduleContext(rules_target(self.target, module), options)
+
+    def tuning_points(
+        self, kernel: Kernel, duplicate: ir.OpView, module: ir.Module, session: Session, otherwise: Points
+    ) -> list[dict[str, int]]:
+        """Return what is worth a measurement for a kernel, likeliest first: values by the names of choices.
+
+        These are choices of the rule that takes the kernel, or of those among which it divides the kernel's blocks.
+        `duplicate` is the kernel in a copy of its module, where it becomes loops. `otherwise` are the points that the
+        target has for rules that declare none.
+        """
+        context = self._context(module.operation.opview, session)
+        rules = _rules_of(chain(context.target))
+        loops, record = _try_rules(Kernel(PrimView(duplicate)), rules, context)
+        parts = {part.rule for part in parts_of(loops)}
+        taking = [rule for rule in rules if rule.name in parts] or [record.rule]
+        points: list[dict[str, int]] = []
+        for rule in taking:
+            points += [point for point in _points_of(rule, kernel, context, otherwise) if point not in points]
+        return points
 
     def _schedule(
         self,
@@ -179,21 +201,58 @@ class SchedulePrims(Pass):
         if user_schedule is not None:
             session.notes.append(_schedule_as_given(kernel, user_schedule, rules, context))
             return None
-        scheduled, rule, attempts = try_rules(rules, kernel, context, chosen=tuned_values(function))
-        if rule is None:
-            reasons = "\n".join(f"  {attempt}" for attempt in attempts)
-            raise PassError(f"no schedule rule takes prim function '@{name}':\n{reasons}", location)
-        _check_made(rule, scheduled)
-        words = _words_of(rule, scheduled)
-        session.notes.append(ScheduleRecord(name, rule, tuple(attempts), words, names=tuple(names_of(location))))
+        scheduled, record = _try_rules(kernel, rules, context)
+        session.notes.append(record)
         if self.explain:
-            declined = "".join(f"\n  {attempt}" for attempt in attempts)
-            session.remark(f"'@{name}' is scheduled by {rule.name}{declined}", location)
-        result: ir.OpView = scheduled
-        return result
+            declined = "".join(f"\n  {attempt}" for attempt in record.attempts)
+            session.remark(f"'@{name}' is scheduled by {record.rule.name}{declined}", location)
+        return scheduled
 
     def _files(self) -> dict[str, str]:
         return dict(entry.split("=", 1) for entry in self.given.split(";") if "=" in entry)
+
+
+def _try_rules(kernel: Kernel, rules: Sequence[Rule], context: ScheduleContext) -> tuple[ir.OpView, ScheduleRecord]:
+    """Return what the first rule that accepts makes of a function, and the record of it."""
+    function, name, location = kernel.view.op, kernel.view.name, kernel.view.op.location
+    chosen = tuned_values(function)
+    unchanged = _FunctionIsUnchanged(function, rules)
+    scheduled, rule, attempts = try_rules(rules, kernel, context, chosen=chosen, declined=unchanged)
+    if rule is None:
+        reasons = "\n".join(f"  {attempt}" for attempt in attempts)
+        raise PassError(f"no schedule rule takes prim function '@{name}':\n{reasons}", location)
+    _check_made(rule, scheduled)
+    words = _words_of(rule, scheduled)
+    return scheduled, ScheduleRecord(name, rule, tuple(attempts), words, names=tuple(names_of(location)))
+
+
+class _FunctionIsUnchanged:
+    """Require of rules that decline that they leave the function as it is: the next rule gets it.
+
+    That it is not erased is checked after each rule; after one of a user also that its text is the same.
+    """
+
+    def __init__(self, function: ir.OpView | ir.Operation, rules: Sequence[Rule]) -> None:
+        self._function = function
+        self._name = symbol_name(function)
+        self._text = self._print() if any(rule.is_foreign for rule in rules) else ""
+
+    def __call__(self, rule: Rule, declined: Decline) -> None:
+        if self._print() != self._text if rule.is_foreign else self._is_erased():
+            raise RuleError(
+                f"rule '{rule}' at {rule.place} declines '@{self._name}' ({declined}), but has changed it: a rule "
+                "declines before Schedule.emit(), or what else replaces the function"
+            )
+
+    def _is_erased(self) -> bool:
+        try:
+            return not self._function.operation.name
+        except RuntimeError:
+            return True
+
+    def _print(self) -> str:
+        """Return the function as text; empty if it is erased."""
+        return "" if self._is_erased() else str(self._function.operation.get_asm(assume_verified=True))
 
 
 def _check_made(rule: Rule, function: object) -> None:
@@ -230,10 +289,31 @@ def _rules_of(targets: Sequence[str]) -> list[Rule]:
     return SCHEDULE.candidates(ANY, targets)
 
 
+Points = Sequence[Mapping[str, int]]
+"""What is worth a measurement: values by the names of choices."""
+
+
+def _points_of(rule: Rule, kernel: Kernel, context: ScheduleContext, otherwise: Points) -> list[dict[str, int]]:
+    """Return the tuning space of a rule for a kernel that it takes."""
+    declared = tried_points(rule.choices)
+    names = {choice.name for choice in rule.choices}
+    if rule.space is None:
+        return declared or [dict(point) for point in otherwise if names.issuperset(point)]
+    points = [dict(point) for point in rule.space(kernel, context)]
+    for point in points:
+        check_choices(rule.name, rule.choices, point)
+    return points
+
+
+def has_tuning_space(target: str) -> bool:
+    """Return whether rules of a target have choices that are worth a measurement."""
+    return bool(declared_points(target)) or any(rule.space is not None for rule in _rules_of(chain(target)))
+
+
 def declared_points(target: str) -> list[dict[str, int]]:
     """Return the values that the choices of a target's rules declare to be worth a measurement, one at a time."""
     choices = {choice.name: choice for rule in _rules_of(chain(target)) for choice in rule.choices}
-    return [{name: value} for name, choice in choices.items() for value in choice.tried if value != choice.default]
+    return tried_points(choices.values())
 
 
 GivenSchedule = Union["Trace", "Words", str, Path, Callable[["Words"], object]]

@@ -7,7 +7,9 @@ import re
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import pytest
@@ -23,6 +25,9 @@ from mirlo.driver.tune.measure import ChoiceTiming, Local, time_choices
 from mirlo.driver.tune.ranking import least_expected, promising, rank_correlation
 from mirlo.driver.tune.search import in_flight, search, tune
 from mirlo.driver.tune.tasks import TuningTask, tasks_of
+from mirlo.extend import Choice, Schedule, decline
+from mirlo.passes.rules import ANY, SCHEDULE
+from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.runtime.errors import MirloError
 
 RNG = np.random.default_rng(0)
@@ -89,6 +94,70 @@ def test_all_choices_compute_the_same(model, names):
     task = next(task for task in tasks if names & {name for choice in task.choices for name in choice})
     timing = time_choices(task, task.choices[:6], "llvm", 1)
     assert timing.microseconds > 0 and all(ratio is not None for ratio in timing.ratios)
+
+
+@contextmanager
+def _rule(function, space=None):
+    """Register a rule of a user for target llvm, which is tried first."""
+    function.__module__ = "plugin"
+    SCHEDULE.add(ANY, "llvm", function, 1000, space=space)
+    try:
+        yield
+    finally:
+        SCHEDULE.forget("plugin")
+
+
+def _tiles(
+    kernel: Kernel,
+    context: ScheduleContext,
+    rows: Annotated[int, Choice(range(1, 9), "rows of a tile", tried=(2, 4, 8))] = 4,
+    lanes: Annotated[int, Choice(range(1, 33), "columns of a tile", tried=(5,))] = 8,
+):
+    """Take functions of one block, in tiles."""
+    s = Schedule(kernel.view.op)
+    if len(s.blocks()) != 1 or len(s.loops(s.blocks()[0])) != 2:
+        return decline("not one block with two loops")
+    s.tile(s.loops(s.blocks()[0]), (rows, lanes))
+    return s.emit(choices={"rows": rows, "lanes": lanes})
+
+
+def _product_and_more():
+    nodes = [node("Exp", "x", "e"), node("MatMul", "e w", "m"), node("Softmax", "m", "y", axis=1)]
+    return make_model(nodes, {"x": (F32, [32, 64])}, ["y"], {"w": WEIGHT})
+
+
+def test_what_is_measured_is_that_of_the_rule_that_takes_a_kernel(tmp_path: Path):
+    """A rule of a user has its own choices and no others, beside kernels of rules of the target, which have theirs."""
+    points = {}
+    with _rule(_tiles):
+        for task in tasks_of(_product_and_more(), "llvm", 1)[0]:
+            points[task.function] = task.choices
+        assert points["exp"] == ({"rows": 2}, {"rows": 8}, {"lanes": 5})
+        assert {"unroll": 2} in points["softmax"] and not any({"rows"} & set(point) for point in points["softmax"])
+        assert all({"tile_rows", "tile_vectors", "pack", "row_block"} >= set(point) for point in points["matmul"])
+        exp = next(task for task in tasks_of(_product_and_more(), "llvm", 1)[0] if task.function == "exp")
+        timing = time_choices(exp, exp.choices, "llvm", 1)
+        assert timing.microseconds > 0 and all(ratio is not None for ratio in timing.ratios)
+
+
+def test_a_rule_without_choices_has_nothing_to_measure():
+    def plain(kernel: Kernel, context: ScheduleContext):
+        return Schedule(kernel.view.op).emit()
+
+    with _rule(plain):
+        assert tasks_of(_product_and_more(), "llvm", 1)[0] == []
+
+
+def test_a_rule_may_compute_what_is_measured():
+    def few(kernel: Kernel, context: ScheduleContext):
+        return [{"rows": len(kernel.view.blocks) + context.options["threads"]}]
+
+    with _rule(_tiles, few):
+        exp = next(task for task in tasks_of(_product_and_more(), "llvm", 2)[0] if task.function == "exp")
+        assert exp.choices == ({"rows": 3},)
+    message = "rule '_tiles' does not choose 'unroll'; it chooses rows, lanes"
+    with _rule(_tiles, lambda kernel, context: [{"unroll": 2}]), pytest.raises(MirloError, match=message):
+        tasks_of(_product_and_more(), "llvm", 1)
 
 
 def test_what_wins_twice_is_kept_and_used(tmp_path: Path):

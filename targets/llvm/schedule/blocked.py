@@ -23,7 +23,7 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.specialize import with_dims
 from mirlo.dialects.tir.view import BlockView, PrimView
-from mirlo.passes.rule_choices import choice_values
+from mirlo.passes.rule_choices import choice_values, tried_values, tuning_point
 from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
@@ -280,7 +280,18 @@ def _rows_of_scores(machine: Machine, width: Dim, size: int) -> Dim:
     return D.maximum(near, D.minimum(most, ROWS_TO_PACK_FOR))
 
 
-@schedule(target="llvm", priority=PRIORITIES["blocked"])
+def _block_space(kernel: Kernel, context: ScheduleContext) -> list[dict[str, int]]:
+    """Return the rows of a block that are worth a measurement, those nearest to the plan's first."""
+    group = function_group(kernel, context)
+    plan = group if isinstance(group, Decline) else plan_blocked(kernel.view, group, context.options.get("threads", 1))
+    if isinstance(plan, Decline) or not (isinstance(plan.extent, int) and isinstance(plan.block, int)):
+        return []
+    extent, block = plan.extent, plan.block
+    rows = {min(count, extent) for count in tried_values(BlockChoices, "block_rows")} - {block}
+    return [tuning_point(BlockChoices(count)) for count in sorted(rows, key=lambda count: abs(count - block))]
+
+
+@schedule(target="llvm", priority=PRIORITIES["blocked"], space=_block_space)
 def blocked(kernel: Kernel, context: ScheduleContext, choices: BlockChoices = NO_BLOCK_CHOICES) -> ir.OpView | Decline:
     """Schedule two contractions with row operations between them (attention) a block of rows at a time."""
     group = function_group(kernel, context)

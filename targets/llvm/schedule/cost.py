@@ -28,6 +28,12 @@ COPY_BYTES_PER_CYCLE = 16.0
 # Register tiles: the model that chooses rows and vectors (`contraction/tiles.py`, `costs.py`)
 VECTOR_COUNTS = (1, 2, 3, 4, 6, 8, 16)
 """Vectors of columns of the tiles that are considered; all counts up to eight if the columns fill no more."""
+MAX_MEASURED_TILES = 24
+"""Most tiles that are measured for one kernel; the machine model orders them by expected time."""
+K_SPLITS = (2, 3, 4)
+"""Equal parts of K that are measured, besides blocks of usual extents."""
+MAX_DOT_ROWS = 64
+"""Most rows for which dot products are worth a measurement."""
 TILE_OVERHEAD = 30.0
 """Cycles to begin and end a tile: addresses, loop control, filling the pipeline."""
 OVERLAPPED_STORES = 8
@@ -136,6 +142,8 @@ MIN_MASKED_ROWS = 32
 """Fewest rows of a block that is shrunk to skip more masked columns: with fewer rows packing dominates."""
 
 # Loops over elements, rows and windows
+F32_BYTES = 4
+"""Bytes of the elements whose lanes are measured: half of a vector, and two."""
 INTRINSIC_OPERATIONS = 12
 """The cost of an intrinsic, in plain operations."""
 MAX_UNROLLED_WINDOW = 9

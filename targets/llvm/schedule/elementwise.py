@@ -32,6 +32,7 @@ from mirlo.targets.llvm.schedule.vector_loops import (
     cut_lanes,
     cut_vectors,
     describe_vectors,
+    loop_space,
     split_vectors,
 )
 
@@ -182,7 +183,7 @@ class _Loops:
         return {**result, **choice_values(shapes)}
 
 
-@schedule(target="llvm", priority=PRIORITIES["elementwise"])
+@schedule(target="llvm", priority=PRIORITIES["elementwise"], space=loop_space)
 def elementwise(
     kernel: Kernel, context: ScheduleContext, choices: ElementwiseChoices = NO_ELEMENTWISE_CHOICES
 ) -> Decline | ir.OpView:

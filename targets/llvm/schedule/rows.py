@@ -29,6 +29,7 @@ from mirlo.targets.llvm.schedule.vector_loops import (
     cut_lanes,
     cut_vectors,
     describe_vectors,
+    loop_space,
     split_vectors,
 )
 
@@ -160,7 +161,7 @@ class _Rows:
             s.parallel(loop)
 
 
-@schedule(target="llvm", priority=PRIORITIES["rows"])
+@schedule(target="llvm", priority=PRIORITIES["rows"], space=loop_space)
 def rows(kernel: Kernel, context: ScheduleContext, choices: LoopChoices = NO_LOOP_CHOICES) -> ir.OpView | Decline:
     """Schedule softmax, normalizations and reductions along the innermost axis row by row, in vectors."""
     group = function_group(kernel, context)

@@ -7,15 +7,17 @@ from collections.abc import Sequence
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import Variable
-from mirlo.passes.rule_choices import ChoiceValue, choice_values
+from mirlo.passes.rule_choices import ChoiceValue, choice_values, tried_values, tuning_point
 from mirlo.passes.schedule.blocks.instance import BlockInstance
 from mirlo.passes.schedule.blocks.lanes import fitting, widest_bytes
+from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.vectors import may_trap
 from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.choices import LoopChoices
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.cost import INTRINSIC_OPERATIONS
+from mirlo.targets.llvm.options import find_machine
+from mirlo.targets.llvm.schedule.cost import F32_BYTES, INTRINSIC_OPERATIONS
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,13 @@ def choose_lane_vectors(
     return LoopVectors(
         own if lanes is None else lanes, unroll or (4 if reduces or heavy <= 12 else 2 if heavy <= 40 else 1)
     )
+
+
+def loop_space(kernel: Kernel, context: ScheduleContext) -> list[dict[str, int]]:
+    """Return the vectors of all loops that are worth a measurement: how many at a time, half a vector, and two."""
+    own = find_machine(context.options.get("machine")).lanes(F32_BYTES)
+    points = [LoopChoices(unroll=(count,)) for count in tried_values(LoopChoices, "unroll")]
+    return [tuning_point(choices) for choices in (*points, LoopChoices((own // 2,)), LoopChoices((2 * own,)))]
 
 
 def describe_vectors(vectors: Sequence[LoopVectors]) -> dict[str, ChoiceValue]:

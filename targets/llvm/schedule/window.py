@@ -36,6 +36,7 @@ from mirlo.targets.llvm.schedule.vector_loops import (
     cut_lanes,
     cut_vectors,
     describe_vectors,
+    loop_space,
     work,
 )
 
@@ -142,7 +143,7 @@ def _share_rows(s: Schedule, outer: list[str]) -> None:
             s.parallel(part)
 
 
-@schedule(target="llvm", priority=PRIORITIES["window"])
+@schedule(target="llvm", priority=PRIORITIES["window"], space=loop_space)
 def window(kernel: Kernel, context: ScheduleContext, choices: LoopChoices = NO_LOOP_CHOICES) -> ir.OpView | Decline:
     """Schedule pooling and reductions over dims that are not innermost: one output element per lane."""
     group = function_group(kernel, context)

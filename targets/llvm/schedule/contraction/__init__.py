@@ -18,6 +18,7 @@ from mirlo.targets.llvm.schedule.contraction.kernel import ContractionEmitter, s
 from mirlo.targets.llvm.schedule.contraction.one_row import plan_one_row, rows_of
 from mirlo.targets.llvm.schedule.contraction.plan import plan_of
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
+from mirlo.targets.llvm.schedule.contraction.space import product_space
 from mirlo.targets.llvm.schedule.contraction.stream import prefetch_bytes
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.priorities import PRIORITIES
@@ -83,7 +84,7 @@ def plan_contraction(
     return plan if isinstance(plan, Decline) else VectorContractionPlan(plan, plan_one_row(plan))
 
 
-@schedule(target="llvm", priority=PRIORITIES["contraction"])
+@schedule(target="llvm", priority=PRIORITIES["contraction"], space=product_space)
 def contraction(
     kernel: Kernel, context: ScheduleContext, choices: ContractionChoices = NO_CONTRACTION_CHOICES
 ) -> ir.OpView | Decline:
