@@ -20,7 +20,7 @@ import mirlo
 from mirlo import Schedule, T
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.extend import ScheduleError, TensorType
+from mirlo.extend import ScheduleError, TensorType, decline
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.rule_choices import Choice
 from mirlo.passes.rules import ANY, SCHEDULE, refused_rules
@@ -318,6 +318,42 @@ def scheduled_by(rule: Any, words: dict[str, Any] | None = None) -> tuple[str, S
             return str(module), record
     finally:
         SCHEDULE._rules[ANY, "llvm"].remove(rules)
+
+
+def emits_first(kernel: Any, context: Any) -> Any:
+    Schedule(kernel.view.op).emit()
+    return decline("too late", rows=8)
+
+
+def marks_first(kernel: Any, context: Any) -> Any:
+    kernel.view.op.attributes["mine.mark"] = ir.UnitAttr.get()
+    return decline("too late", rows=8)
+
+
+@pytest.mark.parametrize("rule", [emits_first, marks_first])
+def test_a_rule_that_declines_leaves_the_function_as_it_is(rule: Any) -> None:
+    """The rule that declines is named, and not the next one, which finds a function that was replaced."""
+    message = (
+        rf"rule '{rule.__name__} for any on llvm' at .*test_apply_rule.py:\d+ declines '@twice' \(too late \(rows=8\)\)"
+    )
+    with pytest.raises(mirlo.MirloError, match=f"{message}, but has changed it: a rule declines before Schedule.emit"):
+        scheduled_by(rule)
+
+
+def test_a_built_in_rule_does_not_replace_a_function_and_decline() -> None:
+    def erases(kernel: Any, context: Any) -> Any:
+        Schedule(kernel.view.op).emit()
+        return decline("too late")
+
+    erases.__module__ = "mirlo.targets.llvm.mine"
+    added = SCHEDULE.add(ANY, "llvm", erases, 1000)
+    try:
+        with pytest.raises(
+            mirlo.MirloError, match=r"rule 'erases for any on llvm' at .* declines '@twice' \(too late\)"
+        ):
+            scheduled_by(lambda kernel, context: decline("never"))
+    finally:
+        SCHEDULE._rules[ANY, "llvm"].remove(added)
 
 
 def test_a_rule_of_words_schedules_functions_that_have_no_words() -> None:
