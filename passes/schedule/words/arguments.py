@@ -9,6 +9,7 @@ from operator import index
 from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar, cast
 
 from mirlo.dialects.core.errors import describe_raised
+from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.runtime.errors import MirloError
 
@@ -106,11 +107,16 @@ def call_given(function: Callable[[S], object], schedule: S) -> None:
     except TypeError as error:
         raise ScheduleError(f"expected a function of one argument, a Schedule, found '{name}': {error}") from None
     try:
-        function(schedule)
+        outcome = function(schedule)
     except (MirloError, MemoryError):
         raise
     except Exception as error:
         raise ScheduleError(f"'{name}' raised {describe_raised(error)}") from error
+    if isinstance(outcome, Decline):
+        raise ScheduleError(
+            f"'{name}' declines: {outcome}. A function of words applies them; one that may decline is a rule, "
+            "f(kernel, context), and is given in a list: [f]"
+        )
 
 
 def plain(value: object) -> object:

@@ -10,7 +10,7 @@ import pytest
 import mirlo
 from mirlo import R, Schedule, T
 from mirlo.driver.models import open_model
-from mirlo.extend import ScheduleError, TensorType, tensor_intrin
+from mirlo.extend import ScheduleError, TensorType, decline, tensor_intrin
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.schedule.words.trace import Trace
 
@@ -296,6 +296,10 @@ def test_an_error_in_a_compilation_names_the_function():
         run(lambda s: s.unroll("nothing"))
 
 
+def declining(s):
+    return decline("too small", rows=4)
+
+
 def raising(s):
     raise KeyError("rows")
 
@@ -306,6 +310,7 @@ def raising(s):
         (raising, r"the schedule given for '@product': 'raising' raised KeyError: 'rows' \(at .*test_words.py:\d+"),
         (lambda: None, "expected a function of one argument, a Schedule, found '<lambda>': too many positional"),
         (lambda s, size: None, "expected a function of one argument, a Schedule, found '<lambda>': missing a required"),
+        (declining, r"for '@product': 'declining' declines: too small \(rows=4\)\. A function of words applies them"),
         (lambda s: s.emit(), "for '@product': emit: the compilation emits the loops"),
         (3, "the schedule given for '@product': expected a Schedule, its trace, a file of one, or a function"),
         ([], "expected a Schedule, its trace, a file of one, or a function that takes a Schedule, found \\[\\]"),
