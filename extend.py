@@ -2,9 +2,9 @@
 
     from mirlo.extend import DialectOp, legalize, operand, register_dialect
 
-A package registers its targets, dialects and passes with the entry points `mirlo.targets`, `mirlo.dialects` and
-`mirlo.passes`, and loaders of its targets' artifacts with `mirlo.loaders`. A single file is loaded with `--plugin FILE`
-of `mirlo`, `--load-pass-plugin FILE` of `mirlo-opt`.
+A package registers its targets, dialects, passes and rules with the entry points `mirlo.targets`, `mirlo.dialects`,
+`mirlo.passes` and `mirlo.rules`, and loaders of its targets' artifacts with `mirlo.loaders`. A single file is loaded
+with `--plugin FILE` of `mirlo`, `--load-pass-plugin FILE` of `mirlo-opt`.
 """
 
 from mirlo.dialects.bindings import ir

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.installed import offered
+from mirlo.dialects.core.installed import offered, package_of
 from mirlo.passes.options import RegistrationError, options_of, print_options
 from mirlo.passes.upstream_names import UPSTREAM_NAMES
 from mirlo.runtime.errors import MirloError
@@ -160,6 +160,7 @@ def find_pass(name: str) -> type[Pass] | None:
         return _REGISTERED[name]
     if not _NAME.fullmatch(name) or name in UPSTREAM_NAMES:
         return None
+    _warn_of_packages_without_passes(tuple(sys.path))
     modules = {module: path for package in SEARCHED for module, path in _modules(package).items()}
     for module in sorted(modules, key=lambda module: _distance(name, module)):
         if name not in (_passes_named(modules[module]) or ()):
@@ -223,6 +224,19 @@ def _folders(spec: ModuleSpec | None) -> list[str]:
 def _plugin_packages() -> list[str]:
     """Return the packages that provide passes; looked up again when the import path has changed."""
     return [entry.value for entry in offered(PLUGINS) if entry.value not in SEARCHED]
+
+
+@cache
+def _warn_of_packages_without_passes(path: tuple[str, ...]) -> None:
+    """Warn about packages that are declared to have passes, and have none, once for an import path."""
+    for entry in offered(PLUGINS):
+        if entry.value not in SEARCHED and not _pass_modules(entry.value):
+            warnings.warn(
+                f"entry point '{entry.name}' of package '{package_of(entry)}' in group {PLUGINS} has no pass, so that "
+                f"nothing imports it: '{entry.value}' registers none with @register_pass. Modules with rules are in "
+                "group mirlo.rules",
+                stacklevel=2,
+            )
 
 
 def _pass_modules(package: str) -> list[str]:

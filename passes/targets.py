@@ -6,14 +6,15 @@ import difflib
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cache
 from typing import TYPE_CHECKING
 
-from mirlo.dialects.core.installed import offered
+from mirlo.dialects.core.installed import GROUPS, declared_groups, offered, package_of
 from mirlo.passes.figures import Figures
-from mirlo.passes.rules import DEFAULT, Rule
+from mirlo.passes.rules import DEFAULT, RULE_BOOKS, Rule
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from mirlo.runtime.cache import Cache
 
 GROUP = "mirlo.targets"
+RULES_GROUP = "mirlo.rules"
 HOST = "llvm"
 """The target where none is named."""
 EXTERNAL = "relax.external"
@@ -220,7 +222,64 @@ def find_target(name: str) -> Target:
             importlib.import_module(module)
     except Exception as error:
         raise TargetError(f"target '{name}' of {where_from(name)} does not load: {error}") from error
+    load_installed_rules()
     return target
+
+
+_loaded_rules: set[str] = set()
+"""Modules of the entry point group `mirlo.rules` that were imported, or are being imported."""
+
+
+def load_installed_rules() -> None:
+    """Import the modules of rules that installed packages declare in the entry point group `mirlo.rules`.
+
+    An entry in a group that is not read, or of a form that its group does not have, is a warning.
+    """
+    entries = [entry for entry in offered(RULES_GROUP) if entry.value not in _loaded_rules]
+    _loaded_rules.update(entry.value for entry in entries)
+    _warn_of_useless_entries(tuple(sys.path))
+    for entry in entries:
+        where = f"entry point '{entry.name}' of package '{package_of(entry)}' in group {RULES_GROUP}"
+        before = sum(len(list(book)) for book in RULE_BOOKS)
+        try:
+            importlib.import_module(entry.value)
+        except Exception as error:
+            _loaded_rules.discard(entry.value)
+            raise TargetError(f"{where} does not load: {type(error).__name__}: {error}") from error
+        if sum(len(list(book)) for book in RULE_BOOKS) == before and not _has_rules(entry.value):
+            raise TargetError(
+                f"{where} registers no rule: expected a module with rules, such as functions with @schedule(target=...)"
+            )
+
+
+def _has_rules(module: str) -> bool:
+    """Return whether a module, or one in it, has registered a rule."""
+    modules = {str(getattr(rule.function, "__module__", "")) for book in RULE_BOOKS for rule in book}
+    return any(f"{name}.".startswith(f"{module}.") for name in modules)
+
+
+def _useless_entries() -> list[str]:
+    """Return what is wrong with entry points of groups `mirlo.*` that nothing would read."""
+    messages: list[str] = []
+    for group in declared_groups():
+        for entry in offered(group):
+            where = f"entry point '{entry.name}' of package '{package_of(entry)}'"
+            if group not in GROUPS:
+                hint = nearest(group, GROUPS) or f"; the groups are {', '.join(GROUPS)}"
+                messages.append(f"{where} is in group {group}, which Mirlo does not read{hint}")
+            elif GROUPS[group] == "module:NAME" and ":" not in entry.value:
+                messages.append(
+                    f"{where} in group {group} is the module '{entry.value}': expected '{entry.value}:NAME'. Modules "
+                    "that register rules are in group mirlo.rules, those that register passes in group mirlo.passes"
+                )
+    return messages
+
+
+@cache
+def _warn_of_useless_entries(path: tuple[str, ...]) -> None:
+    """Warn about entry points that nothing reads, once for an import path."""
+    for text in _useless_entries():
+        warnings.warn(text, stacklevel=2)
 
 
 def declared_target(name: str) -> Target:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from mirlo.runtime.sources import MODEL_FOLDERS, compiler_digest, digest_of_sources
 
-_GROUPS = ("mirlo.targets", "mirlo.dialects", "mirlo.passes", "mirlo.loaders", "mirlo.frontends")
+_GROUPS = ("mirlo.targets", "mirlo.dialects", "mirlo.passes", "mirlo.rules", "mirlo.loaders", "mirlo.frontends")
+"""The entry point groups whose modules take part in a compilation."""
 
 
 @cache

@@ -11,6 +11,18 @@ from typing import TYPE_CHECKING, TypeVar, cast
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
 
+_FORMS = {
+    "targets": "module:NAME",
+    "dialects": "module:NAME",
+    "passes": "module",
+    "rules": "module",
+    "loaders": "module:NAME",
+    "frontends": "module:NAME",
+    "library_forms": "module:NAME",
+}
+GROUPS = {f"mirlo.{name}": form for name, form in _FORMS.items()}
+"""The entry point groups that Mirlo reads, and what an entry names: an object, or a module that registers."""
+
 F = TypeVar("F")
 Entry = TypeVar("Entry")
 
@@ -39,6 +51,16 @@ def import_modules(package: str) -> None:
 def offered(group: str) -> list[EntryPoint]:
     """Return the entry points of a group, of all installed packages."""
     return list(_of_group(tuple(sys.path), group))
+
+
+def package_of(entry: EntryPoint) -> str:
+    """Return the name of the package that has an entry point."""
+    return entry.dist.name if entry.dist else entry.value
+
+
+def declared_groups() -> list[str]:
+    """Return the groups of Mirlo, by their names, in which packages declare entry points."""
+    return sorted(group for group in _all(tuple(sys.path)).groups if group.startswith("mirlo."))
 
 
 @cache

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from commands import ROOT, mirlo, output_of, python, run_script
 
+from mirlo.dialects.core.installed import GROUPS
+from mirlo.runtime.compiler_version import _GROUPS
+
 PACKAGE = ROOT / "test" / "plugin"
 
 
@@ -119,6 +122,85 @@ def test_broken_packages_are_named(entry_points: str, code: str, message: str, t
     broken = _broken(tmp_path, "other", entry_points.format(module="other"), code)
     done = mirlo("explain", "relax.relu", "--target", "npu", site=[broken])
     assert (done.returncode, done.stderr) == (1, f"mirlo: error: {message}\n")
+
+
+RULE = """
+from typing import Annotated
+from mirlo.extend import Choice, Schedule, decline, schedule
+
+@schedule(target="llvm", priority=1000)
+def thirds(kernel, context, rows: Annotated[int, Choice(range(1, 9), "rows of a tile", tried=(2, 4))] = 3):
+    "Schedule one block in tiles of rows."
+    s = Schedule(kernel.view.op)
+    if len(s.blocks()) != 1:
+        return decline("not one block")
+    s.split(s.loops(s.blocks()[0])[0], (None, rows))
+    return s.emit(choices={"rows": rows})
+"""
+RELU = """func.func @main(%x: tensor<7x9xf32>) -> tensor<7x9xf32> {
+  %0 = "relax.relu"(%x) : (tensor<7x9xf32>) -> tensor<7x9xf32>
+  return %0 : tensor<7x9xf32>
+}
+"""
+
+
+def test_rules_of_a_package_need_no_flag(tmp_path: Path) -> None:
+    """A schedule rule for a target of others: one file, and one line that names it."""
+    package = _broken(tmp_path, "thirds", "[mirlo.rules]\nthirds = thirds\n", RULE)
+    (tmp_path / "m.mlir").write_text(RELU)
+    listed = output_of(mirlo("explain", "schedule", site=[package]))
+    assert re.search(r"^  1\. +thirds +\[llvm\] +priority 1000 .*Schedule one block", listed, re.MULTILINE)
+    explained = output_of(mirlo("explain", tmp_path / "m.mlir", site=[package]))
+    assert "schedule: thirds [llvm]" in explained
+
+
+@pytest.mark.parametrize(
+    ("entry_points", "code", "message"),
+    [
+        (
+            "[mirlo.rulez]\nmine = other\n",
+            RULE,
+            "in group mirlo.rulez, which Mirlo does not read; did you mean 'mirlo.rules'?",
+        ),
+        (
+            "[mirlo.targets]\nmine = other\n",
+            RULE,
+            "in group mirlo.targets is the module 'other': expected 'other:NAME'. Modules that",
+        ),
+        (
+            "[mirlo.passes]\nmine = other\n",
+            RULE,
+            "in group mirlo.passes has no pass, so that nothing imports it: 'other'",
+        ),
+    ],
+)
+def test_entries_that_nothing_reads_are_a_warning(entry_points: str, code: str, message: str, tmp_path: Path) -> None:
+    package = _broken(tmp_path, "other", entry_points, code)
+    (tmp_path / "m.mlir").write_text(RELU)
+    done = mirlo("explain", tmp_path / "m.mlir", site=[package])
+    assert done.returncode == 0 and "entry point 'mine' of package 'other'" in done.stderr and message in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("x = 1", "registers no rule: expected a module with rules, such as functions with @schedule(target=...)"),
+        ("import no_such_driver", "does not load: ModuleNotFoundError: No module named 'no_such_driver'"),
+    ],
+)
+def test_rules_of_a_package_that_are_none_are_an_error(code: str, message: str, tmp_path: Path) -> None:
+    package = _broken(tmp_path, "other", "[mirlo.rules]\nmine = other\n", code)
+    done = mirlo("explain", "relax.relu", site=[package])
+    where = "entry point 'mine' of package 'other' in group mirlo.rules"
+    assert (done.returncode, done.stderr) == (1, f"mirlo: error: {where} {message}\n")
+
+
+def test_the_groups_that_are_read_are_known() -> None:
+    assert set(_GROUPS) < set(GROUPS)
+    declared = re.findall(
+        r'^\[project.entry-points."(mirlo\.\w+)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE
+    )
+    assert declared and set(declared) < set(GROUPS)
 
 
 def test_two_packages_with_one_target(site: Path, tmp_path: Path) -> None:
