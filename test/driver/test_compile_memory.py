@@ -45,6 +45,7 @@ def test_weights_are_in_memory_once(tmp_path: Path) -> None:
     assert size < growth < 1.6 * size
 
 
+@pytest.mark.sample(0)
 def test_little_memory(tmp_path: Path) -> None:
     """Where memory is worth more than time, packed weights are pages of a file, of which few are in memory."""
     few, many = tmp_path / "few.onnx", tmp_path / "many.onnx"

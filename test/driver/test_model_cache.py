@@ -129,7 +129,7 @@ def test_damage_is_found_and_mended(tmp_path: Path, no_compiler, kind: str, wher
     _compile(path, folder)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(4)
 @pytest.mark.usefixtures("keep_all")
 @pytest.mark.parametrize("is_foreign", [False, True])
 @pytest.mark.parametrize("kind", [MODELS, MANIFESTS])

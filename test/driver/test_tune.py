@@ -496,6 +496,7 @@ def test_models_are_timed_with_and_without_what_was_found(tmp_path: Path):
     assert Inside(1.0, {"a": 0.5, "b": 2.0}, {"a": 0.4, "b": 0.1}).with_only({"a"}) == pytest.approx(0.8)
 
 
+@pytest.mark.sample(0)
 def test_what_loses_the_short_rounds_is_not_measured_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of eight choices the three fastest that beat the kernel's own schedule are."""
     (task,), _ = tasks_of(_model(), "llvm", 1)

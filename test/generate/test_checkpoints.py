@@ -127,6 +127,7 @@ def test_architectures(name: str, tmp_path: Path) -> None:
     assert [token for token in found if token != 2] == [token for token in tokens if token != 2], (found, tokens)
 
 
+@pytest.mark.sample(0)
 def test_names_of_models_without_logits(tmp_path: Path) -> None:
     """GPT-2 is published without the first part of names, and with the masks of its attentions."""
     random, hidden = np.random.default_rng(0), 16
@@ -210,6 +211,7 @@ def test_the_same_model_in_onnx(parts: int, tmp_path: Path) -> None:
     assert [request.sequence[len(request.prompt) :] for request in requests] == tokens[0]
 
 
+@pytest.mark.sample(0)
 def test_known_models_are_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache is asked by the content of the files; a change of one is another model."""
     write_checkpoint(tmp_path / "a", parts=3)

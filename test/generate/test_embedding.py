@@ -134,6 +134,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.sample(0)
 def test_names_of_files(encoder: Path, tmp_path: Path) -> None:
     """Files of models with a head have a prefix, older ones other names of norms."""
     expected = generate.load_embedding(encoder).embed(TEXTS)

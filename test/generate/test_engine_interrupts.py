@@ -168,6 +168,7 @@ def test_all_bytecodes(models: dict[str, LanguageModel], kind: str, steps: int) 
         interrupt(model, prompts, SEARCHES, steps, at, take_step)
 
 
+@pytest.mark.sample(0)
 def test_texts_and_forms_are_as_alone(models: dict[str, LanguageModel]) -> None:
     model, random = models["text"], np.random.default_rng(1)
     prompts = ["the fox is", "a dog", "the"]

@@ -155,6 +155,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return write_grid_files(tmp_path_factory.mktemp("files"))
 
 
+@pytest.mark.sample(0)
 def test_logits_that_were_recorded(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     """Logits and tokens are those of transformers 4.57.3 with the same weights."""
     model = generate.load(files[0], mmproj=files[1])

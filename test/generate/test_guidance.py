@@ -117,6 +117,7 @@ def test_what_is_missing(model: LanguageModel, tmp_path: Path, monkeypatch: pyte
         model.generator(regex="a")
 
 
+@pytest.mark.sample(0)
 def test_commands(tmp_path: Path) -> None:
     """Flags give the form; a line of a file of prompts may give another one."""
     folder = example().write(tmp_path / "tiny")

@@ -109,6 +109,7 @@ def test_inputs_of_the_builder(models: dict[str, LanguageModel], tmp_path: Path)
     assert [each.result() for each in requests] == [alone(models, list(each.prompt), 5) for each in requests]
 
 
+@pytest.mark.sample(0)
 def test_inputs_are_found_by_what_reads_them(models: dict[str, LanguageModel], tmp_path: Path) -> None:
     onnx.save(exported_model(), tmp_path / "model.onnx")
     edited(tmp_path, "config.json", "eos_token_id", 1)

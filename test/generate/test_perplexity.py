@@ -61,6 +61,7 @@ def test_probabilities_of_each_token(
     assert f"{text}: not a text in UTF-8" in capsys.readouterr().err
 
 
+@pytest.mark.sample(0)
 def test_each_window_begins_as_texts_do(folder: Path, tmp_path: Path) -> None:
     """The token that begins texts replaces the first one of each window, as in llama.cpp; tokens stay as they are."""
     path, sentence = tmp_path / "tokenizer.json", "the quick brown fox jumps over the lazy dog"

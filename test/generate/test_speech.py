@@ -287,6 +287,7 @@ def test_wrong_arguments(model: generate.SpeechModel, tmp_path: Path) -> None:
         generate.load_speech(tmp_path / "none")
 
 
+@pytest.mark.sample(0)
 def test_models_of_one_language(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "english")
     own = {key: value for key, value in GENERATION.items() if key not in ("lang_to_id", "task_to_id")}

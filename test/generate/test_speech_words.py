@@ -181,6 +181,7 @@ def test_times_that_were_recorded(example: Path) -> None:
         assert "".join(word.text for word in segment.words) == segment.text
 
 
+@pytest.mark.sample(0)
 def test_forms(example: Path) -> None:
     model = generate.load_speech(example, cache=False)
     samples = np.random.default_rng(3).standard_normal(RATE // 2).astype(np.float32)

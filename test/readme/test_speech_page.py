@@ -49,7 +49,7 @@ def test_commands(folder: Path) -> None:
     assert outputs["vtt"].startswith("WEBVTT\n\n00:00:00.") and outputs["srt"].count(" --> ") == len(lines)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

@@ -432,6 +432,7 @@ def test_keys_hosts_and_stopping(sources: list[ModelSource]) -> None:
         assert client.get("/v2", headers={"host": "[::1]:8000"}).status_code == 200
 
 
+@pytest.mark.sample(0)
 def test_models_make_room_for_each_other(sources: list[ModelSource]) -> None:
     """With memory for one of two, both answer; each is loaded when it is needed."""
     server = Server(sources[1:3], ServeOptions(memory=1))
@@ -458,6 +459,7 @@ def test_a_model_that_does_not_fit_is_an_error(sources: list[ModelSource]) -> No
     assert "raise --memory" in load_failure(server)
 
 
+@pytest.mark.sample(0)
 def test_the_loop_is_that_of_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server runs in uvloop's loop where the package is installed, and else in Python's own."""
     pretended: Any = ModuleType("uvloop")

@@ -96,6 +96,7 @@ def test_images_of_any_size(tmp_path: Path) -> None:
         assert answer["usage"]["prompt_tokens"] == len(tokens)
 
 
+@pytest.mark.sample(0)
 def test_a_gguf_file_with_an_encoder_of_images(tmp_path: Path) -> None:
     pytest.importorskip("gguf")
     from grid_models import TEMPLATE

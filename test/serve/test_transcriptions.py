@@ -67,6 +67,7 @@ def test_forms(client: Any, folder: Path, expected: generate.Transcript) -> None
     assert client.get("/v2/models/speech").json()["platform"] == "mirlo_speech_model"
 
 
+@pytest.mark.sample(0)
 def test_times_of_words(client: Any, folder: Path) -> None:
     """Words and segments are in verbose JSON as the form asks for them."""
     content = (folder / "sound.wav").read_bytes()

@@ -176,6 +176,7 @@ def test_numbers_and_symbols(size: int) -> None:
     assert_like_onnxruntime(model, cases)
 
 
+@pytest.mark.sample(0)
 def test_attention_under_a_mask_of_another_name() -> None:
     """The product with the values needs the scores' dim: only the mask is expanded, in as many layers as there are."""
     nodes, last = [], "x"

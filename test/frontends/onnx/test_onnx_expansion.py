@@ -91,6 +91,7 @@ def test_nested_loops_are_unrolled_within_a_budget(depth):
     assert "scf.while" in str(module)
 
 
+@pytest.mark.sample(0)
 def test_loops_beyond_the_budget_compute_the_same():
     executable = mirlo.compile(nested_loops(4, 12), cache=False, jobs=1)
     start = np.arange(4, dtype=np.float32)

@@ -91,6 +91,7 @@ def routed(x: np.ndarray, r: np.ndarray, k: int, expert: Any) -> np.ndarray:
     return result
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("fusion", (0, 2))
 def test_forms_of_swiglu(fusion: int) -> None:
     """Gates and values in halves, and of a third layer, which ONNX Runtime's CPU kernel does not have."""
@@ -229,6 +230,7 @@ def test_errors_of_floats() -> None:
     )
 
 
+@pytest.mark.sample(0)
 def test_weights_of_the_router() -> None:
     constants = quantized(4, 32, False, INNER, HIDDEN, 1) | quantized(4, 32, False, HIDDEN, INNER, 2)
     constants |= {"v": RANDOM.uniform(0, 1, (5, EXPERTS)).astype(np.float32)}

@@ -185,6 +185,7 @@ def test_steps_on_arrays_of_the_caller() -> None:
         call.run({name: array for name, array in given.items() if name not in names})
 
 
+@pytest.mark.sample(0)
 def test_packed_queries() -> None:
     random = np.random.default_rng(2)
     given = step(random, [3, 1], [0, 9])

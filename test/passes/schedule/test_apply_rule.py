@@ -208,6 +208,7 @@ def test_explain_prints_the_words(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert found["stages"] and found["stages"] == found["way"]
 
 
+@pytest.mark.sample(0)
 def test_explain_prints_loop_words_of_a_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = save_model(tmp_path / "model.onnx", 29)
     name = next(name for name, word in words_of(path).items() if word.arguments[0] == "window")

@@ -151,7 +151,7 @@ def test_weights_of_codes_on_presets(preset: str, activations: str, kind: str) -
     assert np.abs(executable(x) - x @ real).max() < BOUNDS[activations] * np.abs(x @ real).max()
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(0)
 @pytest.mark.skipif(bool(emulated_aarch64.missing()), reason="no emulated AArch64")
 @pytest.mark.parametrize("kind", ("integers", "f4e2m1"))
 def test_weights_of_codes_on_aarch64(kind: str) -> None:
@@ -208,6 +208,7 @@ def test_rows_that_are_zero_infinite_or_no_number() -> None:
     assert not y[4].any()
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("is_whole", (True, False))
 def test_order_of_groups(is_whole: bool) -> None:
     weights = Weights(24, 128, 4, 32, "packed")

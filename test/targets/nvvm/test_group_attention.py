@@ -66,7 +66,7 @@ def test_kinds(name: str) -> None:
     assert "parts = 1 " in check(KINDS[name])
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("causal", [False, True])
 def test_keys_in_parts(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grouped, "choose_key_splits", lambda *_: 4)
@@ -94,6 +94,7 @@ def test_blocks_have_several_tiles_of_rows(monkeypatch: pytest.MonkeyPatch) -> N
     check(Case((2, 2, 200, 16), (2, 2, 200, 16), 16, causal=True))
 
 
+@pytest.mark.sample(0)
 def test_what_follows_is_part_of_it() -> None:
     """A residual of f32: numbers of 32 bits are written two at a time."""
     case = Case((1, 2, 150, 32), (1, 2, 150, 32), 32)
@@ -186,7 +187,7 @@ LARGE = {
 }
 
 
-@pytest.mark.sample(24)
+@pytest.mark.sample(0)
 @needs_ptxas()
 @pytest.mark.parametrize("name", LARGE)
 def test_large_without_spills(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,7 @@ def run(kind: str, result: str, size: tuple[int, int, int], transposed: str, opt
     return found, a, b
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("transposed", ["", "a", "b", "ab"])
 @pytest.mark.parametrize("kind", HALVES)
 def test_halves_in_any_order(kind: str, transposed: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,6 +175,7 @@ def test_rounded_convolutions_are_left_to_warps(driver: FakeDriver) -> None:
     np.testing.assert_allclose(compiled(x), wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.sample(0)
 @needs_ptxas()
 def test_large_convolutions_are_gathered_without_spills(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
@@ -191,7 +192,7 @@ def test_large_convolutions_are_gathered_without_spills(monkeypatch: pytest.Monk
     assert (made_of_it.spilled_bytes, made_of_it.warnings) == (0, ())
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(0)
 @needs_ptxas()
 @pytest.mark.parametrize(
     ("kind", "result", "transposed", "options", "instruction"),

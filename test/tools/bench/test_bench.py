@@ -82,6 +82,7 @@ def test_against_engines(model: Path, tmp_path: Path) -> None:
     assert text.count("<pre># kernel ") == text.count("<pre>; kernel ") == 6 and "# node second" in text
 
 
+@pytest.mark.sample(0)
 def test_a_gap_is_not_part_of_the_time(model: Path) -> None:
     with Process("mirlo") as process:
         process.ask("load", engine="mirlo", model=str(model), threads=1, shapes={"x": [5, 64]}, cache=None)

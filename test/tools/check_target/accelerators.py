@@ -36,7 +36,7 @@ def largest_error(model: onnx.ModelProto, target: str) -> float:
     return max(float(np.abs(executable(x) - wanted).max()) for _ in range(2))
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_correct_packages(variant: str) -> None:
     target = accelerator("", VARIANTS[variant], f"right_{variant}")

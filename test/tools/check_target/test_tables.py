@@ -78,6 +78,7 @@ def tables() -> Iterator[None]:
         yield
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("shift", [0, 1])
 def test_tables_are_compared(shift: int) -> None:
     names()

@@ -101,6 +101,7 @@ def test_a_rule_for_other_machines(capsys: pytest.CaptureFixture[str]) -> None:
     assert "relax.relu: not checked: rule 'wide' is for other machines: no vectors of (bits=4096)\n" in out
 
 
+@pytest.mark.sample(0)
 def test_instructions_that_a_processor_lacks(capsys: pytest.CaptureFixture[str]) -> None:
     if host_processor().arch != X86:
         pytest.skip("the processors are of x86-64")

@@ -318,6 +318,7 @@ def test_rounding_that_is_amplified_blames_no_node(tmp_path: Path, names: list[s
     assert not (tmp_path / "m-bisect").exists()
 
 
+@pytest.mark.sample(0)
 def test_a_wrong_node_behind_rounding_is_found(tmp_path: Path) -> None:
     _amplifying(tmp_path, ["Sin", "Tanh"], ORDERS * 1e6)
     (tmp_path / "plugin.py").write_text(CRASH)

@@ -45,6 +45,7 @@ def test_quantized_networks_show_all_faults_of_one_thread() -> None:
     assert set(FAULTS) - set(SHOWN) == {"shared_scratch"} and len(SHOWN) == len(set(SHOWN))
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("fault", [pytest.param(f, marks=() if f == "wrong_layout" else NIGHTLY) for f in SHOWN])
 def test_a_wrong_accelerator(fault: str, tmp_path: Path) -> None:
     target = accelerator(fault)

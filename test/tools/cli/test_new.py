@@ -32,6 +32,7 @@ def definition(text: str, name: str) -> str:
     return ast.unparse(node)
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("kind", KINDS)
 def test_its_tests_pass(kind: str, tmp_path: Path, whole: bool) -> None:
     """Pass the tests of a package; without the cases of `check-target`, which its own tests run, if not whole."""

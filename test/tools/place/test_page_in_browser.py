@@ -98,6 +98,7 @@ def test_nothing_scrolls_sideways(text: str, width: int, tmp_path: Path) -> None
     assert (found["page"], found["aside"]) == (0, 0)
 
 
+@pytest.mark.sample(0)
 def test_names_are_text_and_the_page_is_there_soon(text: str, tmp_path: Path) -> None:
     found = measured(text, SHOWN.replace("COUNT", str(len(HOSTILE))), tmp_path, 1200)
     assert (found["taken"], found["images"], found["wide"]) == (0, 0, 0)
@@ -110,7 +111,7 @@ def test_names_are_text_and_the_page_is_there_soon(text: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("width", [360, 1200])
-@pytest.mark.sample(2)
+@pytest.mark.sample(0)
 def test_regions_name_loaders_and_needs(text: str, width: int, tmp_path: Path) -> None:
     hostile = '<img src=x onerror="window.taken=1">' + "need" * 500
     data = json.loads(text.partition('id="data">')[2].partition("</script>")[0])

@@ -62,7 +62,7 @@ def linked(folder: Path, form: str = "driver", rows: int | str = "n", **options:
     return make_program(model(rows), folder, compiler(), targets(form), flags=flags, **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("rows", ["n", 5])
 @pytest.mark.parametrize("form", FORMS)
 def test_objects(form: str, rows: int | str, tmp_path: Path) -> None:

@@ -285,6 +285,7 @@ def test_products_of_int8_on_an_emulated_aarch64(cpu: str, signs: str) -> None:
             np.testing.assert_array_equal(made(*arrays), expected)
 
 
+@pytest.mark.sample(0)
 @needs_emulator
 @pytest.mark.parametrize("is_constant", [True, False])
 def test_products_of_bf16_on_an_emulated_aarch64(is_constant: bool) -> None:
