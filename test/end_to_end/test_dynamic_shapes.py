@@ -116,6 +116,7 @@ def test_shapes_of_several_tensors_are_told_apart():
     assert a.tolist() == [2, 5] and b.tolist() == [5, 2]
 
 
+@pytest.mark.sample(0)
 def test_the_page_about_it():
     page = Path(__file__).resolve().parents[2] / "docs" / "dynamic-shapes.md"
     for block in re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):

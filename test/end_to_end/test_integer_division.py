@@ -65,6 +65,7 @@ print(mirlo.compile(onnx.load(sys.argv[1]), cache=False).run({"a": a, "b": b})["
 """
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("fmod", [0, 1])
 def test_the_remainder_of_a_product(tmp_path: Any, fmod: int) -> None:
     product = helper.make_node("MatMulInteger", ["a", "w"], ["y"])

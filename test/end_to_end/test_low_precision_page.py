@@ -11,6 +11,7 @@ from commands import ROOT, output_of, run_script
 TEXT = (ROOT / "docs" / "low-precision.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.sample(0)
 def test_example(tmp_path: Path) -> None:
     (block,) = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
     (tmp_path / "page.py").write_text(block, encoding="utf-8")

@@ -49,6 +49,7 @@ def result_of(path: Path) -> str:
     return re.sub(r"relax\.params = \[[^\]]*\]", "", path.read_text())
 
 
+@pytest.mark.sample(0)
 def test_every_stage_continues_to_the_same_result(tmp_path: Path) -> None:
     small_model(tmp_path / "model.onnx")
     module, store = import_model(tmp_path / "model.onnx")

@@ -10,6 +10,7 @@ from commands import ROOT, output_of, run_script
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.py"))
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs(path: Path, tmp_path: Path) -> None:
     assert output_of(run_script(path, cwd=tmp_path)).strip()

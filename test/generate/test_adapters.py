@@ -157,6 +157,7 @@ def test_files_of_peft(tmp_path: Path, alpha: int, by_root: bool, dtype: Any) ->
         )
 
 
+@pytest.mark.sample(0)
 def test_safetensors_with_the_names_of_inputs(tmp_path: Path, models: dict[str, LanguageModel]) -> None:
     path = write_safetensors(tmp_path / "x.safetensors", lora_tensors(*ADAPTERS["a"]))
     model = generate.load(write_lora(tmp_path / "model"), adapters={"x": path})

@@ -290,6 +290,7 @@ def test_files_cannot_make_texts_longer(tmp_path: Path) -> None:
     assert generate.load_embedding(tmp_path).config.longest == 24
 
 
+@pytest.mark.sample(0)
 def test_scores_are_from_0_to_1(tmp_path: Path) -> None:
     write_encoder(tmp_path, labels=1)
     model = generate.load_embedding(tmp_path)

@@ -21,6 +21,7 @@ SMALL = {
 EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
 COUNT = 12
 """Tokens that are generated."""
+NIGHTLY = pytest.mark.sample(0)
 
 
 @pytest.mark.sample(4)
@@ -73,9 +74,8 @@ REQUESTS: list[dict[str, Any]] = [
 """More than there are slots; tokens are drawn by the leader only."""
 
 
-@pytest.mark.sample(6)
-@pytest.mark.parametrize("kind", ["contiguous", "paged", "hybrid"])
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("kind", ["contiguous", *(pytest.param(kind, marks=NIGHTLY) for kind in ("paged", "hybrid"))])
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=NIGHTLY)])
 def test_an_engine_leads_the_other_ranks(kind: str, ranks: int, tmp_path: Path) -> None:
     """Requests that begin alike, end at other times and wait for slots have the tokens that one rank computes."""
     if kind == "hybrid":

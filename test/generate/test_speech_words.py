@@ -171,6 +171,7 @@ RECORDED = (
 """When the words of the first two windows of the example end, and how many at the same time, by transformers 4.57."""
 
 
+@pytest.mark.sample(0)
 def test_times_that_were_recorded(example: Path) -> None:
     """Windows whose tokens are as many as the model takes: the last one ends with the one before."""
     transcript = generate.load_speech(example, cache=False).transcribe(example / "sound.wav", language="en", words=True)
@@ -217,6 +218,7 @@ def test_damaged_width(width: int, text: str, example: Path, tmp_path: Path) -> 
         generate.load_speech(tmp_path)
 
 
+@pytest.mark.sample(0)
 def test_models_without_heads_for_it(example: Path, tmp_path: Path) -> None:
     changed(example, tmp_path, "generation_config.json", alignment_heads=None)
     model = generate.load_speech(tmp_path, cache=False)

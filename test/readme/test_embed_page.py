@@ -59,10 +59,12 @@ def test_wrong_commands(folder: Path, arguments: str, text: str) -> None:
     assert done.returncode == 1 and text in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.sample(0)
 def test_python(folder: Path) -> None:
     assert output_of(run_script("-c", code_block(FIRST, "python"), cwd=folder))
 
 
+@pytest.mark.sample(0)
 def test_http(folder: Path) -> None:
     for package in ("starlette", "uvicorn", "jinja2"):
         pytest.importorskip(package)

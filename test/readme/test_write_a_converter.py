@@ -11,6 +11,7 @@ from commands import ROOT, output_of, run_script
 PAGE = ROOT / "docs" / "write-a-converter.md"
 
 
+@pytest.mark.sample(0)
 def test_page(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
     blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)

@@ -131,6 +131,7 @@ def test_measured_takes_the_fastest(model: Path, tmp_path: Path) -> None:
     assert _agrees(model, mirlo.load(tmp_path / "m.mirlo"))
 
 
+@pytest.mark.sample(0)
 @needs_c_compiler
 def test_estimated_from_the_command_line(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--targets", "c,onnx,llvm", "--cost", "estimated", "--cache-dir", str(tmp_path)]

@@ -11,6 +11,7 @@ from typing import Any
 
 import onnx
 import oracle
+import pytest
 from node_cases import leave_out_slow_cases
 
 from mirlo.dialects.bindings import ir
@@ -141,9 +142,11 @@ def _silent(operator: str, attribute: str, declared: Any) -> bool:
 
 
 @oracle.needs_onnx(1, 19)
-def test_no_attribute_is_ignored() -> None:
+@pytest.mark.sample(1)
+def test_no_attribute_is_ignored(whole: bool) -> None:
+    """Change the attributes of all operators, or of one in four."""
     silent = []
-    for operator, models in sorted(_cases().items()):
+    for operator, models in sorted(_cases().items())[:: 1 if whole else 4]:
         imports = {entry.domain: entry.version for entry in models[0].opset_import}
         domain = models[0].graph.node[0].domain
         schema = onnx.defs.get_schema(operator, imports[domain], domain)

@@ -110,6 +110,7 @@ def test_gates_and_norms(length: int) -> None:
     agree(make(given, **attributes), given, reference(wanted, 2, "gated_delta", norm=True, scale=0.5))
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("rank", (3, 4))
 def test_packed(rank: int) -> None:
     given = step(2, 2, 4, 2, 4, 8, 6, rank)
@@ -133,6 +134,7 @@ def test_lengths_of_run_time() -> None:
             np.testing.assert_allclose(executable.run(given)[name], expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.sample(0)
 def test_half_precision() -> None:
     """The recurrence is computed in f32; only results are rounded."""
     given = step(5, 1, 6, 2, 2, 8, 8)

@@ -239,6 +239,7 @@ def test_a_reduction_without_an_operator(tmp_path: Path) -> None:
     _compare(_program(cases, "i32"), cases, _operands("i32", 1), tmp_path)
 
 
+@pytest.mark.sample(0)
 def test_a_loop(tmp_path: Path) -> None:
     """A ring: each step of a loop passes operands on, and adds."""
     x, i = _type(SHAPE, "i32"), "tensor<i32>"

@@ -69,6 +69,7 @@ def _x() -> np.ndarray:
     return np.random.default_rng(0).standard_normal((3, HIDDEN), np.float32)
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_packed_weights(ranks: int, tmp_path: Path) -> None:
     """Bytes of 4-bit weights and the scales of their blocks are divided, and stay packed."""

@@ -55,6 +55,7 @@ def test_tokens_before_heads(name: str) -> None:
     assert 'stages = "attention on tensor cores"' in check(TURNED_CASES[name], "f16")
 
 
+@pytest.mark.sample(0)
 def test_bf16() -> None:
     assert '"attention on tensor cores"' in check(ON_UNITS["causal"], "bf16")
 
@@ -101,6 +102,7 @@ def test_large_heads_stay_in_registers(size: int, tokens: int, chip: str) -> Non
     assert kernel.spilled_bytes == 0 and kernel.registers <= 232 and kernel.shared_bytes <= 48 * 1024
 
 
+@pytest.mark.sample(0)
 @needs_ptxas()
 @pytest.mark.parametrize("heads", [1, 4])
 def test_decoders_read_16_bytes_at_a_time(heads: int) -> None:
@@ -109,6 +111,7 @@ def test_decoders_read_16_bytes_at_a_time(heads: int) -> None:
     assert ptx.count("ld.global.v4.b32") >= 8 and kernel.spilled_bytes == 0 and kernel.registers <= 168
 
 
+@pytest.mark.sample(0)
 @needs_ptxas()
 def test_by_sums_without_spills() -> None:
     shape = (1, 8, 1024, 64)

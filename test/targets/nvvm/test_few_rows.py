@@ -61,10 +61,12 @@ def test_few_rows_in_parts(transposed: bool) -> None:
     assert "matrix by few rows in" in check(1, 32, 32768, "f16", transposed)
 
 
+@pytest.mark.sample(0)
 def test_tiles_in_parts() -> None:
     assert "tensor cores in" in check(16, 16, 16384, "f16", False)
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
 def test_convolutions_in_parts(chip: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(costs, "LAUNCH", 0.0)

@@ -66,6 +66,7 @@ def test_dims_that_are_computed_follow(folder: Path, capsys: pytest.CaptureFixtu
     assert "n=1, which were not given" in out and "f32[1, 5]" in out
 
 
+@pytest.mark.sample(0)
 def test_sizes_by_dim_on_the_command_line(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

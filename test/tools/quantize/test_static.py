@@ -125,7 +125,7 @@ def test_it_is_computed_in_int8() -> None:
 
 
 @pytest.mark.parametrize("options", [{"unsigned": True}, {"whole": True}, {"ranges": "entropy"}])
-@pytest.mark.sample(3)
+@pytest.mark.sample(0)
 def test_forms(options: dict[str, Any]) -> None:
     model, x = perceptron(), rows(seed=8)
     found = mirlo.quantize(model, rows(), **options)

@@ -73,7 +73,7 @@ def test_objects(form: str, rows: int | str, tmp_path: Path) -> None:
         require_same(program, model(rows), {"x": X[:0]}, target=targets(form))
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("form", FORMS)
 def test_shared_libraries(form: str, tmp_path: Path) -> None:
     """Call a driver of the program from a library, or that of the library; the weights are in a file."""
