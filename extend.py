@@ -63,9 +63,12 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rule_choices import Choice
 from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, decline, decline_machine, intrinsic, legalize, schedule
+from mirlo.passes.schedule.blocks.group import BlockGroup
+from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.tuned import tuned_values
 from mirlo.passes.schedule.words.command_intrin import command_intrin
 from mirlo.passes.schedule.words.commands import TileCommand, TileCommands, TileOperand
+from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
 from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.passes.schedule.words.scheduled_prim import scheduled
 from mirlo.passes.schedule.words.tensorize import tensor_intrin
@@ -98,6 +101,7 @@ from mirlo.targets.gpu.pipeline import compile_pipeline as gpu_pipeline
 from mirlo.targets.gpu.worker import StepWorker
 from mirlo.targets.llvm.library.build import write_library
 from mirlo.targets.llvm.library.sources import run_time_files
+from mirlo.targets.llvm.schedule.part_rules import part_rule
 from mirlo.targets.spirv.arguments import SCALARS
 from mirlo.targets.spirv.binary import lower_to_spirv
 from mirlo.targets.spirv.emit import emit_kernels, kernel_texts
@@ -128,5 +132,6 @@ __all__ = [
     "ModelArtifact", "NoDevice", "Pointers", "SCALARS", "SpirvEnvironment", "StepRange", "StepWorker",
     "WEBGPU", "WhenCalled", "constants_of", "emit_kernels", "gpu_pipeline", "ir", "kernel_texts",
     "lower_to_spirv", "params_of", "pointers", "ParameterStore", "Region", "TensorSpec",
+    "BlockGroup", "Kernel", "ScheduleContext", "WordsPlan", "part_rule", "words_of",
     "where", "write_library", "torch_operator", "tuned_values", "wildcard", "with_activation",
 ]  # fmt: skip

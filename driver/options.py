@@ -78,7 +78,9 @@ Strategies = Mapping[str, "str | Callable[[ir.OpView], str | None]"]
 """By operator, the name of the requested rule, or a function from the operator to that name."""
 RuleFunction = Callable[..., object]
 """A rule that a caller gives: of an operator, a node or an intrinsic."""
-GivenSchedule = Union["Schedule", "Trace", str, "os.PathLike[str]", Callable[["Schedule"], object]]
+GivenSchedule = Union[
+    "Schedule", "Trace", str, "os.PathLike[str]", Callable[["Schedule"], object], Sequence[Callable[..., object]]
+]
 """A schedule that a caller gives for a prim function."""
 DEFAULT_TARGET = "llvm"
 """The target of compilations that name none: this machine's CPU."""
@@ -123,6 +125,11 @@ def _refuse_schedules(value: object) -> str | None:
         return "a dictionary of schedules by the name of a prim function"
     if not all(isinstance(name, str) for name in value):
         return "the names of prim functions"
+    for name, schedule in value.items():
+        if isinstance(schedule, (list, tuple)) and not all(map(callable, schedule)):
+            return f"rules, functions of a kernel and its context, in the list for '{name}'"
+        if name == "*" and not isinstance(schedule, (list, tuple)):
+            return "a list of rules, functions of a kernel and its context, for '*', which is every prim function"
     missing = [name for name, schedule in value.items() if schedule is None]
     return f"a Schedule, its trace, a file of one, or a function for '{missing[0]}'" if missing else None
 
@@ -249,7 +256,8 @@ class CompileArguments:
     schedules: Mapping[str, GivenSchedule] | None = option(
         None,
         "Schedules of prim functions by name: a `Schedule`, its trace, a file of one, or a function that takes a "
-        "`Schedule`.",
+        "`Schedule`. A list holds rules, functions of a kernel and its context, which are tried before those of the "
+        'target; `"*"` stands for the name of every prim function.',
         OptionFlag(
             "--schedule",
             "KERNEL=FILE",

@@ -50,7 +50,9 @@ class Choice:
 
     @property
     def range_text(self) -> str:
-        """Return the allowed values as text."""
+        """Return the allowed values as text; a flag is 1 or 0, as words and databases have it."""
+        if self.is_flag:
+            return "0 or 1"
         if isinstance(self.allowed, range):
             return f"an integer from {self.allowed.start} to {self.allowed.stop - 1}"
         return f"one of {', '.join(map(str, self.allowed))}"

@@ -177,7 +177,7 @@ class RuleBook:
         space: TuningSpace | None = None,
     ) -> Rule:
         """Register a rule, named after the function unless a name is given."""
-        arguments = NO_ARGUMENTS if self._positional is None else arguments_of(function, self._positional)
+        arguments = self._arguments(function)
         rule = Rule(self.kind, subject, target, function, priority, name or name_of(function), arguments, space)
         present = self._rules.setdefault((subject, target), [])
         for other in present:
@@ -188,6 +188,9 @@ class RuleBook:
         present.append(rule)
         present.sort(key=lambda r: -r.priority)
         return rule
+
+    def _arguments(self, function: RuleFunction) -> ChoiceArguments:
+        return NO_ARGUMENTS if self._positional is None else arguments_of(function, self._positional)
 
     def forget(self, module: str) -> None:
         """Remove the rules that are functions of a module."""
@@ -216,7 +219,10 @@ class RuleBook:
         result = []
         traits = self._traits_of(subject)
         if custom and subject in custom:
-            result += [Rule(self.kind, subject, CUSTOM, f, name=name_of(f)) for f in functions_of(custom[subject])]
+            result += [
+                Rule(self.kind, subject, CUSTOM, function, name=name_of(function), arguments=self._arguments(function))
+                for function in functions_of(custom[subject])
+            ]
         for target in chain:
             result += self._rules.get((subject, target), [])
             for trait in traits:

@@ -118,6 +118,9 @@ class Target:
     """Other named pipelines (stages of the main one)."""
     codegen: type | str | None = None
     """Its code generator for parts of models: a subclass of `CodeGenerator`, or its address, `"module:Class"`."""
+    lanes: Callable[[str | None, int], int] | None = None
+    """Returns how many elements of a size in bytes a vector has, on the machine that the pass `schedule` names, or None
+    for the target's own; without it, its parent's."""
     takes_options: bool | None = None
     """Whether its name may be followed by options in braces, passed as `options.target_options`; None is for the
     answer of its parent, and no without one."""

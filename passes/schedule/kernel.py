@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from mirlo.dialects.core.dtypes import dtype as dtype_named
 from mirlo.dialects.tir.view import PrimView
+from mirlo.passes.targets import chain, find_target, is_partial
 from mirlo.runtime.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -25,4 +27,14 @@ class ScheduleContext:
     """The environment of a schedule rule."""
 
     target: str
+    """The target of the kernel."""
     options: dict[str, Any]
+    """The options of the pass `schedule` (`threads`, and `machine` where one is named), and of the compilation."""
+
+    def lanes(self, dtype: str) -> int:
+        """Return how many elements of a type, such as "f32", a vector of the machine has; 1 where it has no vectors."""
+        for name in chain(self.target)[:-1]:
+            lanes = None if is_partial(name) else find_target(name).lanes
+            if lanes is not None:
+                return lanes(self.options.get("machine"), dtype_named(dtype).bytes)
+        return 1

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING, Any, Union
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -21,8 +21,19 @@ from mirlo.passes.instrumentation import function_done
 from mirlo.passes.made_by import check_emitted
 from mirlo.passes.memory.inplace import annotate_inplace
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.passes.rule_choices import ChoiceError, tried_points
-from mirlo.passes.rules import ANY, DEFAULT, SCHEDULE, Attempt, Decline, Rule, RuleError, run_rule, try_rules
+from mirlo.passes.rule_choices import ChoiceError, ChoiceValues, tried_points
+from mirlo.passes.rules import (
+    ANY,
+    DEFAULT,
+    SCHEDULE,
+    Attempt,
+    Decline,
+    Rule,
+    RuleError,
+    RuleFunction,
+    run_rule,
+    try_rules,
+)
 from mirlo.passes.schedule import nest  # noqa: F401  (importing registers the rule of the last target)
 from mirlo.passes.schedule.buffers import SCHEDULE as SCHEDULED
 from mirlo.passes.schedule.buffers import TARGET
@@ -50,7 +61,9 @@ if TYPE_CHECKING:
     from mirlo.passes.session import Session
 
 SCHEDULES = "schedules"
-"""Session option: schedules given by the user, by the name of the prim function."""
+"""Session option: schedules given by the user, or rules in a list, by the name of the prim function."""
+EVERY = "*"
+"""Stands for the name of a prim function: rules given by the user for all of them."""
 FLOPS = "tir.flops"
 """Attribute of a scheduled prim function: arithmetic operations of one call; an integer, or a dim as text."""
 READS = "tir.reads"
@@ -77,6 +90,13 @@ class ScheduleRecord:
     """Whether the user gave the words."""
     names: tuple[str, ...] = ()
     """Names of the user's nodes that the function computes."""
+    choices: ChoiceValues = field(default_factory=dict)
+    """What the rule chose, with which it makes the same loops again."""
+
+    @property
+    def is_applied(self) -> bool:
+        """Return whether the words name the rule, with its choices, and not what it does to the loops."""
+        return any(call.word == "apply_rule" for call in self.words)
 
 
 def _user_schedule(kernel: Kernel, context: ScheduleContext) -> None:
@@ -91,7 +111,28 @@ def check_given(session: Session) -> None:
     """Reject schedules of the caller for prim functions that were never scheduled: their names are wrong."""
     records = [note for note in session.notes if isinstance(note, ScheduleRecord)]
     by_hand = {record.function for record in records if record.is_given}
-    _reject_unused(set(session.options.get(SCHEDULES) or {}) - by_hand, [record.function for record in records])
+    functions = [record.function for record in records]
+    unused = {*_given_words(session)} - by_hand | {*_given_rules(session)} - {*functions, EVERY}
+    _reject_unused(unused, functions)
+
+
+def _are_rules(entry: object) -> bool:
+    """Return whether the user gave rules for a function, in a list, and not its schedule."""
+    return isinstance(entry, (list, tuple)) and bool(entry)
+
+
+def _given_words(session: Session) -> dict[str, GivenWords]:
+    """Return the schedules that the user gave, by the names of functions."""
+    return {name: entry for name, entry in _given(session).items() if not _are_rules(entry)}
+
+
+def _given_rules(session: Session) -> dict[str, Sequence[RuleFunction]]:
+    """Return the rules that the user gave, by the names of functions."""
+    return {name: entry for name, entry in _given(session).items() if _are_rules(entry)}
+
+
+def _given(session: Session) -> Mapping[str, Any]:
+    return session.options.get(SCHEDULES) or {}
 
 
 def _reject_unused(unused: Collection[str], functions: Collection[str]) -> None:
@@ -155,7 +196,7 @@ class SchedulePrims(Pass):
                 if result is not None:
                     function_done(self, result, session)
             else:
-                _require_no_words(function, {*files, *(session.options.get(SCHEDULES) or {})})
+                _require_no_words(function, {*files, *_given(session)})
         functions = {note.function for note in session.notes[first:] if isinstance(note, ScheduleRecord)}
         _reject_unused(set(files) - functions, functions)
 
@@ -197,7 +238,9 @@ class SchedulePrims(Pass):
         _annotate_work(kernel.view)
         annotate_inplace(kernel.view)
         name, location = kernel.view.name, kernel.view.op.location
-        user_schedule = files.get(name) or session.options.get(SCHEDULES, {}).get(name)
+        user_schedule = files.get(name) or _given_words(session).get(name)
+        custom = _given_rules(session)
+        rules = [*(rule for key in (name, EVERY) for rule in SCHEDULE.candidates(key, (), custom)), *rules]
         if user_schedule is not None:
             session.notes.append(_schedule_as_given(kernel, user_schedule, rules, context))
             return None
@@ -222,8 +265,8 @@ def _try_rules(kernel: Kernel, rules: Sequence[Rule], context: ScheduleContext) 
         reasons = "\n".join(f"  {attempt}" for attempt in attempts)
         raise PassError(f"no schedule rule takes prim function '@{name}':\n{reasons}", location)
     _check_made(rule, scheduled)
-    words = _words_of(rule, scheduled)
-    return scheduled, ScheduleRecord(name, rule, tuple(attempts), words, names=tuple(names_of(location)))
+    words, nodes = _words_of(rule, scheduled), tuple(names_of(location))
+    return scheduled, ScheduleRecord(name, rule, tuple(attempts), words, False, nodes, choices_of(scheduled))
 
 
 class _FunctionIsUnchanged:
@@ -272,7 +315,7 @@ def adopt_choices(function: ir.OpView, target: str, session: Session) -> bool:
     Passes before `schedule` that prepare what a rule reads call this. What is wrong with the words is an error there.
     """
     name = PrimView(function).name
-    user_schedule = session.options.get(SCHEDULES, {}).get(name)
+    user_schedule = _given_words(session).get(name)
     if user_schedule is None:
         return True
     function.operation.attributes[TARGET] = ir.StringAttr.get(target)
@@ -316,11 +359,11 @@ def declared_points(target: str) -> list[dict[str, int]]:
     return tried_points(choices.values())
 
 
-GivenSchedule = Union["Trace", "Words", str, Path, Callable[["Words"], object]]
+GivenWords = Union["Trace", "Words", str, Path, Callable[["Words"], object]]
 """The schedule that a user gives: words, a file of them, or a function that applies them."""
 
 
-def _replay(function: ir.OpView | ir.Operation, user_schedule: GivenSchedule) -> Words:
+def _replay(function: ir.OpView | ir.Operation, user_schedule: GivenWords) -> Words:
     """Return the schedule that the user gave for a function, with its words applied.
 
     The first pass calls what is given, and others replay its words. What they inline for rules is inlined in the
@@ -349,7 +392,7 @@ def _replay(function: ir.OpView | ir.Operation, user_schedule: GivenSchedule) ->
 
 
 def _schedule_as_given(
-    kernel: Kernel, user_schedule: GivenSchedule, rules: Sequence[Rule], context: ScheduleContext
+    kernel: Kernel, user_schedule: GivenWords, rules: Sequence[Rule], context: ScheduleContext
 ) -> ScheduleRecord:
     """Apply the words that the user gave for a function."""
     function, name, location = kernel.view.op, kernel.view.name, kernel.view.op.location

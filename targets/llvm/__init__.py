@@ -72,6 +72,12 @@ def _expected(function: ir.Operation | ir.OpView, values: Mapping[str, int], opt
     return expected(function, values, options)
 
 
+def _lanes(machine: str | None, element_bytes: int) -> int:
+    from mirlo.targets.llvm.options import find_machine
+
+    return find_machine(machine).lanes(element_bytes)
+
+
 def _operator_choices() -> Mapping[str, type]:
     from mirlo.targets.llvm.choices import ConvolutionChoices
 
@@ -118,4 +124,5 @@ TARGET = Target(
     space=_space,
     expected=_expected,
     operator_choices=_operator_choices,
+    lanes=_lanes,
 )

@@ -46,11 +46,11 @@ def execute(arguments: Arguments) -> None:
 
 
 def _operator_names(words: list[str], target: str) -> list[str] | None:
-    """Return the full names of the operators, and of the target's patterns, given by `--operator`."""
-    from mirlo.tools.conformance.check import names
+    """Return the full names given by `--operator`: of operators, and of the target's patterns and schedule rules."""
+    from mirlo.tools.conformance.check import names, schedule_names
     from mirlo.tools.conformance.patterns import operator_patterns
 
-    known = [*names(), *operator_patterns(target)]
+    known = [*names(), *operator_patterns(target), *schedule_names(target)]
     full_names = []
     for name in words:
         full = [name] if name in known else [f"{space}.{name}" for space in ("relax", "tir")]

@@ -120,7 +120,7 @@ def check_target(
     outcomes = run(
         programs, target, lambda done: report(f"{done} of {len(programs)} cases of operators and intrinsics")
     )
-    rules = RuleResults(target, own_rules(target, wanted, schedules=only is None), report)
+    rules = RuleResults(target, own_rules(target, wanted if only is None else only, schedules=only is None), report)
     rules.check(programs, outcomes)
     judges += [(name, kind, judge) for name, kind, judge, _ in rules.judged]
     outcomes += [outcome for *_, outcome in rules.judged]
@@ -291,8 +291,14 @@ def _unchecked(target: str) -> tuple[tuple[str, str], ...]:
     return tuple((name, reason) for name, reason in reasons.items() if reason is not None)
 
 
+def schedule_names(target: str) -> list[str]:
+    """Return the names by which the schedule rules of a target may be checked alone."""
+    listed = rule_targets(target)
+    return [name_of_rule(rule) for rule in SCHEDULE if rule.target in listed]
+
+
 def own_rules(target: str, names: Iterable[str], schedules: bool) -> list[Rule]:
-    """Return the rules of a target for these operators and intrinsics.
+    """Return the rules of a target for these operators and intrinsics, and `schedule.NAME`.
 
     Those of targets that it derives from are its own. Of several targets these are the rules of the code generators:
     not all is left to the last one.
@@ -300,7 +306,7 @@ def own_rules(target: str, names: Iterable[str], schedules: bool) -> list[Rule]:
     listed, wanted = rule_targets(target), set(names)
     rules = [rule for rule in LEGALIZE if rule.subject in wanted]
     rules += [rule for rule in INTRINSIC if f"tir.{rule.subject}" in wanted or rule.subject in wanted]
-    rules += list(SCHEDULE) if schedules else []
+    rules += [rule for rule in SCHEDULE if schedules or name_of_rule(rule) in wanted]
     return [rule for rule in rules if rule.target in listed]
 
 

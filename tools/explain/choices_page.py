@@ -51,9 +51,9 @@ def _target(target: str) -> Iterator[str]:
 def _table(choices: tuple[Choice, ...]) -> Iterator[str]:
     yield TABLE
     for choice in choices:
-        values = "true or false" if choice.is_flag else choice.range_text
         listed = ", or one for each loop" if choice.is_per_loop else ""
-        yield f"| `{choice.name}` | {values}{listed} | {', '.join(map(str, choice.tried))} | {choice.summary} |"
+        tried = ", ".join(map(str, choice.tried))
+        yield f"| `{choice.name}` | {choice.range_text}{listed} | {tried} | {choice.summary} |"
 
 
 if __name__ == "__main__":

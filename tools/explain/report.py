@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from mirlo.passes.legalize.conversion import LegalizationRecord
 from mirlo.passes.lower.parallel import MIN_TRIPS
+from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.rules import Attempt, Rule
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.nearest import nearest
@@ -98,6 +99,8 @@ def _kernel(kernel: ExplainedKernel, with_words: bool) -> Iterator[str]:
     if kernel.schedule is not None:
         yield f"  schedule: {_rule(kernel.schedule.rule)}"
         yield from _declined(kernel.schedule.attempts, "    ")
+        if kernel.schedule.choices and not (with_words and kernel.schedule.is_applied):
+            yield f"  chosen: {_choices(kernel.schedule.choices)}"
         if with_words:
             yield f'  words, for schedules={{"{kernel.name}": schedule}}:'
             yield from (f"    {line}" for line in str(kernel.schedule.words).split("\n"))
@@ -121,8 +124,9 @@ def _shared_loops(least: Sequence[int]) -> str:
     return f"{len(least)} on several threads" + (f", those of fewer than {limits} iterations on one" if limits else "")
 
 
-def _choices(values: Mapping[str, int]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in values.items())
+def _choices(values: ChoiceValues) -> str:
+    shown = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    return ", ".join(f"{name}={value}" for name, value in shown.items())
 
 
 def _rule(rule: Rule) -> str:

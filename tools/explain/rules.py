@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from mirlo.passes.rule_choices import Choice
 from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, Rule
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.lazy_dataclass import dataclass
@@ -98,8 +99,16 @@ def chain_lines(chain: RuleChain) -> list[str]:
         rows.append(cells)
     lines = [f"{chain.name} on {way}: {chain.what}, tried in this order"]
     for rule, line in zip(chain.rules, columns(rows), strict=True):
-        lines += [line, *(f"       {choice.name}: {choice.summary} ({choice.range_text})" for choice in rule.choices)]
+        lines += [line, *(f"       {_choice(choice)}" for choice in rule.choices)]
     return lines
+
+
+def _choice(choice: Choice) -> str:
+    """Return a choice of a rule as text, with its default and the values that tuning measures."""
+    decides = choice.default is None or choice.default == ()
+    default = "; the rule decides" if decides else f"; default {choice.default}"
+    tried = f"; measured: {', '.join(map(str, choice.tried))}" if choice.tried else ""
+    return f"{choice.name}: {choice.summary} ({choice.range_text}){default}{tried}"
 
 
 def chain_json(chain: RuleChain) -> dict[str, object]:
@@ -112,7 +121,13 @@ def rule_json(rule: Rule) -> dict[str, object]:
     """Return a rule as JSON, with its choices if it has any."""
     file, _, line = rule.place.rpartition(":")
     choices = [
-        {"name": c.name, "values": c.range_text, "default": c.default or None, "summary": c.summary}
+        {
+            "name": c.name,
+            "values": c.range_text,
+            "default": None if c.default == () else c.default,
+            "measured": list(c.tried),
+            "summary": c.summary,
+        }
         for c in rule.choices
     ]
     return {

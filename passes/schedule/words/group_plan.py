@@ -76,6 +76,11 @@ class WordsPlan:
         """Return the name of the rule."""
         return self.rule
 
+    @property
+    def block_count(self) -> int:
+        """Return how many blocks it computes."""
+        return len(self.group.blocks)
+
     @cached_property
     def block_names(self) -> list[str]:
         """Return the names of the blocks in schedules of the whole function."""

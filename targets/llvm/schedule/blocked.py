@@ -46,7 +46,6 @@ from mirlo.targets.llvm.schedule.cost import (
 )
 from mirlo.targets.llvm.schedule.dynamic_blocks import DynamicBlockedPlan, elements_of_row
 from mirlo.targets.llvm.schedule.group import function_group
-from mirlo.targets.llvm.schedule.priorities import PRIORITIES
 from mirlo.targets.llvm.schedule.row_blocks import BLOCK, KEPT, BlockedPlan, RowBlockContraction
 from mirlo.targets.llvm.schedule.rows import RowsPlan
 from mirlo.targets.llvm.schedule.stages import plan_stages
@@ -291,7 +290,7 @@ def _block_space(kernel: Kernel, context: ScheduleContext) -> list[dict[str, int
     return [tuning_point(BlockChoices(count)) for count in sorted(rows, key=lambda count: abs(count - block))]
 
 
-@schedule(target="llvm", priority=PRIORITIES["blocked"], space=_block_space)
+@schedule(target="llvm", priority=95, space=_block_space)
 def blocked(kernel: Kernel, context: ScheduleContext, choices: BlockChoices = NO_BLOCK_CHOICES) -> ir.OpView | Decline:
     """Schedule two contractions with row operations between them (attention) a block of rows at a time."""
     group = function_group(kernel, context)

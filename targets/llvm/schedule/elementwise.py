@@ -7,11 +7,9 @@ within each part. An operand whose unit stride is along another loop is transpos
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING
 
-from mirlo.dialects.bindings import ir
 from mirlo.passes.rule_choices import ChoiceValues, choice_values
-from mirlo.passes.rules import Decline, deciding, decline, schedule
+from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group, same_domain
 from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
 from mirlo.passes.schedule.words.nests import fuse_contiguous, order_loops
@@ -21,8 +19,7 @@ from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.choices import NO_ELEMENTWISE_CHOICES, ElementwiseChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.cost import MAX_SUBSPACES, TRANSPOSE_ALIGNMENT
-from mirlo.targets.llvm.schedule.group import function_group
-from mirlo.targets.llvm.schedule.priorities import PRIORITIES
+from mirlo.targets.llvm.schedule.part_rules import part_rule
 from mirlo.targets.llvm.schedule.runs import arrange_runs, find_runs
 from mirlo.targets.llvm.schedule.transposes import arrange_interleaved, arrange_tiles, choose_tile, find_across
 from mirlo.targets.llvm.schedule.vector_loops import (
@@ -36,15 +33,13 @@ from mirlo.targets.llvm.schedule.vector_loops import (
     split_vectors,
 )
 
-if TYPE_CHECKING:
-    from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 
-
+@part_rule(priority=50, space=loop_space)
 @deciding
 def plan_elementwise(
     group: BlockGroup[Machine], choices: ElementwiseChoices = NO_ELEMENTWISE_CHOICES
 ) -> WordsPlan | Decline:
-    """Arrange the loops of blocks without reductions, over one domain."""
+    """Schedule elementwise computations, copies and gathers in vectors along the output's unit stride."""
     refusal = same_domain(group.blocks) or opaque_of_group(group)
     if refusal is not None:
         return refusal
@@ -181,15 +176,3 @@ class _Loops:
             transposed_columns=tuple(columns for _, columns in self.tiles),
         )
         return {**result, **choice_values(shapes)}
-
-
-@schedule(target="llvm", priority=PRIORITIES["elementwise"], space=loop_space)
-def elementwise(
-    kernel: Kernel, context: ScheduleContext, choices: ElementwiseChoices = NO_ELEMENTWISE_CHOICES
-) -> Decline | ir.OpView:
-    """Schedule elementwise computations, copies and gathers in vectors along the output's unit stride."""
-    group = function_group(kernel, context)
-    if isinstance(group, Decline):
-        return group
-    plan = plan_elementwise(group, choices)
-    return plan if isinstance(plan, Decline) else plan.schedule()

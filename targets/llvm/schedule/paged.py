@@ -31,7 +31,6 @@ from mirlo.targets.llvm.schedule.blocked import outside_values, plan_blocked
 from mirlo.targets.llvm.schedule.dynamic_blocks import DynamicBlockedPlan
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.page_blocks import CHUNK, HEAD, PAGE, PagedPlan, PagedRead, copy_rows
-from mirlo.targets.llvm.schedule.priorities import PRIORITIES
 from mirlo.targets.llvm.schedule.row_blocks import BlockedPlan, RowBlockContraction
 
 _MOST_OPERATIONS = 16
@@ -161,7 +160,7 @@ class _CopiedPlan:
         pages.emit(memory)
 
 
-@schedule(target="llvm", priority=PRIORITIES["paged"])
+@schedule(target="llvm", priority=96)
 def paged(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
     """Schedule attention to rows of caches in pages: of one token page by page, of more of them over copies."""
     function = _build_paged(kernel, context)

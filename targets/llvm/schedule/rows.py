@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.passes.rule_choices import ChoiceValues
-from mirlo.passes.rules import Decline, schedule
+from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk, find_rows
 from mirlo.passes.schedule.buffers import ScheduleFacts, TensorBuffers
@@ -20,8 +19,7 @@ from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.choices import NO_LOOP_CHOICES, LoopChoices
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.group import function_group
-from mirlo.targets.llvm.schedule.priorities import PRIORITIES
+from mirlo.targets.llvm.schedule.part_rules import part_rule
 from mirlo.targets.llvm.schedule.vector_loops import (
     LoopVectors,
     can_mask,
@@ -32,9 +30,6 @@ from mirlo.targets.llvm.schedule.vector_loops import (
     loop_space,
     split_vectors,
 )
-
-if TYPE_CHECKING:
-    from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 
 
 class RowEmitter:
@@ -94,17 +89,27 @@ class RowsPlan:
         """Return the choices with which the loops are made again."""
         return self.words.choices()
 
+    @property
+    def block_count(self) -> int:
+        """Return how many blocks it computes."""
+        return len(self.group.blocks)
+
     def emit(self, memory: TensorBuffers) -> None:
         """Emit the loops at the insertion point."""
         self.words.emit(memory)
+
+    def schedule(self) -> ir.OpView:
+        """Replace a prim function, of which these are all blocks, by the loops."""
+        return self.words.schedule()
 
     def row_by_row(self, memory: TensorBuffers) -> RowEmitter:
         """Return what emits the rows one by one. The plan is used up."""
         return RowEmitter(self._arranged, memory)
 
 
+@part_rule(priority=40, space=loop_space)
 def plan_rows(group: BlockGroup[Machine], choices: LoopChoices = NO_LOOP_CHOICES) -> RowsPlan | Decline:
-    """Plan how to compute these blocks row by row."""
+    """Schedule softmax, normalizations and reductions along the innermost axis row by row, in vectors."""
     row_group = find_rows(group)
     return row_group if isinstance(row_group, Decline) else RowsPlan(row_group, choices)
 
@@ -159,13 +164,3 @@ class _Rows:
             s.accumulate(blocks[position], outer[0] if outer else vectorized[0])
         for loop in () if self.rows or walk.reductions else (outer or vectorized[:1]):
             s.parallel(loop)
-
-
-@schedule(target="llvm", priority=PRIORITIES["rows"], space=loop_space)
-def rows(kernel: Kernel, context: ScheduleContext, choices: LoopChoices = NO_LOOP_CHOICES) -> ir.OpView | Decline:
-    """Schedule softmax, normalizations and reductions along the innermost axis row by row, in vectors."""
-    group = function_group(kernel, context)
-    if isinstance(group, Decline):
-        return group
-    plan = plan_rows(group, choices)
-    return plan if isinstance(plan, Decline) else plan.words.schedule()

@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import BlockView
-from mirlo.passes.rule_choices import ChoiceError, ChoiceValue, ChoiceValues, bind_choices, choices_of_type
-from mirlo.passes.rules import NOTHING_CHOSEN, Decline, decline, schedule
+from mirlo.passes.rule_choices import ChoiceError, ChoiceValue, ChoiceValues, bind_choices
+from mirlo.passes.rules import NOTHING_CHOSEN, Decline, Rule, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.group import BlockGroup, plan_in_stages
 from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
 from mirlo.passes.schedule.choices import WANTED_PARTS, RulePart, check_choices, check_used, parts_of, set_parts
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.nest import emit_block
-from mirlo.passes.schedule.words.group_plan import WordsPlan
 from mirlo.passes.schedule.words.rule_parts import WORDS_RULE, LoopWords, find_blocks
 from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import unique_names
-from mirlo.targets.llvm.choices import (
-    NO_PANELS,
-    ContractionChoices,
-    ElementwiseChoices,
-    LoopChoices,
-    StoredPanels,
-    panels_of,
-    with_panels,
-)
+from mirlo.targets.llvm.choices import NO_PANELS, ContractionChoices, StoredPanels, panels_of, with_panels
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan, plan_contraction
-from mirlo.targets.llvm.schedule.elementwise import plan_elementwise
+from mirlo.targets.llvm.schedule.contraction import plan_contraction
 from mirlo.targets.llvm.schedule.group import function_group
-from mirlo.targets.llvm.schedule.priorities import PRIORITIES
-from mirlo.targets.llvm.schedule.rows import RowsPlan, plan_rows
-from mirlo.targets.llvm.schedule.window import plan_window
+from mirlo.targets.llvm.schedule.part_rules import BlocksPlan, Planner, part_rules
 
 SCALAR = "scalar_nest"
 
@@ -51,28 +39,8 @@ class Scalar:
         return {}
 
 
-ChosenStage = VectorContractionPlan | RowsPlan | WordsPlan
-RuleStage = ChosenStage | Scalar
+RuleStage = BlocksPlan | Scalar
 Stage = RuleStage | LoopWords
-_NAMES = {
-    VectorContractionPlan: "contraction",
-    RowsPlan: RowsPlan.name,
-    Scalar: "scalar",
-    LoopWords: WORDS_RULE,
-}
-
-
-def _name_of(stage: Stage) -> str:
-    return stage.rule if isinstance(stage, WordsPlan) else _NAMES[type(stage)]
-
-
-RULES: dict[str, tuple[Callable[..., ChosenStage | Decline], type]] = {
-    "contraction": (plan_contraction, ContractionChoices),
-    "elementwise": (plan_elementwise, ElementwiseChoices),
-    "rows": (plan_rows, LoopChoices),
-    "window": (plan_window, LoopChoices),
-}
-"""The rules that schedule parts of a function: their planners, and the types of their choices."""
 
 
 def plan_stages(
@@ -84,12 +52,12 @@ def plan_stages(
 
 
 def _plan_by(
-    rule: str, group: BlockGroup[Machine], chosen: ChoiceValues, panels: StoredPanels
-) -> ChosenStage | Decline:
+    rule: Rule, planner: Planner, group: BlockGroup[Machine], chosen: ChoiceValues, panels: StoredPanels
+) -> BlocksPlan | Decline:
     """Plan blocks by a rule, with its own of the choices."""
-    planner, kind = RULES[rule]
-    choices = bind_choices(kind, chosen)
-    return planner(group, with_panels(choices, panels) if kind is ContractionChoices else choices)
+    if planner is plan_contraction:
+        return plan_contraction(group, with_panels(bind_choices(ContractionChoices, chosen), panels))
+    return planner(group, **rule.arguments.bind(chosen))
 
 
 def plan_parts(
@@ -98,6 +66,7 @@ def plan_parts(
     """Plan the blocks in the parts that a caller names, by the rules that it names; return these with their choices."""
     stages: list[Stage] = []
     rule_parts: list[RulePart] = []
+    rules = part_rules()
     for position, part in enumerate(parts):
         if part.rule == WORDS_RULE:
             assert kernel.words is not None
@@ -109,11 +78,12 @@ def plan_parts(
             stages += [Scalar(block) for block in inside.blocks]
             rule_parts.append(part)
             continue
-        if part.rule not in RULES:
-            listed = ", ".join((*RULES, SCALAR))
+        if part.rule not in rules:
+            listed = ", ".join((*rules, SCALAR))
             raise ChoiceError(f"rule '{part.rule}' does not schedule parts of a function; these do: {listed}")
-        check_choices(part.rule, choices_of_type(RULES[part.rule][1]), part.choices)
-        plan = _plan_by(part.rule, inside, part.choices, panels=panels_of(kernel.view.op))
+        rule, planner = rules[part.rule]
+        check_choices(rule.name, rule.choices, part.choices)
+        plan = _plan_by(rule, planner, inside, part.choices, panels=panels_of(kernel.view.op))
         if isinstance(plan, Decline):
             return decline(f"'{part.rule}' declines blocks {', '.join(part.blocks)}: {plan}")
         check_used(part.rule, part.choices, plan.choices())
@@ -127,32 +97,20 @@ def _parts_of(stages: Sequence[RuleStage], names: Sequence[str]) -> list[RulePar
     parts: list[RulePart] = []
     at = 0
     for stage in stages:
-        count = _count(stage)
-        rule = SCALAR if isinstance(stage, Scalar) else _name_of(stage)
+        count = 1 if isinstance(stage, Scalar) else stage.block_count
+        rule = SCALAR if isinstance(stage, Scalar) else stage.name
         parts.append(RulePart(rule, tuple(names[at : at + count]), stage.choices()))
         at += count
     return parts
 
 
-def _count(stage: RuleStage) -> int:
-    """Return the number of blocks that a stage computes."""
-    if isinstance(stage, Scalar):
-        return 1
-    if isinstance(stage, VectorContractionPlan):
-        return 1 + len(stage.plan.contraction.stages)
-    return len(stage.group.blocks)
-
-
 def _plan(part: BlockGroup[Machine], chosen: ChoiceValues, panels: StoredPanels) -> RuleStage | None:
-    plan_of_product = _plan_by("contraction", part, chosen, panels)
-    if not isinstance(plan_of_product, Decline):
-        return plan_of_product
-    if len(part.blocks) > 1 and any(is_product(block) for block in part.blocks):
-        return None  # the contraction gets a register tile of its own
-    for rule in ("elementwise", "rows", "window"):
-        plan = _plan_by(rule, part, chosen, panels)
+    for rule, planner in part_rules().values():
+        plan = _plan_by(rule, planner, part, chosen, panels)
         if not isinstance(plan, Decline):
             return plan
+        if planner is plan_contraction and len(part.blocks) > 1 and any(is_product(b) for b in part.blocks):
+            return None  # the contraction gets a register tile of its own
     return None
 
 
@@ -165,7 +123,7 @@ def emit_stages(stages: Sequence[Stage], buffers: BufferFunction) -> None:
             stage.emit(memory)
 
 
-@schedule(target="llvm", priority=PRIORITIES["staged_contractions"])
+@schedule(target="llvm", priority=90)
 def staged_contractions(kernel: Kernel, context: ScheduleContext, **chosen: ChoiceValue) -> ir.OpView | Decline:
     """Schedule a contraction among other computations, one after the other."""
     group = function_group(kernel, context)
@@ -176,7 +134,7 @@ def staged_contractions(kernel: Kernel, context: ScheduleContext, **chosen: Choi
     return stages(kernel, context, **chosen)
 
 
-@schedule(target="llvm", priority=PRIORITIES["stages"])
+@schedule(target="llvm", priority=20)
 def stages(kernel: Kernel, context: ScheduleContext, **chosen: ChoiceValue) -> Decline | ir.OpView:
     """Schedule blocks that need different loops, one after the other."""
     group = function_group(kernel, context)
@@ -197,6 +155,6 @@ def stages(kernel: Kernel, context: ScheduleContext, **chosen: ChoiceValue) -> D
             return decline("no plan takes any of the blocks", blocks=len(whole))
         planned_stages, parts = [*whole], _parts_of(whole, unique_names([block.name for block in group.blocks]))
     buffers = BufferFunction(kernel.view)
-    names = ", ".join(_name_of(stage) for stage in planned_stages)
+    names = ", ".join(stage.name for stage in planned_stages)
     set_parts(kernel.view.op, parts)
     return buffers.build(lambda: emit_stages(planned_stages, buffers), {"rule": "stages", "stages": names})

@@ -6,11 +6,8 @@ results while they are in registers. The loops are cut at the edges of padding; 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
-from mirlo.passes.rules import Decline, deciding, decline, schedule
+from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group
 from mirlo.passes.schedule.blocks.instance import BlockInstance
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
@@ -28,8 +25,7 @@ from mirlo.targets.llvm.schedule.cost import (
     MIN_WINDOW_OUTPUTS,
     WINDOW_RUN_BYTES,
 )
-from mirlo.targets.llvm.schedule.group import function_group
-from mirlo.targets.llvm.schedule.priorities import PRIORITIES
+from mirlo.targets.llvm.schedule.part_rules import part_rule
 from mirlo.targets.llvm.schedule.vector_loops import (
     LoopVectors,
     can_mask,
@@ -40,13 +36,11 @@ from mirlo.targets.llvm.schedule.vector_loops import (
     work,
 )
 
-if TYPE_CHECKING:
-    from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 
-
+@part_rule(priority=30, space=loop_space)
 @deciding
 def plan_window(group: BlockGroup[Machine], choices: LoopChoices = NO_LOOP_CHOICES) -> WordsPlan | Decline:
-    """Arrange the loops of a reduction with one output element per lane."""
+    """Schedule pooling and reductions over dims that are not innermost: one output element per lane."""
     refusal = _fits(group) or opaque_of_group(group)
     if refusal is not None:
         return refusal
@@ -141,13 +135,3 @@ def _share_rows(s: Schedule, outer: list[str]) -> None:
         count *= len(points) + 1 if is_cut else 1
         for part in s.partition(loop, points) if is_cut else [loop]:
             s.parallel(part)
-
-
-@schedule(target="llvm", priority=PRIORITIES["window"], space=loop_space)
-def window(kernel: Kernel, context: ScheduleContext, choices: LoopChoices = NO_LOOP_CHOICES) -> ir.OpView | Decline:
-    """Schedule pooling and reductions over dims that are not innermost: one output element per lane."""
-    group = function_group(kernel, context)
-    if isinstance(group, Decline):
-        return group
-    plan = plan_window(group, choices)
-    return plan if isinstance(plan, Decline) else plan.schedule()

@@ -23,7 +23,6 @@ from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.code import Code, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span
 from mirlo.targets.llvm.schedule.group import function_group
-from mirlo.targets.llvm.schedule.priorities import PRIORITIES
 from mirlo.targets.llvm.winograd.functions import (
     INPUT_BLOCK,
     OUTPUT_BLOCK,
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 
 
-@schedule(target="llvm", priority=PRIORITIES["winograd_input"])
+@schedule(target="llvm", priority=70)
 def winograd_input(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
     """Schedule the input transform: tiles of the image, a vector of channels at a time."""
     group = _group(kernel, context, INPUT_BLOCK)
@@ -63,7 +62,7 @@ def winograd_input(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpV
     return buffers.build(emitter.emit, {"rule": "winograd_input", "tile": [tiling.m, tiling.m]})
 
 
-@schedule(target="llvm", priority=PRIORITIES["winograd_output"])
+@schedule(target="llvm", priority=70)
 def winograd_output(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
     """Schedule the output transform and its epilogue, tile by tile."""
     group = _group(kernel, context, OUTPUT_BLOCK)

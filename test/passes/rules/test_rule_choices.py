@@ -14,7 +14,7 @@ from mirlo.passes.rule_choices import Choice, ChoiceError, arguments_of, choice_
 from mirlo.passes.rules import ANY, SCHEDULE, RuleBook, RuleError, run_rule, schedule, try_rules
 from mirlo.passes.schedule.schedule import declared_points
 from mirlo.passes.targets import find_target, target_names
-from mirlo.targets.llvm.schedule.priorities import PRIORITIES
+from mirlo.targets.llvm.schedule.part_rules import part_rules
 
 Parts = Annotated[int | None, Choice((1, 2), "parts")]
 Rows = Annotated[int, Choice(range(1, 9), "rows of a tile", tried=(2, 4, 8))]
@@ -79,7 +79,7 @@ def test_a_rule_gets_its_own_choices() -> None:
         ({"lanes": 5}, "lanes: expected one of 4, 8, 16, or a list of one for each loop, found 5"),
         ({"lanes": (4, 5)}, r"lanes: .*, found \[4, 5\]"),
         ({"lanes": ()}, r"lanes: .*, found \[\]"),
-        ({"is_packed": 2}, "is_packed: expected an integer from 0 to 1, found 2"),
+        ({"is_packed": 2}, "is_packed: expected 0 or 1, found 2"),
     ],
 )
 def test_values_are_checked(chosen: Any, message: str) -> None:
@@ -151,4 +151,29 @@ def test_the_page_lists_the_rules_in_their_order() -> None:
     listed = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
     own = [rule for rule in SCHEDULE.candidates(ANY, ("llvm", "default")) if not rule.is_foreign]
     assert listed == [rule.name for rule in own]
-    assert {rule.name: rule.priority for rule in own if rule.target == "llvm"} == PRIORITIES
+    priorities = [rule.priority for rule in own if rule.target == "llvm"]
+    assert priorities == sorted(priorities, reverse=True)
+
+
+def test_pages_name_rules_that_there_are() -> None:
+    """Pages that list rules of target llvm, and which of them take parts."""
+    find_target("llvm")
+    names = {rule.name for rule in SCHEDULE.candidates(ANY, ("llvm", "default"))}
+    page = (ROOT / "docs" / "schedule-by-hand.md").read_text()
+    (listed,) = re.findall(r"Of target `llvm`, ([^.]*) also take parts", page)
+    assert re.findall(r"`(\w+)`", listed) == [*part_rules(), "scalar_nest"]
+    for name, priority in re.findall(r"`(\w+)` \((\d+)\)", page):
+        assert name in names and any(
+            r.priority == int(priority) for r in SCHEDULE if (r.name, r.target) == (name, "llvm")
+        )
+
+
+def test_rules_of_llvm_are_registered_by_one_line() -> None:
+    """Every file with a schedule rule is in the list of the target's modules, and takes part in `stages` by itself."""
+    folder = ROOT / "targets" / "llvm"
+    sources = {path: path.read_text() for path in folder.rglob("*.py") if path.name != "part_rules.py"}
+    having = {path for path, text in sources.items() if re.search(r"^@(schedule|part_rule)\(", text, re.MULTILINE)}
+    modules = {
+        ".".join(("mirlo", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__") for path in having
+    }
+    assert modules and modules <= set(find_target("llvm").rule_modules)

@@ -327,6 +327,52 @@ def emits_first(kernel: Any, context: Any) -> Any:
     return decline("too late", rows=8)
 
 
+def in_fours(kernel: Any, context: Any, size: Annotated[int, Choice(range(1, 9), "rows of a tile")] = 4) -> Any:
+    s = Schedule(kernel.view.op)
+    s.tile(s.loops("twice"), (size, size))
+    return s.emit(choices={"size": size})
+
+
+def never(kernel: Any, context: Any) -> Any:
+    return decline("never")
+
+
+@pytest.mark.parametrize(
+    "given", [{"twice": [in_fours]}, {"*": [in_fours]}, {"twice": (never,), "*": [never, in_fours]}]
+)
+def test_rules_may_be_given_to_a_compilation(given: dict[str, Any]) -> None:
+    """They are tried before those of the target: for the function, then for every function."""
+    _, record = scheduled_by(never, given)
+    assert (record.rule.name, record.rule.target, record.is_given) == ("in_fours", "custom", False)
+    assert str(record.words.words[0]) == "s.apply_rule('in_fours', size=4)"
+    tried = [attempt.rule.name for attempt in record.attempts]
+    assert tried == ["never"] * (len(given) if len(given) > 1 else 0)
+
+
+def test_rules_that_are_given_may_decline() -> None:
+    code, record = scheduled_by(never, {"twice": [never]})
+    assert record.rule.name == "elementwise" and str(record.attempts[0]) == "never [custom]: never"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"twice": [3]}, "expected rules, functions of a kernel and its context, in the list for 'twice'"),
+        ({"*": in_fours}, "expected a list of rules, functions of a kernel and its context, for '\\*'"),
+        ({"nothing": [in_fours]}, "a schedule is given for 'nothing', but no prim function of that name"),
+        ({"twice": [emits_first]}, "rule 'emits_first for twice on custom' at .* declines '@twice'"),
+        ({"twice": [lambda kernel, context: None]}, "rule '<lambda> for twice on custom' at .* returned nothing"),
+    ],
+)
+def test_what_is_given_for_rules_and_is_none(given: Any, message: str) -> None:
+    @mirlo.script
+    def program(x: mirlo.R.Tensor[(8, 8), mirlo.R.f32]):
+        return mirlo.R.call_tir(twice, x)
+
+    with pytest.raises((mirlo.MirloError, ValueError), match=message):
+        mirlo.compile(program, schedules=given, cache=False)
+
+
 def marks_first(kernel: Any, context: Any) -> Any:
     kernel.view.op.attributes["mine.mark"] = ir.UnitAttr.get()
     return decline("too late", rows=8)

@@ -22,6 +22,7 @@
 // CHECK-NEXT:   schedule: rows [llvm] {{.*}}rows.py:{{[0-9]+}}
 // CHECK-NEXT:     declined: contraction [llvm]: {{.*}}
 // CHECK:          declined: elementwise [llvm]: {{.*}}
+// CHECK-NEXT:   chosen: lanes={{[0-9]+}}, unroll={{[0-9]+}}
 // CHECK-NEXT:   tir.exp on vector<{{.*}}xf32>: exp [{{llvm|default}}] {{.*}}exponential.py:{{[0-9]+}}
 // CHECK:      memory of @main: {{.*}}, at least {{.*}} needed
 

@@ -21,7 +21,7 @@ from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePl
 from mirlo.targets.llvm.schedule.contraction.space import product_space
 from mirlo.targets.llvm.schedule.contraction.stream import prefetch_bytes
 from mirlo.targets.llvm.schedule.group import function_group
-from mirlo.targets.llvm.schedule.priorities import PRIORITIES
+from mirlo.targets.llvm.schedule.part_rules import planned_by
 
 
 @dataclass
@@ -31,6 +31,12 @@ class VectorContractionPlan:
     plan: RegisterTilePlan
     one_row: RegisterTilePlan | None = None
     """The plan of calls with one row, if it is another one."""
+    name = "contraction"
+
+    @property
+    def block_count(self) -> int:
+        """Return how many blocks it computes."""
+        return 1 + len(self.plan.contraction.stages)
 
     def emit(self, memory: TensorBuffers) -> None:
         """Emit the kernel at the insertion point."""
@@ -84,7 +90,8 @@ def plan_contraction(
     return plan if isinstance(plan, Decline) else VectorContractionPlan(plan, plan_one_row(plan))
 
 
-@schedule(target="llvm", priority=PRIORITIES["contraction"], space=product_space)
+@schedule(target="llvm", priority=100, space=product_space)
+@planned_by(plan_contraction)
 def contraction(
     kernel: Kernel, context: ScheduleContext, choices: ContractionChoices = NO_CONTRACTION_CHOICES
 ) -> ir.OpView | Decline:
