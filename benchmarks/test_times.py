@@ -16,8 +16,9 @@ from pathlib import Path
 
 BUDGET = 30.0
 """Most seconds of processor time for a file in `make test`."""
-WHOLE = 600.0
-"""Most seconds of processor time for all files: 8 minutes on two cores are 960, with set-up, linter, types and lit."""
+WHOLE = 750.0
+"""Most seconds of processor time for all files: 8 minutes on two cores are 960, with 130 for set-up, linter, types and
+lit, and with both cores busy for nine tenths of the time."""
 COSTS = Path(__file__).resolve().parents[1] / "test" / "costs.txt"
 """What `test/conftest.py` orders files by."""
 LEAST = 2.0

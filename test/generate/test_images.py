@@ -244,9 +244,9 @@ def test_folders_that_are_refused(folder: Path, tmp_path: Path) -> None:
     EXAMPLE["write"](tmp_path)
     name = "vision_tower.vision_model.pre_layrnorm.weight"
     write_safetensors(tmp_path / "model.safetensors", {key: each for key, each in tensors.items() if key != name})
-    model = generate.load(tmp_path, cache=False)
+    model = generate.load(tmp_path, cache=tmp_path / "cache")
     with pytest.raises(ModelFolderError, match=r"there is no tensor 'vision_tower\.pre_layrnorm\.weight'"):
         model.image_tokens("w1", [tmp_path / "image.png"])
     (tmp_path / "preprocessor_config.json").unlink()
     with pytest.raises(ModelFolderError, match=r"there is no preprocessor_config\.json"):
-        generate.load(tmp_path, cache=False).image_tokens("w1", [tmp_path / "image.png"])
+        generate.load(tmp_path, cache=tmp_path / "cache").image_tokens("w1", [tmp_path / "image.png"])

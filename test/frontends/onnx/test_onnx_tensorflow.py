@@ -24,7 +24,7 @@ def test_the_models_are_there() -> None:
     assert len(MODELS) == 9
 
 
-@pytest.mark.parametrize("target", ["llvm", pytest.param("c", marks=pytest.mark.sample(1))])
+@pytest.mark.parametrize("target", ["llvm", pytest.param("c", marks=pytest.mark.sample(3))])
 @pytest.mark.parametrize("name", MODELS)
 def test_an_export(name: str, target: str) -> None:
     """One compilation computes every size of the dynamic dims."""

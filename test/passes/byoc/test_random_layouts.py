@@ -64,6 +64,7 @@ def test_numbers_stay() -> None:
     assert cancelled > GRAPHS, "hardly any permute met another one"
 
 
+@pytest.mark.sample(0)
 def test_a_chain_has_permutes_at_its_edges_only() -> None:
     passing = is_op("relax.pad", "relax.max_pool", "relax.relu", "relax.add")
     pattern = is_op("relax.conv")(repeat(wildcard(), lambda x: passing(x, ...), least=1, most=3), is_const())

@@ -90,6 +90,7 @@ def test_it_runs_without_the_compiler(kit: Path, bare: Path) -> None:
     assert ": 5 units" in run(kit, "--again", "--only", "products", bare=bare).stdout
 
 
+@pytest.mark.sample(0)
 def test_it_runs_in_a_folder_with_other_benchmarks(kit: Path, bare: Path, tmp_path: Path) -> None:
     other = tmp_path / "checkout"
     (other / "benchmarks" / "gpu").mkdir(parents=True)
@@ -113,6 +114,7 @@ def test_checks_of_operators_and_intrinsics(bare: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.sample(0)
 def test_what_fails_fails_alone(kit: Path, bare: Path) -> None:
     """A wrong result, a file that is damaged, a unit that takes too long: the others are run."""
     wrong = changed(kit, "add f32")
