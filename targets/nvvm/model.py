@@ -26,6 +26,7 @@ from mirlo.targets.gpu.frames import CallFrame, CallRecord, Frames
 from mirlo.targets.gpu.functions import PackedFunctionTable
 from mirlo.targets.nvvm.device import Gpu, check
 from mirlo.targets.nvvm.device_functions import DeviceFunctionFailed, functions_on_gpu, tensor_on_gpu, working_on
+from mirlo.targets.nvvm.graphs import Graphs
 from mirlo.targets.nvvm.loading import check_chip, load_kernels
 from mirlo.targets.nvvm.maps import Encoded, encode
 from mirlo.targets.nvvm.memory import Event, MemoryBlock, Written, pool_of, written_block
@@ -277,11 +278,25 @@ class CudaModel:
             self.step(step, tensors)
 
     def _profile(self, tensors: Sequence[int], record: CallRecord, params: Pointers, stamps: int) -> None:
-        """Run one inference with an event before each row; time stamps are nanoseconds of the host's clock."""
-        start = time.perf_counter_ns()
-        rows = ProfileEvents(self.gpu, self.stream)
-        self._record(tensors, record, params, rows)
-        check(self.gpu.cuda.cuStreamSynchronize(self.stream), "running the model")
+        """Run one inference with an event before each row; time stamps are nanoseconds of the host's clock.
+
+        Where the host decides nothing it is a graph, so that no kernel waits for the host.
+        """
+        rows = ProfileEvents(self.gpu, self.stream, in_graph=self.frame.steps is not None)
+        graphs = Graphs(self.gpu)
+        try:
+            if self.frame.steps is not None:
+                # Libraries may not initialize during capture, and the first launch of a graph takes longer.
+                self._record(tensors, record, params)
+                graphs.launch("profile", self.stream, lambda: self._record(tensors, record, params, rows), at_once=True)
+            start = time.perf_counter_ns()
+            if self.frame.steps is not None:
+                graphs.launch("profile", self.stream, lambda: None)
+            else:
+                self._record(tensors, record, params, rows)
+            check(self.gpu.cuda.cuStreamSynchronize(self.stream), "running the model")
+        finally:
+            graphs.clear()
         numbers = [start + int(1e6 * milliseconds) for milliseconds in rows.times()]
         ctypes.memmove(stamps, (ctypes.c_uint64 * len(numbers))(*numbers), 8 * len(numbers))
 

@@ -52,6 +52,7 @@ class FakeDriver:
     )  # fmt: skip
     CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
     CUstreamCaptureMode = SimpleNamespace(CU_STREAM_CAPTURE_MODE_RELAXED=2)
+    CUevent_record_flags = SimpleNamespace(CU_EVENT_RECORD_EXTERNAL=1)
     CUjit_option = SimpleNamespace(CU_JIT_ERROR_LOG_BUFFER=5, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES=6)
     CUdevice_attribute = SimpleNamespace(
         CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR=0,
@@ -157,6 +158,10 @@ class FakeDriver:
         self.clock += 0.25
         event.update(time=self.clock, stream=stream, place=self.streams.given[stream])
         return (SUCCESS,)
+
+    def cuEventRecordWithFlags(self, event: dict[str, Any], stream: int, flags: int) -> tuple[Any]:
+        assert flags == 1 and self.recorded is not None, "an event that is read outside of a graph is recorded in one"
+        return self.cuEventRecord(event, stream)
 
     def cuEventQuery(self, event: dict[str, Any]) -> tuple[Any]:
         return (SUCCESS if self.streams.done[event["stream"]] >= event["place"] else NOT_READY,)

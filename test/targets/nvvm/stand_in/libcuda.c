@@ -88,6 +88,9 @@ static status make_event(void **event, unsigned flags) {
   return *event = (void *)(next_event += 16), OK;
 }
 static status mark(void *event, void *stream) { return say("mark %p", stream); }
+static status mark_with(void *event, void *stream, unsigned flags) {
+  return recording && flags == 1 ? say("mark in a graph") : CAPTURE_UNSUPPORTED;
+}
 static status ask(void *event) { return OK; }
 static status elapsed(float *milliseconds, void *first, void *second) {
   return *milliseconds = ((uintptr_t)second - (uintptr_t)first) / 16.0f, OK;
@@ -154,6 +157,7 @@ static const struct { const char *name; void *function; } known[] = {
     {"cuStreamBeginCapture", record}, {"cuStreamEndCapture", recorded}, {"cuGraphInstantiate", prepare},
     {"cuGraphInstantiateWithFlags", prepare}, {"cuGraphLaunch", run}, {"cuGraphDestroy", drop},
     {"cuGraphExecDestroy", drop}, {"cuEventCreate", make_event}, {"cuEventRecord", mark}, {"cuEventQuery", ask},
+    {"cuEventRecordWithFlags", mark_with},
     {"cuEventSynchronize", ask}, {"cuEventElapsedTime", elapsed}, {"cuEventDestroy", drop}, {"cuModuleLoadData", load},
     {"cuModuleLoadDataEx", load_with}, {"cuModuleUnload", drop}, {"cuModuleGetFunction", find},
     {"cuFuncSetAttribute", allow}, {"cuFuncLoad", load_function}, {"cuLaunchKernel", launch},
