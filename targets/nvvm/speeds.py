@@ -13,7 +13,7 @@ from operator import attrgetter
 
 from mirlo.passes.figures import Cost, Figures, RegionWork
 from mirlo.runtime.lazy_dataclass import dataclass
-from mirlo.targets.gpu.schedule.costs import ALONE, LAUNCH, MIN_SPLIT_STEPS, Shape, tiled_seconds
+from mirlo.targets.gpu.schedule.costs import LAUNCH, MIN_SPLIT_STEPS, Shape, tiled_seconds
 from mirlo.targets.nvvm.chips import Chip, PeakFigures, PeakShare, find_chip
 
 FEW_ROWS = 8
@@ -106,7 +106,8 @@ def _product(
     """Return the lowest cost over tiles and split-K factors."""
     batch, rows, columns, depth = product
     device = chip.peak
-    bytes_of_unit = 1e9 * device.cache_gbytes / ALONE / chip.units
+    memory, cache = (1e9 * bandwidth / chip.units for bandwidth in (device.gbytes, device.cache_gbytes))
+    moved = batch * depth * (rows + columns) * size
     best, why = math.inf, ""
     for height, width in maker.tiles:
         for parts in (1, 2, 4, 8, 16):
@@ -114,7 +115,7 @@ def _product(
                 break
             shape = Shape(height, width, rate / 2 / chip.units)
             divided = (batch * parts, rows, columns, -(-depth // parts))
-            took = tiled_seconds(divided, (size, size), shape, chip.units, bytes_of_unit)
+            took = tiled_seconds(divided, (size, size), shape, chip.units, moved, memory, cache)
             if parts > 1:
                 took += LAUNCH + 2 * 4 * parts * batch * rows * columns / (1e9 * device.gbytes)
             if took < best:

@@ -19,13 +19,13 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
+from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import either, for_loop, when
 from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.gpu.schedule.contraction.staging import Stager
 from mirlo.targets.gpu.schedule.contraction.tiled import ProductTile
-from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS, Shape
+from mirlo.targets.gpu.schedule.costs import Shape, fastest_tile
 from mirlo.targets.gpu.schedule.launch import WARP, Ids, launch, shared, split
 from mirlo.targets.gpu.schedule.product_leaves import EpilogueEmitter, ProductLeaves
 from mirlo.targets.gpu.schedule.roles import Roles, values_of
@@ -49,6 +49,10 @@ PRODUCER_LAG = 2
 """k-steps after which producers wait for their own copies."""
 MAX_EPILOGUE_OPS = 4000
 """Most operations of an epilogue over all accumulators of a thread; tiles are narrower above it."""
+PRODUCTS = 2.95e12
+"""Multiply-adds of 16-bit operands per second and multiprocessor, in any tile: `costs.Shape`."""
+GATHERED_STEP = 4e-9
+"""Seconds of a k-step in which producer threads gather an operand."""
 L2_TILE_ROWS = 16
 """Rows of tiles computed at about the same time, which share operands in the L2 cache."""
 
@@ -59,8 +63,8 @@ class WarpgroupTile:
 
     groups: int
     width: int
-    speed: float
-    """Estimated share of the matrix units' peak: narrow tiles wait for shared memory."""
+    speed: float = 1.0
+    """Of what other tiles reach."""
     together: int = 1
     """Thread blocks of a cluster, stacked along rows: each copies a part of the shared columns to all."""
     group_rows: int = PRODUCT_ROWS
@@ -100,7 +104,7 @@ class PipelinedPlan:
     @property
     def shape(self) -> Shape:
         """Return what a thread block computes, and how fast."""
-        return Shape(self.tile.height, self.tile.width, MATRIX_UNITS)
+        return tile_shape(self.tile, self.roles, self.left)
 
     def with_tile(self, tile: ProductTile) -> PipelinedPlan:
         """Return the plan with another tile."""
@@ -119,7 +123,7 @@ def plan_pipelined(
     operands = operands_of(roles, options)
     if isinstance(operands, Decline):
         return operands
-    tile = best_tile(roles, tiles, options.chip.units)
+    tile = best_tile(roles, tiles, options.chip.units, operands[0])
     return tile if isinstance(tile, Decline) else PipelinedPlan(roles, *operands, tile, options, consumers)
 
 
@@ -141,23 +145,22 @@ def operands_of(roles: Roles, options: Options) -> tuple[MappedMatrix | Gathered
     return right if isinstance(right, Decline) else (left, right)
 
 
-def best_tile(roles: Roles, tiles: tuple[WarpgroupTile, ...], units: int) -> WarpgroupTile | Decline:
-    """Return the tile with the best utilization of the matrix units."""
-    heavy = count_operations([stage.block for stage in roles.contraction.stages])
-    best, most = None, 0.0
-    for tile in tiles:
-        count = static_dim(roles.batches * tile.high(roles) * -(-roles.columns.extent // tile.width))
-        if 4 * count < units or heavy * tile.accumulators > MAX_EPILOGUE_OPS:
-            continue
-        rounds = -(-count // (units // tile.together * tile.together))
-        useful = static_dim(roles.outputs)
-        share = tile.speed * useful / (rounds * units * tile.height * tile.width)
-        if share > most:
-            best, most = tile, share
-    if best is None:
-        sizes = (roles.batches, roles.rows.extent, roles.columns.extent)
-        return decline("there are too few tiles for the chip's units, or its epilogue is too long", sizes=sizes)
-    return best
+def tile_shape(tile: WarpgroupTile, roles: Roles, left: MappedMatrix | GatheredOperand) -> Shape:
+    """Return what a thread block computes with a tile, and how fast."""
+    step = tile.height * tile.width / (PRODUCTS * tile.speed) * left.form.bytes / 2
+    if isinstance(left, GatheredOperand):
+        step += GATHERED_STEP
+    # A cluster may have blocks beyond the last row.
+    step *= tile.high(roles) / -(-static_dim(roles.rows.extent) // tile.height)
+    return Shape(tile.height, tile.width, tile.height * tile.width / step)
+
+
+def best_tile(
+    roles: Roles, tiles: tuple[WarpgroupTile, ...], units: int, left: MappedMatrix | GatheredOperand
+) -> WarpgroupTile | Decline:
+    """Return the fastest tile."""
+    tile = fastest_tile(roles, tiles, partial(tile_shape, roles=roles, left=left), units, MAX_EPILOGUE_OPS)
+    return tile or decline("its epilogue is too long for all tiles")
 
 
 class Consumers:

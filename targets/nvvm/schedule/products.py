@@ -60,7 +60,7 @@ class ProductStrategy:
 STRATEGIES = (
     ProductStrategy(plan_warpgroups, warpgroup.TILES),
     ProductStrategy(plan_tensor_cores, tensorcore.TILES),
-    ProductStrategy(lambda roles, options: fma.plan_large_tiles(roles), fma.TILES),
+    ProductStrategy(lambda roles, options: fma.plan_large_tiles(roles, options.chip.units), fma.TILES),
     ProductStrategy(tensormemory.plan_tensor_memory, tensormemory.TILES),
 )
 """Strategies by their numbers in tuning databases. No chip has both warpgroups and tensor memory."""
@@ -128,7 +128,7 @@ def plan_dynamic(group: BlockGroup[LaneModel], options: Options) -> TilePlan | D
     if not is_static(roles.depth):
         return decline("how long the sums are is known at run time only", steps=str(roles.depth))
     on_units = plan_tensor_cores(roles, options)
-    return fma.plan_large_tiles(roles) if isinstance(on_units, Decline) else on_units
+    return fma.plan_large_tiles(roles, options.chip.units) if isinstance(on_units, Decline) else on_units
 
 
 def plan_roles(roles: Roles, options: Options, choices: ProductChoices) -> PlannedBlocks | Decline:

@@ -22,10 +22,9 @@ from mirlo.targets.gpu.schedule.contraction.tiled import (
     Operands,
     ProductEngine,
     TiledPlan,
-    first_tile,
     through_registers,
 )
-from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS
+from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS, ProductTile, Shape, fastest_tile
 from mirlo.targets.gpu.schedule.launch import WARP, split
 from mirlo.targets.gpu.schedule.roles import Roles
 from mirlo.targets.gpu.schedule.vectors import element_at, spread
@@ -50,6 +49,8 @@ class WarpTile:
 
     down: int
     across: int
+    rate: float
+    """Multiply-adds of 16-bit operands per second and multiprocessor."""
 
     @property
     def height(self) -> int:
@@ -64,7 +65,7 @@ class WarpTile:
         return self.down * self.across * ROWS * COLUMNS // WARP
 
 
-TILES = (WarpTile(4, 8), WarpTile(4, 4), WarpTile(2, 4), WarpTile(1, 2))
+TILES = (WarpTile(4, 8, MATRIX_UNITS), WarpTile(4, 4, 8.2e11), WarpTile(2, 4, 6.5e11), WarpTile(1, 2, 2.9e11))
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,10 @@ class MmaEngine(ProductEngine):
     tile: WarpTile
     shared_bytes: int
     """Most shared memory of a thread block."""
+
+    def shape(self, tile: ProductTile) -> Shape:
+        assert isinstance(tile, WarpTile)
+        return tile_shape(tile, self.forms[0].bytes)
 
     @property
     def steps(self) -> int:
@@ -142,8 +147,8 @@ def plan_tensor_cores(roles: Roles, options: Options) -> TiledPlan | Decline:
     if sizes[0] < ROWS or sizes[1] < COLUMNS or sizes[2] < form.depth:
         return decline("it is smaller than what the matrix units multiply", sizes=sizes)
     tiles = TILES[1:] if form.family in options.chip.converted else TILES
-    tile, threads = choose_tile(roles, tiles), WARPS * WARPS * WARP
-    engine = MmaEngine("tensor cores", tile, formats, MATRIX_UNITS, threads, options.chip.shared_bytes)
+    tile, threads = choose_tile(roles, tiles, form.bytes, options.chip.units), WARPS * WARPS * WARP
+    engine = MmaEngine("tensor cores", tile, formats, threads, options.chip.shared_bytes)
     return TiledPlan(roles, engine)
 
 
@@ -163,11 +168,14 @@ def formats_of(roles: Roles, options: Options) -> tuple[Format, Format] | Declin
     return rows, columns
 
 
-def choose_tile(roles: Roles, tiles: Sequence[WarpTile] = TILES) -> WarpTile:
-    """Return the first tile that is at most half empty, or the smallest one."""
+def tile_shape(tile: WarpTile, element_bytes: int) -> Shape:
+    """Return what a thread block computes with a tile of such elements, and how fast."""
+    return Shape(tile.height, tile.width, tile.rate * 2 / element_bytes)
 
-    def fits(tile: WarpTile, rows: int, columns: int) -> bool:
-        return rows > tile.height // 2 and columns > tile.width // 2
 
-    result: WarpTile = first_tile(roles, tiles[:-1], MAX_EPILOGUE_OPS, fits) or tiles[-1]
-    return result
+def choose_tile(roles: Roles, tiles: Sequence[WarpTile], element_bytes: int, units: int) -> WarpTile:
+    """Return the fastest tile that is more than half full, or the smallest one."""
+    rows, columns = map(D.estimate_dim, (roles.rows.extent, roles.columns.extent))
+    fitting = (tile for tile in tiles if rows > tile.height // 2 and columns > tile.width // 2)
+    tile = fastest_tile(roles, fitting, partial(tile_shape, element_bytes=element_bytes), units, MAX_EPILOGUE_OPS)
+    return tile or tiles[-1]

@@ -40,11 +40,11 @@ KINDS = {
 SUMS = {"f32": 1, "i32": 2}
 """Number of the accumulator type in instruction descriptors."""
 TILES = (
-    WarpgroupTile(2, 256, 1.0, group_rows=LANES),
-    WarpgroupTile(1, 256, 0.9, group_rows=LANES),
-    WarpgroupTile(2, 128, 0.85, group_rows=LANES),
-    WarpgroupTile(1, 128, 0.75, group_rows=LANES),
-    WarpgroupTile(1, 64, 0.5, group_rows=LANES),
+    WarpgroupTile(2, 256, group_rows=LANES),
+    WarpgroupTile(1, 256, group_rows=LANES),
+    WarpgroupTile(2, 128, group_rows=LANES),
+    WarpgroupTile(1, 128, group_rows=LANES),
+    WarpgroupTile(1, 64, group_rows=LANES),
 )
 
 

@@ -24,14 +24,14 @@ from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES, descriptor
 from mirlo.targets.nvvm.schedule.units import DEPTH_BYTES, ROWS
 
 TILES = (
-    WarpgroupTile(2, 256, 1.0, together=2),
-    WarpgroupTile(2, 256, 0.92),
-    WarpgroupTile(2, 192, 0.88),
-    WarpgroupTile(2, 128, 0.88, together=2),
-    WarpgroupTile(2, 128, 0.82),
-    WarpgroupTile(2, 64, 0.65),
-    WarpgroupTile(1, 128, 0.6),
-    WarpgroupTile(1, 64, 0.5),
+    WarpgroupTile(2, 256, together=2),
+    WarpgroupTile(2, 256, 0.99),
+    WarpgroupTile(2, 192, 0.97),
+    WarpgroupTile(2, 128, 0.97, together=2),
+    WarpgroupTile(2, 128, 0.97),
+    WarpgroupTile(2, 64, 0.8),
+    WarpgroupTile(1, 128),
+    WarpgroupTile(1, 64),
 )
 
 

@@ -43,7 +43,7 @@ def check(m: int, n: int, k: int, dtype: str, transposed: bool) -> str:
 
 def test_thin_products_in_parts() -> None:
     """Parts of a product that no tile fits have one thread per sum."""
-    assert "in 4 parts" in check(3, 256, 512, "f64", False)
+    assert "in 8 parts" in check(3, 256, 512, "f64", False)
 
 
 @pytest.mark.sample(5)

@@ -24,7 +24,7 @@ from mirlo.targets.nvvm.ptxas import run_ptxas
     ],
 )  # fmt: skip
 def test_products(tile: int, transposed: str, size: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fma, "choose_tile", lambda roles: fma.TILES[tile])
+    monkeypatch.setattr(fma, "choose_tile", lambda *_: fma.TILES[tile])
     m, n, k = size
     a, b = values("f32", m, k), values("f32", k, n)
     given = [np.ascontiguousarray(x.T if side in transposed else x) for x, side in ((a, "a"), (b, "b"))]
@@ -51,7 +51,7 @@ def check_convolution(count: int, height: int, width: int, channels: int) -> str
 
 
 def test_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fma, "choose_tile", lambda roles: fma.TILES[-1])
+    monkeypatch.setattr(fma, "choose_tile", lambda *_: fma.TILES[-1])
     assert "large tiles" in check_convolution(1, 9, 10, 72)
 
 

@@ -11,7 +11,7 @@ from fake_cuda import FakeDriver
 import mirlo
 from mirlo import R
 from mirlo.targets.nvvm import maps
-from mirlo.targets.nvvm.schedule import pipelined, tensorcore, warpgroup
+from mirlo.targets.nvvm.schedule import pipelined, products, tensorcore, warpgroup
 
 WEIGHT = np.linspace(-1, 1, 24 * 20, dtype=np.float32).reshape(24, 20)
 
@@ -67,6 +67,7 @@ def test_time_of_a_call(driver: FakeDriver) -> None:
 
 def test_shared_memory_is_asked_for(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tensorcore, "choose_tile", lambda *_: tensorcore.TILES[0])
+    monkeypatch.setattr(products, "whole_waves_if_faster", lambda plan, *_: plan)
     compiled = mirlo.compile(product, target="nvvm{chip=sm_80}", cache=False)
     x, y = compiled.random_inputs().values()
     np.testing.assert_allclose(compiled(x, y), x.astype(np.float32) @ y.astype(np.float32), rtol=1e-2, atol=1e-2)

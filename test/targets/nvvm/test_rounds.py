@@ -37,7 +37,7 @@ def on_few_units(monkeypatch: pytest.MonkeyPatch, units: int, which: int = 0) ->
 )
 def test_on_matrix_units(size: tuple[int, int, int], units: int, which: int, monkeypatch: pytest.MonkeyPatch) -> None:
     on_few_units(monkeypatch, units, which)
-    monkeypatch.setattr(tensorcore, "choose_tile", lambda roles, tiles: tensorcore.TILES[-1])
+    monkeypatch.setattr(tensorcore, "choose_tile", lambda *_: tensorcore.TILES[-1])
     m, n, k = size
     a, b = (values("f32", *shape).astype(np.float16) for shape in ((m, k), (k, n)))
     found, schedule = run_on_emulator(product((f"{m}x{k}", "f16"), (f"{k}x{n}", "f16"), f"{m}x{n}", "f16"), [a, b])
@@ -48,7 +48,7 @@ def test_on_matrix_units(size: tuple[int, int, int], units: int, which: int, mon
 def test_what_follows_the_product(monkeypatch: pytest.MonkeyPatch) -> None:
     """Elementwise blocks read the rows that belong to theirs, on both sides of the cut."""
     on_few_units(monkeypatch, 4)
-    monkeypatch.setattr(fma, "choose_tile", lambda roles: fma.TILES[-1])
+    monkeypatch.setattr(fma, "choose_tile", lambda *_: fma.TILES[-1])
     a, b, c, d = values("f32", 330, 40), values("f32", 40, 64), values("f32", 64), values("f32", 330, 64)
     text = """func.func @main(%a: tensor<330x40xf32>, %b: tensor<40x64xf32>, %c: tensor<64xf32>, %d: tensor<330x64xf32>)
         -> tensor<330x64xf32> {
@@ -66,5 +66,5 @@ def test_what_follows_the_product(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_images(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut along the images of a batch, whose edges stay where they are."""
     on_few_units(monkeypatch, 4)
-    monkeypatch.setattr(fma, "choose_tile", lambda roles: fma.TILES[-1])
+    monkeypatch.setattr(fma, "choose_tile", lambda *_: fma.TILES[-1])
     assert "the last round" in check_convolution(5, 8, 8, 64)

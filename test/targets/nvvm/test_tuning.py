@@ -75,7 +75,7 @@ def test_what_is_offered() -> None:
     assert [values["way"] for values in offered] == sorted(values["way"] for values in offered)
     _, offered = scheduled(HALVES, "chip=sm_80", {})
     assert {values["way"] for values in offered} == {1, 2}
-    wide = product(("64x64", "f64"), ("64x64", "f64"), "64x64", "f64")
+    wide = product(("64x40", "f64"), ("40x64", "f64"), "64x64", "f64")
     assert scheduled(wide, "chip=sm_80", {})[1] == []
 
 

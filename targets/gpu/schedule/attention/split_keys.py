@@ -11,7 +11,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks
 from mirlo.runtime.lazy_dataclass import dataclass
-from mirlo.targets.gpu.schedule.costs import ALONE, LAUNCH, SUMS, UNIT_BYTES
+from mirlo.targets.gpu.schedule.costs import CACHE_BYTES, LAUNCH, SUMS, UNIT_BYTES
 
 MIN_KEYS = 128
 """Fewest keys per part."""
@@ -78,7 +78,7 @@ def _seconds(attention: AttentionBlocks, sizes: _Sizes, blocks: BlockProperties,
     bandwidth = blocks.units * UNIT_BYTES
     tile = max(
         blocks.height * blocks.width * length * blocks.together / blocks.rate,
-        blocks.width * length * size / (ALONE * UNIT_BYTES / blocks.together),
+        blocks.width * length * size / (CACHE_BYTES / blocks.together),
     )
     rounds = -(-count * parts // (blocks.units * blocks.together))
     keys = sizes.batches * sizes.keys * (attention.size + attention.value_size) * size

@@ -19,10 +19,9 @@ from mirlo.targets.gpu.schedule.contraction.tiled import (
     ProductEngine,
     TiledPlan,
     directly,
-    first_tile,
     through_registers,
 )
-from mirlo.targets.gpu.schedule.costs import SUMS
+from mirlo.targets.gpu.schedule.costs import SUMS, ProductTile, Shape, fastest_tile
 from mirlo.targets.gpu.schedule.launch import split
 from mirlo.targets.gpu.schedule.roles import Roles
 from mirlo.targets.gpu.schedule.vectors import element_at, multiply_add, spread
@@ -47,6 +46,10 @@ class FmaTile:
     """k-steps in shared memory at a time."""
     wide: int = 1
     """Adjacent lines that a thread reads at once."""
+    rate: float = SUMS
+    step: float = 0.0
+    resident: int = 1
+    """How fast a block of 256 threads is: `costs.Shape`."""
 
     @property
     def height(self) -> int:
@@ -61,7 +64,12 @@ class FmaTile:
         return self.rows * self.columns
 
 
-TILES = tuple(FmaTile(*sizes, wide=4) for sizes in ((8, 8, 8), (4, 8, 16), (8, 4, 16), (4, 4, 16)))
+TILES = (
+    FmaTile(8, 8, 8, wide=4, rate=2.0e11),
+    FmaTile(4, 8, wide=4, rate=1.55e11, step=32e-9, resident=2),
+    FmaTile(8, 4, wide=4, rate=1.75e11, step=24e-9, resident=2),
+    FmaTile(4, 4, wide=4, rate=1.35e11, step=35e-9, resident=3),
+)
 """Large tiles, of f32 on GPUs that move 16 bytes at once."""
 
 
@@ -81,8 +89,11 @@ class FmaEngine(ProductEngine):
     """Products and sums by threads, in any accumulator type."""
 
     tile: FmaTile
-    rate: float = SUMS
     threads: int = DOWN * ACROSS
+
+    def shape(self, tile: ProductTile) -> Shape:
+        assert isinstance(tile, FmaTile)
+        return Shape(tile.height, tile.width, tile.rate, tile.step, tile.resident)
 
     @property
     def steps(self) -> int:
@@ -158,12 +169,12 @@ def plan_small_tiles(roles: Roles) -> TiledPlan:
     return TiledPlan(roles, FmaEngine("contraction", FmaTile(rows, columns), (form, form)))
 
 
-def plan_large_tiles(roles: Roles) -> TiledPlan | Decline:
-    """Plan a product of f32 in large tiles."""
+def plan_large_tiles(roles: Roles, units: int) -> TiledPlan | Decline:
+    """Plan a product of f32 in large tiles, for a device with this many multiprocessors."""
     kind = str(roles.contraction.product.accumulate_type)
     if kind != "f32":
         return decline("the sums are not f32", type=kind)
-    tile = choose_tile(roles)
+    tile = choose_tile(roles, units)
     if tile is None:
         sizes = (roles.batches, roles.rows.extent, roles.columns.extent, roles.depth)
         return decline("it is too small for large tiles", sizes=sizes)
@@ -171,11 +182,12 @@ def plan_large_tiles(roles: Roles) -> TiledPlan | Decline:
     return TiledPlan(roles, FmaEngine("large tiles", tile, (form, form)))
 
 
-def choose_tile(roles: Roles) -> FmaTile | None:
-    """Return the first large tile that wastes at most a third."""
+def choose_tile(roles: Roles, units: int) -> FmaTile | None:
+    """Return the fastest large tile that is more than half full."""
+    rows, columns = map(D.estimate_dim, (roles.rows.extent, roles.columns.extent))
 
-    def fits(tile: FmaTile, rows: int, columns: int) -> bool:
-        covered = -(-rows // tile.height) * tile.height * -(-columns // tile.width) * tile.width
-        return 3 * covered <= 4 * rows * columns and D.is_certain(lambda: roles.depth >= tile.steps)
+    def fits(tile: FmaTile) -> bool:
+        return rows > tile.height // 2 and columns > tile.width // 2 and D.is_certain(lambda: roles.depth >= tile.steps)
 
-    return first_tile(roles, TILES, MAX_EPILOGUE_OPS, fits)
+    shape = FmaEngine("large tiles", TILES[0], (Elements(4, 4),) * 2).shape
+    return fastest_tile(roles, filter(fits, TILES), shape, units, MAX_EPILOGUE_OPS)

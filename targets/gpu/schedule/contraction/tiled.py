@@ -10,44 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
+from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant, for_loop
 from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.gpu.schedule.contraction.staging import ElementFormat, Load, SharedMatrix, Stager
-from mirlo.targets.gpu.schedule.costs import Shape
+from mirlo.targets.gpu.schedule.costs import ProductTile, Shape
 from mirlo.targets.gpu.schedule.launch import Ids, barrier, launch, split
 from mirlo.targets.gpu.schedule.product_leaves import EpilogueEmitter, ProductLeaves
 from mirlo.targets.gpu.schedule.roles import Roles, values_of
-
-MIN_BLOCKS = 108
-"""Blocks that keep a device busy."""
-
-
-class ProductTile(Protocol):
-    """What the threads of a block compute of a product."""
-
-    @property
-    def height(self) -> int:
-        """Return the rows."""
-
-    @property
-    def width(self) -> int:
-        """Return the columns."""
-
-    @property
-    def accumulators(self) -> int:
-        """Return the accumulators of a thread."""
-
-
-Tile = TypeVar("Tile", bound=ProductTile)
 
 
 class ThreadPart(Protocol):
@@ -71,9 +49,11 @@ class ProductEngine:
     tile: ProductTile
     forms: tuple[ElementFormat, ElementFormat]
     """How both operands are kept in shared memory."""
-    rate: float
-    """Multiply-adds per second and multiprocessor."""
     threads: int
+
+    def shape(self, tile: ProductTile) -> Shape:
+        """Return what a thread block computes with a tile, and how fast."""
+        raise NotImplementedError
 
     @property
     def steps(self) -> int:
@@ -189,7 +169,7 @@ class TiledPlan:
     @property
     def shape(self) -> Shape:
         """Return what a thread block computes, and how fast."""
-        return Shape(self.tile.height, self.tile.width, self.engine.rate)
+        return self.engine.shape(self.tile)
 
     def with_tile(self, tile: ProductTile) -> TiledPlan:
         """Return the plan with another tile of its engine."""
@@ -220,19 +200,3 @@ class TiledPlan:
         finisher = EpilogueEmitter(leaves, batch, tile.height, tile.width)
         for at, beside, total in part.results(row, column, sums):
             finisher.store(at, beside, total)
-
-
-def first_tile(
-    roles: Roles, tiles: Sequence[Tile], max_ops: int, fits: Callable[[Tile, int, int], bool]
-) -> Tile | None:
-    """Return the first tile that keeps a device busy and fits some rows and columns; else None.
-
-    Epilogues have at most `max_ops` operations over all accumulators of a thread.
-    """
-    heavy = count_operations([stage.block for stage in roles.contraction.stages])
-    rows, columns, batches = map(D.estimate_dim, (roles.rows.extent, roles.columns.extent, roles.batches))
-    for tile in tiles:
-        blocks = batches * -(-rows // tile.height) * -(-columns // tile.width)
-        if fits(tile, rows, columns) and heavy * tile.accumulators <= max_ops and blocks >= MIN_BLOCKS:
-            return tile
-    return None
