@@ -159,7 +159,8 @@ class MmaKernel(AttentionKernel):
         """Copy rows of a tensor to shared memory in 16-byte vectors; out-of-bounds elements are zero."""
         extent, vector = self.found.size_along(loop), self.form.vector
         buffer = self.work.memory.slot(read.operand.value).buffer
-        for line, column in self._vector_positions(lines, width // vector):
+
+        def copy(line: Value, column: Value) -> None:
             column = column * vector
             loops, exists = source(line)
             at = first + column
@@ -173,19 +174,23 @@ class MmaKernel(AttentionKernel):
                 count = create("arith.select", count.type, exists, count, index(0))
             async_copy(buffer, place, matrix.memory, target, count, vector)
 
-    def _vector_positions(self, lines: int, across: int) -> Iterator[tuple[Value, Value]]:
-        """Yield row and column of each vector that this thread copies; extra threads repeat the last one."""
+        for line, column, is_own in self._vector_positions(lines, width // vector):
+            when(is_own, partial(copy, line, column))
+
+    def _vector_positions(self, lines: int, across: int) -> Iterator[tuple[Value, Value, Value | None]]:
+        """Yield row and column of each vector that this thread copies, and whether it does, if that is not certain."""
         if self.threads % across == 0:
             # Rows have a constant distance, so addresses differ by constants.
             together = self.threads // across
             own, column = split(self.thread, [together, across])
             for first in range(0, lines, together):
-                yield clamp_index(own + first, lines, together), column
+                line = own + first
+                yield line, column, None if first + together <= lines else line.below(lines)
             return
         for first in range(0, lines * across, self.threads):
-            number = clamp_index(self.thread + first, lines * across, self.threads)
+            number = self.thread + first
             line, column = split(number, [lines, across])
-            yield line, column
+            yield line, column, None if first + self.threads <= lines * across else number.below(lines * across)
 
     # A tile of keys
 

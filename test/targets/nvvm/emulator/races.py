@@ -55,9 +55,8 @@ class Races:
         self._read[places, warps] = self._known[warps, warps]
 
     def write(self, warps: Array, places: Array, values: Array | None) -> None:
-        """Each of these warps writes a byte; None: nobody knows yet what. Several may write the same."""
-        other = np.ones(1, np.bool_) if values is None else self._value[places] != values
-        self._check_written(warps, places, "writes", other)
+        """Each of these warps writes a byte, not even the same as another one; None: nobody knows yet what."""
+        self._check_written(warps, places, "writes", np.ones(1, np.bool_))
         touched = np.flatnonzero(self._read[places].any(1))
         if len(touched):
             late = self._read[places[touched]] > self._known[warps[touched]]
@@ -68,7 +67,7 @@ class Races:
         self._writer[places] = warps
         if values is not None:
             self._value[places] = values
-        wrong = (self._writer[places] != warps) & (True if values is None else self._value[places] != values)
+        wrong = self._writer[places] != warps
         if wrong.any():
             at = int(np.flatnonzero(wrong)[0])
             self._complain(int(warps[at]), int(places[at]), int(self._writer[places[at]]), "written", "writes")

@@ -6,9 +6,9 @@
 // CHECK-SAME:  stages = "tensor cores, the last round tensor cores in 4 parts"
 // CHECK-COUNT-3: gpu.launch
 // CHECK-NOT:   gpu.launch
-func.func @main(%x: tensor<128x4096xf16>, %w: tensor<4096x8192xf16>) -> tensor<128x8192xf16> {
-  %p = "relax.matmul"(%x, %w) : (tensor<128x4096xf16>, tensor<4096x8192xf16>) -> tensor<128x8192xf16>
-  return %p : tensor<128x8192xf16>
+func.func @main(%x: tensor<2048x4096xf16>, %w: tensor<4096x1024xf16>) -> tensor<2048x1024xf16> {
+  %p = "relax.matmul"(%x, %w) : (tensor<2048x4096xf16>, tensor<4096x1024xf16>) -> tensor<2048x1024xf16>
+  return %p : tensor<2048x1024xf16>
 }
 
 // -----
