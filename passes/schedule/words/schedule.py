@@ -134,14 +134,17 @@ class Schedule(LoopQueries):
         self._record("merge", names, None)
 
     @primitive
-    def partition(self, loop: str, points: Sequence[int] = (), multiples: Sequence[int] = ()) -> list[str]:
+    def partition(self, loop: str, points: Sequence[int] | None = None, multiples: Sequence[int] = ()) -> list[str]:
         """Replace a loop by several that follow one another, with blocks of their own; return them.
 
         They begin at 0 and at each of the `points`. With `multiples`, such as `(64, 16, 1)`, the first one has as many
-        iterations as are a multiple of 64, the next one those left that are a multiple of 16, and so on.
+        iterations as are a multiple of 64, the next one those left that are a multiple of 16, and so on. An empty list
+        of points, as `change_points` may return, leaves the loop as it is.
         """
-        parts = partition(self._root, self._loop(loop), points, multiples)
-        named = {"multiples": tuple(multiples)} if multiples else {"points": tuple(points)}
+        if points is not None and not points and not multiples:
+            return [self._loop(loop).name]
+        parts = partition(self._root, self._loop(loop), points or (), multiples)
+        named = {"multiples": tuple(multiples)} if multiples else {"points": tuple(points or ())}
         return self._record("partition", (loop,), [part.name for part in parts], named)
 
     @primitive

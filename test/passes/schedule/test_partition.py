@@ -185,3 +185,11 @@ def test_lanes_of_the_reduction_have_no_order() -> None:
 
     with pytest.raises(mirlo.MirloError, match="'sum_k' is a loop of the reduction 'sum' and vectorized, which makes"):
         mirlo.compile(model, schedules={"window": arrange}, cache=False)
+
+
+def test_no_points_leave_the_loop() -> None:
+    """So that `partition(loop, change_points(loop))` fits loops without edges, too."""
+    s = schedule_of()
+    assert s.partition("sum_i", []) == ["sum_i"] and list(s.trace) == []
+    with pytest.raises(ScheduleError, match="there is no loop 'nothing'"):
+        s.partition("nothing", [])
