@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.core.installed import GROUPS, declared_groups, offered, package_of
+from mirlo.passes.expectations import KernelExpectation
 from mirlo.passes.figures import Figures
 from mirlo.passes.rules import DEFAULT, RULE_BOOKS, Rule
 from mirlo.runtime.errors import MirloError
@@ -114,6 +115,11 @@ class Target:
 
     `mirlo tune` measures candidates that are expected to be fast first, and skips those expected to be slow.
     """
+    expectation: (
+        Callable[[ir.Operation | ir.OpView, Mapping[str, int], CompileOptions], KernelExpectation | None] | None
+    ) = None
+    """Returns the expected time of a prim function in tensor form with these choices, what takes it, and what its rule
+    compared, for `mirlo explain`; without it, that ranks the choices of `space` by `expected`."""
     pipelines: dict[str, Callable[[CompileOptions], str]] = field(default_factory=dict)
     """Other named pipelines (stages of the main one)."""
     codegen: type | str | None = None

@@ -12,6 +12,7 @@ from mirlo.targets.pipelines import lowered_by
 
 if TYPE_CHECKING:
     from mirlo.dialects.bindings import ir
+    from mirlo.passes.expectations import KernelExpectation
     from mirlo.passes.instrumentation import Preparation
     from mirlo.runtime.artifact import Artifact
 
@@ -78,6 +79,14 @@ def _lanes(machine: str | None, element_bytes: int) -> int:
     return find_machine(machine).lanes(element_bytes)
 
 
+def _expectation(
+    function: ir.Operation | ir.OpView, values: Mapping[str, int], options: CompileOptions
+) -> KernelExpectation | None:
+    from mirlo.targets.llvm.tuning import expectation
+
+    return expectation(function, values, options)
+
+
 def _operator_choices() -> Mapping[str, type]:
     from mirlo.targets.llvm.choices import ConvolutionChoices
 
@@ -123,6 +132,7 @@ TARGET = Target(
     figures=Figures(gflops=100.0, gbytes=10.0, call_us=0.3),
     space=_space,
     expected=_expected,
+    expectation=_expectation,
     operator_choices=_operator_choices,
     lanes=_lanes,
 )

@@ -10,11 +10,12 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import OperandView, PrimView, is_tensor_form, prim_functions
+from mirlo.passes.decisions import PassDecision
 from mirlo.passes.graph.constants import constant_reader, is_available
 from mirlo.passes.memory.weights import ConstantReleaser
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rule_choices import ChoiceError
-from mirlo.passes.rules import Decline
+from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.schedule import adopt_choices
 from mirlo.passes.schedule.stored import Stored, calls_of, store_for_calls
 from mirlo.runtime.container import empty_aligned
@@ -75,7 +76,8 @@ class PackWeights(Pass):
             if isinstance(plan, Decline):
                 continue
             panels = _panels(plan, view)
-            if panels is None:
+            if isinstance(panels, Decline):
+                session.notes.append(PassDecision(self.name, panels, function=view.name))
                 continue
             # A constant whose array is not loaded (IR without its parameter files) cannot be packed.
             if not all(is_available(site.operands[panels.argument], session) for site in sites):
@@ -86,6 +88,8 @@ class PackWeights(Pass):
                     panels = small
                     function.operation.attributes[SMALL_PAIRS] = ir.UnitAttr.get()
             stored = panels.stored
+            width = panels.order.width
+            session.notes.append(PassDecision(self.name, f"panels of {width} columns", function=view.name))
             store_for_calls(view, sites, stored, session, packed, release.unused)
             function.operation.attributes[PACKED] = ir.UnitAttr.get()
 
@@ -100,8 +104,8 @@ def _small_pairs(
 ) -> Panels | None:
     """Return panels for products of int8 that are added in pairs of 16 bits; None if a call's may not fit."""
     plan = plan_of(view.blocks, view.returned, machine, constants, replace(choices, has_small_pairs=True))
-    panels = None if isinstance(plan, Decline) else _panels(plan, view)
-    if panels is None:
+    panels = plan if isinstance(plan, Decline) else _panels(plan, view)
+    if isinstance(panels, Decline):
         return None
     axis, is_unsigned = panels.order.inner[-1], isinstance(plan, RegisterTilePlan) and _has_unsigned_columns(plan)
     for site in sites:
@@ -210,31 +214,46 @@ def _dims_by_axis(map_: ir.AffineMap) -> dict[int, int] | None:
     return {axis: d for d, axis in enumerate(positions) if axis is not None}
 
 
-def _panels(plan: RegisterTilePlan, view: PrimView) -> Panels | None:
-    """Choose the panels of the column operand, or None if it stays as it is."""
-    if plan.choices.pack is False or plan.dot or plan.columns.padded_shape is not None:
-        return None
-    operand, contraction = plan.columns.access, plan.contraction
-    if operand.value not in view.arguments or len([u for u in operand.value.uses]) != 1:
-        return None
+def _declined_operand(plan: RegisterTilePlan, view: PrimView) -> Decline | None:
+    """Decline a column operand that cannot have another layout, or is not to have one."""
+    operand = plan.columns.access
+    if plan.choices.pack is False:
+        return decline("a caller or a measurement chose not to pack")
+    if plan.dot:
+        return decline("lanes run along K")
+    if plan.columns.padded_shape is not None:
+        return decline("the columns are padded in a copy")
+    if operand.value not in view.arguments:
+        return decline("the columns are no argument")
+    if len([u for u in operand.value.uses]) != 1:
+        return decline("the columns are read more than once")
     if not isinstance(plan.lane_axis.extent, int):
-        return None
+        return decline("the number of columns is known at run time only", columns=plan.lane_axis.extent)
+    return None
+
+
+def _panels(plan: RegisterTilePlan, view: PrimView) -> Panels | Decline:
+    """Choose the panels of the column operand, or decline if it stays as it is."""
+    reason = _declined_operand(plan, view)
+    if reason is not None:
+        return reason
+    operand, contraction = plan.columns.access, plan.contraction
     is_one_panel = plan.lane_axis.extent <= plan.tile_columns
     # A single panel gains if whole aligned vectors replace masked ones across cache lines.
     is_whole = plan.lane_axis.extent == plan.panel_columns or not plan.problem.shared_columns
     if plan.packing is None and is_one_panel and is_whole:
-        return None
+        return decline("one panel holds all columns, which are contiguous", columns=plan.lane_axis.extent)
     position = [o.value for o in contraction.block.inputs].index(operand.value)
     source = contraction.block.inputs[position]
     dims = _dims_by_axis(source.map)
     if dims is None:
-        return None
+        return decline("a dim of the columns is indexed by more than one axis")
     lane = contraction.sources.get(plan.lane_axis.id)
     if lane is None or contraction.block.domain[lane] != plan.lane_axis.extent:
-        return None
+        return decline("the lanes run along several axes of the block")
     order = [contraction.sources.get(axis.id) for axis in plan.order]
     if None in order:
-        return None
+        return decline("a reduction runs along several axes of the block")
     summed = [dims[axis] for axis in order if axis is not None]
     # Axes of extent 1, such as those of a 1x1 window, are none of the plan's: groups are of the last axis that is.
     inner = [d for axis, d in dims.items() if axis in contraction.block.reduce and d not in summed] + summed
@@ -249,5 +268,5 @@ def _panels(plan: RegisterTilePlan, view: PrimView) -> Panels | None:
     last = plan.order[-1]
     is_whole = isinstance(last.extent, int) and last.extent % plan.group.size == 0
     if not is_whole or inner[-1] != dims.get(contraction.sources.get(last.id, -1)):
-        return None
+        return decline("groups of products are not whole", group=plan.group.size)
     return replace(panels, order=replace(panels.order, group=plan.group.size))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import PrimView
+from mirlo.passes.expectations import ComparedChoice, KernelExpectation
 from mirlo.passes.rule_choices import bind_choices, tuning_point
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.group import unfit
@@ -46,6 +47,37 @@ def expected(
         return None
     plan = product_plan(view, machine_for(options), choices)
     return None if isinstance(plan, Decline) else expected_cycles(plan)
+
+
+def expectation(
+    function: ir.Operation | ir.OpView, values: Mapping[str, int], options: CompileOptions | None = None
+) -> KernelExpectation | None:
+    """Return what the machine model expects of a contraction with these choices; None if it does not cover it.
+
+    Candidates are the tiles that `choose_tile` compares, by the cycles of all tiles of one axis of rows.
+    """
+    from mirlo.targets.llvm.schedule.contraction.costs import expected_parts
+    from mirlo.targets.llvm.schedule.contraction.space import product_plan
+    from mirlo.targets.llvm.schedule.contraction.tiles import TileEstimate, considered_tiles, register_need
+
+    view = PrimView(function)
+    if unfit(view) is not None:
+        return None
+    plan = product_plan(view, machine_for(options), bind_choices(ContractionChoices, values))
+    if isinstance(plan, Decline) or plan.search is None:
+        return None
+    search, parts = plan.search, expected_parts(plan)
+    own = search.estimate(plan.tile_rows, plan.tile_vectors)
+    others = sorted(considered_tiles(search.problem, search.machine), key=lambda tile: tile.cycles)
+
+    def candidate(tile: TileEstimate) -> ComparedChoice:
+        need = register_need(tile.rows, tile.vectors, search.problem, search.machine)
+        limit = f"{search.limit(tile)}; {need} of {search.machine.vector_registers} registers"
+        tile_values = tuning_point(ContractionChoices(tile.rows, tile.vectors))
+        return ComparedChoice(tile_values, tile.cycles, limit, search.parts(tile))
+
+    candidates = tuple(map(candidate, [own, *(tile for tile in others if tile != own)]))
+    return KernelExpectation(sum(parts.values()), "cycles", parts, "register tiles", candidates)
 
 
 def _of_convolutions(op: ir.Operation | ir.OpView, machine: Machine) -> list[dict[str, int]]:

@@ -28,6 +28,9 @@ class Arguments(argparse.Namespace):
     command: str
     model: str
     sample: str | None
+    model_dest: str
+    """The argument that holds the model, where there may be a sample in its place."""
+    needs_model: bool = True
     output: str | None
     target: str | None
     given: str | None
@@ -253,9 +256,8 @@ def _add_run(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _add_explain(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(commands, "explain", "tell which rules there are, or what became of each node of a model and why")
-    parser.add_argument(
-        "subject", metavar="NAME|MODEL", help="an operator, an intrinsic (tir.exp), 'schedule', or the file of a model"
-    )
+    help_text = "an operator, an intrinsic (tir.exp), 'schedule', or the file of a model"
+    add_model(parser, "NAME|MODEL", help_text, "subject")
     add_options(parser, "target")
     parser.add_argument("--node", metavar="NAME", help="tell about this node of the model only")
     parser.add_argument("--kernel", metavar="NAME", help="print the way of this kernel, from its nodes to assembly")

@@ -7,7 +7,7 @@ from argparse import _SubParsersAction
 
 from mirlo.tools.cli.options import add_options
 from mirlo.tools.cli.remote_arguments import add_board
-from mirlo.tools.cli.values import AddCommand, byte_size
+from mirlo.tools.cli.values import AddCommand, add_model, byte_size
 
 
 def add_cache(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> None:
@@ -30,7 +30,7 @@ def add_cache(commands: _SubParsersAction[argparse.ArgumentParser], add: AddComm
 def add_bench(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> argparse.ArgumentParser:
     """Add the arguments of `mirlo bench`."""
     parser = add(commands, "bench", "time models beside other engines, and their kernels beside the machine's limits")
-    parser.add_argument("models", metavar="MODEL.onnx", nargs="+", help="the models")
+    add_model(parser, "MODEL.onnx", "the models", "models", many=True)
     add_options(parser, of=_measurement_options)
     add_options(parser, "target", "shapes")
     add_options(parser, "dims", purpose="the size with which a dynamic dim runs; the model is compiled for any")

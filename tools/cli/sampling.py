@@ -11,10 +11,12 @@ from mirlo.tools.cli.arguments import Arguments
 
 def check_model(arguments: Arguments, refuse: Callable[[str], NoReturn]) -> None:
     """Refuse a command line without a model, or with two."""
-    if arguments.model is None and arguments.sample is None:
+    model = getattr(arguments, arguments.model_dest)
+    if not model and arguments.sample is None and arguments.needs_model:
         refuse("give the file of a model, or --sample NAME for one that ships with Mirlo")
-    if arguments.model is not None and arguments.sample is not None:
-        refuse(f"{arguments.model} and --sample {arguments.sample}: give one model")
+    if model and arguments.sample is not None:
+        listed = " and ".join([model] if isinstance(model, str) else model)
+        refuse(f"{listed} and --sample {arguments.sample}: give one model")
 
 
 def use_sample(arguments: Arguments) -> None:
@@ -22,7 +24,9 @@ def use_sample(arguments: Arguments) -> None:
     from mirlo.tools.samples import path
 
     assert arguments.sample is not None
-    arguments.model = str(path(arguments.sample))
+    model = str(path(arguments.sample))
+    is_list = isinstance(getattr(arguments, arguments.model_dest), list)
+    setattr(arguments, arguments.model_dest, [model] if is_list else model)
     if arguments.verbose or sys.stderr.isatty():
-        text = f"sample {arguments.sample}, an exported graph with weights from a seed: {arguments.model}"
+        text = f"sample {arguments.sample}, an exported graph with weights from a seed: {model}"
         print(text, file=sys.stderr)

@@ -21,7 +21,7 @@ def add_searches(commands: _SubParsersAction[argparse.ArgumentParser], add: AddC
 
 def _add_bisect(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> None:
     parser = add(commands, "bisect", "find the first node and the first pass whose result departs from an oracle's")
-    parser.add_argument("model", metavar="MODEL.onnx", help="the model")
+    add_model(parser, "MODEL.onnx", "the model")
     parser.add_argument(
         "--against",
         choices=("reference", "onnxruntime"),
@@ -56,7 +56,8 @@ def _add_fuzz(commands: _SubParsersAction[argparse.ArgumentParser], add: AddComm
 
 def _add_tune(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> None:
     parser = add(commands, "tune", "search for faster kernels of a model; compilations use what is found")
-    parser.add_argument("model", metavar="MODEL", nargs="?", help="an ONNX model, or IR; none: print what was found")
+    add_model(parser, "MODEL", "an ONNX model, or IR; none: print what was found")
+    parser.set_defaults(needs_model=False)
     parser.add_argument("--seconds", metavar="S", type=positive, default=60, help="time to spend (default: 60)")
     parser.add_argument("--database", metavar="FILE", help="where to keep what is found (default: with the cache)")
     add_options(parser, "target", "threads")

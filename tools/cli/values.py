@@ -25,12 +25,15 @@ def add_input(parser: ArgumentParser) -> None:
     )
 
 
-def add_model(parser: argparse.ArgumentParser, metavar: str, help_text: str) -> None:
-    """Add the model, and the flag that takes a sample in its place."""
-    parser.add_argument("model", metavar=metavar, nargs="?", help=help_text)
+def add_model(
+    parser: argparse.ArgumentParser, metavar: str, help_text: str, dest: str = "model", *, many: bool = False
+) -> None:
+    """Add the model, or several, and the flag that takes a sample in their place."""
+    parser.add_argument(dest, metavar=metavar, nargs="*" if many else "?", help=help_text)
     parser.add_argument(
         "--sample", metavar="NAME", help="a model that ships with Mirlo in place of a file, such as mobilenetv2"
     )
+    parser.set_defaults(model_dest=dest)
 
 
 def _assignment(text: str) -> tuple[str, str]:

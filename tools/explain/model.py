@@ -26,6 +26,8 @@ from mirlo.passes.bounds.verify_bounds import BoundsRecord
 from mirlo.passes.byoc.artifacts import detach_artifacts
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.byoc.target_list import Targets
+from mirlo.passes.decisions import PassDecision
+from mirlo.passes.expectations import KernelExpectation
 from mirlo.passes.graph.inline_calls import inline_calls
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.kernel_nodes import kernel_calls, node_labels
@@ -41,9 +43,10 @@ from mirlo.passes.schedule.schedule import ScheduleRecord
 from mirlo.passes.schedule.tuned import TUNING, TuningRecord
 from mirlo.passes.session import Session
 from mirlo.passes.shard.plan import ShardingRecord
-from mirlo.passes.targets import CompileOptions, thread_limits
+from mirlo.passes.targets import CompileOptions, Target, thread_limits
 from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.regions import RegionDescription
+from mirlo.tools.explain.expectations import UnscheduledModule
 from mirlo.tools.explain.kernel import FollowedKernels, KernelStage
 from mirlo.tools.explain.operations import FollowedOperation
 
@@ -65,6 +68,8 @@ class ExplainedNode:
     """What measurements chose for one of its operators."""
     given_to: list[str] = field(default_factory=list)
     """The patterns of code generators that took operators of it."""
+    decisions: list[PassDecision] = field(default_factory=list)
+    """What passes decided about its operators."""
 
 
 @dataclass
@@ -80,6 +85,9 @@ class ExplainedKernel:
     tuned: dict[str, int] = field(default_factory=dict)
     """What measurements chose."""
     bounds: BoundsRecord | None = None
+    expectation: KernelExpectation | None = None
+    """What the target expects of it; only if the kernel was asked for by name."""
+    decisions: list[PassDecision] = field(default_factory=list)
 
     def take(self, note: ScheduleRecord | ParallelRecord | TuningRecord | BoundsRecord) -> None:
         """Keep what became of it."""
@@ -162,13 +170,18 @@ def explain_model(
     _verify_all(pipeline, host.name)
     watch = _Watch()
     followed = FollowedKernels(kernel) if follow or kernel is not None else None
+    unscheduled = UnscheduledModule() if kernel is not None else None
     operators = count_operators(module)
     with module.context, ir.Location.unknown():
-        failure = _run(pipeline, module, session, watch, followed)
+        watch.note_nodes(module)
+        failure = _run(pipeline, module, session, [watch, *filter(None, (followed, unscheduled))])
         calls = list(kernel_calls(module))
         externals = detach_artifacts(module) if failure is None else ()
     explanation = _assemble(target, watch, session.notes, calls, failure)
     explanation.calls = calls
+    if unscheduled is not None:
+        with module.context, ir.Location.unknown():
+            _expect(unscheduled, explanation.kernels, kernel, host, options)
     explanation.approximations = [note for note in session.notes if isinstance(note, Approximation)]
     explanation.ranks = [note for note in session.notes if isinstance(note, ShardingRecord)]
     if failure is None:
@@ -193,17 +206,27 @@ def _verify_all(pipeline: Pipeline, host: str) -> None:
         pipeline.insert_after("lower-intrinsics", VERIFY, 0)
 
 
-def _run(
-    pipeline: Pipeline, module: ir.Module, session: Session, watch: _Watch, followed: FollowedKernels | None
-) -> str | None:
+def _run(pipeline: Pipeline, module: ir.Module, session: Session, instruments: Sequence[Instrument]) -> str | None:
     """Run the passes as far as they go; return the error of the one that fails."""
-    watch.note_nodes(module)
     try:
-        pipeline.run(module, session, [watch, *node_watch(session), *([followed] if followed is not None else [])])
+        pipeline.run(module, session, [*instruments, *node_watch(session)])
         check_used(session)
     except (PassFailed, PassError) as error:
         return str(error)
     return None
+
+
+def _expect(
+    unscheduled: UnscheduledModule,
+    kernels: Sequence[ExplainedKernel],
+    name: str | None,
+    host: Target,
+    options: CompileOptions,
+) -> None:
+    """Add what the target expects of the kernel of this name."""
+    for kernel in kernels:
+        if kernel.name == name and kernel.schedule is not None:
+            kernel.expectation = unscheduled.expectation(name, kernel.schedule, kernel.tuned, host, options)
 
 
 @dataclass
@@ -260,19 +283,29 @@ def _assemble(
         if name in kernels:
             kernels[name].intrinsics = [choices[key] for key in used if key in choices]
     for note in notes:
-        if isinstance(note, (ScheduleRecord, ParallelRecord, TuningRecord, BoundsRecord)) and note.function in kernels:
-            kernels[note.function].take(note)
-        elif isinstance(note, LegalizationRecord):
-            for name in note.names or (note.location,):
-                nodes.setdefault(name, ExplainedNode(name)).operators.append(note)
-        elif isinstance(note, TuningRecord):
-            for name in note.nodes:
-                nodes.setdefault(name, ExplainedNode(name)).tuned |= note.values
-        elif isinstance(note, Placement):
-            _note_taken(note, nodes)
+        _take_note(note, nodes, kernels)
     memory = [note for note in notes if isinstance(note, MemoryRecord)]
     measured = [note for note in notes if isinstance(note, StrategyRecord)]
     return Explanation(target, list(nodes.values()), list(kernels.values()), memory, measured, failure)
+
+
+def _take_note(note: object, nodes: dict[str, ExplainedNode], kernels: dict[str, ExplainedKernel]) -> None:
+    """Add a record of the compilation to the nodes and the kernels that it is about."""
+    if isinstance(note, (ScheduleRecord, ParallelRecord, TuningRecord, BoundsRecord)) and note.function in kernels:
+        kernels[note.function].take(note)
+    elif isinstance(note, LegalizationRecord):
+        for name in note.names or (note.location,):
+            nodes.setdefault(name, ExplainedNode(name)).operators.append(note)
+    elif isinstance(note, TuningRecord):
+        for name in note.nodes:
+            nodes.setdefault(name, ExplainedNode(name)).tuned |= note.values
+    elif isinstance(note, PassDecision):
+        for name in note.nodes:
+            nodes.setdefault(name, ExplainedNode(name)).decisions.append(note)
+        if note.function in kernels:
+            kernels[note.function].decisions.append(note)
+    elif isinstance(note, Placement):
+        _note_taken(note, nodes)
 
 
 def _note_taken(placement: Placement, nodes: dict[str, ExplainedNode]) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from mirlo.passes.decisions import PassDecision
+from mirlo.passes.expectations import KernelExpectation
 from mirlo.passes.legalize.conversion import LegalizationRecord
 from mirlo.passes.lower.parallel import MIN_TRIPS
 from mirlo.passes.rule_choices import ChoiceValues
-from mirlo.passes.rules import Attempt, Rule
+from mirlo.passes.rules import Attempt, Decline, Rule
+from mirlo.passes.schedule.schedule import ScheduleRecord
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.regions import region_rows
@@ -16,6 +19,9 @@ from mirlo.tools.cli.tables import bytes_text, columns
 from mirlo.tools.explain.model import ExplainedKernel, ExplainedNode, Explanation
 from mirlo.tools.explain.ranks import rank_json, rank_lines
 from mirlo.tools.explain.rules import rule_json, short_position
+
+NEXT_BEST = 5
+"""Candidates that are printed after the chosen one."""
 
 
 class UnknownNode(MirloError):
@@ -68,6 +74,7 @@ def _node(node: ExplainedNode, failed: bool) -> Iterator[str]:
     yield f"node {node.name}"
     if node.tuned:
         yield f"  measured best: {_choices(node.tuned)}"
+    yield from (f"  {decision}" for decision in node.decisions)
     for record in node.operators:
         yield from _operator(record)
     if node.given_to:
@@ -96,11 +103,14 @@ def _kernel(kernel: ExplainedKernel, with_words: bool) -> Iterator[str]:
     yield f"kernel @{kernel.name}{calls}: {', '.join(kernel.nodes)}"
     if kernel.tuned:
         yield f"  measured best: {_choices(kernel.tuned)}"
+    yield from (f"  {decision}" for decision in kernel.decisions)
     if kernel.schedule is not None:
-        yield f"  schedule: {_rule(kernel.schedule.rule)}"
+        suffix = ", given by --schedule" if kernel.schedule.is_given else ""
+        yield f"  schedule: {_rule(kernel.schedule.rule)}{suffix}"
         yield from _declined(kernel.schedule.attempts, "    ")
-        if kernel.schedule.choices and not (with_words and kernel.schedule.is_applied):
-            yield f"  chosen: {_choices(kernel.schedule.choices)}"
+        yield from (f"  chosen: {line}" for line in _chosen(kernel.schedule))
+        if kernel.expectation is not None:
+            yield from _expected(kernel.expectation)
         if with_words:
             yield f'  words, for schedules={{"{kernel.name}": schedule}}:'
             yield from (f"    {line}" for line in str(kernel.schedule.words).split("\n"))
@@ -116,6 +126,44 @@ def _kernel(kernel: ExplainedKernel, with_words: bool) -> Iterator[str]:
     if kernel.bounds is not None and kernel.bounds.unproven:
         yield f"  not proven to be in bounds: {len(kernel.bounds.unproven)} of {kernel.bounds.accesses} accesses"
         yield from (f"    {access}" for access in kernel.bounds.unproven)
+
+
+def _chosen(schedule: ScheduleRecord) -> Iterator[str]:
+    """Return the choices of the rule, or those of each rule that schedules a part of the function."""
+    if schedule.choices:
+        yield _choices(schedule.choices)
+        return
+    for call in schedule.words:
+        if call.word == "apply_rule" and call.named and len(call.arguments) > 1:
+            yield f"{call.arguments[0]} of {', '.join(call.arguments[1])}: {_choices(call.named)}"
+
+
+def _expected(expectation: KernelExpectation) -> Iterator[str]:
+    """Format the expected time, and the candidates that come next."""
+    unit = f" {expectation.unit}" if expectation.unit else ""
+    parts = _shares(expectation.parts, expectation.time)
+    yield f"  expected: {_figure(expectation.time)}{unit}{': ' if parts else ''}{parts}"
+    if not expectation.candidates:
+        return
+    own, *others = expectation.candidates
+    count = len(expectation.candidates)
+    yield f"  {expectation.compared} compared: {count}, the chosen one first{f', in{unit}' if unit else ''}"
+    rows = [
+        (
+            f"    {_choices(each.values) or 'its own'}", _figure(each.time), f"{each.time / own.time:.3f}",
+            each.limit and f"limited by {each.limit}", _shares(each.parts, each.time),
+        )
+        for each in [own, *others[:NEXT_BEST]]
+    ]  # fmt: skip
+    yield from columns(rows, numbers={1, 2})
+
+
+def _figure(time: float) -> str:
+    return f"{time:.0f}" if time >= 1000 else f"{time:.4g}"
+
+
+def _shares(parts: Mapping[str, float], whole: float) -> str:
+    return ", ".join(f"{name} {part / whole:.1%}" for name, part in parts.items() if part and whole)
 
 
 def _shared_loops(least: Sequence[int]) -> str:
@@ -149,6 +197,7 @@ def as_json(explanation: Explanation) -> dict[str, object]:
                 "operators": [_operator_json(record) for record in node.operators],
                 "kernels": node.kernels,
                 "tuned": node.tuned,
+                "passes": _decisions_json(node.decisions),
             }
             for node in explanation.nodes
         ],
@@ -183,13 +232,16 @@ def _kernel_json(kernel: ExplainedKernel) -> dict[str, object]:
         "calls": kernel.calls,
         "nodes": kernel.nodes,
         "tuned": kernel.tuned,
+        "passes": _decisions_json(kernel.decisions),
         "schedule": None
         if schedule is None
         else {
             "rule": rule_json(schedule.rule),
             "declined": _declined_json(schedule.attempts),
             "words": schedule.words.as_json(),
+            "given": schedule.is_given,
         },
+        "expected": None if kernel.expectation is None else _expectation_json(kernel.expectation),
         "parallel": None
         if parallel is None
         else {
@@ -216,12 +268,38 @@ def _kernel_json(kernel: ExplainedKernel) -> dict[str, object]:
     }
 
 
+def _expectation_json(expectation: KernelExpectation) -> dict[str, object]:
+    return {
+        "time": expectation.time,
+        "unit": expectation.unit,
+        "parts": dict(expectation.parts),
+        "compared": expectation.compared,
+        "candidates": [
+            {"choices": dict(each.values), "time": each.time, "limit": each.limit, "parts": dict(each.parts)}
+            for each in expectation.candidates
+        ],
+    }
+
+
+def _decisions_json(decisions: Iterable[PassDecision]) -> list[dict[str, object]]:
+    return [
+        {"pass": decision.decided_by, "declined": decision.outcome.reason, "facts": _facts_json(decision.outcome)}
+        if isinstance(decision.outcome, Decline)
+        else {"pass": decision.decided_by, "outcome": decision.outcome}
+        for decision in decisions
+    ]
+
+
+def _facts_json(decline: Decline) -> dict[str, str | float | None]:
+    return {name: _as_json(value) for name, value in decline.facts.items()}
+
+
 def _declined_json(attempts: Iterable[Attempt]) -> list[dict[str, object]]:
     return [
         {
             "rule": rule_json(attempt.rule),
             "reason": attempt.decline.reason,
-            "facts": {name: _as_json(value) for name, value in attempt.decline.facts.items()},
+            "facts": _facts_json(attempt.decline),
         }
         for attempt in attempts
     ]

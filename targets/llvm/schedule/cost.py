@@ -1,7 +1,8 @@
 """The cost model's constants of the schedules of target `llvm`, each with its unit and the reason of its value.
 
 Properties of one processor are fields of `Machine`. A docstring names what was measured where that is known; the other
-values were chosen by hand, and `python -m benchmarks.kernels` checks them. What a caller or the tuner may choose
+values were chosen by hand, and `python -m benchmarks.kernels` checks them. A constant changes many kernels: compare all
+of them before you keep it (`docs/contraction.md`, "Change the choice"). What a caller or the tuner may choose
 instead is in `targets/llvm/choices.py`.
 """
 
@@ -34,6 +35,8 @@ K_SPLITS = (2, 3, 4)
 """Equal parts of K that are measured, besides blocks of usual extents."""
 MAX_DOT_ROWS = 64
 """Most rows for which dot products are worth a measurement."""
+EQUAL_TILES = 0.01
+"""Part of the time by which tiles may differ and be taken as equal: the first one stays, which has most rows."""
 TILE_OVERHEAD = 30.0
 """Cycles to begin and end a tile: addresses, loop control, filling the pipeline."""
 OVERLAPPED_STORES = 8

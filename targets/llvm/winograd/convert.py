@@ -14,6 +14,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.calls import CallTir
 from mirlo.dialects.relax.infer_windows import padding_pairs
+from mirlo.passes.decisions import decision_of_nodes
 from mirlo.passes.fuse.kinds import KIND, FusionKind
 from mirlo.passes.graph.constants import (
     constant_reader,
@@ -46,14 +47,6 @@ if TYPE_CHECKING:
 
 _GAIN = 0.85
 """Part of the direct time below which the machine model's gain is trusted."""
-
-
-@dataclass(frozen=True)
-class WinogradRecord:
-    """How a convolution was rewritten: the chosen tile, or why it stays as it is."""
-
-    tile: int
-    declined: Decline | None
 
 
 @dataclass(frozen=True)
@@ -129,8 +122,8 @@ class Winograd(Pass):
     ) -> None:
         conv, location = op.opview, op.location
         chosen = choose(conv, b, machine, self.tile, measured)
-        outcome = WinogradRecord(0, chosen) if isinstance(chosen, Decline) else WinogradRecord(chosen.m, None)
-        session.notes.append(outcome)
+        outcome = chosen if isinstance(chosen, Decline) else f"tiles of {chosen.m}x{chosen.m} results"
+        session.notes.append(decision_of_nodes(self.name, outcome, location))
         if self.explain:
             text = f"stays direct: {chosen}" if isinstance(chosen, Decline) else f"is computed in tiles of {chosen.m}"
             session.remark(f"the convolution {text}", location)

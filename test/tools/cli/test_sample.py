@@ -10,6 +10,8 @@ from commands import mirlo, output_of
 
 from mirlo.tools import samples
 from mirlo.tools.cli import main
+from mirlo.tools.cli.arguments import Arguments, make_parser
+from mirlo.tools.cli.sampling import check_model, use_sample
 
 
 def test_a_sample_takes_the_place_of_a_file(
@@ -42,3 +44,30 @@ def test_two_models(capsys: pytest.CaptureFixture[str]) -> None:
         main(["compile", "m.onnx", "--sample", "gpt2"])
     assert ended.value.code == 2
     assert "m.onnx and --sample gpt2: give one model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["explain", "explorer", "bench", "tune", "bisect"])
+def test_commands_that_look_at_a_model_take_a_sample(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--sample", "mobilnetv2"]) == 1
+    assert "no sample is named 'mobilnetv2'" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([command, "m.onnx", "--sample", "gpt2"])
+    assert "m.onnx and --sample gpt2: give one model" in capsys.readouterr().err
+
+
+def test_a_sample_is_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(samples, "path", lambda name: tmp_path / f"{name}.onnx")
+    for command, models in {"bench": ["models"], "explain": ["subject"], "tune": ["model"]}.items():
+        arguments = make_parser().parse_args([command, "--sample", "gpt2"], namespace=Arguments())
+        check_model(arguments, pytest.fail)
+        use_sample(arguments)
+        value = getattr(arguments, *models)
+        assert value == ([str(tmp_path / "gpt2.onnx")] if command == "bench" else str(tmp_path / "gpt2.onnx"))
+        assert arguments.verbose is False
+
+
+def test_only_tune_needs_no_model(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["tune", "--database", str(tmp_path / "t.json")]) == 0
+    with pytest.raises(SystemExit):
+        main(["bench"])
+    assert "give the file of a model, or --sample NAME" in capsys.readouterr().err

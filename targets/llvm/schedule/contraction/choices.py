@@ -12,7 +12,7 @@ from mirlo.passes.schedule.blocks.contraction.analysis import Contraction
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.targets.llvm.machine import MAX_ACCUMULATORS, Machine
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
-from mirlo.targets.llvm.schedule.contraction.tiles import TileProblem, choose_tile
+from mirlo.targets.llvm.schedule.contraction.tiles import TileProblem, TileSearch, choose_tile
 from mirlo.targets.llvm.schedule.cost import (
     L2_RESIDENT_SHARE,
     MAX_UNROLLED,
@@ -60,14 +60,14 @@ def choose_rows(
     reduce: Sequence[LoopAxis],
     machine: Machine,
     tile: tuple[int, int] | None,
-) -> tuple[LoopAxis | None, int, int]:
-    """Choose the axis of the tile's rows, and the size of the tile unless it is chosen.
+) -> tuple[LoopAxis | None, int, int, TileSearch]:
+    """Choose the axis of the tile's rows, and the size of the tile unless it is chosen; return what it was chosen for.
 
     All rows along the `shared` axes are multiplied with the same columns.
     """
     if not candidates:
         rows, vectors, _ = choose_tile(problem, machine, tile)
-        return None, rows, vectors
+        return None, rows, vectors, TileSearch(problem, machine)
     best = None
     far = rows_from_beyond_l2(problem, shared, side, machine)
     count = count_of(axis for axis in shared if side.form.stride(axis) != 0)
@@ -79,7 +79,7 @@ def choose_rows(
         rows, vectors, cycles = choose_tile(problem_of_axis, machine, tile)
         cycles /= problem_of_axis.rows
         if best is None or cycles < best[0] * 0.98:
-            best = (cycles, axis, rows, vectors)
+            best = (cycles, axis, rows, vectors, TileSearch(problem_of_axis, machine))
     assert best is not None
     return best[1:]
 

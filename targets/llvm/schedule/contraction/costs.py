@@ -34,19 +34,28 @@ class Traffic:
 
 def expected_cycles(plan: RegisterTilePlan) -> float | None:
     """Estimate the cycles of one core for a contraction; None for dot products, which the model does not cover."""
-    if plan.dot:
-        return None
-    return _cycles(plan, plan.order_of_loops) + _copied_bytes(plan) / COPY_BYTES_PER_CYCLE
+    return None if plan.dot else sum(expected_parts(plan).values())
 
 
-def _cycles(plan: RegisterTilePlan, loops: LoopOrder) -> float:
+def expected_parts(plan: RegisterTilePlan) -> dict[str, float]:
+    """Estimate the cycles of a contraction in register tiles, by what takes them."""
+    return {**_parts(plan, plan.order_of_loops), "packing": _copied_bytes(plan) / COPY_BYTES_PER_CYCLE}
+
+
+def _parts(plan: RegisterTilePlan, loops: LoopOrder) -> dict[str, float]:
     """Estimate the cycles of tiles, and of what comes from beyond the L2 cache and of results that go there."""
     parts = _parts_of_k(loops)
     problem = replace(plan.problem, depth=max(1, plan.problem.depth // parts))
     outer = count_of(plan.column_loops) * count_of(plan.row_loops)
-    computing = parts * outer * tile_cycles(plan.tile_rows, plan.tile_vectors, problem, plan.machine)
-    reading = _bytes_beyond_l2(plan, loops) / plan.machine.l3_bytes_per_cycle
-    return computing + reading + _striped_bytes(plan, loops) / STRIPE_BYTES_PER_CYCLE
+    return {
+        "register tiles": parts * outer * tile_cycles(plan.tile_rows, plan.tile_vectors, problem, plan.machine),
+        "bytes from beyond the L2 cache": _bytes_beyond_l2(plan, loops) / plan.machine.l3_bytes_per_cycle,
+        "results in stripes": _striped_bytes(plan, loops) / STRIPE_BYTES_PER_CYCLE,
+    }
+
+
+def _cycles(plan: RegisterTilePlan, loops: LoopOrder) -> float:
+    return sum(_parts(plan, loops).values())
 
 
 def fastest_order(plan: RegisterTilePlan) -> LoopOrder:

@@ -41,9 +41,7 @@ from mirlo.targets.llvm.schedule.contraction.groups import (
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand, plan_operand
 from mirlo.targets.llvm.schedule.contraction.orders import choose_order, freedom
 from mirlo.targets.llvm.schedule.contraction.register_tile import Packing, RegisterTilePlan
-from mirlo.targets.llvm.schedule.contraction.tiles import (
-    TileProblem,
-)
+from mirlo.targets.llvm.schedule.contraction.tiles import TileProblem, TileSearch
 from mirlo.targets.llvm.schedule.cost import (
     DOT_BELOW_ROWS,
     EDGE_TILES,
@@ -203,7 +201,7 @@ class _Planner:
         rows, columns, lane_axis = self.rows, self.columns, self.lane_axis
         axes = self._free_axes()
         chosen = self._choose_sum(axes)
-        row_axis, tile_rows, tile_vectors = self._choose_tile(axes, chosen)
+        row_axis, tile_rows, tile_vectors, search = self._choose_tile(axes, chosen)
         if tile_rows * tile_vectors > MAX_ACCUMULATORS:
             raise RuleError(f"rule 'contraction': a tile of {tile_rows} x {tile_vectors} vectors is too large")
         problem, grouped = chosen.problem, chosen.grouped
@@ -239,7 +237,7 @@ class _Planner:
             may_pack=not is_dot and grouped is None and columns.form.stride(lane_axis) == 1 and not is_cast,
             group=None if grouped is None else grouped.group, order_of_loops=loops, choices=self.choices, free=free,
             has_own_rows=has_own_rows, is_stored=is_stored, may_dot=chosen.may_dot,
-            is_short=is_dot and is_short_dot(tile_rows, lane_axis, chosen.order, problem.lanes),
+            search=search, is_short=is_dot and is_short_dot(tile_rows, lane_axis, chosen.order, problem.lanes),
         )  # fmt: skip
         if not self.choices.has_order:
             loops = fastest_order(plan)
@@ -299,10 +297,10 @@ class _Planner:
             order = [axis for axis in order if axis is not along] + [along]
         return _SumChoice(order, problem, self.machine, contiguous is not None, dot=along)
 
-    def _choose_tile(self, axes: _FreeAxes, chosen: _SumChoice) -> tuple[LoopAxis | None, int, int]:
-        """Return the axis of the tile's rows, its number of rows, and its number of column vectors."""
+    def _choose_tile(self, axes: _FreeAxes, chosen: _SumChoice) -> tuple[LoopAxis | None, int, int, TileSearch | None]:
+        """Return the axis of the tile's rows, its rows and column vectors, and what they were chosen for."""
         if chosen.dot is not None:
-            return dot_tile(axes.shared, self.lane_axis, chosen.order, chosen.problem.lanes, chosen.machine)
+            return *dot_tile(axes.shared, self.lane_axis, chosen.order, chosen.problem.lanes, chosen.machine), None
         # Rows with column vectors of their own cannot share a packed panel.
         if chosen.grouped is not None:
             must_pack = not chosen.grouped.group.is_stored

@@ -21,6 +21,7 @@ from mirlo.targets.llvm.schedule.contraction.tiles import (
     ColumnVector,
     Span,
     TileProblem,
+    TileSearch,
     column_vectors,
     edge_spans,
     spans,
@@ -89,7 +90,8 @@ class RegisterTilePlan:
     """Whether the column operand may be packed before the kernel runs."""
     may_dot: bool = False
     """Whether the lanes could run along K as well as along the output."""
-
+    search: TileSearch | None = None
+    """What the tile was chosen for; None for dot products, whose tiles are not compared."""
     is_short: bool = False
     """Whether dot products read a column after the other, with code for all of K."""
 

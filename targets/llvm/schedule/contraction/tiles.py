@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 
@@ -12,6 +14,7 @@ from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.cost import (
     BEYOND_L2_FACTOR,
     BEYOND_L2_VECTORS,
+    EQUAL_TILES,
     ISSUED_PER_LOAD,
     L2_BYTES_PER_CYCLE,
     LATENCY_SLACK,
@@ -139,26 +142,31 @@ def register_need(rows: int, vectors: int, problem: TileProblem, machine: Machin
 
 
 def step_cycles(rows: int, vectors: int, problem: TileProblem, machine: Machine) -> float:
-    """Estimate the cycles of a k-step of a tile."""
+    """Estimate the cycles of a k-step of a tile: those of what limits it."""
+    return max(step_bounds(rows, vectors, problem, machine).values())
+
+
+def step_bounds(rows: int, vectors: int, problem: TileProblem, machine: Machine) -> dict[str, float]:
+    """Estimate the cycles that a k-step of a tile takes at least, by what may limit it."""
     sums = rows * vectors
     row_loads = rows if problem.shared_rows else vectors * _vectors_of_rows(rows, problem)
     column_loads = 0 if not problem.shared_columns and problem.depth <= machine.vector_registers else vectors
-    bounds = [
-        sums * problem.multiplications / machine.fma_per_cycle,
-        (row_loads + column_loads) / machine.loads_per_cycle,
-        machine.fma_latency * LATENCY_SLACK,
-    ]
+    bounds = {
+        "multiplications": sums * problem.multiplications / machine.fma_per_cycle,
+        "loads": (row_loads + column_loads) / machine.loads_per_cycle,
+        "latency of multiplications": machine.fma_latency * LATENCY_SLACK,
+    }
     if machine.issue_width:
         products = sums * problem.multiplications * machine.product_instructions
-        bounds.append((products + ISSUED_PER_LOAD * (row_loads + column_loads)) / machine.issue_width)
+        bounds["issued instructions"] = (products + ISSUED_PER_LOAD * (row_loads + column_loads)) / machine.issue_width
     if problem.taps > 1:
         run = vectors * machine.vector_bytes
         lines = max(1.0, LINE_BYTES / run) * (SHORT_RUN if run < LINES_PER_FETCH * LINE_BYTES else 1.0)
-        bounds.append(row_loads * machine.vector_bytes * lines / L2_BYTES_PER_CYCLE)
+        bounds["lines of windows from the L2 cache"] = row_loads * machine.vector_bytes * lines / L2_BYTES_PER_CYCLE
     panel_bytes = problem.depth * vectors * machine.vector_bytes
     if problem.shared_columns and panel_bytes > machine.l1_bytes // 2:
-        bounds.append(vectors * machine.vector_bytes / L2_BYTES_PER_CYCLE)
-    return max(bounds)
+        bounds["columns from the L2 cache"] = vectors * machine.vector_bytes / L2_BYTES_PER_CYCLE
+    return bounds
 
 
 def _vectors_of_rows(rows: int, problem: TileProblem) -> float:
@@ -226,14 +234,43 @@ def _vectors_beyond_l2(problem: TileProblem, machine: Machine, most_sums: int, m
     return max(1, min(BEYOND_L2_VECTORS, most_sums // 4, most_vectors))
 
 
-def choose_tile(
-    problem: TileProblem, machine: Machine, chosen: tuple[int, int] | None = None
-) -> tuple[int, int, float]:
-    """Choose rows and vectors of a tile; return them with the estimated cycles of all tiles."""
-    if chosen is not None:
-        rows, vectors = min(chosen[0], problem.rows), chosen[1]
-        return rows, vectors, tile_cycles(rows, vectors, problem, machine)
-    best: tuple[float, int, int] | None = None
+@dataclass(frozen=True)
+class TileEstimate:
+    """A tile, and the cycles that all tiles of its size are expected to take."""
+
+    rows: int
+    vectors: int
+    cycles: float
+
+
+@dataclass(frozen=True)
+class TileSearch:
+    """What a tile is chosen for."""
+
+    problem: TileProblem
+    machine: Machine
+    """The machine without the registers that sums need."""
+
+    def estimate(self, rows: int, vectors: int) -> TileEstimate:
+        """Return a tile with its cycles."""
+        return TileEstimate(rows, vectors, tile_cycles(rows, vectors, self.problem, self.machine))
+
+    def parts(self, tile: TileEstimate) -> dict[str, float]:
+        """Return the cycles of a tile by what takes them."""
+        problem = replace(self.problem, reread_bytes=0)
+        begun = tile_cycles(tile.rows, tile.vectors, replace(problem, depth=0), self.machine)
+        steps = tile_cycles(tile.rows, tile.vectors, problem, self.machine) - begun
+        again = tile.cycles - steps - begun
+        return {"k-steps": steps, "begin and end of tiles": begun, **({"rows read again": again} if again > 0 else {})}
+
+    def limit(self, tile: TileEstimate) -> str:
+        """Return what limits the k-steps of a tile."""
+        bounds = step_bounds(tile.rows, tile.vectors, self.problem, self.machine)
+        return max(bounds, key=lambda name: bounds[name])
+
+
+def considered_tiles(problem: TileProblem, machine: Machine) -> Iterator[TileEstimate]:
+    """Yield the tiles that are compared: those whose accumulators and operands fit the registers."""
     most_vectors = max(1, -(-problem.columns // problem.lanes))
     counts = sorted({*(v for v in VECTOR_COUNTS if v <= most_vectors), *([most_vectors] if most_vectors <= 8 else [])})
     most_sums = machine.vector_registers if problem.shared_rows else machine.vector_registers // 2
@@ -253,9 +290,20 @@ def choose_tile(
         wider = next((v for v in offered if v > vectors and v.bit_count() == 1), 0)
         if problem.rows <= 2 and wider and fits(rows, wider) and register_need(rows, wider, problem, machine) < 20:
             continue  # without reuse, only the length of contiguous runs counts
-        cost = tile_cycles(rows, vectors, problem, machine)
+        yield TileEstimate(rows, vectors, tile_cycles(rows, vectors, problem, machine))
+
+
+def choose_tile(
+    problem: TileProblem, machine: Machine, chosen: tuple[int, int] | None = None
+) -> tuple[int, int, float]:
+    """Choose rows and vectors of a tile; return them with the estimated cycles of all tiles."""
+    if chosen is not None:
+        rows, vectors = min(chosen[0], problem.rows), chosen[1]
+        return rows, vectors, tile_cycles(rows, vectors, problem, machine)
+    best: TileEstimate | None = None
+    for tile in considered_tiles(problem, machine):
         # Between equals, the larger tile reads its operands fewer times.
-        if best is None or cost < best[0] * 0.99:
-            best = (cost, rows, vectors)
+        if best is None or tile.cycles < best.cycles * (1 - EQUAL_TILES):
+            best = tile
     assert best is not None
-    return best[1], best[2], best[0]
+    return best.rows, best.vectors, best.cycles

@@ -1,0 +1,30 @@
+"""What passes decide about operators and prim functions, for `mirlo explain`."""
+
+from __future__ import annotations
+
+from mirlo.dialects.bindings import ir
+from mirlo.passes.locations import describe, names_of
+from mirlo.passes.rules import Decline
+from mirlo.runtime.lazy_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class PassDecision:
+    """What a pass did with an operator of some nodes, or with a prim function; or why it left it alone."""
+
+    decided_by: str
+    """The name of the pass."""
+    outcome: str | Decline
+    nodes: tuple[str, ...] = ()
+    """The nodes of the operator, or its location."""
+    function: str = ""
+    """The name of the prim function."""
+
+    def __str__(self) -> str:
+        declined = "declined: " if isinstance(self.outcome, Decline) else ""
+        return f"{self.decided_by}: {declined}{self.outcome}"
+
+
+def decision_of_nodes(decided_by: str, outcome: str | Decline, location: ir.Location) -> PassDecision:
+    """Return a decision about the operator at a location."""
+    return PassDecision(decided_by, outcome, tuple(names_of(location)) or (describe(location),))

@@ -1,0 +1,35 @@
+"""What a target expects of a prim function: its time, what takes it, and the candidates that a rule compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+
+from mirlo.runtime.lazy_dataclass import dataclass
+
+
+@dataclass(frozen=True)
+class ComparedChoice:
+    """Choices that a rule compared, with what it compared them by."""
+
+    values: Mapping[str, int]
+    time: float
+    limit: str = ""
+    """What limits the time."""
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """The time by what takes it, if that is known."""
+
+
+@dataclass(frozen=True)
+class KernelExpectation:
+    """The expected time of a prim function with the choices that it has, and what else was compared."""
+
+    time: float
+    """In `unit`."""
+    unit: str = ""
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """The time by what takes it, if that is known."""
+    compared: str = ""
+    """What the candidates are: register tiles."""
+    candidates: Sequence[ComparedChoice] = ()
+    """The choices that were taken, and all others, the fastest first."""
