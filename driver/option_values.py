@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 
 from mirlo.runtime.options import parse_integer
@@ -52,6 +53,13 @@ def sizes_of_dims(text: str) -> dict[str, int]:
 def kernel_and_schedule(text: str) -> tuple[str, str]:
     """Parse a kernel and the file of its schedule."""
     return _pair(text, "KERNEL=FILE")
+
+
+def tuning_database(text: str) -> str:
+    """Parse the file of a tuning database, which must exist: without it nothing would be tuned, and nothing said."""
+    if not os.path.isfile(text):
+        raise ValueError(f"there is no file '{text}'; 'mirlo tune MODEL --database {text}' writes it")
+    return text
 
 
 def operator_and_rule(text: str) -> tuple[str, str]:

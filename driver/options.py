@@ -22,6 +22,7 @@ from mirlo.driver.option_values import (
     size_of_dim,
     sizes_of_dims,
     strategies_of,
+    tuning_database,
 )
 from mirlo.passes.graph.activations import ACTIVATIONS
 from mirlo.runtime.errors import MirloError
@@ -307,6 +308,13 @@ class CompileArguments:
         True,
         "The database of `mirlo tune` to use: True for the usual file if it exists, False for none. A number searches "
         "for so many seconds before.",
+        OptionFlag(
+            "--database",
+            "FILE",
+            tuning_database,
+            help="the file of 'mirlo tune --database' to take measured choices from (default: that beside the cache)",
+        ),
+        OptionFlag("--no-tuning", form="constant", constant=False, help="take no measured choices"),
         kind=either(BOOLEAN, number(0), instance_of("mirlo.driver.tune.database", "Database", "a Database"), PATH),
     )
     precision: str | None = option(

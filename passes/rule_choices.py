@@ -47,6 +47,8 @@ class Choice:
     """The value without a caller's choice: None, or an empty tuple, where the rule decides for each function."""
     is_flag: bool = False
     """Whether the rule takes a bool; derived from the type."""
+    is_capped: bool = False
+    """Whether the rule takes all smaller values for a function, and the largest that fits in place of a larger one."""
 
     @property
     def range_text(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import field, replace
 from itertools import combinations
@@ -59,6 +59,8 @@ class Tuned:
     trials: int
     known: bool = False
     """It was measured before."""
+    skipped: int = 0
+    """Choices that were not tried as they are expected to take more than `PROMISING` of the time."""
     foreseen: float | None = None
     """How well the target foresaw the order of the choices that were measured: 1 is perfectly, 0 not at all."""
     operator: bool = False
@@ -106,15 +108,24 @@ def tune(
     seconds: float = 60.0,
     measurer: Measurer | None = None,
     tell: ReportProgress = lambda text: None,
+    kernels: Collection[str] = (),
 ) -> TuningReport:
     """Search for faster kernels within a time budget; what is found goes into the database.
 
     What was measured before, for this model or another, is not measured again, unless no rule allows it any more. A
     choice is kept only where it was faster in two separate measurements and, when kernels are timed on this machine,
-    inside of the model too: a model is never slower for having been tuned.
+    inside of the model too: a model is never slower for having been tuned. With `kernels`, only those of these names
+    are searched, and no operators.
     """
-    work = _Search(model, database, target, threads, shapes, measurer or Local(), tell, time.monotonic(), seconds)
+    names = tuple(kernels)
+    work = _Search(
+        model, database, target, threads, shapes, measurer or Local(), tell, time.monotonic(), seconds, names
+    )
     has_kernels = work.has_kernels()
+    if names:
+        work.run(operators=False, share=1.0)
+        work.report.seconds = time.monotonic() - work.start
+        return work.report
     work.run_regions(share=REGIONS if has_kernels else 1.0)
     if has_kernels:
         work.run(operators=True, share=OPERATORS)
@@ -146,6 +157,8 @@ class _Search:
     tell: ReportProgress
     start: float
     seconds: float
+    names: tuple[str, ...] = ()
+    """The kernels to search; empty for all."""
     report: TuningReport = field(default_factory=lambda: TuningReport(0))
     _lock: threading.RLock = field(default_factory=threading.RLock)
     """Held while threads that wait for measurements report, or keep what they found."""
@@ -207,7 +220,7 @@ class _Search:
         self.tell(f"finding {'operators' if operators else 'kernels'}")
         tasks, count = tasks_of(
             self.model, self.target, self.threads, self.shapes, database=self.database, operators=operators,
-            is_known=lambda key: self._known(key) is not None,
+            is_known=lambda key: self._known(key) is not None, kernels=self.names,
         )  # fmt: skip
         if not operators:
             self.report.kernels += count
@@ -341,6 +354,7 @@ def search(
     """Search the best choices for one kernel, which takes `base` microseconds without any."""
     start = time.monotonic()
     order = promising(task)
+    skipped = len(task.choices) - len(order)
     measured: dict[int, float] = {}
     trials = 0
     for at in range(0, len(order), BATCH):
@@ -364,8 +378,17 @@ def search(
         again = timer.ratios(task, [best[1]], target, threads)
         ratio = again.ratios[0]
         if ratio is not None and ratio < MAX_TIME_RATIO:
-            return Tuned(task.function, task.calls, again.microseconds, ratio, best[1], trials, foreseen=foreseen)
-    return Tuned(task.function, task.calls, base, 1.0, {}, trials, foreseen=foreseen)
+            return Tuned(
+                task.function,
+                task.calls,
+                again.microseconds,
+                ratio,
+                best[1],
+                trials,
+                foreseen=foreseen,
+                skipped=skipped,
+            )
+    return Tuned(task.function, task.calls, base, 1.0, {}, trials, foreseen=foreseen, skipped=skipped)
 
 
 def search_region(task: RegionTask, own: float, until: float, tell: ReportProgress) -> Tuned:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.surgery import clone_with
 from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
 from mirlo.driver.clone import clone_module
+from mirlo.driver.code import UnknownKernel
 from mirlo.driver.models import open_model, require_sizes
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.graph.constants import is_constant
@@ -28,6 +29,7 @@ from mirlo.passes.schedule.tuned import (
 from mirlo.passes.session import Session
 from mirlo.passes.targets import CompileOptions, Target, TargetError
 from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.nearest import nearest
 
 if TYPE_CHECKING:
     import onnx
@@ -82,10 +84,12 @@ def points_of(targets: Targets, options: CompileOptions) -> tuple[list[str], lis
 def tasks_of(
     model: onnx.ModelProto, target: str, threads: int, shapes: Mapping[str, Sequence[int | str] | None] | None = None,
     *, database: Lookup | None = None, operators: bool = False, is_known: Callable[[str], bool] = lambda key: False,
+    kernels: Collection[str] = (),
 ) -> tuple[list[TuningTask], int]:  # fmt: skip
     """Return the tunable kernels or operators of a model, and how many kernels there are in all.
 
     Entries of `database` for operators are applied before there are kernels. Known tasks have no prediction.
+    Of `kernels`, which are names, only those that are named are returned; each must have choices.
     """
     targets = Targets.parse(target)
     chosen = targets.host_target
@@ -103,9 +107,9 @@ def tasks_of(
     session.options[TUNING] = database
     with module.context, ir.Location.unknown():
         Pipeline(f"builtin.module({','.join(steps[: point.at])})").run(module, session)
-        subjects = _operators(module, point) if operators else _kernels(module, session)
+        subjects = _operators(module, point) if operators else _named(_kernels(module, session), kernels)
         rest = f"builtin.module({','.join(steps[point.at + 1 :])})"
-        kernels = None if operators else KernelSpaces(steps[point.at + 1 :], module, session)
+        spaces = None if operators else KernelSpaces(steps[point.at + 1 :], module, session)
         tasks: dict[str, TuningTask] = {}
         for subject in subjects:
             key = tuning_key(subject.op, target, threads, point.step.target_options)
@@ -113,9 +117,10 @@ def tasks_of(
                 continue
             assert subject.site is not None
             choices = chosen.space(subject.op, options) if chosen.space is not None else []
-            if kernels is not None:
-                choices = kernels.points(subject, choices)
+            if spaces is not None:
+                choices = spaces.points(subject, choices)
             if not choices:
+                _require_no_name(subject.name, kernels)
                 continue
             expected = () if is_known(key) else _expected(chosen, subject.op, choices, options)
             alone = str(_operation_module(subject.site, None if operators else subject.op))
@@ -163,6 +168,22 @@ def _kernels(module: ir.Module, session: Session) -> list[Subject]:
         called = [] if name in schedules else sites.get(name, [])
         kernels.append(Subject(function, name, len(called), called[0] if called else None))
     return kernels
+
+
+def _named(subjects: list[Subject], names: Collection[str]) -> list[Subject]:
+    """Return the kernels of these names, or all without names."""
+    known = [subject.name for subject in subjects]
+    for name in names:
+        if name not in known:
+            listed = ", ".join(known) or "none"
+            raise UnknownKernel(f"the model has no kernel '{name}'{nearest(name, known)}; its kernels: {listed}")
+    return [subject for subject in subjects if not names or subject.name in names]
+
+
+def _require_no_name(kernel: str, names: Collection[str]) -> None:
+    """Reject a kernel that is to be tuned by name, and has no choices."""
+    if kernel in names:
+        raise TargetError(f"kernel '{kernel}' has nothing to tune: the target offers no choices for it")
 
 
 def _operators(module: ir.Module, point: TuningPoint) -> list[Subject]:

@@ -96,14 +96,18 @@ def check_choices(rule: str, declared: Sequence[Choice], choices: ChoiceValues) 
         allowed[name].check(value)
 
 
-def check_used(rule: str, choices: ChoiceValues, used: ChoiceValues) -> None:
+def check_used(rule: str, declared: Sequence[Choice], choices: ChoiceValues, used: ChoiceValues) -> None:
     """Reject choices that a rule could not follow in a function."""
+    capped = {choice.name for choice in declared if choice.is_capped}
     for name, value in choices.items():
         if name not in used:
             there = ", ".join(f"{key}={_text(used_value)}" for key, used_value in used.items()) or "nothing"
             raise ChoiceError(f"{name}={_text(value)}: nothing of this function depends on it; it has {there}")
         if used[name] != value:
-            raise ChoiceError(f"{name}={_text(value)} does not fit this function: '{rule}' takes {_text(used[name])}")
+            most = "at most " if name in capped else ""
+            raise ChoiceError(
+                f"{name}={_text(value)} does not fit this function: '{rule}' takes {most}{_text(used[name])}"
+            )
 
 
 def _text(value: ChoiceValue) -> str:

@@ -412,7 +412,7 @@ def _schedule_as_given(
         if wanted:
             del result.operation.attributes[WANTED_PARTS]
         else:
-            check_used(rule.name, choices, choices_of(result))
+            check_used(rule.name, rule.choices, choices, choices_of(result))
         if GIVEN in result.operation.attributes:
             del result.operation.attributes[GIVEN]
     except (ScheduleError, ChoiceError) as error:

@@ -22,7 +22,7 @@ _SQUARES = (2, 4, 8, 16, 32, 64)
 class ContractionChoices:
     """Choices for a register tile and the loops around it; None where the schedule chooses."""
 
-    tile_rows: Annotated[int | None, Choice(range(1, 65), "rows of the register tile")] = None
+    tile_rows: Annotated[int | None, Choice(range(1, 65), "rows of the register tile", is_capped=True)] = None
     tile_vectors: Annotated[
         int | None, Choice(range(1, 65), "vectors of columns of the register tile; at most 64 accumulators in all")
     ] = None

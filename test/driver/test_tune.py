@@ -538,3 +538,41 @@ def test_a_search_says_what_it_expects(tmp_path: Path) -> None:
     assert any(" tried" in line for line in lines[begin:]) and not any(" tried" in line for line in lines[:begin])
     task = TuningTask("k", "f", 1, "", "", ({}, {}), expected=(0.7, None))
     assert least_expected(task) == 0.7 and least_expected(TuningTask("k", "f", 1, "", "", ())) == 1.0
+
+
+def test_only_the_kernels_that_are_named(tmp_path: Path):
+    nodes = [node("MatMul", "x w", "m"), node("Softmax", "m", "s"), node("MatMul", "s v", "z")]
+    weights = {"w": WEIGHT, "v": RNG.standard_normal((48, 32), dtype=np.float32)}
+    model = make_model(nodes, {"x": (F32, [32, 64])}, ["z"], weights)
+    names = [task.function for task in tasks_of(model, "llvm", 1)[0]]
+    (only,), _ = tasks_of(model, "llvm", 1, kernels=names[-1:])
+    assert only.function == names[-1] and len(names) > 1
+    report = tune(model, Database(tmp_path / "t.json"), seconds=1, measurer=Pretended(1.1), kernels=names[:1])
+    assert [result.function for result in report.results] == names[:1] and report.left == 0
+    with pytest.raises(MirloError, match="the model has no kernel 'matmulx'; did you mean '.*'\\?; its kernels: .*"):
+        tasks_of(model, "llvm", 1, kernels=["matmulx"])
+
+
+def test_choices_that_are_not_worth_a_trial_are_counted():
+    task = TuningTask("k", "f", 1, "", "", ({"a": 1}, {"a": 2}), (1.5, 2.0))
+    outcome = search(task, Pretended(1.1), "llvm", 1, 1.0, lambda _: None, 5.0)
+    assert (outcome.trials, outcome.skipped, outcome.values) == (0, 2, {})
+
+
+def test_a_database_of_the_command_line(tmp_path: Path):
+    import onnx
+
+    path, database = tmp_path / "m.onnx", tmp_path / "t.json"
+    onnx.save(_model(), path)
+    (task,), _ = tasks_of(_model(), "llvm", 1)
+    Database(database).add(task.key, TuningEntry({"tile_rows": 3, "tile_vectors": 1}, 0.5, 1.0, NAME, 1))
+    for flags in (["--database", database], ["--database", database, "--kernel", NAME]):
+        assert "measured best: tile_rows=3, tile_vectors=1" in output_of(mirlo("explain", path, *flags))
+    assert "measured best" not in output_of(mirlo("explain", path, "--no-tuning"))
+    missing = mirlo("compile", path, "--database", tmp_path / "none.json")
+    assert missing.returncode == 2 and "there is no file" in missing.stderr
+    tuned = output_of(mirlo("tune", path, "--kernel", f"@{NAME}", "--database", database))
+    assert "(known)" in tuned and f"compilations use it with --database {database}" in tuned
+    assert "1 kernels and operators with choices: 1 are faster, 0 are not, 0 were left for lack of time" in tuned
+    unknown = mirlo("tune", path, "--kernel", "nothing", "--database", database)
+    assert f"the model has no kernel 'nothing'; its kernels: {NAME}" in unknown.stderr

@@ -46,7 +46,7 @@ class Child:
     model: Any
 
     def load(
-        self, engine: str, model: str, threads: int, shapes: Mapping[str, list[int]], cache: str | None, **own: str
+        self, engine: str, model: str, threads: int, shapes: Mapping[str, list[int]], cache: str | None, **own: Any
     ) -> dict[str, float | str]:
         start = time.perf_counter()
         module = importlib.import_module(f"mirlo.tools.bench.engines.{engine}")

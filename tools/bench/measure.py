@@ -175,6 +175,7 @@ def _start(
             )
             order: dict[str, object] = {"engine": name, "model": str(model), "threads": threads, "shapes": shapes}
             order |= {"target": settings.target} if own and settings.target is not None else {}
+            order |= {"options": dict(settings.compile_options)} if own and settings.compile_options else {}
             board = {"board": asdict(settings.board)} if settings.board is not None else {}
             loaded: LoadedEngine = process.ask("load", **order, **board, cache=None)
             if own:

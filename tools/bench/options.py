@@ -101,3 +101,5 @@ class MeasurementOptions:
     """Where models run; None: on this machine."""
     target: str | None = None
     """What Mirlo compiles for; None for its usual target."""
+    compile_options: Mapping[str, object] = field(default_factory=dict)
+    """Other options of `mirlo.compile`, as JSON."""

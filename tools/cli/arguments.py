@@ -39,6 +39,7 @@ class Arguments(argparse.Namespace):
     timing: bool
     emit: str
     kernel: str | None
+    kernel_names: list[str]
     name: str | None
     weights: str
     input: list[tuple[str, str]]
@@ -46,6 +47,7 @@ class Arguments(argparse.Namespace):
     repeat: int
     seed: int
     profile: bool
+    kernel_rows: int
     plugin: list[str]
     kind: str
     package: str
@@ -250,6 +252,10 @@ def _add_run(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--repeat", metavar="N", type=positive, default=10, help="timed runs (default: 10)")
     parser.add_argument("--seed", metavar="S", type=natural, default=0, help="of the random inputs (default: 0)")
     parser.add_argument("--profile", action="store_true", help="print the time of each kernel")
+    parser.add_argument(
+        "--kernels", dest="kernel_rows", metavar="N", type=natural, default=15,
+        help="with --profile: rows of the table of kernels, the slowest first (default: 15)",
+    )  # fmt: skip
     add_board(parser)
     add_options(parser, group=parser.add_argument_group("compilation"))
 
@@ -263,7 +269,8 @@ def _add_explain(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--kernel", metavar="NAME", help="print the way of this kernel, from its nodes to assembly")
     parser.add_argument("--save-words", metavar="FILE", help="with --kernel: write the words that schedule it, as JSON")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    add_options(parser, "threads", "precision", "shapes", "dims", "strategies", "schedules", "ranks", "rank_plan")
+    add_options(parser, "threads", "precision", "shapes", "dims", "strategies", "schedules", "tune")
+    add_options(parser, "ranks", "rank_plan")
 
 
 def _add_explorer(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -274,7 +281,8 @@ def _add_explorer(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--netron", metavar="FILE.json", help="write the graph of kernels for Netron")
     parser.add_argument("--no-times", action="store_true", help="do not run the model to time its kernels")
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
-    add_options(parser, "target", "threads", "precision", "shapes", "dims", "strategies", "schedules", "cache", "jobs")
+    add_options(parser, "target", "threads", "precision", "shapes", "dims", "strategies", "schedules", "tune")
+    add_options(parser, "cache", "jobs")
 
 
 def _add_new(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -57,6 +57,7 @@ def run(arguments: Arguments) -> Results:
         code=str(arguments.report or "").endswith(".html"),
         target=arguments.target,
         board=board_options(arguments),
+        compile_options={name: value for name, value in arguments.options.items() if name in ("schedules", "tune")},
     )
     machine = _board_machine(settings, arguments.report)
     rows = []

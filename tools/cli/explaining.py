@@ -30,8 +30,11 @@ def _explain_rules(arguments: Arguments) -> None:
     from mirlo.tools.explain.rules import chain_json, chain_lines, rule_chains
 
     of_models = (arguments.node, arguments.kernel, arguments.shape, arguments.dim, arguments.save_words)
-    if any(of_models) or {"precision", "ranks", "rank_plan"} & set(arguments.options):
-        raise CommandError("--node, --kernel, --save-words, --ranks, --precision, --shape and --dim are for models")
+    if any(of_models) or {"precision", "ranks", "rank_plan", "tune"} & set(arguments.options):
+        raise CommandError(
+            "--node, --kernel, --save-words, --ranks, --precision, --database, --no-tuning, --shape and --dim are for "
+            "models"
+        )
     from mirlo.dialects.context import load_installed_dialects
     from mirlo.passes.byoc.target_list import Targets
 
@@ -64,6 +67,7 @@ def _explain_model(arguments: Arguments) -> None:
         shapes=arguments.shapes,
         strategies=options.get("strategies"),
         schedules=options.get("schedules"),
+        tune=options.get("tune", True),
         kernel=arguments.kernel,
         precision=options.get("precision"),
         ranks=options.get("ranks", 1),

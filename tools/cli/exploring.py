@@ -42,6 +42,7 @@ def execute(arguments: Arguments) -> None:
         shapes=arguments.shapes,
         strategies=options.get("strategies"),
         schedules=options.get("schedules"),
+        tune=options.get("tune", True),
         precision=options.get("precision"),
     )
     _write(output, page(exploration))

@@ -32,7 +32,7 @@ def add_bench(commands: _SubParsersAction[argparse.ArgumentParser], add: AddComm
     parser = add(commands, "bench", "time models beside other engines, and their kernels beside the machine's limits")
     add_model(parser, "MODEL.onnx", "the models", "models", many=True)
     add_options(parser, of=_measurement_options)
-    add_options(parser, "target", "shapes")
+    add_options(parser, "target", "shapes", "schedules", "tune")
     add_options(parser, "dims", purpose="the size with which a dynamic dim runs; the model is compiled for any")
     add_board(parser)
     _add_outputs(parser)

@@ -65,7 +65,7 @@ def _run(arguments: Arguments, arrays: Mapping[str, np.ndarray]) -> None:
             print(f"wrote {path}")
     print(_latency(executable, inputs, arguments.repeat))
     if arguments.profile:
-        print(f"\n{executable.profile(*inputs.values(), repeats=arguments.repeat).table(limit=15)}")
+        print(f"\n{executable.profile(*inputs.values(), repeats=arguments.repeat).table(limit=arguments.kernel_rows)}")
 
 
 def _executable(arguments: Arguments) -> CallableModel:

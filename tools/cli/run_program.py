@@ -37,7 +37,7 @@ def run_program(program: Program, feeds: Mapping[str, np.ndarray], arguments: Ar
     seconds = (time.perf_counter() - start) / arguments.repeat
     print(f"latency: {1000 * seconds:.2f} ms (mean of {arguments.repeat})")
     if arguments.profile:
-        print(f"\n{program.profile(*inputs.values(), repeats=arguments.repeat).table(limit=15)}")
+        print(f"\n{program.profile(*inputs.values(), repeats=arguments.repeat).table(limit=arguments.kernel_rows)}")
 
 
 def _inputs(program: Program, feeds: Mapping[str, np.ndarray], arguments: Arguments) -> dict[str, np.ndarray]:

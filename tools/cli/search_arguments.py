@@ -59,6 +59,10 @@ def _add_tune(commands: _SubParsersAction[argparse.ArgumentParser], add: AddComm
     add_model(parser, "MODEL", "an ONNX model, or IR; none: print what was found")
     parser.set_defaults(needs_model=False)
     parser.add_argument("--seconds", metavar="S", type=positive, default=60, help="time to spend (default: 60)")
+    parser.add_argument(
+        "--kernel", dest="kernel_names", metavar="NAME", action="append", default=[],
+        help="tune this kernel only, as 'explain' names it; may be given several times",
+    )  # fmt: skip
     parser.add_argument("--database", metavar="FILE", help="where to keep what is found (default: with the cache)")
     add_options(parser, "target", "threads")
     parser.add_argument("--ray", metavar="ADDRESS", help="time kernels on a Ray cluster; 'local' starts one here")

@@ -15,7 +15,7 @@ from mirlo.tools.cli.tables import columns
 
 if TYPE_CHECKING:
     from mirlo.driver.tune.database import Database
-    from mirlo.driver.tune.search import TuningReport
+    from mirlo.driver.tune.search import Tuned, TuningReport
 
 
 def execute(arguments: Arguments) -> None:
@@ -43,6 +43,7 @@ def execute(arguments: Arguments) -> None:
         report = tune(
             arguments.model, database, target=arguments.target or "llvm", threads=arguments.threads or 1,
             shapes=arguments.shapes, seconds=arguments.seconds, measurer=measurer, tell=progress,
+            kernels=[name.removeprefix("@") for name in arguments.kernel_names],
         )  # fmt: skip
     if arguments.json:
         print(json.dumps(_summary(report, database), indent=2))
@@ -60,10 +61,12 @@ def _summary(report: TuningReport, database: Database) -> dict[str, object]:
 
 
 def _print_report(report: TuningReport, database: Database) -> None:
+    from mirlo.driver.tune.database import default_database
+
     rows = [("kernel", "calls", "us", "ratio", "choices")]
     for result in sorted(report.results, key=lambda entry: -entry.microseconds * entry.calls):
         chosen = _choices(result.values)
-        how = " (known)" if result.known else f" of {result.trials} tried"
+        how = _how(result)
         times = f"{result.microseconds:.1f}", f"{result.ratio:.2f}"
         rows.append(
             (
@@ -76,8 +79,12 @@ def _print_report(report: TuningReport, database: Database) -> None:
     print("\n".join(columns(rows, numbers={1, 2, 3})))
     faster = sum(1 for result in report.results if result.values)
     print(
-        f"{faster} of {len(report.results)} kernels with choices are faster, {report.left} were left for lack of time; "
-        f"all of them {report.before / 1000:.2f} ms, now {report.after / 1000:.2f} ms; {report.seconds:.0f} s"
+        f"{len(report.results) + report.left} kernels and operators with choices: {faster} are faster, "
+        f"{len(report.results) - faster} are not, {report.left} were left for lack of time"
+    )
+    print(
+        f"a run spends {report.before / 1000:.2f} ms in the kernels that were timed, now {report.after / 1000:.2f} ms; "
+        f"{report.seconds:.0f} s"
     )
     if report.inside is not None:
         print(f"inside of the model all kernels together take {report.inside:.2f} of the time with what was found now")
@@ -85,7 +92,21 @@ def _print_report(report: TuningReport, database: Database) -> None:
         print(f"the cost model had expected {report.forecast:.2f} of the kernels' time with the best choices")
     if report.foreseen is not None:
         print(f"the model of the machine foresaw their order to {report.foreseen:.2f} (1 is perfectly, 0 not at all)")
-    print(f"kept in {database.path}; compilations use it from now on")
+    if database.path == default_database():
+        print(f"kept in {database.path}; compilations use it from now on")
+    else:
+        print(f"kept in {database.path}; compilations use it with --database {database.path}")
+
+
+def _how(result: Tuned) -> str:
+    """Return how the choices of a kernel were found."""
+    from mirlo.driver.tune.ranking import PROMISING
+
+    if result.known:
+        return " (known)"
+    if result.skipped and not result.trials:
+        return f": the {result.skipped} others are expected to take more than {PROMISING} of the time"
+    return f" of {result.trials} tried"
 
 
 def _list(database: Database, as_json: bool) -> None:

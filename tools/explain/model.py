@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from mirlo.driver.given import check_used, give, node_watch
 from mirlo.driver.models import open_model, require_sizes
 from mirlo.driver.ranks import rank_passes, with_transport
 from mirlo.driver.strategies import Measured, StrategyRecord
-from mirlo.driver.tune.database import open_database
+from mirlo.driver.tune.database import Database, open_database
 from mirlo.frontends.foreign import ImportedModule
 from mirlo.passes.approximations import Approximation
 from mirlo.passes.bounds.verify_bounds import BoundsRecord
@@ -139,7 +140,7 @@ def explain_model(
     intrinsics: Mapping[str, RuleFunction] | None = None,
     strategies: Strategies | Measured | str | None = None,
     schedules: Mapping[str, GivenSchedule] | None = None,
-    tune: bool = True,
+    tune: Database | bool | str | os.PathLike[str] = True,
     kernel: str | None = None,
     follow: bool = False,
     precision: str | None = None,

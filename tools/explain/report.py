@@ -131,11 +131,13 @@ def _kernel(kernel: ExplainedKernel, with_words: bool) -> Iterator[str]:
 def _chosen(schedule: ScheduleRecord) -> Iterator[str]:
     """Return the choices of the rule, or those of each rule that schedules a part of the function."""
     if schedule.choices:
-        yield _choices(schedule.choices)
+        names = [choice.name for choice in schedule.rule.choices if choice.name in schedule.choices]
+        yield _choices({name: schedule.choices[name] for name in names})
         return
     for call in schedule.words:
-        if call.word == "apply_rule" and call.named and len(call.arguments) > 1:
-            yield f"{call.arguments[0]} of {', '.join(call.arguments[1])}: {_choices(call.named)}"
+        if call.word == "apply_rule" and call.named:
+            blocks = f"{call.arguments[0]} of {', '.join(call.arguments[1])}: " if len(call.arguments) > 1 else ""
+            yield f"{blocks}{_choices(call.named)}"
 
 
 def _expected(expectation: KernelExpectation) -> Iterator[str]:

@@ -73,7 +73,7 @@ def _schedule_parts(kernel: Kernel, context: ScheduleContext, wanted: Sequence[R
         if isinstance(planned, Decline):
             return planned
         rule, plan = planned
-        check_used(rule.name, part.choices, plan.choices)
+        check_used(rule.name, rule.choices, part.choices, plan.choices)
         plans.append(plan)
         parts.append(replace(part, rule=rule.name, choices=plan.choices))
     set_parts(kernel.view.op, parts)

@@ -86,7 +86,7 @@ def plan_parts(
         plan = _plan_by(rule, planner, inside, part.choices, panels=panels_of(kernel.view.op))
         if isinstance(plan, Decline):
             return decline(f"'{part.rule}' declines blocks {', '.join(part.blocks)}: {plan}")
-        check_used(part.rule, part.choices, plan.choices())
+        check_used(part.rule, rule.choices, part.choices, plan.choices())
         stages.append(plan)
         rule_parts.append(replace(part, choices=plan.choices()))
     return stages, rule_parts

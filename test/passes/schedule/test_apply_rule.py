@@ -147,7 +147,7 @@ ERRORS = {
     "tile_rows: expected an integer from 1 to 64, found 65": ("contraction", {"tile_rows": 65}),
     "tile_rows: expected an integer from 1 to 64, found True": ("contraction", {"tile_rows": True}),
     "tile_rows: expected an integer from 1 to 64, found [3, 4]": ("contraction", {"tile_rows": [3, 4]}),
-    "tile_rows=30 does not fit this function: 'contraction' takes 29": (
+    "tile_rows=30 does not fit this function: 'contraction' takes at most 29": (
         "contraction", {"tile_rows": 30, "tile_vectors": 1},
     ),
     "depth_block=64: nothing of this function depends on it; it has pack=": ("contraction", {"depth_block": 64}),

@@ -143,6 +143,13 @@ def test_misuse(model: Path, flags: list[str], message: str) -> None:
     assert done.returncode in (1, 2) and message in done.stderr
 
 
+def test_a_schedule_of_the_command_line(model: Path, tmp_path: Path) -> None:
+    (tmp_path / "s.json").write_text('{"version": 1, "words": [["apply_rule", "contraction"]]}')
+    flags = ["--shape", "x=5x64", "--schedule", f"nothing={tmp_path / 's.json'}", "--no-tuning"]
+    done = mirlo("bench", model, *flags)
+    assert done.returncode == 1 and "a schedule is given for 'nothing'" in done.stderr
+
+
 def test_a_model_that_cannot_be_compiled_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "bad.onnx").write_bytes(b"no model")
     done = mirlo("bench", tmp_path / "bad.onnx", "--seconds", "0.1")

@@ -98,10 +98,12 @@ def test_run_draws_inputs_from_the_seed(files: Path, tmp_path: Path, capsys: pyt
 
 
 def test_run_compiles_an_onnx_model(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = _call(capsys, "run", files / "m.onnx", "--shape", "image/x=2x8", "--profile", "--no-cache")
+    out = _call(capsys, "run", files / "m.onnx", "--shape", "image/x=2x8", "--profile", "--no-cache", "--kernels", 0)
     assert re.search(r"m\.onnx: compiled in \d+\.\d s.*; weights 0\.0 MiB, arena 0\.0 MiB per call\n", out)
     assert re.search(r"^  r +f32\[2, 4\]", out, re.MULTILINE)
-    assert re.search(r"^kernel +kind +us +share", out, re.MULTILINE) and "head/MatMul" in out
+    assert re.search(r"^kernel +kind +us +share", out, re.MULTILINE) and "head/MatMul" not in out
+    assert re.search(r"^and \d+ more, 100.0%$", out, re.MULTILINE)
+    assert "head/MatMul" in _call(capsys, "run", files / "m.onnx", "--shape", "image/x=2x8", "--profile")
 
 
 @pytest.mark.sample(0)

@@ -44,7 +44,7 @@ def test_the_tile_and_those_that_come_next() -> None:
         _text(_product(), KERNEL),
         "pack-weights: panels of 16 columns",
         "schedule: contraction [llvm]",
-        "    tile_rows=6, tile_vectors=2, pack=1",
+        "  chosen: tile_rows=6, tile_vectors=2, pack=1",
         "expected: {{[0-9]+}} cycles: register tiles {{[0-9.]+}}%",
         "register tiles compared: {{[0-9]+}}, the chosen one first, in cycles",
         "    tile_rows=6, tile_vectors=2 {{ +[0-9]+}}  1.000  limited by multiplications; 15 of 16 registers  k-steps",
@@ -70,7 +70,7 @@ def test_a_tile_that_the_caller_chose() -> None:
     check(
         _text(_product(), KERNEL, schedules={KERNEL: schedule}),
         "schedule: contraction [llvm] {{.*}}, given by --schedule",
-        "    tile_rows=5, tile_vectors=2",
+        "  chosen: tile_rows=5, tile_vectors=2",
         "chosen one first",
         "    tile_rows=5, tile_vectors=2 {{ +[0-9]+}}  1.000",
         "    tile_rows=6, tile_vectors=2 {{ +[0-9]+}}  0.",
@@ -129,4 +129,4 @@ def test_text_of_a_model_has_its_tiles(tmp_path: Path, capsys: pytest.CaptureFix
     onnx.save(_product(), path)
     assert main(["explain", str(path), "--target", AVX2]) == 0
     text = capsys.readouterr().out
-    assert "\n    tile_rows=6, tile_vectors=2, pack=1" in text and "compared" not in text
+    assert "\n  chosen: tile_rows=6, tile_vectors=2, pack=1" in text and "compared" not in text

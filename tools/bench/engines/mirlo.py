@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -90,17 +90,21 @@ class BoardModel(MirloModel):
 
 def load(
     model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None, target: str = "llvm",
-    board: Mapping[str, str] | None = None,
+    board: Mapping[str, str] | None = None, options: Mapping[str, Any] | None = None,
 ) -> MirloModel:  # fmt: skip
-    """Compile; `cache` is the folder of the cache, or None. `board` has the fields of `BoardOptions`."""
+    """Compile; `cache` is the folder of the cache, or None.
+
+    `board` has the fields of `BoardOptions`; `options` are others of `mirlo.compile`.
+    """
     from importlib.metadata import PackageNotFoundError, version
 
     try:
         name = version("mirlo")
     except PackageNotFoundError:
         name = "checkout"
-    request = CompileRequest(model, target, threads=threads, shapes=shapes or None)
+    compile_options: dict[str, Any] = {"threads": threads, "shapes": shapes or None, **(options or {})}
+    request = CompileRequest(model, target, **compile_options)
     runner = BoardOptions(**board).connect() if board is not None else None
     with models_run_on(runner):
-        executable = compile_model(model, target, threads=threads, shapes=shapes or None, cache=cache or False)
+        executable = compile_model(model, target, cache=cache or False, **compile_options)
     return (MirloModel if runner is None else BoardModel)(executable, name, request)
