@@ -4,6 +4,7 @@ python test/support/planned_kernels.py      # writes the tables again, after a c
 
 What a rule chooses, and what it emits for that, are only a matter of speed for tests that compare numbers: a loop that
 runs in one thread, a load that is not hoisted or a smaller tile compute the same. The tables show such a change.
+That of tiles has what the rules of target `llvm` choose for the contractions of whole models.
 """
 
 from __future__ import annotations
@@ -12,22 +13,36 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from zlib import crc32
+
+from weightless import weightless_model
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.core.symbols import symbol_name
+from mirlo.dialects.tir.view import prim_functions
+from mirlo.frontends.onnx.importer import import_model
+from mirlo.passes.kernel_nodes import kernel_calls
 from mirlo.passes.options import quote
 from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.rule_choices import choices_of_type
 from mirlo.passes.schedule.buffers import SCHEDULE
+from mirlo.passes.schedule.choices import choices_of
+from mirlo.passes.session import Session
+from mirlo.targets.llvm.choices import ContractionChoices
+from mirlo.targets.llvm.pipeline import compile_pipeline
 
 TESTS = Path(__file__).resolve().parents[1]
 PROGRAM = TESTS / "support" / "Inputs" / "planned_kernels.mlir"
+TILES = "tiles"
+"""The table of the tiles of whole models."""
 TABLES = {
     "llvm": "targets/llvm/schedule/planned.txt",
     "spirv": "targets/gpu/planned.txt",
     "nvvm": "targets/nvvm/planned.txt",
     "c": "targets/c/planned.txt",
+    TILES: "targets/llvm/schedule/planned_tiles.txt",
 }
 """The tables of targets, below `test`."""
 MACHINES = {
@@ -35,9 +50,13 @@ MACHINES = {
     "spirv": ("",),
     "nvvm": ("sm_90a",),
     "c": ("",),
+    TILES: ("avx2", "avx512"),
 }
 """The machines that each is planned for."""
+MODELS = ("mobilenetv2", "resnet50")
+"""The models whose tiles are written down."""
 LOOPS = ("scf.for", "scf.while", "gpu.launch")
+ORDER = [choice.name for choice in choices_of_type(ContractionChoices)]
 WRITE = "python test/support/planned_kernels.py"
 
 
@@ -85,8 +104,32 @@ def _operations(op: ir.Operation, depth: int) -> Iterator[tuple[int, str, str]]:
                 yield from _operations(inner, depth + (inner.name in LOOPS))
 
 
+def tiles(name: str) -> Iterator[str]:
+    """Yield two lines for each contraction of a model, for each machine: the kernel with its nodes, what was chosen."""
+    passes = compile_pipeline().removeprefix("builtin.module(").removesuffix(")")
+    before, planning = passes.partition(",lower-loops")[0].split(",apply-tuning", 1)
+    with TemporaryDirectory() as folder:
+        module, store = import_model(weightless_model(name, Path(folder)))
+        with module.context, ir.Location.unknown():
+            Pipeline(f"builtin.module({before})").run(module, Session(store), verify_each=False)
+            for machine in MACHINES[TILES]:
+                copy, session = module.operation.clone(), Session(store, options={"machine": machine})
+                Pipeline(f"builtin.module(apply-tuning{planning})").run(copy, session, verify_each=False)
+                nodes: dict[str, list[str]] = {}
+                for kernel, labels in kernel_calls(copy.operation):
+                    nodes.setdefault(kernel, []).extend(labels)
+                for function in prim_functions(copy):
+                    choices = choices_of(function)
+                    if "tile_rows" in choices:
+                        kernel = symbol_name(function)
+                        yield f"{machine} {name} @{kernel}: {', '.join(dict.fromkeys(nodes[kernel]))}"
+                        yield "  " + ", ".join(f"{key}={choices[key]}" for key in ORDER if key in choices)
+
+
 def table(target: str) -> list[str]:
     """Return the lines of a target's table."""
+    if target == TILES:
+        return [line for name in MODELS for line in tiles(name)]
     return [line for machine in MACHINES[target] for line in plan(target, machine)]
 
 

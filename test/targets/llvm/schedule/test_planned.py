@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from planned_kernels import assert_planned
+from planned_kernels import TILES, assert_planned
 
 
 def test_kernels_are_planned_as_the_table_says() -> None:
     assert_planned("llvm")
+
+
+def test_tiles_of_models_are_those_of_the_table() -> None:
+    """A choice of tiles that changes for a whole model computes the same: only its time tells, or this table."""
+    assert_planned(TILES)
