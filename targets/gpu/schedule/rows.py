@@ -28,7 +28,9 @@ HELD = 32
 MAX_UNROLLED_OPS = 1200
 """Most operations of a thread on the elements that it keeps."""
 LONG = 4096
-"""If there are few rows with more elements, blocks have twice as many threads."""
+"""If there are few rows with more elements, blocks have more threads."""
+FEW = 256
+"""Rows that leave a device idle if each has one small block."""
 ROWS = "rows"
 """The name of the stages that these plans are."""
 RowWidth = Callable[[RowGroup], int]
@@ -55,28 +57,36 @@ class RowThreads:
 
 
 def plan_rows(
-    group: BlockGroup[LaneModel], width_of: RowWidth = one_element, max_threads: int = 2 * BLOCK
+    group: BlockGroup[LaneModel],
+    width_of: RowWidth = one_element,
+    max_threads: int = 2 * BLOCK,
+    max_reading: int = 2 * BLOCK,
 ) -> WordsPlan | Decline:
-    """Plan these blocks row by row, with at most so many threads per row if its elements then fit registers."""
+    """Plan these blocks row by row.
+
+    At most `max_threads` threads share a row if its elements then fit registers, and `max_reading` one of few others.
+    """
     rows = find_rows(group)
     if isinstance(rows, Decline):
         return rows
     if not any(D.estimate_dim(D.product(list(walk.own))) >= SHORTEST for walk in rows.walks if walk.reductions):
         return decline("rows are too short to be shared")
-    chosen = divide_rows(rows, width_of(rows), max_threads)
+    chosen = divide_rows(rows, width_of(rows), max_threads, max_reading)
     s = words_of(group)
     _arrange(s, rows, chosen)
     return WordsPlan(group, s, ROWS, {}, {"width": chosen.width})
 
 
-def divide_rows(rows: RowGroup, width: int, max_threads: int) -> RowThreads:
+def divide_rows(rows: RowGroup, width: int, max_threads: int, max_reading: int) -> RowThreads:
     """Choose the threads of rows: as many as there are elements for, a power of two."""
     start, count = len(rows.rows), D.product(list(rows.rows))
     lengths = [D.product(list(walk.extents[start:])) for walk in rows.walks]
     longest = max(map(D.estimate_dim, lengths))
     is_known = all(map(D.is_static, lengths))
     is_held = is_known and rows.in_step and _code(rows) <= MAX_UNROLLED_OPS and longest <= HELD * max_threads
-    block = 2 * BLOCK if longest > LONG and D.estimate_dim(count) < 256 else BLOCK
+    block = BLOCK
+    if longest > LONG and D.estimate_dim(count) < FEW:
+        block = 2 * BLOCK if is_held else max_reading
     while is_held and longest > HELD * block:
         block *= 2
     each = 4 if width == 1 else 2 * width

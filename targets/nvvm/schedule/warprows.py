@@ -28,14 +28,16 @@ if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import ScheduleContext
 
 MAX_ROW_THREADS = 512
-"""Most threads per row."""
+"""Most threads per row whose elements they keep."""
+MAX_READING_THREADS = 1024
+"""Most threads per row that is read in each loop."""
 
 
 def plan_warp_rows(group: BlockGroup[LaneModel]) -> WordsPlan | Decline:
     """Plan rows as on all GPUs, with as many elements per thread as fill an access."""
     if any(is_product(block) for block in group.blocks):
         return decline("products have schedules of their own")
-    return plan_rows(group, width_of, MAX_ROW_THREADS)
+    return plan_rows(group, width_of, MAX_ROW_THREADS, MAX_READING_THREADS)
 
 
 def width_of(rows: RowGroup) -> int:
