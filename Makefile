@@ -7,6 +7,8 @@ MODEL ?= mobilenetv2
 # Processes that run tests: each takes some hundred megabytes.
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 MODELS := .cache/models
+# Tests and tools start hundreds of processes, each of which would compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
 CHIP ?= sm_90a
 
 .PHONY: run test checks test-doors test-clients test-serve test-ranks ethos-u-tools test-ethos-u lint typecheck lit pytest coverage docs package release canary bench test-gpu test-emulated test-arm test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards combinations broken-accelerators nightly stages samples bench-gpu kit format clean

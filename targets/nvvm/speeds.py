@@ -106,8 +106,8 @@ def _product(
     """Return the lowest cost over tiles and split-K factors."""
     batch, rows, columns, depth = product
     device = chip.peak
-    memory, cache = (1e9 * bandwidth / chip.units for bandwidth in (device.gbytes, device.cache_gbytes))
-    moved = batch * depth * (rows + columns) * size
+    # Bytes of memory count in `_longer`.
+    cache = 1e9 * device.cache_gbytes / chip.units
     best, why = math.inf, ""
     for height, width in maker.tiles:
         for parts in (1, 2, 4, 8, 16):
@@ -115,7 +115,7 @@ def _product(
                 break
             shape = Shape(height, width, rate / 2 / chip.units)
             divided = (batch * parts, rows, columns, -(-depth // parts))
-            took = tiled_seconds(divided, (size, size), shape, chip.units, moved, memory, cache)
+            took = tiled_seconds(divided, (size, size), shape, chip.units, moved=0, cache_of_unit=cache)
             if parts > 1:
                 took += LAUNCH + 2 * 4 * parts * batch * rows * columns / (1e9 * device.gbytes)
             if took < best:

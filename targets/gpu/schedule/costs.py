@@ -34,6 +34,8 @@ MIN_SPLIT_STEPS = 32
 """Fewest k-steps per part."""
 START = 3e-6
 """Seconds that a product takes whatever its size."""
+OVERLAPPED = 0.85
+"""How much of the time of arithmetic, cache and memory overlaps."""
 MAX_SPLIT_TIME = 0.9
 """K is split if that takes at most this share of the time."""
 
@@ -97,7 +99,6 @@ def tiled_seconds(
     shape: Shape,
     units: int,
     moved: int,
-    memory_of_unit: float = UNIT_BYTES,
     cache_of_unit: float = CACHE_BYTES,
 ) -> float:
     """Return the time of a product: batches, rows, columns, K, bytes per operand element, bytes of both operands."""
@@ -109,7 +110,8 @@ def tiled_seconds(
     height, width = min(shape.height, rows), min(shape.width, columns)
     bandwidth = cache_of_unit * min(ALONE, units / min(blocks, units))
     read = each * (height * sizes[0] + width * sizes[1]) * depth / bandwidth
-    return START + max(multiplied, waited, read, moved / (units * memory_of_unit))
+    limits = (max(multiplied, waited), read, moved / (units * UNIT_BYTES))
+    return START + OVERLAPPED * max(limits) + (1 - OVERLAPPED) * sum(limits)
 
 
 def _bytes(side: ProductOperand) -> int:

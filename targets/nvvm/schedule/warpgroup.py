@@ -27,7 +27,7 @@ TILES = (
     WarpgroupTile(2, 256, together=2),
     WarpgroupTile(2, 256, 0.99),
     WarpgroupTile(2, 192, 0.97),
-    WarpgroupTile(2, 128, 0.97, together=2),
+    WarpgroupTile(2, 128, 0.94, together=2),
     WarpgroupTile(2, 128, 0.97),
     WarpgroupTile(2, 64, 0.8),
     WarpgroupTile(1, 128),
