@@ -140,7 +140,7 @@ def some_of(random: np.random.Generator, total: int, count: int = POINTS) -> lis
     return sorted((random.choice(total, count, replace=False) + 1).tolist())
 
 
-@pytest.mark.sample(0)
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("kind", ["contiguous", "hybrid", "paged"])
 @pytest.mark.parametrize("seed", range(8))
 def test_no_request_is_lost(models: dict[str, LanguageModel], kind: str, seed: int) -> None:
