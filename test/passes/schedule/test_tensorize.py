@@ -172,6 +172,20 @@ def test_buffers_have_the_names_of_the_user() -> None:
     mirlo.compile(model, schedules={"product": lambda s: s.cache_read("matmul", "right")})
 
 
+@mirlo.prim_func
+def neighbours(x: T.Buffer[(TILE + 1,), T.f32], y: T.Out[(TILE,), T.f32]):
+    for i in T.grid(TILE):
+        with T.block("sum"):
+            vi = T.axes("S", i)
+            y[vi] = x[vi] + x[vi + 1]
+
+
+def test_a_tile_that_is_copied_has_one_element_in_each_iteration() -> None:
+    s = Schedule.of(neighbours, TensorType.of((TILE + 1,), "f32"))
+    with pytest.raises(ScheduleError, match="'sum' reads no element of 'x', or several"):
+        s.cache_read("sum", "x", "local", ["sum_i"])
+
+
 def test_strides_are_of_buffers() -> None:
     def wrong(a: T.Buffer[(TILE, TILE), T.f32], c: T.Out[(TILE, TILE), T.f32]):
         T.call_extern("test_tile_mma", a, T.stride(a, 2), c)
