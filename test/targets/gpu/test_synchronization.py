@@ -189,6 +189,33 @@ def test_parts_of_a_kernel_that_are_equal_stay_two() -> None:
     np.testing.assert_allclose(found, q[:, ::-1])
 
 
+@mirlo.prim_func
+def halved_first(x: T.Buffer[(3, 64), T.f32], y: T.Out[(3, 64), T.f32]):
+    p = T.alloc((64,), T.f32, scope="shared")
+    own = T.alloc((1,), T.f32)
+    for b in T.thread_binding(3, "blockIdx.x"):
+        for t in T.thread_binding(64, "threadIdx.x"):
+            p[t] = x[b, t]
+        p[0] = p[63] * 0.5
+        own[0] = p[0]
+        for t in T.thread_binding(64, "threadIdx.x"):
+            y[b, t] = p[t] + own[0]
+
+
+@mirlo.script
+def with_halved_first(x: R.Tensor[(3, 64), R.f32]):
+    return R.call_tir(halved_first, x)
+
+
+def test_threads_wait_for_what_one_of_them_wrote_before_they_read_it_for_themselves() -> None:
+    x = np.arange(192, dtype=np.float32).reshape(3, 64)
+    p = x.copy()
+    p[:, 0] = x[:, 63] / 2
+    with emulated(races=True):
+        found = mirlo.compile(with_halved_first, target="nvvm{chip=sm_80}", cache=False)(x)
+    np.testing.assert_array_equal(found, p + p[:, :1])
+
+
 REPEATED = {
     "what the end writes": """
             for t in T.thread_binding(64, "threadIdx.x"):
