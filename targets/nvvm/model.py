@@ -282,15 +282,16 @@ class CudaModel:
 
         Where the host decides nothing it is a graph, so that no kernel waits for the host.
         """
-        rows = ProfileEvents(self.gpu, self.stream, in_graph=self.frame.steps is not None)
+        in_graph = self.frame.steps is not None
+        rows = ProfileEvents(self.gpu, self.stream, in_graph)
         graphs = Graphs(self.gpu)
         try:
-            if self.frame.steps is not None:
+            if in_graph:
                 # Libraries may not initialize during capture, and the first launch of a graph takes longer.
                 self._record(tensors, record, params)
                 graphs.launch("profile", self.stream, lambda: self._record(tensors, record, params, rows), at_once=True)
             start = time.perf_counter_ns()
-            if self.frame.steps is not None:
+            if in_graph:
                 graphs.launch("profile", self.stream, lambda: None)
             else:
                 self._record(tensors, record, params, rows)

@@ -1,7 +1,7 @@
 """A cost model of products: which tile, and whether to split K among more thread blocks.
 
 A multiprocessor runs one block or some, limited by arithmetic, by the time of a k-step, or by what it reads from the
-L2 cache or from memory. The figures were fitted to 900 kernels on an H100, which they predict to 12 % (f32) and 7 %
+L2 cache or from memory. The figures were fitted to 1,250 kernels on an H100, which they predict to 12 % (f32) and 7 %
 (f16); on other devices only their ratios matter.
 """
 

@@ -24,7 +24,7 @@ from mirlo.targets.gpu.schedule.contraction.tiled import (
     TiledPlan,
     through_registers,
 )
-from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS, ProductTile, Shape, fastest_tile
+from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS, Shape, fastest_tile
 from mirlo.targets.gpu.schedule.launch import WARP, split
 from mirlo.targets.gpu.schedule.roles import Roles
 from mirlo.targets.gpu.schedule.vectors import element_at, spread
@@ -76,9 +76,9 @@ class MmaEngine(ProductEngine):
     shared_bytes: int
     """Most shared memory of a thread block."""
 
-    def shape(self, tile: ProductTile) -> Shape:
-        assert isinstance(tile, WarpTile)
-        return tile_shape(tile, self.forms[0].bytes)
+    @property
+    def shape(self) -> Shape:
+        return tile_shape(self.tile, self.forms[0].bytes)
 
     @property
     def steps(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -21,7 +22,7 @@ from mirlo.targets.gpu.schedule.contraction.tiled import (
     directly,
     through_registers,
 )
-from mirlo.targets.gpu.schedule.costs import SUMS, ProductTile, Shape, fastest_tile
+from mirlo.targets.gpu.schedule.costs import SUMS, Shape, fastest_tile
 from mirlo.targets.gpu.schedule.launch import split
 from mirlo.targets.gpu.schedule.roles import Roles
 from mirlo.targets.gpu.schedule.vectors import element_at, multiply_add, spread
@@ -63,6 +64,11 @@ class FmaTile:
     def accumulators(self) -> int:
         return self.rows * self.columns
 
+    @property
+    def shape(self) -> Shape:
+        """Return what a thread block computes, and how fast."""
+        return Shape(self.height, self.width, self.rate, self.step, self.resident)
+
 
 TILES = (
     FmaTile(8, 8, 8, wide=4, rate=2.0e11),
@@ -91,9 +97,9 @@ class FmaEngine(ProductEngine):
     tile: FmaTile
     threads: int = DOWN * ACROSS
 
-    def shape(self, tile: ProductTile) -> Shape:
-        assert isinstance(tile, FmaTile)
-        return Shape(tile.height, tile.width, tile.rate, tile.step, tile.resident)
+    @property
+    def shape(self) -> Shape:
+        return self.tile.shape
 
     @property
     def steps(self) -> int:
@@ -189,5 +195,4 @@ def choose_tile(roles: Roles, units: int) -> FmaTile | None:
     def fits(tile: FmaTile) -> bool:
         return rows > tile.height // 2 and columns > tile.width // 2 and D.is_certain(lambda: roles.depth >= tile.steps)
 
-    shape = FmaEngine("large tiles", TILES[0], (Elements(4, 4),) * 2).shape
-    return fastest_tile(roles, filter(fits, TILES), shape, units, MAX_EPILOGUE_OPS)
+    return fastest_tile(roles, filter(fits, TILES), attrgetter("shape"), units, MAX_EPILOGUE_OPS)

@@ -51,8 +51,9 @@ class ProductEngine:
     """How both operands are kept in shared memory."""
     threads: int
 
-    def shape(self, tile: ProductTile) -> Shape:
-        """Return what a thread block computes with a tile, and how fast."""
+    @property
+    def shape(self) -> Shape:
+        """Return what a thread block computes, and how fast."""
         raise NotImplementedError
 
     @property
@@ -169,7 +170,7 @@ class TiledPlan:
     @property
     def shape(self) -> Shape:
         """Return what a thread block computes, and how fast."""
-        return self.engine.shape(self.tile)
+        return self.engine.shape
 
     def with_tile(self, tile: ProductTile) -> TiledPlan:
         """Return the plan with another tile of its engine."""
