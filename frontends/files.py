@@ -79,7 +79,7 @@ def tool_versions(path: str | Path) -> str | None:
     return ", ".join(versions)
 
 
-def forms_named(path: str | Path) -> str:
+def forms_named(path: str | os.PathLike[str]) -> str:
     """Return the names of the forms that the name of a file stands for, as text."""
     suffix = Path(path).suffix.lower()
     return " or ".join(form.name for form in FORMS if suffix in form.suffixes)

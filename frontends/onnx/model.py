@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from mirlo.dialects.core.bytecode import BYTECODE_PREFIX
+from mirlo.frontends.files import forms_named, has_form
 from mirlo.frontends.onnx.errors import DamagedModelError, OnnxImportError
 from mirlo.frontends.onnx.graph import ModelDef
 from mirlo.frontends.onnx.reading import is_old, read_model
@@ -41,6 +42,7 @@ KERAS = (
     "mirlo.compile(model); or convert it with tf2onnx"
 )
 TFLITE = "a TensorFlow Lite model: name it FILE.tflite and pip install 'mirlo[tflite]', or convert it with tf2onnx"
+IR = "IR: 'mirlo-opt' prints it, 'mirlo compile' compiles it"
 GGUF = "a GGUF file of a language model, which 'mirlo generate' runs: mirlo generate FILE PROMPT"
 SAFETENSORS = (
     "a safetensors file, which has weights and no graph: run the folder of a language model with 'mirlo generate "
@@ -53,7 +55,7 @@ SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"<!DOCTYPE", "a web page: the download went wrong"),
     (0, b"<html", "a web page: the download went wrong"),
     (0, b"\x93MIRLO", "a file that Mirlo wrote: a compiled model is run, not imported"),
-    (0, BYTECODE_PREFIX, "MLIR bytecode"),
+    (0, BYTECODE_PREFIX, IR),
     (0, b"GGUF", GGUF),
     (4, b"TFL3", TFLITE),
     (8, b'{"', SAFETENSORS),
@@ -68,7 +70,8 @@ SUFFIXES = {
     ".pt": CHECKPOINT, ".pth": CHECKPOINT, ".ckpt": CHECKPOINT, ".bin": CHECKPOINT,
     ".keras": KERAS, ".h5": KERAS, ".hdf5": KERAS,
     ".pkl": PICKLE, ".pickle": PICKLE, ".joblib": PICKLE,
-    ".tflite": TFLITE,
+    ".mlir": IR, ".mlirbc": IR,
+    ".py": "a file of Python: 'mirlo compile' compiles what 'mirlo import --script' writes, --plugin loads plug-ins",
     ".gguf": GGUF, ".safetensors": SAFETENSORS,
     ".pb": "a TensorFlow graph: convert its folder, python -m tf2onnx.convert --saved-model FOLDER --output model.onnx",
     ".mlmodel": "a Core ML model: export the model it was converted from as ONNX",
@@ -175,18 +178,18 @@ def _parse(buffer: memoryview, what: str, path: Path | None) -> LoadedModel:
     try:
         slimmed = slim(buffer, what)
         proto.ParseFromString(slimmed.message)
+        if is_old(proto):
+            # The version converter needs the data too; models of that age are small.
+            proto.ParseFromString(bytes(buffer))
+            slimmed.data.clear()
+        content = read_model(proto, slimmed.data, what)
     except (DamagedModelError, DecodeError) as error:
-        kind = kind_by_name(path)
+        kind = None if proto.HasField("graph") else kind_by_name(path)
         if kind is not None:
             raise DamagedModelError(f"{what}: not an ONNX model but {kind}") from None
         if isinstance(error, DamagedModelError):
             raise
         raise DamagedModelError(f"{what}: not an ONNX model, or a damaged one: {error}") from None
-    if is_old(proto):
-        # The version converter needs the data too; models of that age are small.
-        proto.ParseFromString(bytes(buffer))
-        slimmed.data.clear()
-    content = read_model(proto, slimmed.data, what)
     name = what if path is not None else _graph_name(content.graph.name)
     return LoadedModel(content, Weights(name, path and path.parent), name, path)
 
@@ -197,12 +200,22 @@ def kind_by_content(start: bytes, path: PurePath | None) -> str | None:
         return (
             kind_by_name(path) or "a zip archive, perhaps a PyTorch checkpoint: export the model with torch.onnx.export"
         )
-    return next((text for at, signature, text in SIGNATURES if start[at:].startswith(signature)), None)
+    known = next((text for at, signature, text in SIGNATURES if start[at:].startswith(signature)), None)
+    return known and (_form_by_name(path) or known)
 
 
 def kind_by_name(path: PurePath | None) -> str | None:
     """Return what a file is by its name; the caller knows that it is no ONNX model."""
-    return None if path is None else SUFFIXES.get(path.suffix.lower(), "").replace("FILE", path.name) or None
+    if path is None:
+        return None
+    return SUFFIXES.get(path.suffix.lower(), "").replace("FILE", path.name) or _form_by_name(path)
+
+
+def _form_by_name(path: PurePath | None) -> str | None:
+    """Return what to do with a file of such a name, if a front end opens it."""
+    if path is None or path.suffix.lower() in SUFFIXES or not has_form(path):
+        return None
+    return f"a model of {forms_named(path)}: 'mirlo import' prints it, 'mirlo compile' compiles it"
 
 
 def _graph_name(name: str | bytes) -> str:

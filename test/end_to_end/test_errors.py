@@ -142,7 +142,7 @@ did you mean 'relax.name'?""",
     "compiled file cut off": ("run cut.mirlo", "cut.mirlo: the file is truncated: 500 bytes of SIZE; copy it again"),
     "asking about IR": (
         "info syntax.mlir",
-        "syntax.mlir is IR: 'mirlo-opt' prints it, 'mirlo compile' compiles it",
+        "syntax.mlir: not an ONNX model but IR: 'mirlo-opt' prints it, 'mirlo compile' compiles it",
     ),
     "a plug-in that is not there": (
         "run good.onnx --plugin none.py",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirlo.tools.cli.arguments import Arguments
@@ -21,17 +20,11 @@ if TYPE_CHECKING:
 
 def execute(arguments: Arguments) -> None:
     """Print what is in a file."""
-    from mirlo.frontends.files import has_form
-
     require_file(arguments.model)
     if is_compiled(arguments.model):
         if arguments.shape or arguments.dim:
             raise CommandError(f"{arguments.model} is compiled already: --shape and --dim are for ONNX models")
         lines = compiled_lines(arguments.model)
-    elif has_form(arguments.model):
-        is_ir = Path(arguments.model).suffix in (".mlir", ".mlirbc")
-        what, printer = ("IR", "mirlo-opt") if is_ir else ("no ONNX model", "mirlo import")
-        raise CommandError(f"{arguments.model} is {what}: '{printer}' prints it, 'mirlo compile' compiles it")
     else:
         lines = _onnx(arguments)
     print("\n".join(lines))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirlo.runtime.bit_fields import pack_fields
-from mirlo.runtime.files import require_regular
+from mirlo.runtime.files import open_regular, require_regular
 from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import terminal
 from mirlo.tools.quantize.errors import QuantizationError
@@ -166,10 +166,17 @@ def _load(source: str | os.PathLike[str]) -> onnx.ModelProto:
     import onnx
     from google.protobuf.message import DecodeError
 
+    from mirlo.frontends.onnx.model import SIGNATURE_BYTES, kind_by_content, kind_by_name
+
     require_regular(source)
     try:
         return onnx.load(os.fspath(source))
     except (DecodeError, onnx.checker.ValidationError, ValueError) as error:
+        with open_regular(source) as file:
+            start = file.read(SIGNATURE_BYTES)
+        kind = kind_by_content(start, Path(source)) or kind_by_name(Path(source))
+        if kind is not None and isinstance(error, DecodeError):
+            raise QuantizationError(f"{source}: not an ONNX model but {kind}") from None
         raise QuantizationError(f"{source}: not an ONNX model, or a damaged one: {terminal(str(error))}") from None
 
 

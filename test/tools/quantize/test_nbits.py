@@ -95,6 +95,7 @@ def test_files_that_are_damaged_are_refused(tmp_path: Path, capsys: pytest.Captu
         return capsys.readouterr().err
 
     assert "m.onnx: not an ONNX model, or a damaged one" in problem(b"\xff" * 9)
+    assert "m.onnx: not an ONNX model but a GGUF file" in problem(b"GGUF\3\0\0\0")
     weight = model.graph.initializer[0]
     weight.raw_data = weight.raw_data[:-1]
     assert "mirlo: error: tensor 'w' cannot be read: " in problem(model.SerializeToString())
