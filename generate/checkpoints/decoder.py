@@ -55,7 +55,6 @@ def import_hidden_states(weights: Path, config: Path) -> ImportedModule:
         graph = DecoderGraph(builder, options, tensors)
         states, _ = graph.hidden_states(tokens, mask)
         tensors.discard("lm_head.weight")
-        tensors.finish()
         return {"last_hidden_state": states}
 
     return import_graph(tensors, inputs, build)
@@ -158,7 +157,7 @@ class DecoderGraph(CheckpointGraph):
         self._masks: dict[tuple[int, int], Tensor] = {}
 
     def results(self, tokens: Tensor, mask: Tensor, *caches: Tensor) -> list[Tensor]:
-        """Return the logits and the caches afterwards; every tensor of the file must have been used."""
+        """Return the logits and the caches afterwards."""
         options = self.options
         table = self._weights.take("model.embed_tokens.weight", options.vocabulary, options.hidden)
         x, kept = self.hidden_states(tokens, mask, *caches, table=table)
@@ -168,7 +167,6 @@ class DecoderGraph(CheckpointGraph):
                 logits = self.multiply(x, table)
         else:
             logits = self.product("lm_head", x, options.vocabulary, is_transposed=False)
-        self._weights.finish()
         return [self._capped(logits * options.logit_scale, options.logit_cap), *kept]
 
     def further_results(self) -> dict[str, Tensor]:

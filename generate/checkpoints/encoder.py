@@ -49,7 +49,6 @@ def import_encoder(weights: Path, config: Path) -> ImportedModule:
         for name in tensors:
             if name.removeprefix(f"{options.prefix}.").startswith(HEADS) or name.endswith("position_ids"):
                 checked.discard(name)
-        checked.finish()
         return result
 
     return import_graph(checked, inputs, build)

@@ -32,7 +32,10 @@ IGNORED = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias")
 def import_graph(
     weights: CheckpointWeights, inputs: Mapping[str, TensorType], build: Callable[..., Mapping[str, Tensor]]
 ) -> ImportedModule:
-    """Return a graph with these inputs; `build` takes the builder and a tensor for each, and returns the outputs."""
+    """Return a graph with these inputs; `build` takes the builder and a tensor for each, and returns the outputs.
+
+    It must use every tensor of the file, or discard it.
+    """
     store = ParameterStore()
     with make_context(), ir.Location.file(str(weights.path), 0, 0):
         module = ir.Module.create()
@@ -42,6 +45,7 @@ def import_graph(
         builder.taken.update(str(dim) for kind in inputs.values() for dim in kind.shape if not isinstance(dim, int))
         with builder.inside(function.add_entry_block()):
             outputs = build(builder, *map(builder.tensor, function.entry_block.arguments))
+            weights.finish()
             results = list(map(builder.full, outputs.values()))
             func.ReturnOp(results)
         kinds = ir.FunctionType.get(function.type.inputs, [value.type for value in results])

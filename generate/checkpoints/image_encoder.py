@@ -48,7 +48,6 @@ def build_image_encoder(options: ImageOptions, weights: CheckpointWeights) -> Im
     def build(builder: GraphBuilder, pixels: Tensor) -> dict[str, Tensor]:
         graph = ImageEncoderGraph(builder, options, weights)
         rows = graph.projected(graph.states(pixels))
-        weights.finish()
         return {IMAGE_ROWS: rows.reshape((options.count, options.hidden))}
 
     return import_graph(weights, {PIXELS: TensorType.of((1, 3, side, side), "f32")}, build)

@@ -47,7 +47,6 @@ def import_patch_encoder(
         graph = PatchEncoderGraph(builder, tower, grid, weights)
         inside = None if windows is None or at is None else Windows(windows, at, patches)
         rows = graph.merged(graph.states(pixels, places, inside), hidden)
-        weights.finish()
         return {IMAGE_ROWS: rows}
 
     return import_graph(weights, inputs, build)

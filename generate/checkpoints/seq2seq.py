@@ -62,9 +62,7 @@ def import_text_encoder(path: Path, config: Path) -> ImportedModule:
         else:
             graph = DistanceGraph(builder, options.encoder, weights, (), options.distances, "encoder")
             states, _ = graph.hidden_states(tokens, mask)
-        results = keys_and_values(CheckpointGraph(builder, weights), options.decoder, states, "cross.layers", LENGTH)
-        weights.finish()
-        return results
+        return keys_and_values(CheckpointGraph(builder, weights), options.decoder, states, "cross.layers", LENGTH)
 
     return import_graph(weights, inputs, build)
 

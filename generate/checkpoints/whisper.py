@@ -51,9 +51,7 @@ def import_speech_encoder(path: Path, config: Path) -> ImportedModule:
     inputs = {SPECTRUM: TensorType.of((1, options.bands, 2 * options.frames), "f32")}
 
     def build(builder: GraphBuilder, spectrum: Tensor) -> dict[str, Tensor]:
-        results = SpeechEncoderGraph(builder, options, weights).results(spectrum)
-        weights.finish()
-        return results
+        return SpeechEncoderGraph(builder, options, weights).results(spectrum)
 
     return import_graph(weights, inputs, build)
 

@@ -165,6 +165,14 @@ def test_text(dim: D.Dim, text: str) -> None:
     assert str(dim) == text
 
 
+def test_order_of_operands() -> None:
+    rng = random.Random(1)
+    for _ in range(300):
+        (left, _), (right, _) = random_dim(rng), random_dim(rng)
+        for function in (D.minimum, D.maximum):
+            assert function(left, right) == function(right, left)
+
+
 def test_unknown_equals_nothing() -> None:
     assert D.UNKNOWN != D.UNKNOWN
     assert N != D.UNKNOWN

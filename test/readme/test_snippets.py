@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
+import shlex
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +19,7 @@ from onnx import TensorProto, helper
 from pages import code_blocks
 
 from mirlo.tools.cli import COMMANDS
+from mirlo.tools.cli.arguments import make_parser
 
 DOCS = ROOT / "docs"
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -124,6 +129,33 @@ def test_index_lists_every_page() -> None:
 def test_page_of_the_command_lists_every_command() -> None:
     listed = re.findall(r"^\| `mirlo ([a-z-]+)", (DOCS / "mirlo.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert set(listed) == set(COMMANDS)
+
+
+def _command_lines() -> Iterator[tuple[str, str, bool]]:
+    """Yield the commands of all pages: the page, the line, and whether it is one to type, not one in a sentence."""
+    for page in (ROOT / "README.md", *DOCS.glob("*.md"), *ROOT.glob("plugins/*/README.md")):
+        text = page.read_text(encoding="utf-8")
+        yield from ((page.name, line, False) for line in re.findall(r"`(mirlo [^`]*)`", text))
+        for block in code_blocks(text, "sh"):
+            for line in block.replace("\\\n", " ").splitlines():
+                command = re.match(r"(?:\w+=\S+ )*(mirlo .*)", line)
+                if command:
+                    yield page.name, command.group(1), True
+
+
+def test_commands_of_all_pages_have_the_options(capsys: pytest.CaptureFixture[str]) -> None:
+    """Parse them, without running them: in sentences, arguments are left out, and capitals stand for some."""
+    parser, wrong = make_parser(), []
+    for page, line, is_whole in _command_lines():
+        words = shlex.shlex(line, posix=True, punctuation_chars=True)
+        words.whitespace_split = True
+        command = itertools.takewhile(lambda word: word.strip("|&;<>()"), words)
+        with contextlib.suppress(SystemExit):
+            parser.parse_args([*command][1:])
+        error = capsys.readouterr().err
+        if error and (is_whole or "unrecognized arguments" in error):
+            wrong.append(f"{page}: {line}: {error.splitlines()[-1]}")
+    assert not wrong, "\n".join(wrong)
 
 
 def _is_tested_alone(example: Path) -> bool:

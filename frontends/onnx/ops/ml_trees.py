@@ -8,6 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.relax.dynamic import RequireDims
 from mirlo.dialects.relax.tree import NAN_BY_NODE
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
@@ -168,6 +171,8 @@ def tree_scores(node: Node, forest: Forest, aggregate: str, needs_votes: bool = 
     Without `needs_votes`, it is None too.
     """
     x = node.type(0)
+    if x.rank == 2:  # as its inference requires
+        _require_features(node, forest, x.shape[1])
     wanted = "f64" if x.dtype.name == "f64" or forest.thresholds.dtype == np.float64 else "f32"
     if x.dtype.name == "f16" and forest.thresholds.dtype == np.float16:
         wanted = "f16"
@@ -194,6 +199,19 @@ def tree_scores(node: Node, forest: Forest, aggregate: str, needs_votes: bool = 
     counts = columns(node, result, count, 2 * count)
     name = "less" if aggregate == "MIN" else "greater"
     return columns(node, result, 0, count), node.emit(name, counts, node.constant(0, kind))
+
+
+def _require_features(node: Node, forest: Forest, columns: Dim) -> None:
+    """Refuse rows that lack a feature that nodes compare; a node with one target on both sides compares nothing."""
+    compared = forest.nodes[forest.nodes[:, 2] != forest.nodes[:, 3], 0]
+    count = int(compared.max(initial=-1)) + 1
+    if D.is_nonnegative(columns - count):
+        return
+    what = f"the trees compare feature {count - 1}, counted from 0, and the input has {columns} columns"
+    if isinstance(columns, int):
+        raise NodeError(what)
+    where = f"node '{node.outputs[0]}' ({node.operator})"
+    RequireDims.build(dims=(count,), bounds=(columns,), what=f"{where}: {what}", result_types=[])
 
 
 def columns(node: Node, values: Tensor, begin: int, end: int) -> Tensor:

@@ -15,6 +15,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
+from mirlo.driver.inference import errors
 from mirlo.driver.inference.options import SessionOptionError
 from mirlo.runtime.errors import InputError
 
@@ -192,6 +193,14 @@ def _contradiction() -> bytes:
     )  # fmt: skip
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
     return bytes(made.SerializeToString())
+
+
+def test_each_status_of_onnx_runtime_has_an_exception() -> None:
+    """Its interface in C numbers 14 of them without a gap; those without a number of their own share one."""
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and hasattr(kind, "status")]
+    numbers = {(kind.code, kind.status) for kind in kinds}
+    assert sorted(code for code, _ in numbers) == list(range(1, 15)) and len({text for _, text in numbers}) == 14
+    assert {(6, "RUNTIME_EXCEPTION"), (9, "NOT_IMPLEMENTED"), (14, "NOT_FOUND")} <= numbers
 
 
 @pytest.fixture(scope="module")

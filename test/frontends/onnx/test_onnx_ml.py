@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import oracle
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
 from mirlo.frontends.onnx import OnnxImportError
@@ -150,6 +151,53 @@ def test_hostile_trees_are_refused() -> None:
     with pytest.raises(OnnxImportError, match="node 999 of tree 0 is named, but does not exist"):
         mirlo.compile(model("TreeEnsembleRegressor", {"x": X}, {"y": 1}, 3, n_targets=1, **lost))
     assert at >= 0
+
+
+BRANCHES: dict[str, list[int]] = {
+    "nodes_featureids": [0, 2], "nodes_truenodeids": [1, 1], "nodes_trueleafs": [0, 1], "nodes_falsenodeids": [0, 2],
+    "nodes_falseleafs": [1, 1], "tree_roots": [0], "leaf_targetids": [0, 1, 1],
+}  # fmt: skip
+"""A root with a leaf and a node of two leaves."""
+ENDS = {
+    "nodes_featureids": [(0, X.shape[1]), (1, X.shape[1])], "nodes_truenodeids": [(0, 2), (1, 3)],
+    "nodes_falsenodeids": [(0, 3), (1, 3)], "tree_roots": [(0, 2)], "leaf_targetids": [(0, 2), (2, 2)],
+}  # fmt: skip
+"""The first number behind those that each place of these may have."""
+
+
+def branches(**changed: list[int]) -> onnx.ModelProto:
+    """Return a model of BRANCHES with other numbers."""
+    tables = {
+        "nodes_modes": np.zeros(2, np.uint8), "nodes_splits": np.float32([0.5, -1]),
+        "leaf_weights": np.float32([1, 2, 4]),
+    }  # fmt: skip
+    tensors = {name: numpy_helper.from_array(array, name) for name, array in tables.items()}
+    return model("TreeEnsemble", {"x": X}, {"y": 1}, 5, n_targets=2, **{**BRANCHES, **changed}, **tensors)
+
+
+@pytest.mark.parametrize(("name", "at", "end"), [(name, *place) for name, places in ENDS.items() for place in places])
+def test_numbers_of_trees_at_their_limits(name: str, at: int, end: int) -> None:
+    """The compiled code follows what the tables of a file say without a test."""
+    values = list(BRANCHES[name])
+    for value in (end, end + 1, 2**31, 2**40, -(2**31), -99):
+        values[at] = value
+        with pytest.raises(OnnxImportError):
+            mirlo.compile(branches(**{name: values}))(X)
+    values[at] = end - 1
+    if name in ("nodes_truenodeids", "tree_roots") and at == 0:
+        values[at] = 1  # the last node
+    assert mirlo.compile(branches(**{name: values}))(X).shape == (len(X), 2)
+
+
+def test_features_that_the_rows_of_a_call_lack() -> None:
+    trees = branches()
+    shape = trees.graph.input[0].type.tensor_type.shape
+    for dim, name in zip(shape.dim, ("rows", "columns"), strict=True):
+        dim.dim_param = name
+    compiled = mirlo.compile(trees)
+    with pytest.raises(ValueError, match=r"the trees compare feature 2, counted from 0, and the input has columns col"):
+        compiled(X[:, :2])
+    np.testing.assert_array_equal(compiled(np.concatenate([X, X], 1)), compiled(X))
 
 
 @pytest.mark.sample(3)

@@ -16,6 +16,7 @@ from commands import ENVIRONMENT, mirlo
 from onnx import TensorProto, helper, numpy_helper
 
 import mirlo as package
+from mirlo.runtime.system import peak_memory
 from mirlo.tools.cli import main
 from mirlo.tools.cli.progress import Progress
 
@@ -143,6 +144,8 @@ def test_the_report_of_a_compilation(files: Path, tmp_path: Path, capsys: pytest
     found = re.search(r"^memory of a call: .*; at the worst moment .* are alive, which no plan goes below", out, re.M)
     assert found is not None and re.search(r"\d+ calls write over an input$", out, re.MULTILINE)
     assert re.search(r"^code: .* in \d+ object files", out, re.MULTILINE) and "legalize" in out
+    if peak_memory():
+        assert re.search(r"^most memory while compiling: [1-9].* in this process", out, re.MULTILINE)
     info = _call(capsys, "info", tmp_path / "o.mirlo")
     assert found.group(0) in info
 

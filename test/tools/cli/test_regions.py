@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 import mirlo as package
 from mirlo.runtime.artifact import load, save
 from mirlo.runtime.errors import ArtifactError
+from mirlo.runtime.external import ExternalArtifact
 from mirlo.runtime.regions import RegionDescription, described_regions
 
 
@@ -84,4 +86,8 @@ def test_older_files_and_damaged_ones(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="share': expected a number from 0 to 1, found 7"):
         load(tmp_path / "damaged.mirlo")
     del artifact.metadata["regions"]
-    assert described_regions(artifact) == (RegionDescription("main", "llvm", "llvm"),)
+    main = RegionDescription("main", "llvm", "llvm")
+    assert described_regions(artifact) == (main,)
+    external = ExternalArtifact("form", ("part0", "part1"), target="other")
+    others = (RegionDescription("part0", "other", "form"), RegionDescription("part1", "other", "form"))
+    assert described_regions(replace(artifact, externals=(external,))) == (*others, main)
