@@ -233,6 +233,10 @@ def test_chat_command(folder: Path, model: LanguageModel) -> None:
     generator = model.generator(max_new_tokens=6)
     first = "".join(generator.stream(model.chat_tokens([{"role": "user", "content": "the dog"}])))
     assert done.stdout.startswith(f"{terminal_lines(first)}\n")
+    done = run("chat", str(folder), "--max-new-tokens", "6", "--system", "a fox", given="the dog\n")
+    told = [{"role": "system", "content": "a fox"}, {"role": "user", "content": "the dog"}]
+    generator = model.generator(max_new_tokens=6)
+    assert done.stdout == f"{terminal_lines(''.join(generator.stream(model.chat_tokens(told))))}\n"
 
 
 @pytest.mark.sample(0)

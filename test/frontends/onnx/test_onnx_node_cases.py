@@ -14,8 +14,11 @@ from node_cases import leave_out_slow_cases
 from onnx import numpy_helper
 
 import mirlo
+from mirlo.dialects.context import make_context
 from mirlo.frontends.onnx import OnnxImportError, import_model
-from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
+from mirlo.frontends.onnx.registry import CONVERTERS, FOLDERS, load_converters
+from mirlo.passes.graph.constants import constant_reader
+from mirlo.passes.session import Session
 
 # What the compiler cannot do yet, or does as ONNX Runtime does and not as ONNX's reference says.
 GAPS = (
@@ -27,13 +30,18 @@ GAPS = (
 
 
 @cache
-def _cases() -> dict[str, Any]:
-    """Return a case of each operator."""
+def _suite() -> list[Any]:
     leave_out_slow_cases()
     from onnx.backend.test.case.node import collect_testcases
 
+    return [case for case in collect_testcases(None) if case.model is not None]
+
+
+@cache
+def _cases() -> dict[str, Any]:
+    """Return a case of each operator."""
     found: dict[str, Any] = {}
-    for case in collect_testcases(None):
+    for case in _suite():
         nodes = case.model.graph.node
         left_out = "expanded" in case.name or any(re.search(gap, case.name) for gap in GAPS)
         if len(nodes) == 1 and not left_out and case.model.opset_import[0].version >= 7:
@@ -64,6 +72,40 @@ def test_case(operator: str) -> None:
             np.testing.assert_allclose(*numbers, rtol=case.rtol or 1e-3, atol=1e-6)
         else:
             np.testing.assert_array_equal(found, wanted)
+
+
+@oracle.needs_onnx(1, 19)
+def test_folded_results_are_those_of_the_suite(whole: bool) -> None:
+    """Import the cases whose operators are folded, with all inputs as constants: one in four, or all."""
+    load_converters()
+    count = 0
+    for case in [case for case in _suite() if _is_folded(case.model)][:: 1 if whole else 4]:
+        given, expected = case.data_sets[0]
+        if not all(isinstance(value, np.ndarray) for value in (*given, *expected)):
+            continue
+        model = onnx.ModelProto()
+        model.CopyFrom(case.model)
+        names = [value.name for value in model.graph.input]
+        model.graph.initializer.extend(map(numpy_helper.from_array, given, names))
+        del model.graph.input[:]
+        with make_context() as context:
+            module, store = import_model(model, context=context)
+            results = list(list(module.body.operations[0].regions[0].blocks[0].operations)[-1].operands)
+            for result, wanted in zip(results, expected, strict=True):
+                if result.owner.name != "relax.constant":
+                    continue  # as operands that are too large
+                found = constant_reader(result, Session(store))()
+                np.testing.assert_allclose(found, wanted, rtol=1e-6, err_msg=case.name, strict=True)
+                count += 1
+    assert count > 60
+
+
+def _is_folded(model: onnx.ModelProto) -> bool:
+    """Return whether a model is one node whose operator is folded."""
+    opsets = {entry.domain: entry.version for entry in model.opset_import}
+    node = model.graph.node[0]
+    is_supported = len(model.graph.node) == 1 and min(opsets.values()) >= 7
+    return is_supported and FOLDERS.find(node.domain, node.op_type, opsets.get(node.domain, 1)) is not None
 
 
 def _array(item: Any) -> np.ndarray:
