@@ -301,7 +301,7 @@ def arrange_interleaved(s: Schedule, block: str, machine: Machine, chosen: Eleme
     together = [INTERLEAVED_VECTORS]
     if factor is not None or work(instances) > INTERLEAVED_VECTORS:
         together = [factor or 1]
-    elif moved_bytes(s, block, size) <= CLOSE_TO_L2 * machine.l2_bytes:
+    elif machine.vector_bytes >= LINE_BYTES and moved_bytes(s, block, size) <= CLOSE_TO_L2 * machine.l2_bytes:
         together = [INTERLEAVED_BLOCK, INTERLEAVED_VECTORS]
     ends = [extent // (lanes * vectors) * lanes * vectors for vectors in together]
     points = sorted({end for end in ends if 0 < end < extent})

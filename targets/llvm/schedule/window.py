@@ -7,6 +7,7 @@ results while they are in registers. The loops are cut at the edges of padding; 
 from __future__ import annotations
 
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group
 from mirlo.passes.schedule.blocks.instance import BlockInstance
@@ -23,6 +24,8 @@ from mirlo.targets.llvm.schedule.cost import (
     MAX_SUBSPACES,
     MAX_UNROLLED_WINDOW,
     MIN_WINDOW_OUTPUTS,
+    PASS_RUN_BYTES,
+    PLAIN_REDUCTION,
     WINDOW_RUN_BYTES,
 )
 from mirlo.targets.llvm.schedule.part_rules import part_rule
@@ -63,7 +66,7 @@ def plan_window(group: BlockGroup[Machine], choices: LoopChoices = NO_LOOP_CHOIC
     is_unrolled = D.is_certain(lambda: D.product([s.extent(loop) for loop in reduced]) <= MAX_UNROLLED_WINDOW)
     for loop in reduced if is_unrolled else ():
         s.unroll(loop)
-    vectors = _choose_vectors(s.instances(block), lane, is_unrolled, group.machine, choices)
+    vectors = _choose_vectors(s.instances(block), lane, s.extent(lane), is_unrolled, group.machine, choices)
     masked = can_mask(s.instances(block), group.machine)
     for part in cut_lanes(s, lane, vectors.lanes):
         _vectorize(s, part, vectors, masked)
@@ -98,17 +101,36 @@ def _is_profitable(s: Schedule, block: str, lane: str) -> Decline | None:
 
 
 def _choose_vectors(
-    instances: list[BlockInstance], lane: str, is_unrolled: bool, machine: Machine, chosen: LoopChoices
+    instances: list[BlockInstance], lane: str, extent: Dim, is_unrolled: bool, machine: Machine, chosen: LoopChoices
 ) -> LoopVectors:
     """Choose the vectors of the output loop: more of them read longer stretches of memory in each step."""
     effort = work(instances[:1])
+    own = machine.lanes(widest_bytes(instances, lane))
     if is_unrolled or effort > LOAD_BOUND_OPERATIONS:
         most = min(WINDOW_RUN_BYTES // machine.vector_bytes, machine.vector_registers // 2)
         unroll = max(1, most) if effort <= LOAD_BOUND_OPERATIONS else 2
     else:
-        unroll = max(1, machine.vector_registers // 2 // len(instances[0].block.outputs))
-    own = machine.lanes(widest_bytes(instances, lane))
+        unroll = _vectors_of_pass(machine, len(instances[0].block.outputs), effort)
+        if isinstance(extent, int) and not chosen.lanes_of(0):
+            unroll = _with_fewest_passes(extent // own, unroll)
     return LoopVectors(chosen.lanes_of(0) or own, chosen.unroll_of(0) or unroll)
+
+
+def _vectors_of_pass(machine: Machine, outputs: int, effort: int) -> int:
+    """Return how many vectors of each output are reduced together, in one pass over the reduced dims.
+
+    Half of the registers hold them, or all if an operand in memory is all that an operation needs beside and half of
+    them read short runs of memory.
+    """
+    half = max(1, machine.vector_registers // 2 // outputs)
+    is_plain = effort <= PLAIN_REDUCTION and outputs == 1 and machine.avx2
+    return machine.vector_registers if is_plain and half * machine.vector_bytes < PASS_RUN_BYTES else half
+
+
+def _with_fewest_passes(vectors: int, most: int) -> int:
+    """Return the vectors of a pass, at most so many, with which there are fewest: those of a rest are one by one."""
+    most = max(1, min(most, vectors))
+    return min(range(most, most // 2, -1), key=lambda count: vectors // count + vectors % count)
 
 
 def _vectorize(s: Schedule, part: str, vectors: LoopVectors, masked: bool) -> None:

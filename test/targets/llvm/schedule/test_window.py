@@ -244,3 +244,12 @@ def test_dynamic_sizes_have_vectors_of_all_lengths() -> None:
     for rows, columns in itertools.product((1, 5), (1, 2, 7, 8, 31, 200)):
         x = np.random.default_rng(0).standard_normal((rows, columns), np.float32)
         np.testing.assert_array_equal(executable(x), x.max(axis=0))
+
+
+@pytest.mark.parametrize(("channels", "vectors"), [(1280, 16), (672, 14), (480, 15), (136, 16), (32, 4)])
+def test_a_plain_reduction_has_as_few_passes_as_registers_permit(channels: int, vectors: int) -> None:
+    mean = node("ReduceMean", "x", "y", axes=[1], keepdims=0)
+    model = make_model([mean], {"x": (F32, [1, 49, channels])}, ["y"], opset=13)
+    (kernel,) = explain_model(model, target="llvm{cpu=x86-64-v3}").kernels
+    assert kernel.schedule is not None
+    assert kernel.schedule.choices == {"lanes": 8, "unroll": vectors}
