@@ -383,8 +383,9 @@ def release_pages(mapping: FileMapping, start: int, stop: int) -> None:
             mapping.madvise(mmap.MADV_DONTNEED, first, last - first)
 
 
-_RELEASE_INTERVAL = 0.2
-"""Seconds between two releases of the code of libraries, which take 2 ms each, by `release_code_seldom`."""
+_RELEASE_INTERVAL = 1.0
+"""Seconds between two releases of the code of libraries by `release_code_seldom`. Each takes 2 ms, and as long again or
+longer when the next model is compiled, whose code is mapped page by page."""
 _last_release = float("-inf")
 _code_folders: set[str] = set()
 
