@@ -31,7 +31,7 @@ SHORT = {
     "ethos-u": "tools or scales or unknown or sums or programs or test_convolutions and shape2",
     "npm": "onnx_runtime or files or fit or data",
     "onnxruntime-ep": "has_a_device or sizes_of_each_call or strings or context_models or options or part",
-    "systolic": "queues_wait or missing_tools or pads_of_averages",
+    "systolic": "queues_wait or missing_tools or not_placed",
     "webgpu": "not whole_models",
 }
 """The tests of each package that run always; the others run nightly."""

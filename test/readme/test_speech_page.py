@@ -68,5 +68,6 @@ def test_wrong_commands(folder: Path, arguments: str, text: str) -> None:
     assert done.returncode == 1 and text in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.sample(0)
 def test_python(folder: Path) -> None:
     assert output_of(run_script("-c", code_block(TEXT, "python"), cwd=folder))
