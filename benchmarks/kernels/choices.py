@@ -125,11 +125,12 @@ def main() -> None:
     print("| --- | --- | ---: | ---: | --- | ---: | ---: |")
     for model, tasks in kernels_of(arguments.models, arguments.target, arguments.threads):
         steps = [STEPS[arguments.only]] if arguments.only else list(STEPS.values())
+        for task in tasks:
+            begun = {"key": task.key, "model": model, "kernel": task.function, "calls": task.calls}
+            rows.setdefault(task.key, begun)
         for entry, step in steps:
             for task in tasks:
-                row = rows.setdefault(
-                    task.key, {"key": task.key, "model": model, "kernel": task.function, "calls": task.calls}
-                )
+                row = rows[task.key]
                 if entry in row or time.monotonic() > until:
                     continue
                 step(row, task, arguments.target, arguments.threads)

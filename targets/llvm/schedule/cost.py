@@ -44,9 +44,6 @@ OVERLAPPED_STORES = 8
 STORE_CYCLES = 3.0
 """Cycles of each store beyond these: measured for 1x1 convolutions of 16 to 64 channels, which thus take smaller
 tiles."""
-SHORT_RUN = 1.25
-"""Factor on the time of reading runs that are shorter than what hardware fetches together: depthwise convolutions of 14
-to 56 pixels take 0.85 to 0.95 of the time with tiles of 7 rows and 2 vectors beside 14 rows and one."""
 WORD_TEMPORARIES = 9
 """Registers beside accumulators of single int8 that `vpmaddwd` multiplies: LLVM adds products of adjacent taps to each
 other first, and keeps the rows that they share. With fewer, tiles of 4 rows and 2 vectors of depthwise convolutions

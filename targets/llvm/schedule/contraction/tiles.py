@@ -21,7 +21,6 @@ from mirlo.targets.llvm.schedule.cost import (
     LINE_BYTES,
     LINES_PER_FETCH,
     OVERLAPPED_STORES,
-    SHORT_RUN,
     STORE_CYCLES,
     TILE_OVERHEAD,
     VECTOR_COUNTS,
@@ -149,31 +148,45 @@ def step_cycles(rows: int, vectors: int, problem: TileProblem, machine: Machine)
 def step_bounds(rows: int, vectors: int, problem: TileProblem, machine: Machine) -> dict[str, float]:
     """Estimate the cycles that a k-step of a tile takes at least, by what may limit it."""
     sums = rows * vectors
-    row_loads = rows if problem.shared_rows else vectors * _vectors_of_rows(rows, problem)
-    column_loads = 0 if not problem.shared_columns and problem.depth <= machine.vector_registers else vectors
+    row_loads = rows if problem.shared_rows else vectors * _vectors_of_rows(rows, vectors, problem, machine)
+    holds_columns = not problem.shared_columns and sums + problem.depth * vectors <= machine.vector_registers
+    column_loads = 0 if holds_columns else vectors
     bounds = {
         "multiplications": sums * problem.multiplications / machine.fma_per_cycle,
         "loads": (row_loads + column_loads) / machine.loads_per_cycle,
-        "latency of multiplications": machine.fma_latency * LATENCY_SLACK,
     }
+    if problem.taps == 1:  # else tiles are a few products without a loop: those of the next ones fill the latency
+        bounds["latency of multiplications"] = machine.fma_latency * LATENCY_SLACK
     if machine.issue_width:
         products = sums * problem.multiplications * machine.product_instructions
         bounds["issued instructions"] = (products + ISSUED_PER_LOAD * (row_loads + column_loads)) / machine.issue_width
     if problem.taps > 1:
         run = vectors * machine.vector_bytes
-        lines = max(1.0, LINE_BYTES / run) * (SHORT_RUN if run < LINES_PER_FETCH * LINE_BYTES else 1.0)
-        bounds["lines of windows from the L2 cache"] = row_loads * machine.vector_bytes * lines / L2_BYTES_PER_CYCLE
+        lines = max(1.0, LINE_BYTES / run) * (machine.short_run if run < LINES_PER_FETCH * LINE_BYTES else 1.0)
+        windows = vectors * _window_vectors(rows, problem) / problem.taps
+        bounds["lines of windows from the L2 cache"] = windows * machine.vector_bytes * lines / L2_BYTES_PER_CYCLE
     panel_bytes = problem.depth * vectors * machine.vector_bytes
     if problem.shared_columns and panel_bytes > machine.l1_bytes // 2:
         bounds["columns from the L2 cache"] = vectors * machine.vector_bytes / L2_BYTES_PER_CYCLE
     return bounds
 
 
-def _vectors_of_rows(rows: int, problem: TileProblem) -> float:
-    """Return the vectors of the row operand that a tile loads in a k-step: those that windows share are loaded once."""
+def _vectors_of_rows(rows: int, vectors: int, problem: TileProblem, machine: Machine) -> float:
+    """Return the vectors of the row operand that a tile loads in a k-step, for each vector of columns.
+
+    Those that windows share are loaded once if registers hold them beside accumulators and columns.
+    """
     if problem.taps == 1:
         return rows / 2
-    return min(float(rows), ((rows - 1) * problem.tap_stride + problem.taps) / problem.taps)
+    shared = _window_vectors(rows, problem)
+    if rows * vectors + shared * vectors + vectors > machine.vector_registers:
+        return float(rows)
+    return shared / problem.taps
+
+
+def _window_vectors(rows: int, problem: TileProblem) -> int:
+    """Return the vectors of the row operand that adjacent windows read, for each vector of columns."""
+    return min(rows * problem.taps, (rows - 1) * problem.tap_stride + problem.taps)
 
 
 def crowding(rows: int, problem: TileProblem, machine: Machine) -> float:

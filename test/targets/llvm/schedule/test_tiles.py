@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from mirlo.targets.llvm.machine import PRESETS
-from mirlo.targets.llvm.schedule.contraction.tiles import TileProblem, choose_tile, crowding, step_cycles
+from mirlo.targets.llvm.schedule.contraction.tiles import TileProblem, choose_tile, crowding, step_bounds, step_cycles
 from mirlo.targets.llvm.schedule.cost import L2_BYTES_PER_CYCLE, LATENCY_SLACK
 
 MACHINE = PRESETS["avx512"]
@@ -85,13 +85,23 @@ def test_a_step_takes_as_long_as_what_bounds_it() -> None:
 
 @pytest.mark.parametrize(
     ("shared_rows", "shared_columns", "depth", "loads"),
-    [(True, True, 9, 6 + 4), (False, True, 9, 12 + 4), (False, False, 9, 12), (False, False, 33, 12 + 4)],
+    [(True, True, 9, 6 + 4), (False, True, 9, 12 + 4), (False, False, 2, 12), (False, False, 3, 12 + 4)],
 )
 def test_loads_of_a_step(shared_rows: bool, shared_columns: bool, depth: int, loads: int) -> None:
-    """Windows load half of the vectors of rows; vectors of a few columns stay in registers."""
+    """Windows load half of the vectors of rows; columns stay in registers that accumulators leave."""
     problem = TileProblem(64, 64, 16, depth, shared_columns, shared_rows, 4)
     assert FAST.vector_registers == 32
     assert step_cycles(6, 4, problem, replace(FAST, loads_per_cycle=2)) == loads / 2
+
+
+@pytest.mark.parametrize(
+    ("registers", "rows", "vectors", "loads"),
+    [(32, 4, 2, 2 * 6 / 3), (32, 2, 4, 4 * 4 / 3 + 4), (16, 4, 2, 8 + 2), (16, 2, 4, 8 + 4), (16, 4, 1, 6 / 3)],
+)
+def test_windows_share_vectors_that_registers_hold(registers: int, rows: int, vectors: int, loads: float) -> None:
+    problem = TileProblem(64, 64, 8, 9, shared_columns=False, shared_rows=False, element_bytes=4, taps=3)
+    bounds = step_bounds(rows, vectors, problem, replace(FAST, vector_registers=registers, loads_per_cycle=1))
+    assert bounds["loads"] == pytest.approx(loads)
 
 
 def test_a_panel_beyond_half_of_the_l1_cache_comes_from_the_l2_cache() -> None:
