@@ -31,15 +31,22 @@ def build(request: CompileRequest) -> Executable | Program | UnloadedModel:
     from mirlo.driver.compiler import Compiler
     from mirlo.runtime.artifact import Artifact
     from mirlo.runtime.program import Program
+    from mirlo.runtime.unloaded import UnloadedModel
 
     start = time.perf_counter()
-    compiled, session = Compiler(request, build).run()
+    compiler = Compiler(request, build)
+    compiled, session = compiler.run()
     seconds = time.perf_counter() - start
     if isinstance(key, CacheKey) and isinstance(compiled, Artifact) and seconds >= MIN_COMPILE_SECONDS:
         request.report("keep")
         key.store(compiled, session.params, session.params.files)
+        cached = None if compiler.is_loaded else key.lookup()
     if request.opened_cache is not None and request.opened_cache.problem is not None:
         session.warning(f"nothing was kept in the cache: {request.opened_cache.problem}")
+    if cached is not None:
+        return _placed(cached)  # the file has the weights in the order in which the code reads them
+    if isinstance(compiled, Artifact) and not compiler.is_loaded and model_runner() is None:
+        return UnloadedModel(compiled, session.params, "it was compiled to be saved, with 'load=False'")
     request.report("load")
     if not isinstance(compiled, Artifact):
         return _placed(Program(compiled, session.params))

@@ -44,6 +44,8 @@ def compile(arguments: CompileArguments) -> Any:
 
         divided = compile_ranks(request, _tune_and_build)
         return divided if isinstance(divided, RankedModel) else wrap(divided)
+    if several or request.specialize is not None:
+        request = replace(request, load=True)  # weights that builds share are compared in memory
     if several:
         if request.specialize is not None:
             raise CompileOptionError("specialize: a model has builds for sizes or for processors, found both")

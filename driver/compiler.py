@@ -69,6 +69,8 @@ class Compiler:
         """The first record of this module: those of the parts of a program are in one session."""
         self.holds_weights = False
         """Whether the weights are in the memory in which they stay."""
+        self.is_loaded = True
+        """Whether the model is called after it was compiled, so that its weights must be in memory."""
         self.tables: set[str] = set()
         """Parameters of which calls read some rows."""
 
@@ -135,7 +137,9 @@ class Compiler:
             _require_in_place(self.target, self.options)
         self.model = open_model(request.model, request.shapes, request.params, request.trust_file, request.ring_caches)
         session = self.model.session
-        self.options = replace(self.options, while_compiling=self._hold_weights)
+        self.is_loaded = request.load or self._needs_loading()
+        if self.is_loaded:
+            self.options = replace(self.options, while_compiling=self._hold_weights)
         # Parts of a program share the weights: what one of them does not name, another may.
         session.options[RELEASE] = not needs_program(self.model.module)
         give(
@@ -182,8 +186,9 @@ class Compiler:
             externals = detach_artifacts(module)
             assert target.emit is not None  # `_host_of` checks it
             artifact = replace(target.emit(module, replace(self.options, prepared=prepared)), externals=externals)
-        self._hold_weights(spec.name for spec in artifact.params)  # in memory that is aligned
-        session.params.align(spec.name for spec in artifact.params)
+        if self.is_loaded:
+            self._hold_weights(spec.name for spec in artifact.params)  # in memory that is aligned
+            session.params.align(spec.name for spec in artifact.params)
         tables = sorted(self.tables & {spec.name for spec in artifact.params})
         metadata = {**artifact.metadata, **({"tables": tables} if tables else {})}
         regions = describe_regions(
@@ -195,6 +200,11 @@ class Compiler:
         metadata[REGIONS] = [region.to_json() for region in regions]
         metadata |= _memory_plan(session) | _placement(session) | _approximations(session.notes[self.first_note :])
         return replace(artifact, metadata=metadata)
+
+    def _needs_loading(self) -> bool:
+        """Return whether a model that is only saved must be loaded: libraries and devices are found then."""
+        has_device = self.target.has_device is not None
+        return bool(self.targets.generators) or has_device or needs_program(self.model.module)
 
     def _hold_weights(self, names: Iterable[str]) -> None:
         """Have the weights in the memory in which they stay; the code of the passes is not needed beside them."""

@@ -65,7 +65,7 @@ class CacheKey:
         from mirlo.runtime.artifact import save
 
         names = sorted({os.path.relpath(resolved(file), self._folder) for file in files}) if self.model else []
-        size = len(artifact.code) + sum(params.get(spec.name).nbytes for spec in artifact.params)
+        size = len(artifact.code) + params.nbytes_of(spec.name for spec in artifact.params)
         try:
             full_key = self._full_key(names)
         except OSError:

@@ -74,7 +74,8 @@ R = TypeVar("R")
 Shapes: TypeAlias = Mapping[str, Sequence[int | str] | None]
 """Shapes of inputs by name."""
 Progress = Callable[[str], None]
-"""Called with a name before each step of a compilation: `cache`, `import`, the passes, `emit`, `keep`, `load`."""
+"""Called with a name before each step of a compilation: `cache`, `import`, the passes, `emit`, `keep`, `load`.
+Commands add `save`."""
 Strategies = Mapping[str, "str | Callable[[ir.OpView], str | None]"]
 """By operator, the name of the requested rule, or a function from the operator to that name."""
 RuleFunction = Callable[..., object]
@@ -282,6 +283,13 @@ class CompileArguments:
     )
     progress: Progress | None = option(
         None, "A function that is called with the name of each step.", key=None, kind=optional(FUNCTION)
+    )
+    load: bool = option(
+        True,
+        "Whether the model will be called here. With False it may be one that can only be saved: weights are then "
+        "rearranged while they are written, one after the other, which takes less memory and time.",
+        key=None,
+        kind=BOOLEAN,
     )
     params: ParameterStore | None = option(
         None,

@@ -69,7 +69,7 @@ class CompileRequest(CompileArguments):
 
     def of_module(self, module: ir.Module, params: ParameterStore, *, is_part: bool, **changes: Any) -> CompileRequest:
         """Return the request for a module that was opened: the model, or a part, which other passes went through."""
-        names = {"shapes", "dims", "pipeline", "save_ir", "ring_caches", "trust_file", "progress"}
+        names = {"shapes", "dims", "pipeline", "save_ir", "ring_caches", "trust_file", "progress", "load"}
         if is_part:
             names |= {name for name, declared in OPTIONS.items() if declared.own_pass}
         opened = {name: DEFAULTS[name] for name in names}

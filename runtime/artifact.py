@@ -188,8 +188,9 @@ def save(path: str | os.PathLike[str], artifact: Artifact, store: ParameterStore
         header.update(rows)
         names |= dict.fromkeys(name for external in artifact.externals for name in external.stored_params)
     _check_names(os.fspath(path), artifact, names)
-    code += seal(_header(path, header), ((name, *store.spec(name)) for name in names))
-    write_file(path, MODEL_FILE, header, code, [(name, store.get(name)) for name in names])
+    tensors = [(name, *store.spec(name)) for name in names]
+    code += seal(_header(path, header), tensors)
+    write_file(path, MODEL_FILE, header, code, tensors, store.reader_in_turn())
 
 
 def _header(path: str | os.PathLike[str], header: Mapping[str, object]) -> dict[str, Json]:

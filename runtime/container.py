@@ -23,14 +23,14 @@ import math
 import os
 import struct
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, TypedDict
 
 import numpy as np
 
 from mirlo.runtime import system
-from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of, numpy_dtype
+from mirlo.runtime.dtypes import ELEMENT_TYPES, numpy_dtype
 from mirlo.runtime.errors import MirloError, OutOfMemoryError
 from mirlo.runtime.fields import Fields
 from mirlo.runtime.files import open_regular
@@ -168,11 +168,16 @@ def write_file(
     kind: FileKind,
     header: Mapping[str, object],
     code: bytes,
-    arrays: Sequence[tuple[str, np.ndarray]],
+    tensors: Sequence[tuple[str, str, tuple[int, ...]]],
+    read: Callable[[str], np.ndarray],
 ) -> None:
-    """Write a file atomically: a reader sees the old file or the complete new one."""
+    """Write a file atomically: a reader sees the old file or the complete new one.
+
+    `tensors` are names, element types and shapes. `read` returns the array of a name, which is written before the next
+    one is read.
+    """
     target = Path(path)
-    rows, end = _place_arrays(target, kind, arrays)
+    rows, end = _place_tensors(tensors)
     try:
         text = json.dumps({**header, "tensors": rows}, ensure_ascii=False, separators=(",", ":")).encode()
     except (TypeError, ValueError) as failure:
@@ -186,8 +191,9 @@ def write_file(
             file.write(text)
             _pad_to(file, aligned(ALIGNMENT + len(text)))
             file.write(code)
-            for row, (_, array) in zip(rows, arrays, strict=True):
+            for row in rows:
                 _pad_to(file, data_start + row["offset"])
+                array = read(row["name"])
                 file.write(array.reshape(-1).view(np.uint8).data)
                 release(array)
             _pad_to(file, data_start + end)
@@ -225,16 +231,13 @@ def has_magic(path: str | os.PathLike[str], kind: FileKind) -> bool:
         return False
 
 
-def _place_arrays(path: Path, kind: FileKind, arrays: Sequence[tuple[str, np.ndarray]]) -> tuple[list[_TensorRow], int]:
+def _place_tensors(tensors: Sequence[tuple[str, str, tuple[int, ...]]]) -> tuple[list[_TensorRow], int]:
     rows: list[_TensorRow] = []
     end = 0
-    for name, array in arrays:
-        element = element_type_of(array.dtype)
-        if element is None:
-            raise kind.error(f"{path}: parameter '{name}': numpy type {array.dtype} is not an element type")
+    for name, dtype, shape in tensors:
         offset = aligned(end)
-        rows.append({"name": name, "dtype": element.name, "shape": list(array.shape), "offset": offset})
-        end = offset + array.nbytes
+        rows.append({"name": name, "dtype": dtype, "shape": list(shape), "offset": offset})
+        end = offset + math.prod(shape) * ELEMENT_TYPES[dtype].bytes
     return rows, end
 
 

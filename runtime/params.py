@@ -25,7 +25,7 @@ from mirlo.runtime.container import (
 from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of, numpy_dtype
 from mirlo.runtime.errors import OutOfMemoryError, ParameterError
 from mirlo.runtime.files import resolved
-from mirlo.runtime.huge_pages import PAGE, empty_together
+from mirlo.runtime.huge_pages import PAGE, empty_mapped, empty_together
 from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.locks import make_lock
 from mirlo.runtime.names import unused_name
@@ -77,6 +77,17 @@ class _DeferredArray:
             assert self._array is not None
             return self._array
 
+    def read(self, scratch: _ScratchMemory, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+        """Return the array; one that is pending stays so, and is in scratch memory if it can be written there."""
+        with self._lock:
+            if self._fill is not None:
+                array = scratch.array(dtype, shape)
+                self._fill(array)
+                return array
+            if self._make is not None:
+                return np.ascontiguousarray(self._make())
+        return self.array()
+
     def write(self, to: np.ndarray) -> None:
         """Write the elements to an array, which holds them from now on."""
         if self._fill is None:
@@ -94,6 +105,21 @@ class _DeferredArray:
         """Return the same elements, possibly not contiguous."""
         kept = self._loose
         return self.array() if kept is None else kept
+
+
+class _ScratchMemory:
+    """Memory of one array after the other: a page that was used before takes no time of the system."""
+
+    def __init__(self) -> None:
+        self._memory = np.empty(0, np.uint8)
+
+    def array(self, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+        """Return an array of a type, in place of the last one."""
+        nbytes = math.prod(shape) * dtype.itemsize
+        if nbytes > self._memory.nbytes:
+            self._memory = np.empty(0, np.uint8)  # both are never in memory
+            self._memory = empty_mapped(nbytes)
+        return self._memory[:nbytes].view(dtype).reshape(shape)
 
 
 @dataclass(frozen=True)
@@ -155,6 +181,10 @@ class ParameterStore:
     def nbytes(self) -> int:
         """Return the bytes of all parameters, mapped or not."""
         return sum(entry.nbytes for entry in self._entries.values())
+
+    def nbytes_of(self, names: Iterable[str]) -> int:
+        """Return the bytes of some parameters, computed or not."""
+        return sum(self._entry(name).nbytes for name in names)
 
     def get(self, name: str) -> np.ndarray:
         """Return a read-only view of the array with this name."""
@@ -237,6 +267,21 @@ class ParameterStore:
         The array may not be contiguous.
         """
         return self._entry(name).loose
+
+    def reader_in_turn(self) -> Callable[[str], np.ndarray]:
+        """Return a function that returns the array of a name, which is valid until the next one is read.
+
+        The pending arrays of `add_deferred` stay pending: they are computed in memory that all of them share.
+        """
+        scratch = _ScratchMemory()
+
+        def read(name: str) -> np.ndarray:
+            entry = self._entry(name)
+            if entry.later is None:
+                return entry.view()
+            return entry.later.read(scratch, *self._kind(name))
+
+        return read
 
     def align(self, names: Iterable[str], most: int = 1 << 20) -> None:
         """Copy arrays that are not aligned to cache lines; of mapped arrays, those of up to `most` bytes.
@@ -336,7 +381,8 @@ class ParameterStore:
     def save(self, path: str | os.PathLike[str], names: Iterable[str] | None = None) -> None:
         """Write the named parameters (all of them by default) to a file that `open` reads."""
         chosen = self.names() if names is None else tuple(dict.fromkeys(names))
-        write_file(path, PARAMETER_FILE, {}, b"", [(name, self.get(name)) for name in chosen])
+        tensors = [(name, *self.spec(name)) for name in chosen]
+        write_file(path, PARAMETER_FILE, {}, b"", tensors, self.reader_in_turn())
         source = _absolute(path)
         for name in chosen:
             entry = self._entries[name]

@@ -38,7 +38,7 @@ class UnloadedModel(KernelCodeOwner):
     @property
     def memory(self) -> MemoryUse:
         """Return the bytes of the weights and of the arena of a call."""
-        weights = sum(self._store.get(name).nbytes for name in {spec.name for spec in self.artifact.params})
+        weights = self._store.nbytes_of({spec.name for spec in self.artifact.params})
         return MemoryUse(weights, self.artifact.arena_bytes, is_dynamic=bool(self.artifact.metadata.get("sizes")))
 
     @property

@@ -13,7 +13,7 @@ from onnx_models import F32, make_model, node
 
 import mirlo
 from mirlo.runtime import memory, system
-from mirlo.runtime.errors import OutOfMemoryError
+from mirlo.runtime.errors import NotForThisMachine, OutOfMemoryError
 
 COUNT, SIZE = 8, 1536
 
@@ -43,6 +43,29 @@ def test_weights_are_in_memory_once(tmp_path: Path) -> None:
     growth = peak_growth(lambda: compile_and_run(tmp_path / "many.onnx", weights)) - base
     size = sum(weight.nbytes for weight in weights)
     assert size < growth < 1.6 * size
+
+
+def test_weights_that_are_only_saved_are_not_kept(tmp_path: Path) -> None:
+    """The file is the same, with and without the cache; weights are in memory one after the other."""
+    few, many, saved = tmp_path / "few.onnx", tmp_path / "many.onnx", tmp_path / "saved.mirlo"
+    save_products(few, 32)
+    weights = save_products(many, SIZE)
+    mirlo.compile(many, jobs=1, cache=False).save(tmp_path / "loaded.mirlo")
+
+    def compile_and_save(path: Path) -> None:
+        mirlo.compile(path, jobs=1, cache=False, load=False).save(saved)
+
+    compile_and_save(few)  # imports
+    base = peak_growth(lambda: compile_and_save(few))
+    growth = peak_growth(lambda: compile_and_save(many)) - base
+    assert growth < 0.5 * sum(weight.nbytes for weight in weights)
+    assert saved.read_bytes() == (tmp_path / "loaded.mirlo").read_bytes()
+    model = mirlo.compile(many, jobs=1, cache=False, load=False)
+    assert model.memory.weights_bytes >= sum(weight.nbytes for weight in weights)
+    with pytest.raises(NotForThisMachine, match="load=False"):
+        model(np.ones((4, SIZE), np.float32))
+    mirlo.compile(many, jobs=1, cache=tmp_path / "cache", load=False).save(saved)
+    assert saved.read_bytes() == (tmp_path / "loaded.mirlo").read_bytes()
 
 
 @pytest.mark.sample(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from functools import partial
 from pathlib import Path
 
 import ml_dtypes
@@ -325,6 +326,29 @@ def test_arrays_that_are_computed_later():
     array = store.get("w")
     assert array.flags.c_contiguous and not array.flags.writeable and array[2, 1] == 5
     assert store.get("w") is array and np.array_equal(read(), array) and len(made) == 2
+
+
+def test_arrays_that_are_saved_stay_pending(tmp_path: Path):
+    """They are computed one after the other in the same memory, the large after the small and before it."""
+    store, filled = ParameterStore(), []
+    values = {f"w{i}": np.arange(size, dtype=np.float32) for i, size in enumerate((1000, 900_000, 10, 600_000))}
+
+    def fill(to: np.ndarray, name: str) -> None:
+        filled.append(to.ctypes.data)
+        to[...] = values[name]
+
+    for name, array in values.items():
+        store.add_deferred(name, "f32", array.shape, lambda: 1 / 0, fill=partial(fill, name=name))
+    turned = np.arange(6, dtype=np.int64).reshape(2, 3)
+    store.add_deferred("turned", "i64", (3, 2), lambda: turned.T)
+    store.add("given", turned)
+    store.save(tmp_path / "weights")
+    assert store.pending_bytes(store.names()) == sum(array.nbytes for array in values.values()) + turned.nbytes
+    assert len(set(filled[1:])) == 1 and len(filled) == len(values)
+    saved = ParameterStore()
+    saved.open(tmp_path / "weights")
+    for name, array in {**values, "turned": turned.T, "given": turned}.items():
+        assert np.array_equal(saved.get(name), array)
 
 
 def test_a_reader_may_give_another_layout_until_there_is_the_usual_one():

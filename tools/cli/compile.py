@@ -37,11 +37,13 @@ def execute(arguments: Arguments) -> None:
         raise CommandError(f"cannot write '{output}': there is no folder '{output.parent}'")
     if resolved(output) == resolved(arguments.model):
         raise CommandError(f"the compiled model would replace the model '{output}': name another file with -o")
-    executable, progress = compile_model(arguments)
+    executable, progress = compile_model(arguments, load=False)
     if arguments.options.get("ranks", 1) > 1:
         _save_ranks(executable, output, progress)
         return
-    executable.save(output)
+    with progress:
+        progress("save")
+        executable.save(output)
     size = f"{output.stat().st_size / 2**20:.1f} MiB"
     print(f"{output}: {size}, {executable.memory}; {progress.how} in {progress.summary()}")
     if arguments.report:
@@ -87,10 +89,10 @@ def _emit_source(arguments: Arguments) -> None:
         print(f"wrote {path}: {path.stat().st_size} bytes")
 
 
-def compile_model(arguments: Arguments) -> tuple[Executable, Progress]:
-    """Compile as the command line requests, and report the time."""
+def compile_model(arguments: Arguments, load: bool = True) -> tuple[Executable, Progress]:
+    """Compile as the command line requests, to call or only save the model, and report the time."""
     from mirlo.driver.compile import compile as compile_
 
     with Progress(f"compiling {os.path.basename(arguments.model)}", arguments.verbose) as progress:
-        executable = compile_(arguments.model, progress=progress, **arguments.options)
+        executable = compile_(arguments.model, progress=progress, load=load, **arguments.options)
     return executable, progress

@@ -71,7 +71,7 @@ def test_compile_tells_what_it_wrote(files: Path, tmp_path: Path, capsys: pytest
     )
     assert re.match(r".*o\.mirlo: 0\.0 MiB, weights .* MiB, arena .* MiB per call; compiled in \d+\.\d s", out)
     steps = [line.split()[0] for line in out.splitlines()[1:]]
-    assert (steps[0], steps[-3:]) == ("import", ["emit", "load", "total"]) and "legalize" in steps
+    assert (steps[0], steps[-3:]) == ("import", ["emit", "save", "total"]) and "legalize" in steps
     assert package.load(tmp_path / "o.mirlo").inputs[0].shape == (5, 8)
 
 
@@ -183,7 +183,7 @@ def test_progress_where_no_one_watches_is_for_the_verbose(files: Path, tmp_path:
     command = ("compile", files / "m.onnx", "--shape", "image/x=5x8", "-o", tmp_path / "o.mirlo", "--no-cache")
     assert mirlo(*command).stderr == ""
     lines = mirlo(*command, "-v").stderr.splitlines()
-    assert lines[0] == "mirlo: compiling m.onnx: import" and lines[-1] == "mirlo: compiling m.onnx: load"
+    assert lines[0] == "mirlo: compiling m.onnx: import" and lines[-1] == "mirlo: compiling m.onnx: save"
 
 
 @pytest.mark.parametrize(
