@@ -17,8 +17,9 @@ def test_subnormal_elements_become_zeros(dtype: type) -> None:
     info = np.finfo(dtype)
     array = np.random.default_rng(0).standard_normal(3 * CHUNK + 7).astype(dtype)
     array[:4] = 0.0, -0.0, info.tiny, -info.tiny
-    places = [5, CHUNK - 1, CHUNK, 3 * CHUNK + 6]
-    array[places] = info.tiny / 2, -info.tiny / 4, info.smallest_subnormal, -info.smallest_subnormal
+    array[4], array[CHUNK + 1] = np.nextafter(info.tiny, dtype(0)), -np.nextafter(info.tiny, dtype(0))
+    places = [4, CHUNK + 1, 5, CHUNK - 1, CHUNK, 3 * CHUNK + 6]
+    array[places[2:]] = info.tiny / 2, -info.tiny / 4, info.smallest_subnormal, -info.smallest_subnormal
     expected = array.copy()
     expected[places] = 0
     flush_subnormals(array)
