@@ -67,8 +67,8 @@ class Compiler:
         """Operators of the module that is compiled."""
         self.first_note = 0
         """The first record of this module: those of the parts of a program are in one session."""
-        self.holds_weights = False
-        """Whether the weights are in the memory in which they stay."""
+        self.is_settled = False
+        """Whether the code of the passes was released, as their work is done."""
         self.is_loaded = True
         """Whether the model is called after it was compiled, so that its weights must be in memory."""
         self.tables: set[str] = set()
@@ -138,8 +138,7 @@ class Compiler:
         self.model = open_model(request.model, request.shapes, request.params, request.trust_file, request.ring_caches)
         session = self.model.session
         self.is_loaded = request.load or self._needs_loading()
-        if self.is_loaded:
-            self.options = replace(self.options, while_compiling=self._hold_weights)
+        self.options = replace(self.options, while_compiling=self._settle_memory)
         # Parts of a program share the weights: what one of them does not name, another may.
         session.options[RELEASE] = not needs_program(self.model.module)
         give(
@@ -186,8 +185,8 @@ class Compiler:
             externals = detach_artifacts(module)
             assert target.emit is not None  # `_host_of` checks it
             artifact = replace(target.emit(module, replace(self.options, prepared=prepared)), externals=externals)
-        if self.is_loaded:
-            self._hold_weights(spec.name for spec in artifact.params)  # in memory that is aligned
+        self._settle_memory(spec.name for spec in artifact.params)
+        if self.is_loaded:  # in memory that is aligned
             session.params.align(spec.name for spec in artifact.params)
         tables = sorted(self.tables & {spec.name for spec in artifact.params})
         metadata = {**artifact.metadata, **({"tables": tables} if tables else {})}
@@ -206,11 +205,16 @@ class Compiler:
         has_device = self.target.has_device is not None
         return bool(self.targets.generators) or has_device or needs_program(self.model.module)
 
-    def _hold_weights(self, names: Iterable[str]) -> None:
-        """Have the weights in the memory in which they stay; the code of the passes is not needed beside them."""
-        if not self.holds_weights and self.operators >= MIN_OPERATORS_FOR_WORKERS:
+    def _settle_memory(self, names: Iterable[str]) -> None:
+        """Release the code of the passes, and have weights that calls read in the memory in which they stay."""
+        if not self.is_settled and self.operators >= MIN_OPERATORS_FOR_WORKERS:
             system.release_code()
-        self.holds_weights = True
+        self.is_settled = True
+        if self.is_loaded:
+            self._hold_weights(names)
+
+    def _hold_weights(self, names: Iterable[str]) -> None:
+        """Move the weights to the memory in which they stay."""
         names, params = list(names), self.model.session.params
         cache = self.request.opened_cache
         folder = cache.folder if cache is not None and cache.folder.is_dir() else Path(gettempdir())
