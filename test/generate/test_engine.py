@@ -107,6 +107,7 @@ def test_active_sequences_share_a_call(models: dict[str, LanguageModel], kind: s
         pass
     assert engine.counts.tokens == 80
     assert engine.counts.calls == (20 if kind == "paged" else 4 + 19)  # four prompts, then a call a step
+    assert engine.counts.steps == 20
 
 
 def test_steps_bound_the_work_on_prompts(models: dict[str, LanguageModel]) -> None:

@@ -14,13 +14,20 @@ from itertools import product
 import numpy as np
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import UNKNOWN, Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.infer_windows import padding_pairs, per_dim
+from mirlo.dialects.relax.slice import slice_size
 from mirlo.passes.graph.requested_layouts import CHANNELS_LAST
 from mirlo.passes.graph.rewrite import Rewriter, kind_of
 from mirlo.passes.graph.rules.layout import in_layout
 from mirlo.passes.rules import Decline, decline, layout
+from mirlo.runtime.lazy_dataclass import dataclass
+
+WHOLE = 2**62
+"""The end of a slice that takes all that there is."""
 
 
 @layout("relax.conv_transpose", priority=1)
@@ -29,8 +36,8 @@ def as_convolution(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     if not (b.given or CHANNELS_LAST).is_default or op.data_layout != "NC*":
         return decline("its layout was chosen before", data=op.data_layout)
     x, weight, out = (kind_of(v) for v in (op.x, op.weight, op.output))
-    if not (x.is_static and out.is_static and weight.dtype.is_float) or 0 in (*x.static_shape, *out.static_shape):
-        return decline("a shape is known at run time only, or the numbers are not floats")
+    if not (weight.is_static and weight.dtype.is_float) or any(d is UNKNOWN or d == 0 for d in (*x.shape, *out.shape)):
+        return decline("a dim has no name, the numbers are not floats, or there are none", x=str(x), weight=str(weight))
     rank = x.rank - 2
     strides, dilations = (per_dim(declared, rank, 1, 1, "steps") for declared in (op.strides, op.dilations))
     if op.groups != 1 or any(d != 1 for d in dilations):
@@ -38,36 +45,66 @@ def as_convolution(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     array = b.array(op.weight)
     if array is None:
         return decline("the weight is computed at run time")
-    sizes, counts, kernel = x.static_shape[2:], out.static_shape[2:], weight.static_shape[2:]
     begins = [begin for begin, _ in padding_pairs(op.padding, rank)]
-    taps = [-(-k // s) for k, s in zip(kernel, strides, strict=True)]
-    # The phases before `low`, in units of the stride, are all cropped.
-    lows = [min(p // s, t - 1) for p, s, t in zip(begins, strides, taps, strict=True)]
-    lasts = [(n + p - 1) // s - low for n, p, s, low in zip(counts, begins, strides, lows, strict=True)]
-    before = [t - 1 - low for t, low in zip(taps, lows, strict=True)]
-    after = [max(0, last + t - n - p) for last, t, n, p in zip(lasts, taps, sizes, before, strict=True)]
-    made_sizes = [n + p + q - t + 1 for n, p, q, t in zip(sizes, before, after, taps, strict=True)]
-
-    phases = _phases(array, strides, taps)
+    found = [
+        _Axis.of(*of) for of in zip(x.shape[2:], out.shape[2:], weight.static_shape[2:], strides, begins, strict=True)
+    ]
+    axes = [axis for axis in found if not isinstance(axis, Decline)]
+    for axis in found:
+        if isinstance(axis, Decline):
+            return axis
+    phases = _phases(array, strides, [axis.taps for axis in axes])
     kind = TensorType.of(phases.shape, weight.dtype)
-    kernel_value = b.constant(phases, kind, f"{b.name_of(op.weight)}.phases")
+    kernel = b.constant(phases, kind, f"{b.name_of(op.weight)}.phases")
+    padding = (*(axis.before for axis in axes), *(axis.after for axis in axes))
     data = in_layout(op.x, "NC*", "N*C", b)
+    result = b.emit(OPS["conv"], data, kernel, None, padding=padding, data_layout="N*C", kernel_layout="*IO")
+    sizes = [axis.size for axis in axes]
+    result = _interleaved(b, result, (x.shape[0], *sizes), strides, weight.static_shape[1])
     result = b.emit(
-        OPS["conv"], data, kernel_value, None, padding=(*before, *after), data_layout="N*C", kernel_layout="*IO"
-    )
-    result = _interleaved(b, result, (x.static_shape[0], *made_sizes), strides, weight.static_shape[1])
-    first = [p - low * s for p, low, s in zip(begins, lows, strides, strict=True)]
-    stops = [p + n for p, n in zip(first, counts, strict=True)]
-    result = b.emit(
-        OPS["strided_slice"], result, axes=list(range(1, 1 + rank)), begin=first, end=stops, strides=[1] * rank
-    )
+        OPS["strided_slice"], result, axes=list(range(1, 1 + rank)), begin=[axis.begin for axis in axes],
+        end=[axis.end for axis in axes], strides=[1] * rank,
+    )  # fmt: skip
     if op.bias is not None:
         result = b.emit(OPS["add"], result, op.bias)
     return in_layout(result, "N*C", "NC*", b)
 
 
+@dataclass(frozen=True)
+class _Axis:
+    """A spatial dim of the convolution that computes all phases, and the part of these that is the result."""
+
+    taps: int
+    before: int
+    """Zeros before the operand, and behind it."""
+    after: int
+    size: Dim
+    """The positions at which the window is."""
+    begin: int
+    """Of the phases, those from here on are the result."""
+    end: int
+    """The first phase behind the result, from the end if sizes are known at run time only."""
+
+    @staticmethod
+    def of(size: Dim, count: Dim, kernel: int, stride: int, begin: int) -> _Axis | Decline:
+        """Return the dim for an operand and a result of these sizes, of which the first `begin` phases are cropped."""
+        taps = -(-kernel // stride)
+        # The phases before `low`, in units of the stride, are all cropped.
+        low = min(begin // stride, taps - 1)
+        before, first = taps - 1 - low, begin - low * stride
+        after = D.maximum((count + begin - 1) // stride - low + taps - size - before, 0)
+        positions = size + before + after - taps + 1
+        end = first + count if isinstance(count, int) else first + count - positions * stride
+        if not (isinstance(after, int) and isinstance(end, int) and D.is_nonnegative(positions)):
+            return decline("its crop depends on sizes that are known at run time only", size=size, result=count)
+        end = WHOLE if end == 0 else end
+        if slice_size(positions * stride, first, end, 1) != count:
+            return decline("its crop depends on sizes that are known at run time only", size=size, result=count)
+        return _Axis(taps, before, after, positions, first, end)
+
+
 def _interleaved(
-    b: Rewriter, phases: ir.Value, outer: Sequence[int], strides: Sequence[int], channels: int
+    b: Rewriter, phases: ir.Value, outer: Sequence[Dim], strides: Sequence[int], channels: int
 ) -> ir.Value:
     """Rearrange [batch, *sizes, phases * channels] to [batch, *(sizes * strides), channels]."""
     (batch, *sizes), rank = outer, len(strides)
