@@ -279,8 +279,10 @@ def _range_of_division(term: FloorDiv | Remainder, extents: Extents) -> ValueRan
 
 
 def _print_term(atom: Atom | Remainder, count: Dim) -> str:
-    text = str(atom)
-    return text if count == 1 else f"{count}*{text}" if isinstance(atom, (int, str)) else f"{count}*({text})"
+    text = str(atom) if isinstance(atom, (int, str)) or count == 1 else f"({atom})"
+    if count == 1:
+        return text
+    return f"({count})*{text}" if len(D.terms_of(count)) > 1 else f"{count}*{text}"
 
 
 def loop_index(name: Variable) -> IndexExpr:

@@ -528,6 +528,8 @@ def _is_nonnegative_dim(goal: Dim, facts: tuple[Dim, ...], depth: int = 3) -> bo
         return False
     if not _is_refuted(goal, ()) and _is_nonnegative(goal, MAX_BOUNDS):
         return True
+    if _is_nonnegative_above(goal, facts):
+        return True
     if not depth:
         return False
     if depth > 1 and _has_choice(goal):
@@ -540,6 +542,40 @@ def _is_nonnegative_dim(goal: Dim, facts: tuple[Dim, ...], depth: int = 3) -> bo
                 if _is_nonnegative_dim(goal * multiple - fact * quotient, facts, depth - 1):
                     return True
     return _holds_in_cases(goal, facts, depth - 1)
+
+
+def _is_nonnegative_above(goal: SymbolicDim, facts: tuple[Dim, ...]) -> bool:
+    """Return whether a dim has no negative term if its atoms count from the least values that the facts say.
+
+    So products of differences are proven: `a*b - 4*a - 4*b + 16` is `(a - 4)*(b - 4)`, and 0 or more from 4 on.
+    """
+    least = _least_values(facts)
+    if not least or all(factor >= 0 for _, factor in goal.terms):
+        return False
+    names = dict.fromkeys(atom for atoms, _ in goal.terms for atom in atoms)
+    if not all(atom in least or _is_nonnegative(D.parse(atom)) for atom in names):
+        return False
+    # Symbols of their own: what holds between quotients and their dividends does not hold from there on.
+    above = {atom: D.symbol(f"above{i}") + least.get(atom, 0) for i, atom in enumerate(names)}
+    total: Dim = 0
+    for atoms, factor in goal.terms:
+        total = total + D.product([above[atom] for atom in atoms]) * factor
+    return all(factor >= 0 for _, factor in D.terms_of(total))
+
+
+@lru_cache(maxsize=4096)
+def _least_values(facts: tuple[Dim, ...]) -> dict[str, int]:
+    """Return the least values, above 0, of atoms that facts bound alone."""
+    least: dict[str, int] = {}
+    for fact in facts:
+        terms = dict(D.terms_of(fact))
+        constant = terms.pop((), 0)
+        if constant >= 0 or len(terms) != 1:
+            continue
+        ((atoms, factor),) = terms.items()
+        if len(atoms) == 1 and factor > 0:
+            least[atoms[0]] = max(least.get(atoms[0], 0), -(constant // factor))
+    return least
 
 
 def _weaker(dim: Dim) -> Iterable[Dim]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import random
+
 import pytest
 
 from mirlo.dialects.bindings import ir, new_context
@@ -17,6 +20,41 @@ from mirlo.passes.bounds.prover import Case, Prover
 def test_fact_with_a_factor_twice(goal: str, fact: str, holds: bool) -> None:
     """A fact about `n*n` decides about no goal with a single `n`, and is no error."""
     assert Prover().is_nonnegative(number(D.parse(goal)), (number(D.parse(fact)),)) == holds
+
+
+@pytest.mark.parametrize(
+    ("goal", "facts", "holds"),
+    [
+        ("a*b - 4*a - 4*b + 16", ("a - 4", "b - 4"), True),
+        ("a*b - 4*a - 4*b + 15", ("a - 4", "b - 4"), False),
+        ("a*b - 4*a - 4*b + 15", ("a - 5", "b - 5"), True),
+        ("a*b - 4*a - 4*b + 16", ("a - 4", "b - 3"), False),
+        ("n*a*b - 4*n*a - 4*n*b + 16*n + 3*m", ("2*a - 7", "b - 4"), True),
+        ("floordiv(h, 2)*w - 4*floordiv(h, 2) - 4*w + 16", ("floordiv(h, 2) - 4", "w - 4"), True),
+        ("h*floordiv(h, 2) - 9*h", ("floordiv(h, 2) - 4",), False),
+    ],
+)
+def test_products_of_sizes_above_their_least(goal: str, facts: tuple[str, ...], holds: bool) -> None:
+    assert Prover().is_nonnegative(number(D.parse(goal)), tuple(number(D.parse(fact)) for fact in facts)) == holds
+
+
+def test_what_is_proven_of_random_sizes_holds() -> None:
+    """Compute goals for all sizes for which the facts hold."""
+    rng, proven = random.Random(0), 0
+    for _ in range(300):
+        atoms = [D.symbol("a"), D.symbol("b"), D.symbol("a") // 2]
+        facts = [rng.choice(atoms) * rng.randint(1, 2) - rng.randint(1, 5) for _ in range(rng.randint(1, 2))]
+        goal: D.Dim = rng.randint(-2, 9)
+        for _ in range(rng.randint(1, 4)):
+            goal = goal + (rng.choice(atoms) - rng.randint(0, 4)) * (rng.choice(atoms) - rng.randint(0, 4))
+        if not Prover().is_nonnegative(number(goal), tuple(map(number, facts))):
+            continue
+        proven += 1
+        for a, b in itertools.product(range(12), repeat=2):
+            values = {"a": a, "b": b}
+            if all(D.substitute(fact, values) >= 0 for fact in facts):
+                assert D.substitute(goal, values) >= 0, (goal, facts, values)
+    assert proven > 30
 
 
 def test_cases_of_a_condition_beside_those_of_a_minimum() -> None:
