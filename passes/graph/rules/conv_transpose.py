@@ -46,13 +46,12 @@ def as_convolution(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     if array is None:
         return decline("the weight is computed at run time")
     begins = [begin for begin, _ in padding_pairs(op.padding, rank)]
-    found = [
-        _Axis.of(*of) for of in zip(x.shape[2:], out.shape[2:], weight.static_shape[2:], strides, begins, strict=True)
-    ]
-    axes = [axis for axis in found if not isinstance(axis, Decline)]
-    for axis in found:
+    axes: list[_Axis] = []
+    for dim in zip(x.shape[2:], out.shape[2:], weight.static_shape[2:], strides, begins, strict=True):
+        axis = _Axis.of(*dim)
         if isinstance(axis, Decline):
             return axis
+        axes.append(axis)
     phases = _phases(array, strides, [axis.taps for axis in axes])
     kind = TensorType.of(phases.shape, weight.dtype)
     kernel = b.constant(phases, kind, f"{b.name_of(op.weight)}.phases")
