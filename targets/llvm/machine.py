@@ -113,7 +113,7 @@ tiles of 4 rows and 3 vectors, which read rows two thirds as often as 6 rows and
 AVX-512, such tiles take 1.01 of it: no preset of AVX-512 has such cycles."""
 
 SHORT_RUN_OF_ZEN3 = 1.0
-"""On a Zen 3 depthwise convolutions take 0.81 to 1.0 of the time with tiles of 4 rows and 2 vectors, whose runs are a
+"""On a Zen 3 depthwise convolutions take 0.76 to 1.0 of the time with tiles of 4 rows and 2 vectors, whose runs are a
 cache line, beside 2 rows and 4 vectors, whose runs are two."""
 
 UNROLLED_ON_AVX2 = 48

@@ -152,8 +152,8 @@ WINDOW_RUN_BYTES = 256
 """Bytes that an unrolled window reads of each element, if its loads limit it: with AVX2 a maximum over 3x3 pixels of 64
 channels takes 0.83 of the time that it takes with 128."""
 PASS_RUN_BYTES = 512
-"""Bytes that a pass of a reduction over outer dims reads of each element: on a Zen 3 means over pixels take 0.65 to
-0.85 of the time with runs of 448 or 512 bytes in place of 256, and as long where there are 15 vectors in place of 8."""
+"""Bytes that a pass of a reduction over outer dims reads of each element: on a Zen 3 means over pixels take 0.6 to
+1.07 of the time with runs of 448 or 512 bytes in place of 256."""
 PLAIN_REDUCTION = 3
 """Values of a body that adds an element to an accumulator: the element may be an operand in memory."""
 LOAD_BOUND_OPERATIONS = 12
