@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from zlib import crc32
@@ -29,7 +29,10 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.rule_choices import choices_of_type
 from mirlo.passes.schedule.buffers import SCHEDULE
 from mirlo.passes.schedule.choices import choices_of
+from mirlo.passes.schedule.schedule import ScheduleRecord
+from mirlo.passes.schedule.tuned import set_tuned
 from mirlo.passes.session import Session
+from mirlo.runtime.errors import MirloError
 from mirlo.targets.llvm.choices import ContractionChoices
 from mirlo.targets.llvm.pipeline import compile_pipeline
 
@@ -68,7 +71,11 @@ def plan(target: str, machine: str) -> Iterator[str]:
         passes.append(f"map-threads{{target={target} shuffles={str(target == 'nvvm').lower()}}}")
     with make_context(), ir.Location.unknown():
         module = ir.Module.parse(PROGRAM.read_text(encoding="utf-8"))
-        Pipeline(",".join(passes)).run(module, verify_each=False)
+        session = Session()
+        Pipeline(",".join(passes[:4])).run(module, session, verify_each=False)
+        unscheduled = module.operation.clone()
+        Pipeline(",".join(passes[4:])).run(module, session, verify_each=False)
+        records = {note.function: note for note in session.notes if isinstance(note, ScheduleRecord)}
         functions = [function.operation for function in module.body.operations]
         kernels = {symbol_name(function): function for function in functions if SCHEDULE in function.attributes}
         for model in functions:
@@ -76,31 +83,72 @@ def plan(target: str, machine: str) -> Iterator[str]:
                 name = call.attributes["callee"].value if "callee" in call.attributes else ""
                 kernel = kernels.get(name)
                 if kernel is not None:
-                    yield f"{machine or target} {symbol_name(model)}: {describe(kernel)}"
+                    yield f"{machine or target} {symbol_name(model)}: {describe(kernel, records[name])}"
+        if machine == MACHINES[target][0]:
+            yield from other_choices(unscheduled, records, machine or target, passes[4:])
 
 
-def describe(kernel: ir.Operation) -> str:
-    """Return the schedule of a kernel, its operations by the number of loops around them, a sum over its constants."""
-    operations = list(_operations(kernel, 0))
-    counts = Counter((depth, name) for depth, name, _ in operations if name != "arith.constant")
+def other_choices(
+    module: ir.Operation, records: Mapping[str, ScheduleRecord], machine: str, passes: Sequence[str]
+) -> Iterator[str]:
+    """Yield a line for each kernel: what becomes of it with other values of what its rule chose, one at a time.
+
+    Kernels take turns: which two choices of a rule, and whether half or twice of what was chosen, or 1.
+    """
+    turns: Counter[str] = Counter()
+    for function in prim_functions(module):
+        name, sums = symbol_name(function), []
+        choices = {choice: value for choice, value in records[name].choices.items() if isinstance(value, int)}
+        for choice in sorted(choices, key=lambda choice: (turns[choice], choice))[:2]:
+            value = choices[choice]
+            other = (value // 2, 2 * value, 1)[turns[choice] % 3]
+            turns[choice] += 1
+            alone = ir.Module.create()
+            alone.body.append(function.operation.clone())
+            set_tuned(alone.body.operations[0], {choice: other})
+            try:
+                Pipeline(",".join(passes)).run(alone, Session(), verify_each=False)
+                sums.append(f"{choice}={other} {checksum(text_of(alone.operation))}")
+            except MirloError as error:
+                sums.append(f"{choice}={other} refused {checksum(error)}")
+        if sums:
+            yield f"{machine} @{name} chosen: {', '.join(sums)}"
+
+
+def describe(kernel: ir.Operation, record: ScheduleRecord) -> str:
+    """Return the schedule of a kernel, its operations by the number of loops around them, checksums.
+
+    The counts say what a change is about. The checksums show the others: of its text, such as operands in another
+    order; of why rules declined; and of the words that make it again.
+    """
+    counts = Counter(_operations(kernel, 0))
     loops = [
         f"[{depth}] {' '.join(f'{count} {name}' for (own, name), count in sorted(counts.items()) if own == depth)}"
         for depth in sorted({depth for depth, _ in counts})
     ]
-    constants = crc32("\n".join(sorted(constant for _, _, constant in operations)).encode())
-    return f"{kernel.attributes[SCHEDULE]}: {' '.join(loops)} constants {constants:08x}"
+    sums = {"text": text_of(kernel), "declined": "\n".join(map(str, record.attempts)), "words": record.words}
+    shown = " ".join(f"{name} {checksum(value)}" for name, value in sums.items())
+    return f"{kernel.attributes[SCHEDULE]}: {' '.join(loops)} {shown}"
 
 
-def _operations(op: ir.Operation, depth: int) -> Iterator[tuple[int, str, str]]:
-    """Yield the operations inside of another: the number of loops around, the name, those of loops with marks; values.
+def text_of(op: ir.Operation) -> str:
+    """Return an operation as text."""
+    return str(op.get_asm(assume_verified=True))
 
-    Values are those of constants.
-    """
+
+def checksum(value: object) -> str:
+    """Return a checksum of what is printed of a value."""
+    return f"{crc32(str(value).encode()):08x}"
+
+
+def _operations(op: ir.Operation, depth: int) -> Iterator[tuple[int, str]]:
+    """Yield the number of loops around each operation but constants, and its name; that of a loop with its marks."""
     for region in op.regions:
         for block in region.blocks:
             for inner in (each.operation for each in block.operations):
-                marks = [name for name in inner.attributes if "." in name]
-                yield depth, f"{inner.name}{marks or ''}", str(inner.attributes.get("value", ""))
+                if inner.name != "arith.constant":
+                    marks = [name for name in inner.attributes if "." in name]
+                    yield depth, f"{inner.name}{marks or ''}"
                 yield from _operations(inner, depth + (inner.name in LOOPS))
 
 
