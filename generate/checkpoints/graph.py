@@ -30,11 +30,14 @@ IGNORED = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias")
 
 
 def import_graph(
-    weights: CheckpointWeights, inputs: Mapping[str, TensorType], build: Callable[..., Mapping[str, Tensor]]
+    weights: CheckpointWeights,
+    inputs: Mapping[str, TensorType],
+    build: Callable[..., Mapping[str, Tensor]],
+    is_whole: bool = True,
 ) -> ImportedModule:
     """Return a graph with these inputs; `build` takes the builder and a tensor for each, and returns the outputs.
 
-    It must use every tensor of the file, or discard it.
+    A tensor of the file that it neither uses nor discards is an error, unless the graph is a part of the model.
     """
     store = ParameterStore()
     with make_context(), ir.Location.file(str(weights.path), 0, 0):
@@ -45,7 +48,8 @@ def import_graph(
         builder.taken.update(str(dim) for kind in inputs.values() for dim in kind.shape if not isinstance(dim, int))
         with builder.inside(function.add_entry_block()):
             outputs = build(builder, *map(builder.tensor, function.entry_block.arguments))
-            weights.finish()
+            if is_whole:
+                weights.finish()
             results = list(map(builder.full, outputs.values()))
             func.ReturnOp(results)
         kinds = ir.FunctionType.get(function.type.inputs, [value.type for value in results])

@@ -176,7 +176,7 @@ def _layer_module(
         distinct = {id(each): each for each in graph.read.values()}
         return {STATES: result, **{f"read.{i}": each for i, each in enumerate(distinct.values())}}
 
-    return import_graph(weights, {**kinds, **inputs}, build)
+    return import_graph(weights, {**kinds, **inputs}, build, is_whole=False)
 
 
 @dataclass
@@ -196,7 +196,7 @@ class LayerRunner:
             graph = DecoderGraph(builder, self.options, self.weights.copy())
             return {STATES: graph.first_states(tokens, graph.places(mask))}
 
-        model = self._compile(import_graph(self.weights, kinds, build))
+        model = self._compile(import_graph(self.weights, kinds, build, is_whole=False))
         results = (model.run({"input_ids": each[None], MASK: np.ones((1, len(each)), np.int64)}) for each in windows)
         return [result[STATES] for result in results]
 
