@@ -94,12 +94,11 @@ class _Axis:
         after = D.maximum((count + begin - 1) // stride - low + taps - size - before, 0)
         positions = size + before + after - taps + 1
         end = first + count if isinstance(count, int) else first + count - positions * stride
-        if not (isinstance(after, int) and isinstance(end, int) and D.is_nonnegative(positions)):
-            return decline("its crop depends on sizes that are known at run time only", size=size, result=count)
-        end = WHOLE if end == 0 else end
-        if slice_size(positions * stride, first, end, 1) != count:
-            return decline("its crop depends on sizes that are known at run time only", size=size, result=count)
-        return _Axis(taps, before, after, positions, first, end)
+        if isinstance(after, int) and isinstance(end, int) and D.is_nonnegative(positions):
+            end = end or WHOLE
+            if slice_size(positions * stride, first, end, 1) == count:
+                return _Axis(taps, before, after, positions, first, end)
+        return decline("its crop depends on sizes that are known at run time only", size=size, result=count)
 
 
 def _interleaved(

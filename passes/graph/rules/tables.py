@@ -75,8 +75,8 @@ def dequantized_table(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     if growth <= FOLDED_GROWTH:
         return decline("constant folding dequantizes the table", growth=growth)
     axis, scaled = op.axis % table.rank, dequantize.axis % table.rank
-    is_whole = scale.static_shape in ((), (1,)) and not dequantize.block
-    if dequantize.block or not is_whole and scaled == axis:
+    is_whole = scale.static_shape in ((), (1,))
+    if dequantize.block or (scaled == axis and not is_whole):
         return decline("its rows have scales of their own, or there are blocks", axis=axis, block=dequantize.block)
     rows = b.emit(OPS["gather"], dequantize.x, op.indices, **op.attribute_values())
     behind = kind_of(op.indices).rank - 1 if scaled > axis else 0
