@@ -9,6 +9,7 @@ from mirlo.dialects.core.conditions import require_at_most
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
+from mirlo.runtime.lazy_dataclass import dataclass
 
 CHANNELS_FIRST, CHANNELS_LAST = "NC*", "N*C"
 DATA_LAYOUTS = (CHANNELS_FIRST, CHANNELS_LAST)
@@ -69,6 +70,27 @@ def padding_pairs(padding: Sequence[int], count: int) -> list[tuple[int, int]]:
     if any(amount < 0 for amount in padding):
         raise OpError(f"padding must not be negative, got {list(padding)}")
     return list(zip(padding[:count], padding[count:], strict=True))
+
+
+@dataclass(frozen=True)
+class WindowPhases:
+    """A dim of the convolution that computes all phases of a transposed one."""
+
+    taps: int
+    cropped: int
+    """The phases before this one, in units of the stride, are all cropped."""
+    before: int
+    """Zeros before the operand, and behind it."""
+    after: Dim
+
+
+def window_phases(size: Dim, count: Dim, kernel: int, stride: int, begin: int) -> WindowPhases:
+    """Return the phases of a dim for an operand and a result of these sizes, of which the first ones are cropped."""
+    taps = -(-kernel // stride)
+    cropped = min(begin // stride, taps - 1)
+    before = taps - 1 - cropped
+    last = (count + begin - 1) // stride - cropped
+    return WindowPhases(taps, cropped, before, D.maximum(last + taps - size - before, 0))
 
 
 def window_extent(kernel: Dim, dilation: int) -> Dim:

@@ -18,7 +18,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import UNKNOWN, Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
-from mirlo.dialects.relax.infer_windows import padding_pairs, per_dim
+from mirlo.dialects.relax.infer_windows import padding_pairs, per_dim, window_phases
 from mirlo.dialects.relax.slice import slice_size
 from mirlo.passes.graph.requested_layouts import CHANNELS_LAST
 from mirlo.passes.graph.rewrite import Rewriter, kind_of
@@ -87,11 +87,9 @@ class _Axis:
     @staticmethod
     def of(size: Dim, count: Dim, kernel: int, stride: int, begin: int) -> _Axis | Decline:
         """Return the dim for an operand and a result of these sizes, of which the first `begin` phases are cropped."""
-        taps = -(-kernel // stride)
-        # The phases before `low`, in units of the stride, are all cropped.
-        low = min(begin // stride, taps - 1)
-        before, first = taps - 1 - low, begin - low * stride
-        after = D.maximum((count + begin - 1) // stride - low + taps - size - before, 0)
+        phases = window_phases(size, count, kernel, stride, begin)
+        taps, before, after = phases.taps, phases.before, phases.after
+        first = begin - phases.cropped * stride
         positions = size + before + after - taps + 1
         end = first + count if isinstance(count, int) else first + count - positions * stride
         if isinstance(after, int) and isinstance(end, int) and D.is_nonnegative(positions):

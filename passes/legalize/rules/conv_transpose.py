@@ -16,7 +16,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.conv import Conv
-from mirlo.dialects.relax.infer_windows import per_dim
+from mirlo.dialects.relax.infer_windows import per_dim, window_phases
 from mirlo.dialects.tir.compute import Expr, TensorExpr, all_of, constant, select
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.helpers import shape_of, tensor_type
@@ -64,14 +64,11 @@ class _Phases:
         before = [p for p in windows.begins if isinstance(p, int)]
         if len(kernel) < len(windows.kernel) or len(before) < len(windows.begins):
             return None
-        taps = [-(-k // s) for k, s in zip(kernel, strides, strict=True)]
-        first = [min(p // s, t - 1) for p, s, t in zip(before, strides, taps, strict=True)]
-        begins = [t - 1 - low for t, low in zip(taps, first, strict=True)]
-        lasts = [(n + p - 1) // s - low for n, p, s, low in zip(windows.counts, before, strides, first, strict=True)]
-        ends = [
-            D.maximum(last + t - size - begin, 0)
-            for last, t, size, begin in zip(lasts, taps, windows.sizes, begins, strict=True)
+        phases = [
+            window_phases(*dim) for dim in zip(windows.sizes, windows.counts, kernel, strides, before, strict=True)
         ]
+        taps, first = [each.taps for each in phases], [each.cropped for each in phases]
+        begins, ends = [each.before for each in phases], [each.after for each in phases]
         known = [end for end in ends if isinstance(end, int)]
         return _Phases(taps, first, (*begins, *known)) if len(known) == len(ends) else None
 
