@@ -34,6 +34,8 @@ LARGEST_SHARE = 0.5
 _KEPT_FRACTION = 0.8
 """Fraction of the limit that is left after an eviction, so that not every new entry evicts another."""
 _BLOCK = 4 << 20
+_PART = 1 << 18
+"""Bytes of a file that a thread has in memory while it computes a digest: what it frees, the C library keeps."""
 _THREADS = 4
 _CHECK_SECONDS = 600.0
 """Interval in seconds between checks of the size while little is stored."""
@@ -272,24 +274,28 @@ def default_folder() -> Path:
 def digest_of(content: bytes | memoryview) -> str:
     """Return the digest of bytes: a digest of the digests of their blocks, which are computed in parallel."""
     view = memoryview(content)
-    return _digest_of_blocks(lambda at: view[at : at + _BLOCK], len(view))
+    return _digest_of_blocks(lambda start, stop: view[start:stop], len(view), _BLOCK)
 
 
 def digest_of_file(path: str | os.PathLike[str]) -> str:
-    """Return the digest of a file, read by blocks: a mapping would count as memory of this process."""
+    """Return the digest of a file, read by parts: a mapping would count as memory of this process."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         pread = positional_read()
         if pread is not None:
-            return _digest_of_blocks(lambda at: pread(file.fileno(), _BLOCK, at), size)
+            return _digest_of_blocks(lambda start, stop: pread(file.fileno(), stop - start, start), size, _PART)
         return digest_of(file.read())
 
 
-def _digest_of_blocks(block: Callable[[int], bytes | memoryview], size: int) -> str:
+def _digest_of_blocks(read: Callable[[int, int], bytes | memoryview], size: int, part: int) -> str:
+    """Return the digest of what `read` returns of ranges of at most `part` bytes."""
     starts = range(0, size, _BLOCK)
 
     def digest(at: int) -> bytes:
-        return hashlib.sha256(block(at)).digest()
+        result, end = hashlib.sha256(), min(at + _BLOCK, size)
+        for start in range(at, end, part):
+            result.update(read(start, min(start + part, end)))
+        return result.digest()
 
     if len(starts) < 4:
         leaves = list(map(digest, starts))

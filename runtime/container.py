@@ -76,14 +76,20 @@ def release(array: np.ndarray) -> None:
     span = sum((dim - 1) * stride for dim, stride in zip(array.shape, array.strides, strict=True)) + array.itemsize
     if not array.size or min(array.strides, default=0) < 0:
         return
+    mapping = mapping_of(array)
+    if mapping is not None:
+        start = array.ctypes.data - np.frombuffer(mapping, np.uint8, 1).ctypes.data
+        system.release_pages(mapping, start, start + span)
+
+
+def mapping_of(array: np.ndarray) -> system.FileMapping | None:
+    """Return the mapped file that an array is a view of, None for an array in memory."""
     base: object = array
     while isinstance(base, np.ndarray):
         base = base.base
     if isinstance(base, memoryview):
         base = base.obj
-    if isinstance(base, system.FileMapping):
-        start = array.ctypes.data - np.frombuffer(base, np.uint8, 1).ctypes.data
-        system.release_pages(base, start, start + span)
+    return base if isinstance(base, system.FileMapping) else None
 
 
 class MappedFile:
@@ -98,6 +104,11 @@ class MappedFile:
         except (OSError, ValueError) as failure:
             reason = failure.strerror if isinstance(failure, OSError) and failure.strerror else str(failure)
             raise error(f"{self.path}: cannot read the file: {reason}") from None
+
+    @property
+    def mapping(self) -> system.FileMapping | None:
+        """Return the bytes of the file, None for an empty one."""
+        return self._bytes if isinstance(self._bytes, system.FileMapping) else None
 
     def read(self, start: int, stop: int) -> bytes:
         return bytes(self._bytes[start:stop])

@@ -18,6 +18,7 @@ from mirlo.runtime.container import (
     OpenedFile,
     empty_aligned,
     has_magic,
+    mapping_of,
     read_file,
     release,
     write_file,
@@ -30,6 +31,7 @@ from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.locks import make_lock
 from mirlo.runtime.names import unused_name
 from mirlo.runtime.nearest import nearest
+from mirlo.runtime.system import FileMapping
 
 PARAMETER_FILE = FileKind(b"PRMS", "parameter file", version=1, error=ParameterError)
 
@@ -139,6 +141,13 @@ class _Entry:
     def nbytes(self) -> int:
         return math.prod(self.shape) * ELEMENT_TYPES[self.dtype].bytes
 
+    @property
+    def mapping(self) -> FileMapping | None:
+        """Return the mapped file that the elements are read from."""
+        if self.array is not None:
+            return mapping_of(self.array)
+        return None if self.file is None else self.file.mapping
+
     def view(self) -> np.ndarray:
         if self.array is not None:
             return self.array
@@ -161,6 +170,8 @@ class ParameterStore:
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
         self._files: dict[Path, MappedFile] = {}
+        self._mappings: dict[FileMapping, Path | None] = {}
+        """Mapped files that arrays are read from, or computed from."""
         self.files: set[Path] = set()
         """Files that the model refers to besides its own, recorded by importers."""
 
@@ -277,11 +288,22 @@ class ParameterStore:
 
         def read(name: str) -> np.ndarray:
             entry = self._entry(name)
-            if entry.later is None:
-                return entry.view()
-            return entry.later.read(scratch, *self._kind(name))
+            self._require_unchanged_files()
+            array = entry.view() if entry.later is None else entry.later.read(scratch, *self._kind(name))
+            self._require_unchanged_files()
+            return array
 
         return read
+
+    def _require_unchanged_files(self) -> None:
+        """Raise an error if a file was written since it was mapped: its bytes are others, or no longer there."""
+        for mapping, path in self._mappings.items():
+            if not mapping.is_unchanged():
+                where = "the file that weights are mapped from" if path is None else str(path)
+                raise ParameterError(
+                    f"{where}: the file has changed since it was opened, and weights are still read from it: open the "
+                    "model again, and replace files (write another one, rename it) in place of overwriting them"
+                )
 
     def align(self, names: Iterable[str], most: int = 1 << 20) -> None:
         """Copy arrays that are not aligned to cache lines; of mapped arrays, those of up to `most` bytes.
@@ -338,12 +360,14 @@ class ParameterStore:
     def _move(self, name: str, to: np.ndarray) -> None:
         """Copy a parameter to memory in which it stays, or compute it there."""
         entry = self._entries[name]
+        self._require_unchanged_files()
         if entry.later is not None:
             entry.later.write(to)
         else:
             array = entry.view()
             to[...] = array
             release(array)
+        self._require_unchanged_files()
         to.flags.writeable = False
         self._entries[name] = replace(entry, array=to, file=None, later=None, is_held=True)
 
@@ -354,6 +378,7 @@ class ParameterStore:
         """
         result = ParameterStore()
         result._entries, result._files, result.files = dict(self._entries), dict(self._files), set(self.files)
+        result._mappings = dict(self._mappings)
         return result
 
     def discard(self, name: str) -> None:
@@ -411,6 +436,9 @@ class ParameterStore:
         present = self._entries.get(name)
         if present is None:
             self._entries[name] = entry
+            mapping = entry.mapping
+            if mapping is not None:
+                self._mappings.setdefault(mapping, entry.source)
             return
         difference = _difference(present, entry)
         if difference:

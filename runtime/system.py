@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Collection
 from functools import cache
 from pathlib import Path
@@ -346,7 +347,25 @@ def available_cores() -> int:
 
 
 class FileMapping(mmap.mmap):
-    """The bytes of a file in memory."""
+    """The bytes of a file in memory.
+
+    Their pages are read when they are used: a file that is overwritten meanwhile has other bytes, and of one that was
+    cut off, reading the bytes that it lacks ends the process.
+    """
+
+    def __init__(self, descriptor: int, *_: object, **__: object) -> None:
+        """Remember the state of the file, which `mmap.mmap.__new__` has mapped."""
+        self._descriptor = os.dup(descriptor)
+        weakref.finalize(self, os.close, self._descriptor)
+        self._state = self._current_state()
+
+    def is_unchanged(self) -> bool:
+        """Return whether the file is as it was when it was mapped; one that was replaced or removed is."""
+        return self._current_state() == self._state
+
+    def _current_state(self) -> tuple[int, int]:
+        status = os.fstat(self._descriptor)
+        return status.st_size, status.st_mtime_ns
 
 
 def scalable_vector_bits() -> int:

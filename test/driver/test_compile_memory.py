@@ -13,7 +13,7 @@ from onnx_models import F32, make_model, node
 
 import mirlo
 from mirlo.runtime import memory, system
-from mirlo.runtime.errors import NotForThisMachine, OutOfMemoryError
+from mirlo.runtime.errors import NotForThisMachine, OutOfMemoryError, ParameterError
 
 COUNT, SIZE = 8, 1536
 
@@ -139,3 +139,22 @@ def test_code_of_the_compiler_is_let_go(tmp_path: Path, monkeypatch: pytest.Monk
     executable = mirlo.compile(path, jobs=1, cache=False)
     assert code_in_memory() < before / 4
     assert np.array_equal(executable(x), expected)
+
+
+@pytest.mark.parametrize("is_cut_off", [False, True], ids=["overwritten", "cut off"])
+def test_weights_of_a_file_that_changes(tmp_path: Path, is_cut_off: bool) -> None:
+    """Weights that stay in the model's file until they are saved are those that were compiled, or there is an error."""
+    path, saved = tmp_path / "net.onnx", tmp_path / "saved.mirlo"
+    save_products(path, 256)
+    kept, changed = mirlo.compile(path, cache=False, load=False), mirlo.compile(path, cache=False, load=False)
+    content = path.read_bytes()
+    path.rename(tmp_path / "old.onnx")
+    path.write_bytes(b"another")
+    kept.save(saved)  # another file of the same name is none of its business
+    expected = saved.read_bytes()
+    with open(tmp_path / "old.onnx", "r+b") as file:
+        file.truncate(4096) if is_cut_off else file.write(content)
+    for model in (kept, changed):
+        with pytest.raises(ParameterError, match=r"net\.onnx: the file has changed since it was opened"):
+            model.save(saved)
+    assert saved.read_bytes() == expected
