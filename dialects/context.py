@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from mirlo.dialects.bindings import ir, new_context
 from mirlo.dialects.core.dialect import Dialect
@@ -123,14 +125,64 @@ def is_graph_operation(name: str) -> bool:
 
 
 def make_context(allow_unregistered: bool = False) -> ir.Context:
-    """Return a new MLIR context with relax, tir and the dialects of plug-ins."""
+    """Return an MLIR context with relax, tir and the dialects of plug-ins: one that is free again, or a new one."""
     from mirlo.dialects import relax, tir
 
     load_installed_dialects()
     with _LOADING:
+        context = None if allow_unregistered else _take_free()
+        if context is not None:
+            return context
         context = new_context()
         context.allow_unregistered_dialects = allow_unregistered
         with context:
             for dialect in (relax.DIALECT, tir.DIALECT, *EXTRA_DIALECTS):
                 dialect.load()
+        _compositions[context] = _composition()
     return context
+
+
+MAX_USES = 64
+"""Compilations in one context, which keeps the attributes and types of all of them: some 100 KB for a small model."""
+_free: list[ir.Context] = []
+"""The context that was recycled last, if it was not taken since."""
+_compositions: WeakKeyDictionary[ir.Context, object] = WeakKeyDictionary()
+"""What was loaded into contexts that `make_context` returned."""
+_uses: WeakKeyDictionary[ir.Context, int] = WeakKeyDictionary()
+"""How often contexts were recycled."""
+_REFERENCES = 2
+"""References to a context in a local variable that `sys.getrefcount` counts where no operation, type or attribute of
+it, which hold it, is left."""
+
+
+def recycle_context(context: ir.Context) -> None:
+    """Let the next `make_context` return this context, if nothing refers to it then.
+
+    Loading dialects and unloading them takes a third of the time of compiling a small model. The context of a large
+    one would keep too much memory.
+    """
+    with _LOADING:
+        uses = _uses.get(context, 0) + 1
+        if context in _compositions and not context.allow_unregistered_dialects and uses < MAX_USES:
+            _uses[context] = uses
+            _free[:] = [context]
+
+
+def _take_free() -> ir.Context | None:
+    """Return the context that was recycled last, unless it is in use or dialects were added since."""
+    if not _free:
+        return None
+    context = _free.pop()
+    if _compositions[context] != _composition() or context.allow_unregistered_dialects:
+        return None
+    if sys.getrefcount(context) > _REFERENCES:
+        # What the compilation left is in cycles, which are young: the old generation takes too long to search.
+        gc.collect(1)
+    return context if sys.getrefcount(context) == _REFERENCES else None
+
+
+def _composition() -> object:
+    """Return what distinguishes contexts that are made now from earlier ones."""
+    from mirlo.dialects import relax, tir
+
+    return [(dialect, dialect.additions) for dialect in (relax.DIALECT, tir.DIALECT, *EXTRA_DIALECTS)]

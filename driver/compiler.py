@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import gettempdir
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import recycle_context
 from mirlo.driver.clone import clone_module
 from mirlo.driver.describe_regions import count_operators, describe_regions
 from mirlo.driver.fat import require_one_build
@@ -82,6 +83,9 @@ class Compiler:
             raise
         except MemoryError as error:
             raise self._lacks_memory(str(error) or "anywhere") from error
+        finally:
+            # The module is freed with this object then, and not when the collector finds both.
+            self.options = replace(self.options, while_compiling=None)
 
     def _compile_model(self) -> tuple[Artifact | CompiledProgram, Session]:
         self._import()
@@ -90,6 +94,8 @@ class Compiler:
         if not needs_program(module):
             artifact = self._compile(module, folder)
             check_used(session)
+            if self.operators < MIN_OPERATORS_FOR_WORKERS:
+                recycle_context(module.context)
             return artifact, session
         from mirlo.driver.programs.build import build_program
 
