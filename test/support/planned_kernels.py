@@ -1,7 +1,5 @@
 """Kernels of all families as targets plan them: choices, and how often each operation stands in the loops.
 
-python test/support/planned_kernels.py      # writes the tables again, after a change of schedules that is meant
-
 What a rule chooses, and what it emits for that, are only a matter of speed for tests that compare numbers: a loop that
 runs in one thread, a load that is not hoisted or a smaller tile compute the same. The tables show such a change.
 That of tiles has what the rules of target `llvm` choose for the contractions of whole models.
@@ -9,13 +7,13 @@ That of tiles has what the rules of target `llvm` choose for the contractions of
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from zlib import crc32
 
+from snapshots import TESTS, assert_snapshot, checksum
 from weightless import weightless_model
 
 from mirlo.dialects.bindings import ir
@@ -36,7 +34,6 @@ from mirlo.runtime.errors import MirloError
 from mirlo.targets.llvm.choices import ContractionChoices
 from mirlo.targets.llvm.pipeline import compile_pipeline
 
-TESTS = Path(__file__).resolve().parents[1]
 PROGRAM = TESTS / "support" / "Inputs" / "planned_kernels.mlir"
 TILES = "tiles"
 """The table of the tiles of whole models."""
@@ -60,7 +57,6 @@ MODELS = ("mobilenetv2", "resnet50")
 """The models whose tiles are written down."""
 LOOPS = ("scf.for", "scf.while", "gpu.launch")
 ORDER = [choice.name for choice in choices_of_type(ContractionChoices)]
-WRITE = "python test/support/planned_kernels.py"
 
 
 def plan(target: str, machine: str) -> Iterator[str]:
@@ -136,11 +132,6 @@ def text_of(op: ir.Operation) -> str:
     return str(op.get_asm(assume_verified=True))
 
 
-def checksum(value: object) -> str:
-    """Return a checksum of what is printed of a value."""
-    return f"{crc32(str(value).encode()):08x}"
-
-
 def _operations(op: ir.Operation, depth: int) -> Iterator[tuple[int, str]]:
     """Yield the number of loops around each operation but constants, and its name; that of a loop with its marks."""
     for region in op.regions:
@@ -181,12 +172,9 @@ def table(target: str) -> list[str]:
     return [line for machine in MACHINES[target] for line in plan(target, machine)]
 
 
+SNAPSHOTS: dict[str, Callable[[], Iterable[str]]] = {path: partial(table, target) for target, path in TABLES.items()}
+
+
 def assert_planned(target: str) -> None:
     """Compare the plans of a target's kernels with its table."""
-    path = TESTS / TABLES[target]
-    assert table(target) == path.read_text(encoding="utf-8").splitlines(), f"{WRITE} writes {path.name} again"
-
-
-if __name__ == "__main__":
-    for each in sys.argv[1:] or TABLES:
-        (TESTS / TABLES[each]).write_text("\n".join(table(each)) + "\n", encoding="utf-8")
+    assert_snapshot(TABLES[target], table(target))

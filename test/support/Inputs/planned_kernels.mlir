@@ -1,5 +1,5 @@
 // One kernel, or a few, in each function: all families of schedules, sizes with and without tails, static and dynamic.
-// `planned_kernels.py` writes tables of how targets plan them.
+// `snapshots.py` writes tables of how targets plan them (`planned_kernels.py`).
 
 func.func @product_1x300x490_f32(%x: tensor<1x300xf32>, %w: tensor<300x490xf32>, %b: tensor<490xf32>) -> tensor<1x490xf32> {
   %p = "relax.matmul"(%x, %w) : (tensor<1x300xf32>, tensor<300x490xf32>) -> tensor<1x490xf32>
