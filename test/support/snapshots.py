@@ -37,11 +37,15 @@ def assert_snapshot(path: str, lines: Iterable[str]) -> None:
 def tables() -> dict[str, Callable[[], Iterable[str]]]:
     """Return what makes the lines of each table."""
     sys.path.append(str(TESTS / "conformance"))
+    import declared_options
     import drawn_cases
     import imported_nodes
+    import lowered_kernels
     import planned_kernels
+    import printed_scripts
 
-    return {**planned_kernels.SNAPSHOTS, **imported_nodes.SNAPSHOTS, **drawn_cases.SNAPSHOTS}
+    modules = (planned_kernels, lowered_kernels, imported_nodes, printed_scripts, drawn_cases, declared_options)
+    return {path: lines for module in modules for path, lines in module.SNAPSHOTS.items()}
 
 
 def main(paths: list[str]) -> None:
