@@ -175,7 +175,7 @@ def _kernels() -> Iterator[str]:
 def _graphs(operator: str) -> Iterator[str]:
     """Yield checksums of graphs of an operator with types, their elements and what is expected of these."""
     random = np.random.default_rng(len(operator))
-    for graph in graphs_of([_with_epilogue(f"relax.{operator}")])[0][:2]:
+    for graph in graphs_of([_with_epilogue(f"relax.{operator}")])[0][-1:]:
         for kind, lattice in (("f32", LATTICES[0]), ("i8", LATTICES[2])):
             typed = typed_graph(graph, kind, lattice, random)
             if typed is None:

@@ -35,7 +35,7 @@ FORMS = {"llvm": "llvm-dialect", "nvvm": "nvvm-dialect", "spirv": "spirv-dialect
 """What each target prints of a kernel before another program compiles it."""
 PROGRAMS = "targets/llvm"
 """The folder with the functions of target `llvm`."""
-GENERATORS = {"onnx{source-only}": 1, "c{source-only},llvm": 10}
+GENERATORS = {"onnx{source-only}": 2, "c{source-only},llvm": 20}
 """Code generators whose packages are always there, and one operator in how many they get."""
 BATCH = 20
 """Operators in one program."""

@@ -15,7 +15,7 @@ from mirlo.tools.conformance.case import ANY, TABLE
 from mirlo.tools.conformance.check import names as load_cases
 from mirlo.tools.conformance.programs import module_of, operator_program
 
-EVERY = 2
+EVERY = 4
 """One operator in so many is legalized."""
 
 

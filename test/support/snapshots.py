@@ -36,15 +36,24 @@ def assert_snapshot(path: str, lines: Iterable[str]) -> None:
 
 def tables() -> dict[str, Callable[[], Iterable[str]]]:
     """Return what makes the lines of each table."""
-    sys.path.append(str(TESTS / "conformance"))
+    sys.path += [str(TESTS / folder) for folder in ("conformance", "frontends/stablehlo", "frontends/onnx")]
     import declared_options
     import drawn_cases
     import imported_nodes
+    import imported_programs
     import lowered_kernels
     import planned_kernels
     import printed_scripts
 
-    modules = (planned_kernels, lowered_kernels, imported_nodes, printed_scripts, drawn_cases, declared_options)
+    modules = (
+        planned_kernels,
+        lowered_kernels,
+        imported_nodes,
+        imported_programs,
+        printed_scripts,
+        drawn_cases,
+        declared_options,
+    )
     return {path: lines for module in modules for path, lines in module.SNAPSHOTS.items()}
 
 

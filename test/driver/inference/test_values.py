@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from onnx import TensorProto
 
 import mirlo
+from mirlo.driver.inference.values import element_text
 from mirlo.runtime.errors import InputError
 
 _TYPES = ["f4", "f8", "f2", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"]
@@ -34,6 +36,13 @@ def test_a_value_tells_what_onnx_runtime_does(dtype: str) -> None:
 def test_element_types_have_the_numbers_of_onnx(number: int) -> None:
     found, expected = (ort.OrtValue.ortvalue_from_shape_and_type([2], number) for ort in (mirlo, onnxruntime))
     assert (found.data_type(), found.element_type()) == (expected.data_type(), expected.element_type())
+
+
+@pytest.mark.skipif(not hasattr(TensorProto, "INT2"), reason="an older onnx has fewer element types")
+@pytest.mark.parametrize("number", [number for number in range(1, 27) if number not in (14, 15)])  # complex
+def test_element_types_have_the_names_of_messages(number: int) -> None:
+    name = TensorProto.DataType.Name(number).lower()
+    assert element_text(number) == f"tensor({name})"
 
 
 def test_bits_are_taken_as_another_element_type() -> None:

@@ -144,9 +144,9 @@ def _silent(operator: str, attribute: str, declared: Any) -> bool:
 @oracle.needs_onnx(1, 19)
 @pytest.mark.sample(1)
 def test_no_attribute_is_ignored(whole: bool) -> None:
-    """Change the attributes of all operators, or of one in eight."""
+    """Change the attributes of all operators, or of one in 32; `imported.txt` has changed ones of all operators."""
     silent = []
-    for operator, models in sorted(_cases().items())[:: 1 if whole else 8]:
+    for operator, models in sorted(_cases().items())[:: 1 if whole else 32]:
         imports = {entry.domain: entry.version for entry in models[0].opset_import}
         domain = models[0].graph.node[0].domain
         schema = onnx.defs.get_schema(operator, imports[domain], domain)

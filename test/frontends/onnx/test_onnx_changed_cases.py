@@ -1,15 +1,26 @@
-"""The node cases of ONNX's own suite, as they are and each changed in one place: what the import makes of them."""
+"""What the import makes of the node cases of ONNX's own suite, as they are and changed, and of other operators."""
 
 from __future__ import annotations
 
 import onnx
 import pytest
 from imported_nodes import imported
+from imported_programs import models
 from onnx_suite import listed_version
 from snapshots import assert_snapshot
 
+of_listed_version = pytest.mark.skipif(
+    listed_version() != onnx.__version__, reason=f"the tables are of onnx {listed_version()}"
+)
 
-@pytest.mark.skipif(listed_version() != onnx.__version__, reason=f"the cases are of onnx {listed_version()}")
+
+@of_listed_version
 def test_imported_nodes_are_those_of_the_table() -> None:
     """Compare graphs, errors and what becomes of graphs; what is no error for users would be in the table as such."""
     assert_snapshot("frontends/onnx/imported.txt", imported())
+
+
+@of_listed_version
+def test_models_of_other_operators_are_those_of_the_table() -> None:
+    """Compare what the first models become that tests of operators compile which ONNX does not have."""
+    assert_snapshot("frontends/onnx/imported_models.txt", models())

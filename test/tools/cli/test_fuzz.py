@@ -28,6 +28,7 @@ from mirlo.tools.fuzz.differential import judge_graph
 from mirlo.tools.fuzz.graphs import RandomGraph, random_graph
 from mirlo.tools.fuzz.mutate import MUTATIONS
 from mirlo.tools.fuzz.operators import load_planners
+from mirlo.tools.fuzz.programs import NO_MEMORY, OK, SIZES, CallResult, _difference
 from mirlo.tools.fuzz.structure_parts import model_to_change
 from mirlo.tools.fuzz.workers import run_jobs
 
@@ -144,6 +145,30 @@ def test_a_wrong_rule_is_found_and_its_graphs_are_written(tmp_path: Path) -> Non
 @pytest.mark.skipif(listed_version() != onnx.__version__, reason=f"the table is of onnx {listed_version()}")
 def test_models_that_seeds_draw_are_those_of_the_table() -> None:
     assert_snapshot("tools/cli/fuzzed.txt", fuzzed())
+
+
+WIDE = CallResult(OK, {"y": np.zeros((2, 3), np.float32)})
+NARROW = {
+    "": WIDE,
+    "status 0 with 64 bits, 1 with 32": CallResult(1, {}),
+    "'y' has shape [2, 3] with 64 bits, [3, 2] with 32": CallResult(OK, {"y": np.zeros((3, 2), np.float32)}),
+    "'y' has other elements with 32 bits": CallResult(OK, {"y": np.ones((2, 3), np.float32)}),
+}
+"""What a machine of 32 bits may compute, by what is said of it."""
+
+
+@pytest.mark.parametrize("problem", NARROW)
+def test_results_of_machines_are_compared(problem: str) -> None:
+    assert (_difference(WIDE, NARROW[problem], {"y"}) or "") == problem
+
+
+def test_a_machine_without_room_differs_from_one_that_refuses() -> None:
+    for status in (SIZES, NO_MEMORY):
+        assert _difference(WIDE, CallResult(status, {}), {"y"}) is None
+        assert _difference(CallResult(NO_MEMORY, {}), CallResult(status, {}), {"y"}) is None
+    assert _difference(CallResult(1, {}), CallResult(SIZES, {}), set()) == "status 1 with 64 bits, 2 with 32"
+    assert _difference(CallResult(SIZES, {}), WIDE, set()) == "status 2 with 64 bits, 0 with 32"
+    assert _difference(WIDE, NARROW["'y' has other elements with 32 bits"], set()) is None  # rounded, not exact
 
 
 def test_there_are_many_planners_and_mutations() -> None:
