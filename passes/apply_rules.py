@@ -58,26 +58,26 @@ def apply_rules(
     attempts: list[Attempt] = []
     results: list[ir.Value] = list(op.results)
     behind = op if at is None or at.ref_operation is None else at.ref_operation.operation
-    for rule in rules:
-        call = call_of(rule)
-        before = previous_operation(behind) if rule.is_foreign else None
-        # What a rule makes without its builder stands here as well.
-        with at or ir.InsertionPoint(op), op.location:
+    # What a rule makes without its builder stands here as well.
+    with at or ir.InsertionPoint(op), op.location:
+        for rule in rules:
+            call = call_of(rule)
+            before = previous_operation(behind) if rule.is_foreign else None
             outcome = run_rule(rule, *call.arguments, empty=not results)
-        if isinstance(outcome, Decline):
-            if call.created:
-                raise RuleError(
-                    f"rule '{rule}' at {rule.place} declined after it had made {', '.join(call.created)}: "
-                    "a rule decides first, then builds"
-                )
-            attempts.append(Attempt(rule, outcome))
-            continue
-        replaced, listed = _pairs(results, outcome)
-        values = _checked(replaced, rule, [plain(value) for value in listed])
-        if rule.is_foreign:
-            check_emitted(rule, operations_between(before, behind))
-        others = tuple(zip(replaced[len(results) :], values[len(results) :], strict=True))
-        return AppliedRule(rule, values[: len(results)], tuple(attempts), tuple(call.created), others)
+            if isinstance(outcome, Decline):
+                if call.created:
+                    raise RuleError(
+                        f"rule '{rule}' at {rule.place} declined after it had made {', '.join(call.created)}: "
+                        "a rule decides first, then builds"
+                    )
+                attempts.append(Attempt(rule, outcome))
+                continue
+            replaced, listed = _pairs(results, outcome)
+            values = _checked(replaced, rule, [plain(value) for value in listed])
+            if rule.is_foreign:
+                check_emitted(rule, operations_between(before, behind))
+            others = tuple(zip(replaced[len(results) :], values[len(results) :], strict=True))
+            return AppliedRule(rule, values[: len(results)], tuple(attempts), tuple(call.created), others)
     return NoRule(tuple(attempts))
 
 

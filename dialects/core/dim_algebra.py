@@ -85,23 +85,14 @@ class SymbolicDim:
             return NotImplemented
         if self is UNKNOWN or other is UNKNOWN:
             return UNKNOWN
-        if isinstance(other, int):
-            return self._scaled(other)
-        result: dict[Monomial, int] = {}
-        for atoms, factor in self.terms:
-            for other_atoms, other_factor in terms_of(other):
-                key = _monomial(atoms + other_atoms)
-                result[key] = result.get(key, 0) + factor * other_factor
-        return _make(result)
+        return self._scaled(other) if isinstance(other, int) else _multiply(self, other)
 
     __rmul__ = __mul__
 
     def _scaled(self, by: int) -> Dim:
         if by in (0, 1):
             return self if by else 0
-        terms = tuple((atoms, factor * by) for atoms, factor in self.terms)
-        # The order of terms does not depend on factors, but which quotients are balanced does.
-        return _make(dict(terms)) if any(_has_quotient(atoms) for atoms, _ in terms) else SymbolicDim(terms)
+        return _scale(self, by)
 
     def __neg__(self) -> Dim:
         return self * -1
@@ -265,8 +256,29 @@ def _size_below_one(atom: Atom) -> Atom | None:
 def _combine(left: Dim, right: Dim, sign: int) -> Dim:
     if left is UNKNOWN or right is UNKNOWN:
         return UNKNOWN
-    if right == 0:
-        return left
+    return left if isinstance(right, int) and right == 0 else _add_multiple(left, right, sign)
+
+
+# A model asks for the same few thousand sums and products again and again, for each of its kernels.
+@lru_cache(maxsize=16384)
+def _scale(dim: SymbolicDim, by: int) -> Dim:
+    terms = tuple((atoms, factor * by) for atoms, factor in dim.terms)
+    # The order of terms does not depend on factors, but which quotients are balanced does.
+    return _make(dict(terms)) if any(_has_quotient(atoms) for atoms, _ in terms) else SymbolicDim(terms)
+
+
+@lru_cache(maxsize=16384)
+def _multiply(left: SymbolicDim, right: SymbolicDim) -> Dim:
+    result: dict[Monomial, int] = {}
+    for atoms, factor in left.terms:
+        for other_atoms, other_factor in right.terms:
+            key = _monomial(atoms + other_atoms)
+            result[key] = result.get(key, 0) + factor * other_factor
+    return _make(result)
+
+
+@lru_cache(maxsize=16384)
+def _add_multiple(left: Dim, right: Dim, sign: int) -> Dim:
     result = dict(terms_of(left))
     for atoms, factor in terms_of(right):
         result[atoms] = result.get(atoms, 0) + sign * factor

@@ -88,10 +88,15 @@ class TensorType:
         """Convert an MLIR type, or return None if it is not a ranked tensor of a known element type."""
         if not isinstance(mlir_type, ir.RankedTensorType):
             return None
-        element = dtype_of_mlir(mlir_type.element_type)
-        if element is None:
-            return None
-        return TensorType(dims_of(mlir_type), element)
+        known = _known_types.setdefault(mlir_type.context, {})
+        address = hash(mlir_type)
+        result = known.get(address)
+        if result is None:
+            element = dtype_of_mlir(mlir_type.element_type)
+            if element is None:
+                return None
+            result = known[address] = TensorType(dims_of(mlir_type), element)
+        return result
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
@@ -208,6 +213,10 @@ _known_dims: WeakKeyDictionary[ir.Context, dict[int, tuple[Dim, ...]]] = WeakKey
 A context has each type once, at one address, which is its hash in the bindings, until the context is freed. The types
 themselves would keep their context alive here.
 """
+
+
+_known_types: WeakKeyDictionary[ir.Context, dict[int, TensorType]] = WeakKeyDictionary()
+"""The tensor types that Mirlo knows of each context, by address as in `_known_dims`."""
 
 
 def _dims_of_encoding(mlir_type: ir.Type, bare: Sequence[int]) -> tuple[Dim, ...]:

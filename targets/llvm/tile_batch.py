@@ -79,6 +79,7 @@ def choose_count(prefix: RowwisePrefix, machine: Machine) -> int | Decline:
     cache = machine.private_cache_bytes
     rows = prefix.batch if isinstance(prefix.batch, int) else BATCH_OF_SYMBOLS
     weights, gain, computing, best = 0, 0.0, 0.0, (0.0, 0)
+    row_bytes: dict[ir.Value, int] = {}
     for count, (each, leaving) in enumerate(zip(prefix.operations, prefix.leaving(), strict=True), start=1):
         if not all(prefix.row(value).is_static for value in (*each.op.operands, *each.op.results)):
             break
@@ -89,7 +90,10 @@ def choose_count(prefix: RowwisePrefix, machine: Machine) -> int | Decline:
             gain += work.between / MEMORY_BYTES_PER_CYCLE - work.between / machine.l3_bytes_per_cycle
         rate = machine.l3_bytes_per_cycle if weights <= cache else MEMORY_BYTES_PER_CYCLE
         gain -= max(0.0, work.weights / rate - work.cycles) * (1 - 1 / rows)
-        copied = sum(prefix.row(value).bytes for value in leaving)
+        for value in leaving:
+            if value not in row_bytes:
+                row_bytes[value] = prefix.row(value).bytes
+        copied = sum(map(row_bytes.__getitem__, leaving))
         total = gain - LOOP_CYCLES - copied / MEMORY_BYTES_PER_CYCLE
         if total >= best[0] and prefix.refusal(leaving) is None:  # with what is fused into the last kernel
             best = total, count
