@@ -85,8 +85,9 @@ from mirlo.runtime.external import (
     LoadContext,
     register_external_loader,
 )
-from mirlo.runtime.loaders import LoadedCode, define_symbol, load_llvm, register_loader
+from mirlo.runtime.loaders import LoadedCode, load_llvm, register_loader
 from mirlo.runtime.native import NativeCode, native_code
+from mirlo.runtime.object_loader import define_symbol
 from mirlo.runtime.packed import packed
 from mirlo.runtime.params import ParameterStore
 from mirlo.targets.c.loops import CLoopsError, c_function

@@ -23,8 +23,9 @@ import numpy as np
 from mirlo.runtime.arena import ArenaPool
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.dtypes import numpy_dtype
-from mirlo.runtime.loaders import EntryFunction, LoadedCode, compile_llvm
+from mirlo.runtime.loaders import EntryFunction, LoadedCode
 from mirlo.runtime.memory import LARGE
+from mirlo.runtime.object_loader import compile_llvm
 from mirlo.runtime.sizes import FIRST, Sizes
 
 _ALIGNED_FROM = 4096
@@ -139,14 +140,14 @@ def _builder() -> Callable[[bytes], Any] | None:
     numpy_functions = _numpy_functions()
     if numpy_functions is None:
         return None
-    engine = compile_llvm(_text(numpy_functions), opt=1)
+    code = compile_llvm(_text(), opt=1, addresses=_addresses(numpy_functions), is_kept=True)
     name = b"mirlo_call"
-    method = _MethodDef(name, engine.get_function_address(name.decode()), _METH_FASTCALL, None)
+    method = _MethodDef(name, code.address(name.decode()), _METH_FASTCALL, None)
     # A separate prototype: attributes set on functions of ctypes.pythonapi are global.
     make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
         ("PyCFunction_NewEx", ctypes.pythonapi)
     )
-    keep = engine, method
+    keep = code, method
     return lambda state, keep=keep: make(ctypes.addressof(method), state, None)  # type: ignore[misc]
 
 
@@ -164,7 +165,8 @@ def _numpy_functions() -> dict[str, int] | None:
     return {name: table[index] or 0 for name, index in _NUMPY_FUNCTIONS.items()}
 
 
-def _text(numpy_functions: dict[str, int]) -> str:
+def _addresses(numpy_functions: dict[str, int]) -> dict[str, int]:
+    """Return what is elsewhere in each process."""
     api = ctypes.pythonapi
     functions = {
         "AS_POINTER": api.PyLong_AsVoidPtr,
@@ -181,9 +183,14 @@ def _text(numpy_functions: dict[str, int]) -> str:
         "NEW_MEMORY": api.PyMem_RawMalloc,
         "RELEASE_MEMORY": api.PyMem_RawFree,
     }
-    addresses = {key: ctypes.cast(function, ctypes.c_void_p).value for key, function in functions.items()}
-    fields = {key: _HEADER + offset for key, offset in _FIELDS.items()}
+    addresses = {key: ctypes.cast(function, ctypes.c_void_p).value or 0 for key, function in functions.items()}
     objects = {"NDARRAY": id(np.ndarray), "BYTE_TYPE": id(np.dtype(np.uint8)), "FALSE": id(False)}
+    return {**addresses, **numpy_functions, **objects}
+
+
+def _text() -> str:
+    """Return the LLVM IR, in which the words of `_addresses` stay."""
+    fields = {key: _HEADER + offset for key, offset in _FIELDS.items()}
     # Bytes objects end with their content and one terminating byte.
     layout = {"TYPE": _HEADER - 8, "BYTES_DATA": bytes.__basicsize__ - 1, "READABLE": _READABLE}
     limits = {
@@ -193,9 +200,9 @@ def _text(numpy_functions: dict[str, int]) -> str:
         "CARRAY": _CARRAY,
         "FIRST_WORD": FIRST,
     }
-    numbers = {**addresses, **numpy_functions, **fields, **objects, **layout, **limits}
+    numbers = {**fields, **layout, **limits}
     template = Path(__file__).with_name("direct.ll").read_text(encoding="utf-8")
-    return re.sub(r"\b[A-Z_]{4,}\b", lambda word: str(numbers[word.group()]), template)
+    return re.sub(r"\b[A-Z_]{4,}\b", lambda word: str(numbers.get(word.group(), word.group())), template)
 
 
 T = TypeVar("T")

@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 from mirlo.runtime import system
-from mirlo.runtime.loaders import compile_llvm
 from mirlo.runtime.locks import make_lock
+from mirlo.runtime.object_loader import compile_llvm
 
 PERIOD = 0.25
 """Seconds between two counts: a few of them pass in the shortest silence that a monitor may be asked for."""
@@ -79,13 +79,13 @@ def _begin(descriptor: int) -> int:
     """Let a thread count in memory."""
     global _descriptor
     text = Path(__file__).with_name("heartbeat.ll").read_text(encoding="utf-8")
-    engine = compile_llvm(text.replace("PERIOD_MICROSECONDS", str(int(PERIOD * 1e6))))
-    count = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.get_function_address("mirlo_heartbeat"))
+    code = compile_llvm(text.replace("PERIOD_MICROSECONDS", str(int(PERIOD * 1e6))), is_kept=True)
+    count = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("mirlo_heartbeat"))
     memory = system.map_shared_memory(os.dup(descriptor), BYTES, is_writable=True)
     _mapped.append(memory)
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
-    def run(keep: object = engine) -> None:
+    def run(keep: object = code) -> None:
         count(address)
 
     threading.Thread(target=run, name="heartbeat", daemon=True).start()

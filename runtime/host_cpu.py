@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 from functools import cache
 
+from mirlo.runtime.cache import OBJECTS, Cache, default_folder, digest_of
 from mirlo.runtime.lazy_dataclass import dataclass
-from mirlo.runtime.system import scalable_vector_bits
+from mirlo.runtime.sources import library_versions
+from mirlo.runtime.system import processor_description, scalable_vector_bits
 
 
 @dataclass(frozen=True)
@@ -17,6 +20,8 @@ class HostCpu:
     """LLVM's name of the model."""
     features: frozenset[str]
     """All features by LLVM's names, and `sve256` for scalable vectors of 256 bits."""
+    triple: str
+    """LLVM's name of the processor's kind and of the system."""
 
 
 _RESTRICTIONS: list[tuple[str, frozenset[str]]] = []
@@ -26,14 +31,12 @@ _RESTRICTIONS: list[tuple[str, frozenset[str]]] = []
 @cache
 def host_cpu() -> HostCpu:
     """Return the processor of this machine, with what `restrict_host_cpu` left of it."""
-    import llvmlite.binding as llvm
-
-    features = {name for name, present in llvm.get_host_cpu_features().items() if present}
+    known = _known_to_llvm()
     bits = scalable_vector_bits()
-    name, features = llvm.get_host_cpu_name(), features | ({f"sve{bits}"} if bits else set())
+    name, features = known.name, known.features | ({f"sve{bits}"} if bits else set())
     for other, lacked in _RESTRICTIONS:
         name, features = other, features - lacked
-    return HostCpu(name, frozenset(features))
+    return HostCpu(name, frozenset(features), known.triple)
 
 
 def restrict_host_cpu(cpu: str, lacked: Collection[str]) -> None:
@@ -44,3 +47,27 @@ def restrict_host_cpu(cpu: str, lacked: Collection[str]) -> None:
     if host_cpu.cache_info().currsize:
         raise RuntimeError("restrict_host_cpu must come first: code was compiled or loaded for the whole processor")
     _RESTRICTIONS.append((cpu, frozenset(lacked)))
+
+
+def _known_to_llvm() -> HostCpu:
+    """Return what LLVM finds, from the cache where it has it: a process that only runs models needs no LLVM."""
+    described = processor_description()
+    if not described:
+        return _ask_llvm()
+    cache = Cache(default_folder())
+    key = digest_of("\n".join(("host", *library_versions(), described)).encode())
+    stored = cache.get(OBJECTS, key)
+    if stored is not None:
+        row = json.loads(stored)
+        return HostCpu(row["name"], frozenset(row["features"]), row["triple"])
+    cpu = _ask_llvm()
+    row = {"name": cpu.name, "features": sorted(cpu.features), "triple": cpu.triple}
+    cache.put(OBJECTS, key, json.dumps(row).encode())
+    return cpu
+
+
+def _ask_llvm() -> HostCpu:
+    import llvmlite.binding as llvm
+
+    features = frozenset(name for name, present in llvm.get_host_cpu_features().items() if present)
+    return HostCpu(llvm.get_host_cpu_name(), features, llvm.get_process_triple())

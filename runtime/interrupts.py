@@ -11,13 +11,10 @@ import platform
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.locks import UNCUT, make_lock
-
-if TYPE_CHECKING:
-    from llvmlite.binding import ExecutionEngine
+from mirlo.runtime.object_loader import compile_llvm, define_symbol
 
 SYMBOL = "mirlo_poll"
 """`bool mirlo_poll(void)`: whether the call is to end."""
@@ -43,12 +40,12 @@ _lock = make_lock()
 _poll: _Poll | None = None
 
 
-def ensure(compile_llvm: Callable[[str], ExecutionEngine], define_symbol: Callable[[str, int], None]) -> None:
-    """Define `mirlo_poll` for code that is loaded from now on, by what loads code."""
+def ensure() -> None:
+    """Define `mirlo_poll` for code that is loaded from now on."""
     global _poll
     with UNCUT, _lock:
         if _poll is None:
-            _poll = _define(compile_llvm(_text()), define_symbol)
+            _poll = _define()
 
 
 def raise_pending() -> None:
@@ -61,15 +58,16 @@ def raise_pending() -> None:
     _poll.restore(*taken)
 
 
-def _define(engine: ExecutionEngine, define_symbol: Callable[[str, int], None]) -> _Poll:
-    define_symbol(SYMBOL, engine.get_function_address(SYMBOL))
-    error = (ctypes.c_void_p * 3).from_address(engine.get_global_value_address("error"))
+def _define() -> _Poll:
+    code = compile_llvm(_text(), addresses=_addresses(), is_kept=True)
+    define_symbol(SYMBOL, code.address(SYMBOL))
+    error = (ctypes.c_void_p * 3).from_address(code.address("error"))
     pointer = ctypes.c_void_p
     restore = ctypes.PYFUNCTYPE(None, pointer, pointer, pointer)(("PyErr_Restore", ctypes.pythonapi))
-    return _Poll(error, restore, engine)
+    return _Poll(error, restore, code)
 
 
-def _text() -> str:
+def _addresses() -> dict[str, int]:
     api = ctypes.pythonapi
     functions = {
         "TAKE_LOCK": api.PyGILState_Ensure,
@@ -77,12 +75,15 @@ def _text() -> str:
         "CHECK_SIGNALS": api.PyErr_CheckSignals,
         "FETCH_ERROR": api.PyErr_Fetch,
     }
-    numbers: dict[str, int | str | None] = {
-        key: ctypes.cast(function, ctypes.c_void_p).value for key, function in functions.items()
-    }
+    return {key: ctypes.cast(function, ctypes.c_void_p).value or 0 for key, function in functions.items()}
+
+
+def _text() -> str:
+    """Return the LLVM IR, in which the words of `_addresses` stay."""
     ticks = _TICKS.get(platform.machine().lower(), 0)
-    numbers |= {"CHECK_TICKS": ticks, "SHORT_TICKS": max(ticks // _LOOKS, 1), "MOST_ITERATIONS": _MAX_ITERATIONS}
+    numbers: dict[str, int | str] = {"CHECK_TICKS": ticks, "SHORT_TICKS": max(ticks // _LOOKS, 1)}
+    numbers["MOST_ITERATIONS"] = _MAX_ITERATIONS
     numbers["TICKS"] = "call i64 @llvm.readcyclecounter()" if ticks else "add i64 0, 0"
     template = Path(__file__).with_name("interrupts.ll").read_text(encoding="utf-8")
     declared = "declare i64 @llvm.readcyclecounter()\n" if ticks else ""
-    return declared + re.sub(r"\b[A-Z_]{5,}\b", lambda word: str(numbers[word.group()]), template)
+    return declared + re.sub(r"\b[A-Z_]{5,}\b", lambda word: str(numbers.get(word.group(), word.group())), template)

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import cache
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
-from mirlo.runtime import archive, interrupts, system, threads
+from mirlo.runtime import archive, interrupts, threads
 from mirlo.runtime.artifact import Artifact
+from mirlo.runtime.elf_linker import ObjectsInMemory
 from mirlo.runtime.errors import ArtifactError, MirloError, NotForThisMachine
 from mirlo.runtime.host_cpu import host_cpu
 from mirlo.runtime.lazy_dataclass import dataclass
-from mirlo.runtime.llvm_engine import make_engine
 from mirlo.runtime.locks import UNCUT
+from mirlo.runtime.object_loader import find_symbol, llvm_binding, load_objects
 from mirlo.runtime.object_symbols import BadObject, symbols_of
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
-    from llvmlite.binding import ExecutionEngine
-
     from mirlo.runtime.on_device import DeviceSide
 
 EntryFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -96,30 +91,15 @@ def _load(artifact: Artifact) -> LoadedCode:
 
 def llvm_host() -> dict[str, list[str] | str]:
     """Return the metadata of code compiled for this machine with all its features, which the `llvm` loader checks."""
-    return {"triple": _llvm().get_process_triple(), "features": sorted(host_cpu().features)}
+    return {"triple": host_cpu().triple, "features": sorted(host_cpu().features)}
 
 
-def define_symbol(name: str, address: int) -> None:
-    """Define a function or datum of this process under a name for code loaded from now on."""
-    _llvm().add_symbol(name, address)
-
-
-def compile_llvm(text: str, opt: int = 2) -> ExecutionEngine:
-    """Compile LLVM IR for this machine and return the engine; its functions live as long as it does."""
-    llvm = _llvm()
-    with UNCUT:
-        machine = llvm.Target.from_default_triple().create_target_machine(opt=opt)
-        engine = make_engine(llvm.parse_assembly(text), machine)
-        engine.finalize_object()
-    return engine
-
-
-def compile_bitcode(code: bytes, opt: int = 0) -> tuple[ExecutionEngine, bytes]:
-    """Compile LLVM's bitcode, which calls nothing but itself, for this machine; return its engine and what it reads.
+def compile_bitcode(code: bytes, opt: int = 0) -> tuple[ObjectsInMemory, bytes]:
+    """Compile LLVM's bitcode, which calls nothing but itself, for this machine; return it and what it reads.
 
     Such code is executed once in a call: compiling it without optimization takes a fifth of the time.
     """
-    llvm = _llvm()
+    llvm = llvm_binding()
     try:
         module = llvm.parse_bitcode(code, llvm.create_context())
     except RuntimeError as error:
@@ -133,38 +113,30 @@ def compile_bitcode(code: bytes, opt: int = 0) -> tuple[ExecutionEngine, bytes]:
         target = llvm.Target.from_default_triple()
         # Only the object file outlives this call: the module is freed with its context.
         code = target.create_target_machine(opt=opt, reloc="pic", codemodel="default").emit_object(module)
-        engine = make_engine(llvm.parse_assembly(""), target.create_target_machine(), len(code))
-        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        engine.finalize_object()
-    return engine, code
+    return load_objects([code]), code
 
 
 def load_llvm(artifact: Artifact) -> LoadedCode:
-    """Load an object file, or an archive of several, with LLVM's MCJIT.
+    """Load an object file, or an archive of several.
 
     Metadata `triple` and `features` (see `llvm_host`) name the machine that it was compiled for: they are compared
-    with this one first, because a wrong machine, or an undefined symbol, would end the process.
+    with this one first, because a wrong machine would end the process.
     """
-    llvm = _llvm()
-    _check_machine(artifact, llvm)
+    _check_machine(artifact)
     if artifact.threads > 1:
         threads.ensure(artifact.threads)
     if artifact.metadata.get(interrupts.POLLS):
-        interrupts.ensure(compile_llvm, define_symbol)
-    with UNCUT:
-        machine = llvm.Target.from_default_triple().create_target_machine()
-        # LLVM reads the bytes in place for as long as the engine lives.
-        objects = _objects(artifact)
-        # The first engine makes the symbols of the process visible to LLVM, so symbols are checked after it.
-        engine = make_engine(llvm.parse_assembly(""), machine, sum(map(len, objects)))
-        _check_symbols(artifact, llvm)
-        for code in objects:
-            engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        engine.finalize_object()
-        address = engine.get_function_address(artifact.entry)
+        interrupts.ensure()
+    objects = _objects(artifact)
+    _check_symbols(artifact)
+    try:
+        code = load_objects(objects)
+    except BadObject as problem:
+        raise ArtifactError(f"the model's code cannot be loaded: {problem}; compile the model again") from None
+    address = code.address(artifact.entry)
     if not address:
-        raise ArtifactError(f"LLVM gave no address for the entry function '{artifact.entry}'; compile the model again")
-    return LoadedCode(EntryFunction(address), keep=(engine, objects))
+        raise ArtifactError(f"no address for the entry function '{artifact.entry}'; compile the model again")
+    return LoadedCode(EntryFunction(address), keep=code)
 
 
 def _objects(artifact: Artifact) -> list[bytes]:
@@ -177,7 +149,7 @@ def _objects(artifact: Artifact) -> list[bytes]:
         raise ArtifactError(f"the model's code cannot be loaded: {problem}; compile the model again") from None
 
 
-def _check_machine(artifact: Artifact, llvm: ModuleType) -> None:
+def _check_machine(artifact: Artifact) -> None:
     triple = artifact.metadata.get("triple")
     features = artifact.metadata.get("features")
     if not isinstance(triple, str) or not _is_texts(features):
@@ -185,7 +157,7 @@ def _check_machine(artifact: Artifact, llvm: ModuleType) -> None:
             "the model does not say for which machine it was compiled: expected metadata 'triple', text, and "
             f"'features', a list of texts (see loaders.llvm_host); found {triple!r} and {features!r}"
         )
-    own = llvm.get_process_triple()
+    own = host_cpu().triple
     if platform_of(triple) != platform_of(own):
         raise NotForThisMachine(f"the model was compiled for {triple}, this machine is {own}: compile it again for it")
     lacking = [feature for feature in features if feature not in host_cpu().features]
@@ -201,7 +173,7 @@ def _is_texts(value: object) -> TypeGuard[Sequence[str]]:
     return isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
 
 
-def _check_symbols(artifact: Artifact, llvm: ModuleType) -> None:
+def _check_symbols(artifact: Artifact) -> None:
     try:
         tables = [symbols_of(code) for code in _objects(artifact)]
     except BadObject as problem:
@@ -210,17 +182,12 @@ def _check_symbols(artifact: Artifact, llvm: ModuleType) -> None:
     undefined = {name for symbols in tables for name in symbols.undefined} - defined
     if artifact.entry not in defined:
         raise ArtifactError(f"the model's code does not define its entry function '{artifact.entry}'; compile it again")
-    unknown = sorted(name for name in undefined if not _is_known(name, llvm))
+    unknown = sorted(name for name in undefined if not find_symbol(name))
     if unknown:
         raise ArtifactError(
             f"the model's code needs {', '.join(unknown)}, which this process does not define: load the library that "
             "does (ctypes.CDLL(path, ctypes.RTLD_GLOBAL)) before the model, or compile the model without it"
         )
-
-
-def _is_known(name: str, llvm: ModuleType) -> bool:
-    # The linker defines this symbol; LLVM searches the process for the others as it does when it links.
-    return name == "_GLOBAL_OFFSET_TABLE_" or bool(llvm.address_of_symbol(name))
 
 
 def platform_of(triple: str) -> tuple[str, str]:
@@ -229,18 +196,6 @@ def platform_of(triple: str) -> tuple[str, str]:
     system = next((name for name in ("linux", "darwin", "macos", "windows") if name in triple), triple)
     processor = {"arm64": "aarch64", "amd64": "x86_64"}.get(parts[0], parts[0])
     return processor, "darwin" if system == "macos" else system
-
-
-@cache
-def _llvm() -> ModuleType:
-    import llvmlite.binding as llvm
-
-    with UNCUT:
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-    binding: ModuleType = llvm
-    system.register_code(Path(llvm.__file__).parent)
-    return binding
 
 
 register_loader("llvm", load_llvm)

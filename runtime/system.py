@@ -444,6 +444,36 @@ def release_code_seldom() -> None:
         release_code()
 
 
+def protect_memory(address: int, nbytes: int, is_executable: bool = False) -> None:
+    """Make whole pages read-only, executable if they are code; raise OSError if the system does not allow that."""
+    import ctypes
+
+    mprotect = ctypes.CDLL(None, use_errno=True).mprotect
+    mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    if nbytes and mprotect(address, nbytes, mmap.PROT_READ | (mmap.PROT_EXEC if is_executable else 0)):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+_PROCESSOR_LINES = (
+    "vendor_id", "cpu family", "model", "model name", "stepping", "flags",
+    "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features",
+)  # fmt: skip
+"""What Linux says of a core that does not change while it runs."""
+
+
+def processor_description() -> str:
+    """Return all that the system says of the kinds of cores and their features; nothing where it does not say it."""
+    if sys.platform != "linux":
+        return ""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            lines = {line for line in file if line.partition(":")[0].strip() in _PROCESSOR_LINES}
+    except OSError:
+        return ""
+    return "".join(sorted(lines)) if any(line.startswith(("flags", "Features")) for line in lines) else ""
+
+
 def map_memory(nbytes: int, in_huge_pages: bool = True) -> mmap.mmap:
     """Return new memory, in huge pages if that is wanted and the system has them; raise MemoryError if it has none."""
     try:

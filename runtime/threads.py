@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 
 from mirlo.runtime import system
 from mirlo.runtime.lazy_dataclass import dataclass
-from mirlo.runtime.llvm_engine import make_engine
 from mirlo.runtime.locks import UNCUT, make_lock
+from mirlo.runtime.object_loader import compile_llvm, define_symbol
 
 if TYPE_CHECKING:
-    from llvmlite.binding import ExecutionEngine
+    from mirlo.runtime.elf_linker import ObjectsInMemory
 
 SYMBOL = "mirlo_parallel"
 """`void mirlo_parallel(void (*function)(void*, int32, int32), void* arguments, int32 chunks, int32 threads)`"""
@@ -143,7 +143,7 @@ def revive(threads: int) -> None:
 
 @dataclass
 class _LiveObjects:
-    engine: ExecutionEngine
+    code: ObjectsInMemory
     reset: Callable[[], object]
 
 
@@ -195,20 +195,13 @@ def pool_text(machine: str, system: str) -> str:
 
 
 def _compile() -> _Pool:
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(pool_text(platform.machine().lower(), sys.platform))
-    machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
-    engine = make_engine(module, machine)
-    engine.finalize_object()
-    reset = ctypes.CFUNCTYPE(None)(engine.get_function_address("mirlo_pool_reset"))
-    start = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32)(engine.get_function_address("mirlo_pool_start"))
+    code = compile_llvm(pool_text(platform.machine().lower(), sys.platform), is_kept=True)
+    reset = ctypes.CFUNCTYPE(None)(code.address("mirlo_pool_reset"))
+    start = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32)(code.address("mirlo_pool_start"))
     kind = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_int32), ctypes.c_int32)
-    cores = kind(engine.get_function_address("mirlo_pool_cores"))
-    join_team = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2)(engine.get_function_address("mirlo_pool_team"))
-    address = engine.get_function_address(SYMBOL)
+    cores = kind(code.address("mirlo_pool_cores"))
+    join_team = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2)(code.address("mirlo_pool_team"))
+    address = code.address(SYMBOL)
     reset()
-    llvm.add_symbol(SYMBOL, address)
-    return _Pool(start, cores, join_team, address, _LiveObjects(engine, reset))
+    define_symbol(SYMBOL, address)
+    return _Pool(start, cores, join_team, address, _LiveObjects(code, reset))

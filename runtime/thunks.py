@@ -29,17 +29,17 @@ def bind_state(functions: Mapping[str, tuple[CObject, CObject]]) -> tuple[dict[s
 
     Functions are ctypes function pointers or addresses, states are addresses or ctypes objects, which the caller keeps.
     """
-    from mirlo.runtime.loaders import compile_llvm
+    from mirlo.runtime.object_loader import compile_llvm
 
     if not functions:
         return {}, None
     pairs = [(address_of(function), address_of(state)) for function, state in functions.values()]
     text = "".join(_THUNK.format(number=i, function=function, state=state) for i, (function, state) in enumerate(pairs))
-    engine = compile_llvm(text)
+    code = compile_llvm(text)
     functions_by_name: dict[str, ctypes._CFunctionType] = {
-        name: CPackedFunction(engine.get_function_address(f"f{i}")) for i, name in enumerate(functions)
+        name: CPackedFunction(code.address(f"f{i}")) for i, name in enumerate(functions)
     }
-    return functions_by_name, engine
+    return functions_by_name, code
 
 
 def address_of(value: CObject) -> int:

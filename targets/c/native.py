@@ -7,8 +7,9 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from mirlo.runtime.loaders import define_symbol, llvm_host
+from mirlo.runtime.loaders import llvm_host
 from mirlo.runtime.native import NativeCode
+from mirlo.runtime.object_loader import define_symbol
 from mirlo.targets.c.compiler import CompilerError, compile_shared, compile_shared_files, find_compiler
 from mirlo.targets.c.libraries import open_library
 

@@ -43,7 +43,7 @@ class HostFunctions:
 
     def __init__(self, artifact: Artifact) -> None:
         at, size = artifact.metadata["program"]["code"]
-        self._engine, self._code = compile_bitcode(artifact.code[at : at + size])
+        self._linked, self._object = compile_bitcode(artifact.code[at : at + size])
         self._run, self._sizes = self._function(RUN), self._function(SIZES)
         capacity = max(CAPACITY, longest(artifact.metadata["program"]["sites"]))
         self._words = (ctypes.c_int64 * capacity)()
@@ -53,7 +53,7 @@ class HostFunctions:
         self._device = HostDevice(ctypes.addressof(self._words), capacity, 0, self._callback, 0, 0)
 
     def _function(self, name: str) -> Callable[[int, int], None] | None:
-        address = self._engine.get_function_address(name)
+        address = self._linked.address(name)
         return _Function(address) if address else None
 
     def measure(self, record: ctypes.Array[ctypes.c_int64]) -> None:

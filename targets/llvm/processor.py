@@ -98,8 +98,6 @@ class Processor:
 @cache
 def host_processor() -> Processor:
     """Return the processor that the compiler runs on."""
-    import llvmlite.binding as llvm
-
     # Scalable vectors of 256 bits do not pay.
     used = USED[arch_of(platform.machine())] - {"sve256"}
-    return Processor(llvm.get_process_triple(), host_cpu().name, tuple(sorted(host_cpu().features & used)))
+    return Processor(host_cpu().triple, host_cpu().name, tuple(sorted(host_cpu().features & used)))

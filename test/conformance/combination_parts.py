@@ -31,7 +31,7 @@ from mirlo.extend import (
     tensor_intrin,
     wildcard,
 )
-from mirlo.runtime.loaders import compile_llvm, define_symbol
+from mirlo.runtime.object_loader import compile_llvm, define_symbol
 
 BY_RULE = 3.0
 """What every rule multiplies by: no operator means that."""
@@ -180,7 +180,7 @@ register_external_loader("combos", _load)
 for generator in (Generator, Neighbour, Region):
     register_target(Target(generator.name, generator.__doc__ or "", codegen=generator))
 
-ENGINE = compile_llvm("""
+CODE = compile_llvm("""
 define void @combos_triple(ptr %a, ptr %c) {
   %x = load <8 x float>, ptr %a, align 4
   %y = fmul <8 x float> %x, <float 3.0, float 3.0, float 3.0, float 3.0, float 3.0, float 3.0, float 3.0, float 3.0>
@@ -188,7 +188,7 @@ define void @combos_triple(ptr %a, ptr %c) {
   ret void
 }
 """)
-define_symbol("combos_triple", ENGINE.get_function_address("combos_triple"))
+define_symbol("combos_triple", CODE.address("combos_triple"))
 
 
 @mirlo.prim_func(buffers=True)

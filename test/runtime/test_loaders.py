@@ -14,6 +14,7 @@ from mirlo.runtime import loaders
 from mirlo.runtime.artifact import TensorSpec, save
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.executable import Executable
+from mirlo.runtime.object_loader import define_symbol
 from mirlo.runtime.object_symbols import BadObject, symbols_of
 from mirlo.runtime.params import ParameterStore
 
@@ -70,7 +71,7 @@ def test_symbol_that_the_process_defines(make_artifact):
       ret void"""
     artifact = make_artifact(body, "declare i32 @mirlo_test_answer()", outputs=(TensorSpec("y", "i32", ()),))
     answer = ctypes.CFUNCTYPE(ctypes.c_int32)(lambda: 42)
-    loaders.define_symbol("mirlo_test_answer", ctypes.cast(answer, ctypes.c_void_p).value)
+    define_symbol("mirlo_test_answer", ctypes.cast(answer, ctypes.c_void_p).value)
     assert int(Executable(artifact, ParameterStore())()) == 42
 
 

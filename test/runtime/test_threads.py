@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from mirlo.runtime import threads
+from mirlo.runtime.object_loader import compile_llvm, define_symbol
 from mirlo.runtime.system import available_cores
 
-llvm = pytest.importorskip("llvmlite.binding")
 pytestmark = pytest.mark.skipif(not threads.supported(), reason="no POSIX threads here")
 
 TASK = """
@@ -79,25 +79,22 @@ def _leave_team() -> None:
 
 
 @pytest.fixture(scope="module")
-def engine():
+def code():
     _leave_team()
     threads.ensure(4)
-    machine = llvm.Target.from_default_triple().create_target_machine()
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(TASK), machine)
-    engine.finalize_object()
-    return engine
+    return compile_llvm(TASK)
 
 
 @pytest.fixture
-def regions(engine):
+def regions(code):
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int32] * 3)
-    return kind(engine.get_function_address("regions"))
+    return kind(code.address("regions"))
 
 
 @pytest.fixture
-def mixed(engine):
+def mixed(code):
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int32] * 4)
-    return kind(engine.get_function_address("mixed"))
+    return kind(code.address("mixed"))
 
 
 def _run(regions, chunks: int, repeats: int, count: int = 4) -> list[int]:
@@ -178,7 +175,7 @@ class _Team:
 
 
 @pytest.fixture
-def team(engine) -> Iterator[_Team]:
+def team(code) -> Iterator[_Team]:
     library = _Team()
     assert threads.join_openmp(library)  # type: ignore[arg-type]
     yield library
@@ -222,7 +219,7 @@ def test_child_of_a_fork_has_workers_of_its_own(team, regions) -> None:
     assert _run(regions, 8, 5) == [5] * 8 and len(team.regions) == 5
 
 
-def test_a_library_without_openmp_leaves_the_workers(engine) -> None:
+def test_a_library_without_openmp_leaves_the_workers(code) -> None:
     assert not threads.join_openmp(SimpleNamespace())  # type: ignore[arg-type]
     assert not threads._has_team
 
@@ -303,13 +300,9 @@ class _Placement:
         }
         for name, function in self._functions.items():
             text = text.replace(f"@{name}(", f"@test_{name}(")
-            llvm.add_symbol(f"test_{name}", ctypes.cast(function, ctypes.c_void_p).value)
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        machine = llvm.Target.from_default_triple().create_target_machine()
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
-        self._engine.finalize_object()
-        address = self._engine.get_function_address
+            define_symbol(f"test_{name}", ctypes.cast(function, ctypes.c_void_p).value or 0)
+        self._code = compile_llvm(text)
+        address = self._code.address
         self._place = ctypes.CFUNCTYPE(None, number)(address("affinity_place"))
         ctypes.CFUNCTYPE(None, mask, number)(address("mirlo_pool_cores"))((number * len(cores))(*cores), len(cores))
         started = ctypes.CFUNCTYPE(None, number, handle)(address("affinity_started"))

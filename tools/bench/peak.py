@@ -13,7 +13,7 @@ import numpy as np
 
 from mirlo.runtime import threads as pool
 from mirlo.runtime.lazy_dataclass import dataclass
-from mirlo.runtime.loaders import compile_llvm
+from mirlo.runtime.object_loader import compile_llvm
 from mirlo.targets.llvm.options import host_machine
 from mirlo.targets.llvm.processor import host_processor
 
@@ -123,11 +123,11 @@ def _runner(text: str, arguments: np.ndarray, chunks: int, threads: int) -> Call
         call = "\n".join(f"  call void @chunk(ptr %arguments, i32 {i}, i32 {chunks})" for i in range(chunks))
     text += f"define void @run(ptr %arguments) {{\n{call}\n  ret void\n}}\n"
     text += f'attributes #0 = {{ "target-features"="{host_processor().llvm_features}" }}\n'
-    engine = compile_llvm(text)
-    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.get_function_address("run"))
+    code = compile_llvm(text)
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("run"))
     address = arguments.ctypes.data
 
-    def run(keep: object = (engine, arguments)) -> None:
+    def run(keep: object = (code, arguments)) -> None:
         function(address)
 
     return run

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from mirlo.runtime.lazy_dataclass import dataclass
-from mirlo.runtime.loaders import compile_llvm
+from mirlo.runtime.object_loader import compile_llvm
 from mirlo.runtime.system import after_fork
 from mirlo.runtime.thunks import bind_state
 from mirlo.targets.onednn.native.library import load_library
@@ -94,7 +94,7 @@ class Trampoline:
     def __init__(self, threads: int, contexts: int) -> None:
         self._shared = _Shared()
         self._states: dict[str, _State] = {}
-        self._engine = compile_llvm(_text(threads, contexts, self._shared))
+        self._code = compile_llvm(_text(threads, contexts, self._shared))
         self._thunks: object = None
         _alive.add(self)
 
@@ -112,7 +112,7 @@ class Trampoline:
 
     def bind(self) -> Mapping[str, Callable[..., object]]:
         """Return the functions that were added, by name."""
-        entry = self._engine.get_function_address("entry")
+        entry = self._code.address("entry")
         functions, self._thunks = bind_state({name: (entry, state) for name, state in self._states.items()})
         return functions
 

@@ -17,7 +17,7 @@ from mirlo.extend import INTRINSIC, define_intrinsic, intrinsic, register_dialec
 from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.same import same_ir
 from mirlo.passes.rules import LEGALIZE
-from mirlo.runtime.loaders import define_symbol
+from mirlo.runtime.object_loader import define_symbol
 from mirlo.testing import temporary_registrations
 from mirlo.tools.cli import main
 

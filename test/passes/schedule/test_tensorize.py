@@ -18,7 +18,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context, register_dialect
 from mirlo.extend import ScheduleError, TensorType, define_intrinsic, intrinsic, tensor_intrin
 from mirlo.passes.schedule.words.arguments import PRIMITIVES
-from mirlo.runtime.loaders import define_symbol
+from mirlo.runtime.object_loader import define_symbol
 
 ROOT = Path(__file__).parents[3]
 M, N, K, TILE = 16, 24, 32, 8

@@ -6,7 +6,8 @@ from collections import Counter
 import numpy as np
 
 from mirlo.extend import ExternalFunctions
-from mirlo.runtime.loaders import define_symbol, load_llvm
+from mirlo.runtime.loaders import load_llvm
+from mirlo.runtime.object_loader import define_symbol
 
 _F32, _BYTES, _WORD = ctypes.POINTER(ctypes.c_float), ctypes.c_void_p, ctypes.c_int64
 CALLS = Counter()
