@@ -16,6 +16,7 @@ from mirlo.frontends.script.describe import kind_of
 from mirlo.frontends.script.graph_values import GraphResult, GraphTensor
 from mirlo.frontends.script.syntax import TVM_TYPES
 from mirlo.frontends.script.tvm_calls import TvmCall, TvmMistake
+from mirlo.runtime.errors import MirloError
 
 if TYPE_CHECKING:
     pass
@@ -45,12 +46,18 @@ def tvm(*names: str) -> Callable[[Function], Function]:
 def call_tvm(name: str, call: TvmCall, values: Sequence[object], named: dict[str, object]) -> GraphResult:
     """Make the operators of a call; raise TvmMistake for arguments that the operator does not take."""
     function = TVM_OPERATORS[name]
+    _, *parameters = inspect.signature(function).parameters
     try:
         bound = inspect.signature(function).bind(call, *values, **named)
     except TypeError as error:
-        _, *parameters = inspect.signature(function).parameters
         raise TvmMistake(f"{error}; it takes {', '.join(parameters)}") from None
-    return function(*bound.args, **bound.kwargs)
+    try:
+        return function(*bound.args, **bound.kwargs)
+    except (MirloError, TvmMistake):
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        forms = ", ".join(f"{key} {kind_of(value)}" for key, value in bound.arguments.items() if key in parameters)
+        raise TvmMistake(f"an argument has another form than TVM's, found {forms}") from error
 
 
 def _dims(value: object) -> list[Dim]:

@@ -315,6 +315,8 @@ GRAPHS: dict[str, tuple[str, str, list[np.ndarray], np.ndarray]] = {
 """Parameters, statements, arguments and the result."""
 
 REFUSED = {
+    "R.concat(x)": "R.concat: an argument has another form than TVM's, found tensors a tensor",
+    "R.nn.adaptive_avg_pool2d(x, output_size=(0, 1))": "has another form than TVM's, .*, output_size a tuple of 2",
     "R.print(x, format='{}')": "R.print has no meaning here: a compiled graph prints nothing: return the tensor",
     "R.assert_op(R.const(True), x)": "R.assert_op has no meaning here: .*: compare before the call",
     "R.call_tir_inplace(f, x)": "R.call_tir_inplace has no meaning here: call_tir with an output",
