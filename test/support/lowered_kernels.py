@@ -19,27 +19,55 @@ from mirlo.frontends.onnx.importer import import_model
 from mirlo.passes.byoc.artifacts import artifacts_of
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.byoc.target_list import Targets
+from mirlo.passes.figures import RegionWork
 from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.rules import LEGALIZE
 from mirlo.passes.session import Session
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.params import ParameterStore
+from mirlo.targets.nvvm.chips import CHIPS
+from mirlo.targets.nvvm.speeds import LIBRARY, MIRLO_KERNELS, expected, figures_of
 from mirlo.tools.conformance.case import ANY, TABLE, OperatorCase
 from mirlo.tools.conformance.check import names as load_cases
 from mirlo.tools.conformance.programs import module_of, operator_program
 
 MACHINES = (
-    "llvm{cpu=x86-64-v3}", "nvvm", "spirv", "llvm{cpu=neoverse-n2}", "c", "llvm{cpu=x86-64-v2}", "nvvm{chip=sm_90a}",
-    "llvm{cpu=x86-64-v4}",
+    "llvm{cpu=x86-64-v3}", "nvvm{chip=sm_80}", "spirv", "llvm{cpu=neoverse-n2}", "c", "llvm{cpu=x86-64-v2}",
+    "nvvm{chip=sm_90a}", "llvm{cpu=x86-64-v4}",
 )  # fmt: skip
+OWN_RULES = {"gpu": "nvvm{chip=sm_80}", "llvm": "llvm{cpu=x86-64-v3}"}
+"""Targets with legalization rules of their own, and machines on which these are taken."""
 FORMS = {"llvm": "llvm-dialect", "nvvm": "nvvm-dialect", "spirv": "spirv-dialect", "c": "c"}
 """What each target prints of a kernel before another program compiles it."""
 PROGRAMS = "targets/llvm"
 """The folder with the functions of target `llvm`."""
-GENERATORS = {"onnx{source-only}": 2, "c{source-only},llvm": 20}
+GENERATORS = {"onnx{source-only}": 2}
 """Code generators whose packages are always there, and one operator in how many they get."""
+WORKS = tuple(
+    RegionWork(operator, (f"{dtype}{left}", f"{dtype}{right}"), (f"{dtype}{result}",), flops, size)
+    for dtype in ("f16", "bf16", "f32", "f64", "i8", "f8e4m3fn")
+    for operator, left, right, result, flops, size in (
+        ("relax.matmul", [8192, 8192], [8192, 8192], [8192, 8192], 2 * 8192**3, 3 * 2 * 8192**2),
+        ("relax.matmul", [64, 65536], [65536, 64], [64, 64], 2 * 64 * 64 * 65536, 4 * 64 * 65536),
+        ("relax.matmul", [16896, 4096], [4096, 128], [16896, 128], 2 * 16896 * 4096 * 128, 2 * 16896 * 4096),
+        ("relax.matmul", [4, 9, 512], [512, 4096], [4, 9, 4096], 2 * 36 * 512 * 4096, 2 * 512 * 4096),
+        ("relax.matmul", [8, 4096], [4096, 4096], [8, 4096], 2 * 8 * 4096**2, 2 * 4096**2),
+        (
+            "relax.conv",
+            [32, 64, 56, 56],
+            [64, 64, 3, 3],
+            [32, 64, 56, 56],
+            2 * 32 * 56**2 * 64**2 * 9,
+            4 * 32 * 56**2 * 64,
+        ),
+        ("relax.attention", [1, 16, 4096, 128], [1, 16, 4096, 128], [1, 16, 4096, 128], 10**11, 10**6),
+        ("relax.add", [4096, 4096], [4096, 4096], [4096, 4096], 4096**2, 3 * 2 * 4096**2),
+    )
+)
+"""Work on GPUs, bound by products, by memory and by the cache."""
 BATCH = 20
 """Operators in one program."""
-EVERY = 3
+EVERY = 4
 """One operator in so many is lowered."""
 PACKED = (
     (4, 32, "", 0),
@@ -53,14 +81,20 @@ PACKED = (
 
 
 def operators() -> Iterator[str]:
-    """Yield what becomes of a case of each operator."""
+    """Yield what becomes of a case of each operator, and of those for which a target has a rule of its own."""
     load_cases()
-    for number, operator in enumerate(sorted(name for name in TABLE.makers if "." not in name)[::EVERY]):
-        kinds = [kind for kind in ANY if TABLE.cases(operator, kind)]
-        kind = kinds[number % len(kinds)]
-        machine = MACHINES[number % len(MACHINES)]
-        with make_context(), ir.Location.unknown():
-            yield f"{machine} {operator} {kind}: {_code(_module(operator, TABLE.cases(operator, kind)[0]), machine)}"
+    names = sorted(name for name in TABLE.makers if "." not in name)
+    chosen = [(name, MACHINES[number % len(MACHINES)]) for number, name in enumerate(names[::EVERY])]
+    for target, machine in OWN_RULES.items():
+        Targets.parse(machine).or_host().pipeline()  # which loads its rules
+        own = sorted({rule.subject.removeprefix("relax.") for rule in LEGALIZE if rule.target == target})
+        chosen += [(name, machine) for name in own if name in TABLE.makers]
+    with make_context(), ir.Location.unknown():
+        for number, (operator, machine) in enumerate(chosen):
+            kinds = [kind for kind in ANY if TABLE.cases(operator, kind)]
+            kind = kinds[number % len(kinds)]
+            code = _code(_module(operator, TABLE.cases(operator, kind)[0]), machine)
+            yield f"{machine} {operator} {kind}: {code}"
 
 
 def _module(operator: str, case: OperatorCase) -> ir.Module:
@@ -120,6 +154,16 @@ def placed() -> Iterator[str]:
             yield f"{target} {part[0]} to {part[-1]}: {checksum(artifacts)}, {len(attempts)} {checksum(attempts)}"
 
 
+def estimates() -> Iterator[str]:
+    """Yield what kernels are expected to take on each chip, and why."""
+    for chip in CHIPS:
+        for maker in (MIRLO_KERNELS, LIBRARY):
+            costs = [expected(chip, maker, tf32, work) for work in WORKS for tf32 in (False, True)]
+            bounds = [figures_of(chip, maker, tf32).cost(work) for work in WORKS for tf32 in (False, True)]
+            shown = [cost and f"{cost.microseconds:.6g} {cost.why}" for cost in (*costs, *bounds)]
+            yield f"{chip} {'library' if maker is LIBRARY else 'kernels'}: {checksum(shown)}"
+
+
 def _cases(operator: str) -> list[list[OperatorCase]]:
     return [TABLE.cases(operator, kind) for kind in ANY]
 
@@ -142,6 +186,7 @@ def lowered() -> Iterator[str]:
     yield from functions()
     yield from packed()
     yield from placed()
+    yield from estimates()
 
 
 SNAPSHOTS: dict[str, Callable[[], Iterable[str]]] = {"targets/lowered.txt": lowered}
