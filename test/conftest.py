@@ -34,6 +34,7 @@ UNOPTIMIZED = (
     "runtime",
     "serve",
     "targets/collectives",
+    "targets/llvm/schedule",
     "tools/quantize",
 )
 """Folders of tests that compare numbers: `make test` compiles their models without LLVM's optimizations, a third of the

@@ -14,6 +14,11 @@ UNOPTIMIZED = "MIRLO_TESTS_UNOPTIMIZED"
 """Set for commands that tests run in forks, which do the same."""
 
 
+def engine_level() -> int:
+    """Return the level at which MLIR's execution engine optimizes kernels that are compiled without `mirlo.compile`."""
+    return 0 if UNOPTIMIZED in os.environ else 2
+
+
 @contextmanager
 def unoptimized() -> Iterator[None]:
     """Let `mirlo.compile` take `opt_level=0` and `jobs=1` in the place of the defaults; keys of caches say so.

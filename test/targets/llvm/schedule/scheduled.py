@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from unoptimized import engine_level
 
 from mirlo.dialects.bindings import execution_engine, ir
 from mirlo.dialects.context import make_context
@@ -64,7 +65,7 @@ class Kernel:
             function.operation.attributes["no_inline"] = ir.UnitAttr.get()
             Lowering(("llvm", "default"), options=session.options).run(module.operation)
             lower_to_llvm(module, host_processor())
-            self._engine = execution_engine.ExecutionEngine(module, opt_level=2)
+            self._engine = execution_engine.ExecutionEngine(module, opt_level=engine_level())
         self._has_workspace = bool(workspace)
         self._function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._engine.raw_lookup("kernel"))
 
