@@ -24,6 +24,7 @@ SECONDS_OF_CASES = 0.15
 """Recorded seconds for which cases of a function are run in `make test`, at least one; `make nightly` runs all."""
 
 UNOPTIMIZED = (
+    "driver",
     "end_to_end",
     "frontends/onnx",
     "frontends/stablehlo",
@@ -35,7 +36,7 @@ UNOPTIMIZED = (
     "serve",
     "targets/collectives",
     "targets/llvm/schedule",
-    "tools/quantize",
+    "tools",
 )
 """Folders of tests that compare numbers: `make test` compiles their models without LLVM's optimizations, a third of the
 time; `make nightly` with them. How code is optimized is tested in `targets`."""
