@@ -27,6 +27,7 @@ def save_products(path: Path, size: int) -> list[np.ndarray]:
     return weights
 
 
+@pytest.mark.sample(0)
 def test_weights_are_in_memory_once(tmp_path: Path) -> None:
     """Beside the packed weights, one of them is in memory a second time, and pages of one are mapped."""
 
@@ -45,6 +46,7 @@ def test_weights_are_in_memory_once(tmp_path: Path) -> None:
     assert size < growth < 1.6 * size
 
 
+@pytest.mark.sample(0)
 def test_weights_that_are_only_saved_are_not_kept(tmp_path: Path) -> None:
     """The file is the same, with and without the cache; weights are in memory one after the other."""
     few, many, saved = tmp_path / "few.onnx", tmp_path / "many.onnx", tmp_path / "saved.mirlo"

@@ -110,6 +110,7 @@ def test_active_sequences_share_a_call(models: dict[str, LanguageModel], kind: s
     assert engine.counts.steps == 20
 
 
+@pytest.mark.sample(0)
 def test_steps_bound_the_work_on_prompts(models: dict[str, LanguageModel]) -> None:
     """A long prompt holds up the others for parts of it only."""
     random, engine = np.random.default_rng(0), models["f32"].engine(slots=2, chunk_size=8)

@@ -104,6 +104,7 @@ def test_wrong_forms(model: LanguageModel, form: dict[str, Any], message: str) -
         model.generator(**form)
 
 
+@pytest.mark.sample(0)
 def test_what_is_missing(model: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_genai(tmp_path)
     plain = generate.load(folder)

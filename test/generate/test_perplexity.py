@@ -36,6 +36,7 @@ def marked(folder: Path, before: int, behind: int) -> bytes:
     return json.dumps({**content, "post_processor": post}).encode()
 
 
+@pytest.mark.sample(0)
 def test_probabilities_of_each_token(
     folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,6 +83,7 @@ def test_each_window_begins_as_texts_do(folder: Path, tmp_path: Path) -> None:
         np.testing.assert_allclose(result.loss, mean, rtol=1e-6)
 
 
+@pytest.mark.sample(0)
 def test_what_is_refused(folder: Path) -> None:
     model = generate.load(folder)
     with pytest.raises(GenerationError, match="the text has 1 tokens: a perplexity needs at least 2"):

@@ -49,6 +49,7 @@ def test_windows_of_inputs(models: dict[str, tuple[LanguageModel, LanguageModel]
     assert not models["mixed"][1].executable.windows
 
 
+@pytest.mark.sample(0)
 @oracle.needs_new
 @pytest.mark.parametrize("chunk", (1, 5, 64))
 def test_tokens_are_those_of_onnxruntime(models: dict[str, tuple[LanguageModel, LanguageModel]], chunk: int) -> None:

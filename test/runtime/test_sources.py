@@ -45,6 +45,7 @@ def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     _clear()
 
 
+@pytest.mark.sample(0)
 def test_any_change_of_any_file_is_another_key(copy: Path) -> None:
     """The key of kernels covers each folder that the code generator imports, that of models two more."""
     rng = random.Random(0)

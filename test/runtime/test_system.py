@@ -121,6 +121,7 @@ def test_macos_reports_memory_in_bytes_and_no_cores(monkeypatch: pytest.MonkeyPa
     assert system.peak_memory() == 4096 * 1024
 
 
+@pytest.mark.sample(0)
 @needs_forks
 def test_forks_return_bytes_and_how_they_ended(tmp_path: Path) -> None:
     large = bytes(range(256)) * 4096  # more than a pipe holds

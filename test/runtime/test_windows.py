@@ -249,6 +249,7 @@ def test_forks_share_rows_until_they_write(executable: Executable, is_ring: bool
     assert most >= 3
 
 
+@pytest.mark.sample(0)
 def test_the_first_fork_that_writes_stays_in_place() -> None:
     random, compiled = np.random.default_rng(6), mirlo.compile(window_model())
     state, whole = compiled.state(64), AllRows()
@@ -268,6 +269,7 @@ def test_the_first_fork_that_writes_stays_in_place() -> None:
     require_equal(forks[1], AllRows(whole.rows), tokens(random, 1))
 
 
+@pytest.mark.sample(0)
 def test_forks_in_threads(executable: Executable) -> None:
     """Forks of one state run at once."""
     random, compiled = np.random.default_rng(8), mirlo.compile(window_model(), threads=1)

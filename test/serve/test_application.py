@@ -454,6 +454,7 @@ def test_models_make_room_for_each_other(sources: list[ModelSource]) -> None:
             backends.TensorBackend.nbytes = kept  # type: ignore[method-assign]
 
 
+@pytest.mark.sample(0)
 def test_a_model_that_does_not_fit_is_an_error(sources: list[ModelSource]) -> None:
     server = Server(sources[:1], ServeOptions(memory=1 << 20))
     assert "raise --memory" in load_failure(server)

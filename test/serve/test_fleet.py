@@ -297,6 +297,7 @@ def test_a_replica_that_is_asked_to_wait(server: Server) -> None:
         asyncio.run(run())
 
 
+@pytest.mark.sample(0)
 def test_models_are_loaded_when_requests_need_them(tmp_path: Path) -> None:
     sources = [ModelSource(name, write_tensor_model(tmp_path / f"{name}.onnx")) for name in ("a", "b")]
     server = Server(sources, ServeOptions(is_lazy=True, loaded=1))
@@ -322,6 +323,7 @@ def test_options() -> None:
         FleetOptions(cpus=0)
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize(
     ("dtype", "array", "wanted"),
     [

@@ -116,6 +116,7 @@ def test_a_gguf_file_with_an_encoder_of_images(tmp_path: Path) -> None:
     assert answer["usage"]["prompt_tokens"] == len(tokens) > 16
 
 
+@pytest.mark.sample(0)
 def test_encoders_of_images_that_are_refused(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ServeError, match="no.gguf: there is no such file or folder"):
         parse_models([f"{folder},mmproj={tmp_path / 'no.gguf'}"])

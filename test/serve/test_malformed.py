@@ -95,6 +95,7 @@ def require_answer(client: Any, path: str, body: Any, headers: dict[str, str] | 
 SOME = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("bodies", [CHATS, FEW_KEYS], ids=["keys", "messages"])
 def test_conversations(client: Any, bodies: Any) -> None:
     SOME(given(body=bodies)(lambda body: require_answer(client, "/v1/chat/completions", body)))()
@@ -108,6 +109,7 @@ def test_tensors(client: Any) -> None:
     SOME(given(body=INFERENCES)(lambda body: require_answer(client, "/v2/models/sum/infer", body)))()
 
 
+@pytest.mark.sample(0)
 def test_bytes(client: Any) -> None:
     def check(content: bytes, length: str, body: Any) -> None:
         headers = {"inference-header-content-length": length}

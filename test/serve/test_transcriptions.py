@@ -116,6 +116,7 @@ def test_wrong_forms(
     assert answer.status_code == status and text in answer.json()["error"]["message"], answer.text
 
 
+@pytest.mark.sample(0)
 def test_wrong_bodies(client: Any) -> None:
     path = "/v1/audio/transcriptions"
     for body, status, text in (

@@ -137,6 +137,7 @@ def test_scores_of_all_tokens() -> None:
     compare(qkv(5) | {"last": np.int32([4, 4]), "total": np.int32(5)}, causal=0)
 
 
+@pytest.mark.sample(0)
 def test_cache_with_room() -> None:
     """The cache keeps its capacity; its rows beyond the longest sequence are not read."""
     shapes: dict[str, Any] = {

@@ -90,6 +90,7 @@ def test_resumed_imports_are_those_from_the_start(monkeypatch: pytest.MonkeyPatc
     assert checkpoints.INTERVAL > 1
 
 
+@pytest.mark.sample(0)
 def test_results() -> None:
     model = experts(3)
     x = np.random.default_rng(1).standard_normal((9, HIDDEN)).astype(np.float32)

@@ -97,6 +97,7 @@ def test_operator_set_that_is_not_imported() -> None:
         mirlo.compile(made)
 
 
+@pytest.mark.sample(0)
 def test_a_chain_of_thousands_of_nodes_is_imported() -> None:
     from mirlo.frontends.onnx import import_model
 

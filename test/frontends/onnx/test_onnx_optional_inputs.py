@@ -31,6 +31,7 @@ def model() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("rank", (0, 1, 2, 5, 16))
 def test_inputs_that_are_named(rank: int) -> None:
     random = np.random.default_rng(rank)

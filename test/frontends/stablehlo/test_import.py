@@ -154,6 +154,7 @@ def test_sparse_constants(kind: str) -> None:
         import_stablehlo(_main(body, "", f"tensor<2x2x{kind}>"))
 
 
+@pytest.mark.sample(0)
 def test_calls_have_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each function calls the next one ten times: copied at each call, they are ten million operations."""
     monkeypatch.setattr("mirlo.frontends.mlir.body.MAX_OPERATIONS", 5_000)

@@ -307,6 +307,7 @@ assert process.popen.wait(timeout=60) == 0
 """
 
 
+@pytest.mark.sample(0)
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="the system does not list threads")
 @pytest.mark.parametrize(("threads", "kind"), [("one", "ForkedProcess"), ("several", "Popen")])
 def test_workers_are_forks_where_no_thread_may_hold_a_lock(threads: str, kind: str) -> None:

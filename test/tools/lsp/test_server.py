@@ -158,6 +158,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     client.close()
 
 
+@pytest.mark.sample(0)
 def test_diagnostics_follow_the_text(client: Client) -> None:
     uri = client.open("typed.mlir", IR)
     assert client.problems(uri) == []
@@ -198,6 +199,7 @@ def test_definitions(client: Client) -> None:
     assert client.definitions(uri, scheduled, "rows", 1)[0][0] == "rows.py"
 
 
+@pytest.mark.sample(0)
 def test_lenses_explain_and_show_assembly(client: Client) -> None:
     uri = client.open("lenses.mlir", IR)
     params = lsp.CodeLensParams(lsp.TextDocumentIdentifier(uri))
@@ -245,6 +247,7 @@ def test_scripts_are_read_and_never_run(client: Client) -> None:
     assert messages[16].severity == lsp.DiagnosticSeverity.Information
 
 
+@pytest.mark.sample(0)
 def test_a_document_that_ends_the_parser_ends_no_server(client: Client) -> None:
     deep = "module {" * 30000
     uri = client.open("deep.mlir", deep)
