@@ -317,3 +317,42 @@ def test_parallel_loops_have_their_own_memory() -> None:
     x = np.random.default_rng(0).standard_normal((512, 1000), dtype=np.float32)
     for _ in range(5):
         np.testing.assert_allclose(executable(x), 2 * x.sum(1), rtol=1e-3, atol=1e-3)
+
+
+CHOSEN = """
+@mirlo.script
+def graph(x: R.Tensor[(4, 8), R.f32]):
+    if {condition}:
+        y = R.relu(x)
+    else:
+        y = R.exp(x)
+    return y
+"""
+
+
+@pytest.mark.parametrize(
+    ("condition", "operator"),
+    [
+        ("4 > 3", "relu"),
+        ("4 < 3", "exp"),
+        ("1 < 4 < 5", "relu"),
+        ("1 < 4 < 3", "exp"),
+        ("4 == 4", "relu"),
+        ("0", "exp"),
+    ],
+)
+def test_a_graph_has_what_a_known_condition_chooses(condition: str, operator: str) -> None:
+    text = str(mirlo.parse_script(CHOSEN.format(condition=condition)))
+    assert [name for name in ("relu", "exp") if f"relax.{name}" in text] == [operator]
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("x > 0", "'if' needs a condition known when the graph is made, found a tensor, bool.*: use R.where"),
+        ("0 < x < 3", "tensors are compared two at a time, with <, <=, >, >=, == or !="),
+    ],
+)
+def test_a_graph_does_not_branch_on_tensors(condition: str, message: str) -> None:
+    with pytest.raises(ScriptError, match=message):
+        mirlo.parse_script(CHOSEN.format(condition=condition))

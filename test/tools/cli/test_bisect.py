@@ -18,7 +18,9 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.frontends.foreign import ImportedModule
 from mirlo.runtime.params import ParameterStore
+from mirlo.tools.bisect.amplify import _explains, _roundings
 from mirlo.tools.bisect.bisect import BisectError, bisect
+from mirlo.tools.bisect.compare import Tolerance
 from mirlo.tools.bisect.trial import TrialOptions
 from mirlo.tools.cli import main
 
@@ -358,3 +360,34 @@ def test_an_opset_that_the_reference_evaluator_lacks(tmp_path: Path) -> None:
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), tmp_path / "m.onnx")
     done = mirlo("bisect", "m.onnx", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "m.onnx: every output is as reference computes it\n"), done.stderr
+
+
+def test_roundings_are_what_was_computed_and_as_far_to_both_sides() -> None:
+    """Numbers that are not finite stay, and what has no rounding is as it was computed."""
+    expected = {"x": np.array([1, 2, np.inf], np.float32), "i": np.array([1, 2])}
+    computed = {"x": np.array([1.5, 2, np.inf], np.float32), "i": np.array([1, 3])}
+    first, up, down, *others = _roundings(expected, computed)
+    assert first == computed and len(others) > 1
+    epsilon = np.finfo(np.float32).eps
+    np.testing.assert_array_equal(up["x"], np.array([1.5, 2 + 2 * epsilon, np.inf], np.float32))
+    np.testing.assert_array_equal(down["x"], np.array([0.5, 2 - 2 * epsilon, np.inf], np.float32))
+    assert all((each["i"] == computed["i"]).all() for each in (up, down, *others))
+    assert {float(each["x"][0]) for each in others} == {0.5, 1.5}  # at random
+
+
+@pytest.mark.parametrize(
+    ("actual", "near", "explains"),
+    [
+        ([1, 7], [[1, 5], [1, 9]], True),  # between the results of rounded inputs
+        ([1, 12], [[1, 5], [1, 9]], True),  # rounded inputs depart there, too
+        ([7, 7], [[1, 5], [1, 9]], False),
+        ([1, 7], [[1, 1], [1, 1]], False),
+        ([1, 1], [[1, 1], [1, 1]], True),
+        ([1, 7], [[1, 5, 5], [1, 9]], True),  # the shape depends on rounding
+        ([1, 7, 7], [[1, 5], [1, 9]], False),
+    ],
+)
+def test_departures_that_rounding_explains(actual: list[int], near: list[list[int]], explains: bool) -> None:
+    arrays = [np.array(each, np.float32) for each in near]
+    expected = np.array([1, 1], np.float32)
+    assert _explains(arrays, np.array(actual, np.float32), expected, Tolerance(1e-3, 0.0)) is explains
