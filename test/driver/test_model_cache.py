@@ -244,3 +244,19 @@ def test_the_key_holds_the_sources_that_compile() -> None:
         "import mirlo.driver.compiler, sys; print(*{n.split('.')[1] for n in sys.modules if n.startswith('mirlo.')})"
     )
     assert set(output_of(python("-c", script)).split()) <= set(MODEL_FOLDERS)
+
+
+def test_steps_are_reported_in_order(tmp_path: Path, keep_all: None) -> None:
+    """A first compilation keeps the model, a second one looks it up, and without a cache it is neither."""
+    path = _write(tmp_path)
+
+    def steps(**options: object) -> list[str]:
+        reported: list[str] = []
+        package.compile(path, progress=lambda step, *_: reported.append(step), jobs=1, **options)
+        return reported
+
+    first, second, without = steps(cache=tmp_path / "c"), steps(cache=tmp_path / "c"), steps(cache=False)
+    assert first[0] == "cache" and "import" in first and first[-2:] == ["keep", "load"]
+    assert second[0] == "cache" and not {"import", "keep"} & set(second)
+    assert without[0] == "import" and without[-1] == "load" and "keep" not in without
+    assert [step for step in first if step not in ("cache", "keep")] == without
