@@ -28,6 +28,8 @@ from mirlo.runtime.params import ParameterStore
 
 EVERY = 2
 """One program of a test in so many is imported."""
+RARE = TESTS / "support" / "Inputs" / "rare_programs.mlir"
+"""Programs of operations that tests without JAX do not have."""
 CASES = 4
 """Cases of a test of ONNX whose models are imported."""
 IMPORT_OPTIONS = ("shapes", "opset")
@@ -60,6 +62,8 @@ def programs() -> Iterator[str]:
             if "require_equal" in function.__code__.co_names:
                 texts = list(dict.fromkeys(_programs(module, function)))[::EVERY]
                 yield f"{name} {test}: {' '.join(checksum(_outcome(import_stablehlo, text)) for text in texts)}"
+    for number, text in enumerate(RARE.read_text(encoding="utf-8").split("// -----")):
+        yield f"rare {number}: {checksum(_outcome(import_stablehlo, text))}"
     for title, texts_of in (("convolution", _convolutions), ("reduce_window", _windows)):
         yield f"{title}: {' '.join(checksum(_outcome(import_stablehlo, text)) for text in texts_of())}"
 
