@@ -22,7 +22,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import field
-from functools import cached_property, wraps
+from functools import cache, cached_property, wraps
 from types import MappingProxyType
 from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
@@ -166,6 +166,7 @@ class RuleBook:
         self._positional = positional
         """How many arguments rules are called with before those that are choices; None where there are no choices."""
         self._rules: dict[tuple[str, str], list[Rule]] = {}
+        self._subjects: set[str] = set()
 
     def add(
         self,
@@ -180,6 +181,7 @@ class RuleBook:
         arguments = self._arguments(function)
         rule = Rule(self.kind, subject, target, function, priority, name or name_of(function), arguments, space)
         present = self._rules.setdefault((subject, target), [])
+        self._subjects.add(subject)
         for other in present:
             if other.name == rule.name and other.priority == priority and not same_place(other.function, function):
                 raise ValueError(f"{self.kind} rule '{rule}' is registered twice: at {other.place} and at {rule.place}")
@@ -204,7 +206,7 @@ class RuleBook:
                 self.add(subject, target, function, priority)
 
     def subjects(self) -> set[str]:
-        return {subject for subject, _ in self._rules}
+        return set(self._subjects)
 
     def foreign(self) -> Rule | None:
         """Return a registered rule that is not part of Mirlo, or None."""
@@ -231,17 +233,15 @@ class RuleBook:
 
     def covers(self, subject: str) -> bool:
         """Return whether there are rules for this subject, by name or by trait."""
-        subjects = self.subjects()
-        return subject in subjects or any(trait in subjects for trait in self._traits_of(subject))
+        return subject in self._subjects or not self._subjects.isdisjoint(self._traits_of(subject))
 
-    def _traits_of(self, subject: str) -> list[str]:
+    def _traits_of(self, subject: str) -> tuple[str, ...]:
         """Return the traits of an operator for which there are rules, in the order of `Trait`."""
         # Imported here: targets are described by rule books, and a cached model needs no bindings of MLIR.
         from mirlo.dialects.context import operation_class
 
         cls = operation_class(subject) if "." in subject else None
-        own = traits_of(cls) if cls is not None else ()
-        return [trait for trait in Trait if trait in own]
+        return _in_order(traits_of(cls)) if cls is not None else ()
 
     def decorator(
         self,
@@ -271,6 +271,11 @@ class RuleBook:
             return function
 
         return register
+
+
+@cache
+def _in_order(traits: frozenset[Trait]) -> tuple[str, ...]:
+    return tuple(trait for trait in Trait if trait in traits)
 
 
 def name_of(function: RuleFunction) -> str:

@@ -96,7 +96,7 @@ class BlockView:
 
     @property
     def yielded(self) -> list[ir.Value]:
-        return list(list(self.body.operations)[-1].operation.operands)
+        return list(self.body.operations[-1].operation.operands)
 
     @property
     def index_arguments(self) -> list[ir.Value]:

@@ -87,6 +87,7 @@ def _solved(
     solutions = Solutions()
     while True:
         module, store = new_module(loaded, context), ParameterStore()
+        context = module.context  # for the next attempt too: one of its own takes as long as some nodes
         try:
             with module.context, ir.Location.file(loaded.name, 0, 0), ir.InsertionPoint(module.body):
                 undecided = build_main(loaded, inputs, store, observer, solutions, rings, choices)
