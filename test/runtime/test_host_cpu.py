@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import platform
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from commands import output_of, python
+from commands import ENVIRONMENT, output_of, python
 
+from mirlo.runtime import system
 from mirlo.runtime.host_cpu import HostCpu, host_cpu, restrict_host_cpu
 
 SEEN = """
@@ -40,3 +44,27 @@ def test_a_processor_that_was_asked_for_stays() -> None:
     assert isinstance(host_cpu(), HostCpu)
     with pytest.raises(RuntimeError, match="restrict_host_cpu must come first"):
         restrict_host_cpu("x86-64-v2", ["avx2"])
+
+
+@pytest.mark.skipif(sys.platform != "linux" or platform.machine() != "x86_64", reason="for Linux on x86-64")
+def test_the_processor_is_asked_for_its_features() -> None:
+    """Bits of CPUID's words are the flags that the system lists."""
+    flags = Path("/proc/cpuinfo").read_text().partition("flags")[2].partition("\n")[0].split()
+    (_, first, _), (_, seventh, *_), *_ = system._identification()
+    bits = {"pni": first, "avx": first >> 28, "avx2": seventh >> 5, "avx512f": seventh >> 16}
+    assert {name for name, bit in bits.items() if bit & 1} == bits.keys() & set(flags)
+
+
+EMULATOR = shutil.which("qemu-x86_64-static")
+
+
+@pytest.mark.sample(0)
+@pytest.mark.skipif(EMULATOR is None or platform.machine() != "x86_64", reason="needs qemu-user-static")
+def test_an_emulated_processor_is_not_taken_for_the_host(tmp_path: Path) -> None:
+    """Its system describes the host: what is cached for one is not for the other."""
+    text = "from mirlo.runtime.host_cpu import host_cpu; print(host_cpu().name)"
+    environment = {**ENVIRONMENT, "XDG_CACHE_HOME": str(tmp_path)}
+    commands = [[*emulator, sys.executable, "-c", text] for emulator in ((), (EMULATOR, "-cpu", "Nehalem"), ())]
+    ran = [subprocess.run(command, capture_output=True, text=True, env=environment) for command in commands]
+    host, emulated, again = (output_of(done).strip() for done in ran)
+    assert host == again != emulated == "nehalem"
