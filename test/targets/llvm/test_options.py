@@ -13,7 +13,7 @@ from presets import runs_code_of
 import mirlo
 from mirlo.passes.targets import CompileOptions, TargetError, find_target
 from mirlo.runtime.errors import ArtifactError, NotForThisMachine
-from mirlo.runtime.host_cpu import HostCpu
+from mirlo.runtime.host_cpu import HostCpu, host_cpu
 from mirlo.targets.llvm.cpus import CPUS, X86
 from mirlo.targets.llvm.machine import MachineError
 from mirlo.targets.llvm.options import find_machine, host_machine, parse_options, planning_options, saves_memory
@@ -171,10 +171,14 @@ def test_files_name_the_features_that_code_uses(tmp_path: Path, monkeypatch: pyt
     assert set(made.artifact.metadata["features"]) == CPUS["x86-64-v3"].features
     x = np.ones((2, 64), np.float32)
     for cpu in ("x86-64-v3", "haswell", "znver2", "icelake-server"):
-        monkeypatch.setattr("mirlo.runtime.loaders.host_cpu", lambda cpu=cpu: HostCpu(cpu, CPUS[cpu].features))
+        monkeypatch.setattr(
+            "mirlo.runtime.loaders.host_cpu", lambda cpu=cpu: HostCpu(cpu, CPUS[cpu].features, host_cpu().triple)
+        )
         for found, wanted in zip(mirlo.load(tmp_path / "m.mirlo")(x), made(x), strict=True):
             np.testing.assert_array_equal(found, wanted)
-    monkeypatch.setattr("mirlo.runtime.loaders.host_cpu", lambda: HostCpu("nehalem", CPUS["nehalem"].features))
+    monkeypatch.setattr(
+        "mirlo.runtime.loaders.host_cpu", lambda: HostCpu("nehalem", CPUS["nehalem"].features, host_cpu().triple)
+    )
     with pytest.raises(ArtifactError, match=r"a CPU with .*avx2.*, which this one lacks.*cpu="):
         mirlo.load(tmp_path / "m.mirlo")
 
@@ -209,7 +213,9 @@ def test_builds_for_several_processors(tmp_path: Path, monkeypatch: pytest.Monke
     made.save(tmp_path / "fat.mirlo")
     x = np.ones((2, 64), np.float32)
     for cpu in ("x86-64", "nehalem", "haswell", "znver4"):
-        monkeypatch.setattr("mirlo.runtime.loaders.host_cpu", lambda cpu=cpu: HostCpu(cpu, CPUS[cpu].features))
+        monkeypatch.setattr(
+            "mirlo.runtime.loaders.host_cpu", lambda cpu=cpu: HostCpu(cpu, CPUS[cpu].features, host_cpu().triple)
+        )
         best = [level for level in LEVELS[:3] if CPUS[level].features <= CPUS[cpu].features][-1]
         found = mirlo.load(tmp_path / "fat.mirlo")
         assert set(found.artifact.metadata["features"]) == CPUS[best].features

@@ -16,7 +16,7 @@ import mirlo
 from mirlo.driver.code import kernel_listings
 from mirlo.driver.request import CompileRequest
 from mirlo.runtime.errors import NotForThisMachine
-from mirlo.runtime.host_cpu import HostCpu
+from mirlo.runtime.host_cpu import HostCpu, host_cpu
 from mirlo.runtime.loaders import load_code
 from mirlo.targets.llvm.machine import MachineError
 from mirlo.targets.llvm.options import parse_options
@@ -70,7 +70,7 @@ def test_other_lengths_are_refused_in_python(monkeypatch: pytest.MonkeyPatch) ->
     artifact = mirlo.compile(dynamic_model(), V1, cache=False, jobs=1).artifact
     assert "sve256" in artifact.metadata["features"]
     features = {"bf16", "i8mm", "dotprod", "fullfp16", "sve", "sve512"}
-    monkeypatch.setattr("mirlo.runtime.loaders.host_cpu", lambda: HostCpu("", frozenset(features)))
+    monkeypatch.setattr("mirlo.runtime.loaders.host_cpu", lambda: HostCpu("", frozenset(features), host_cpu().triple))
     monkeypatch.setattr("mirlo.runtime.loaders.platform_of", lambda triple: ("aarch64", "linux"))
     with pytest.raises(NotForThisMachine, match="a CPU with sve256, which this one lacks"):
         load_code(artifact)

@@ -21,7 +21,7 @@ from mirlo.frontends.onnx.importer import import_model
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import PassError
 from mirlo.passes.session import Session
-from mirlo.runtime.host_cpu import HostCpu
+from mirlo.runtime.host_cpu import HostCpu, host_cpu
 from mirlo.targets.llvm.intrinsics.x86 import missing_instruction
 from mirlo.targets.llvm.machine import PRESETS, Machine
 from mirlo.targets.llvm.machine_code import CodeSettings
@@ -193,7 +193,9 @@ def test_presets_take_nothing_from_the_host(monkeypatch: pytest.MonkeyPatch) -> 
     before = {name: find_machine(name) for name in PRESETS}
     every = frozenset(("avx2", "avx512f", "avx512vl", "avx512bw", "avx512vnni", "avx512bf16", "avxvnni"))
     for features in (frozenset[str](), every):
-        monkeypatch.setattr("mirlo.targets.llvm.processor.host_cpu", lambda features=features: HostCpu("", features))
+        monkeypatch.setattr(
+            "mirlo.targets.llvm.processor.host_cpu", lambda features=features: HostCpu("", features, host_cpu().triple)
+        )
         assert {name: find_machine(name) for name in PRESETS} == before
 
 
