@@ -160,7 +160,7 @@ def test_files_that_are_no_libraries(tmp_path: Path) -> None:
 
 def test_every_cut_of_a_library_is_an_error(tmp_path: Path) -> None:
     content = bitcode(tmp_path).read_bytes()
-    for size in range(4, len(content), max(1, len(content) // 16)):
+    for size in range(4, len(content), max(1, len(content) // 6)):
         (tmp_path / "cut.bc").write_bytes(content[:size])
         with pytest.raises(mirlo.MirloError, match="cannot be read|which no library"):
             compiled(model, tmp_path / "cut.bc")
