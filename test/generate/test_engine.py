@@ -243,6 +243,7 @@ def test_a_request_that_fails_harms_no_other(models: dict[str, LanguageModel]) -
         wrong.result()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", CASES)
 def test_interrupted_steps_are_repeated(
     models: dict[str, LanguageModel], kind: str, monkeypatch: pytest.MonkeyPatch

@@ -23,6 +23,7 @@ from mirlo.tools.cli.serve_arguments import LIMITS  # noqa: E402
 TEXT = (ROOT / "docs" / "serve.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.sample(0)
 @pytest.mark.skipif(sys.platform == "win32", reason="servers end by signals")
 def test_commands(tmp_path: Path) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")

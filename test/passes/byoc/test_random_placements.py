@@ -30,7 +30,7 @@ def divided(seed: int, text: str) -> tuple[ir.Module, Placement]:
     return module, placement
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("chunk", range(GRAPHS // CHUNK))
 def test_partitioning_keeps_the_meaning(chunk: int) -> None:
     taken = 0

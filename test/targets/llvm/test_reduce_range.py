@@ -94,6 +94,7 @@ CASES: list[tuple[Any, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.sample(2)
 @needs_avx2
 @pytest.mark.parametrize(("kind", "data", "weight", "conv"), CASES)
 def test_results_are_those_of_the_rounded_weights(

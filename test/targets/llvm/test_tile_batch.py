@@ -127,7 +127,7 @@ def looped(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     yield counts
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("batch", ["batch", ROWS])
 @pytest.mark.parametrize("seed", range(8))
 def test_random_networks(seed: int, batch: str | int, looped: list[int]) -> None:

@@ -150,7 +150,7 @@ def test_slice_whose_last_step_ends_outside() -> None:
     close(mirlo.compile(model, "onednn,llvm")(x), wanted, 1e-4)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", MODELS)
 def test_model(name: str) -> None:
     model = MODELS[name]()

@@ -157,6 +157,7 @@ def test_no_unit_is_started_when_time_is_up(kit: Path, bare: Path) -> None:
     assert run(kit, "--only", "products", "--checks-only", bare=bare).returncode == 0 and len(results(kit)) == 5
 
 
+@pytest.mark.sample(0)
 def test_what_compute_sanitizer_says_is_its_unit_s(kit: Path, bare: Path, tmp_path: Path) -> None:
     """A stand-in for it runs the command, and finds something in between."""
     tool = tmp_path / "compute-sanitizer"
