@@ -180,10 +180,9 @@ class _Linker:
         # Symbols of a file that is linked first may be local to it: each object has its own.
         for each in self._objects:
             for symbol in each.symbols:
-                if symbol.section != _UNDEFINED and (symbol.binding == _LOCAL or symbol.name not in self._globals):
-                    symbol.value = _defined_address(each, symbol, base)
-                elif symbol.section != _UNDEFINED:
-                    symbol.value = self._globals[symbol.name]
+                if symbol.section != _UNDEFINED:
+                    is_local = symbol.binding == _LOCAL
+                    symbol.value = _defined_address(each, symbol, base) if is_local else self._globals[symbol.name]
 
     def _address(self, name: str) -> int:
         """Return the address of a global symbol, here or in the process."""
@@ -198,12 +197,11 @@ class _Linker:
         if kind in _GOTPCREL:
             value = self._slots[symbol.name] + relocation.addend - place
         else:
-            is_here = symbol.section != _UNDEFINED or symbol.name in self._globals
             if symbol.section != _UNDEFINED:
                 target = symbol.value
                 if not target:
                     raise BadObject(f"the symbol '{symbol.name}' is in a section that is not loaded")
-            elif kind == _PLT32 and not is_here:
+            elif kind == _PLT32 and symbol.name not in self._globals:
                 target = self._stubs[symbol.name]
             else:
                 target = self._address(symbol.name)
@@ -258,16 +256,12 @@ def _symbols(code: bytes, rows: Sequence[tuple[int, ...]], table: int) -> list[_
     result = []
     for name, info, _, section, value, _ in struct.iter_unpack("<IBBHQQ", code[offset : offset + nbytes // 24 * 24]):
         if section >= _RESERVED and section != _ABSOLUTE:
-            section = _check_unloaded(info)
-        elif section != _ABSOLUTE and section >= len(rows):
+            raise BadObject(f"the object file has a symbol (type {info & 15}) in memory that no section has")
+        if section != _ABSOLUTE and section >= len(rows):
             raise BadObject("the object file has a symbol of no section")
         text = strings[name : strings.index(0, name)].decode() if name else ""
         result.append(_Symbol(text, info >> 4, section, value))
     return result
-
-
-def _check_unloaded(info: int) -> int:
-    raise BadObject(f"the object file has a symbol (type {info & 15}) in memory that no section has")
 
 
 def _relocations(table: bytes, read: _Object, section: _Section) -> list[_Relocation]:

@@ -14,7 +14,7 @@ from mirlo.runtime.errors import ArtifactError, MirloError, NotForThisMachine
 from mirlo.runtime.host_cpu import host_cpu
 from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.locks import UNCUT
-from mirlo.runtime.object_loader import find_symbol, llvm_binding, load_objects
+from mirlo.runtime.object_loader import emit_object, find_symbol, llvm_binding, load_objects
 from mirlo.runtime.object_symbols import BadObject, symbols_of
 
 if TYPE_CHECKING:
@@ -110,9 +110,8 @@ def compile_bitcode(code: bytes, opt: int = 0) -> tuple[ObjectsInMemory, bytes]:
     if unknown:
         raise ArtifactError(f"the model's code needs {', '.join(unknown)}, which it does not define; compile it again")
     with UNCUT:
-        target = llvm.Target.from_default_triple()
         # Only the object file outlives this call: the module is freed with its context.
-        code = target.create_target_machine(opt=opt, reloc="pic", codemodel="default").emit_object(module)
+        code = emit_object(module, opt)
     return load_objects([code]), code
 
 

@@ -155,10 +155,14 @@ def _object(text: str, opt: int) -> bytes:
     llvm = llvm_binding()
     with UNCUT:
         # A context of its own, which is freed with the module.
-        module = llvm.parse_assembly(text, llvm.create_context())
-        target = llvm.Target.from_default_triple()
-        machine = target.create_target_machine(opt=opt, reloc="pic", codemodel="default")
-        code: bytes = machine.emit_object(module)
+        return emit_object(llvm.parse_assembly(text, llvm.create_context()), opt)
+
+
+def emit_object(module: ModuleRef, opt: int) -> bytes:
+    """Return an object file of a module, of position-independent code for this machine."""
+    target = llvm_binding().Target.from_default_triple()
+    machine = target.create_target_machine(opt=opt, reloc="pic", codemodel="default")
+    code: bytes = machine.emit_object(module)
     return code
 
 
