@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.dtypes import DType
@@ -17,10 +17,6 @@ from mirlo.frontends.script.graph_values import GraphResult, GraphTensor
 from mirlo.frontends.script.syntax import TVM_TYPES
 from mirlo.frontends.script.tvm_calls import TvmCall, TvmMistake
 from mirlo.runtime.errors import MirloError
-
-if TYPE_CHECKING:
-    pass
-
 
 TvmOperator = Callable[..., GraphResult]
 Function = TypeVar("Function", bound=TvmOperator)
@@ -46,9 +42,10 @@ def tvm(*names: str) -> Callable[[Function], Function]:
 def call_tvm(name: str, call: TvmCall, values: Sequence[object], named: dict[str, object]) -> GraphResult:
     """Make the operators of a call; raise TvmMistake for arguments that the operator does not take."""
     function = TVM_OPERATORS[name]
-    _, *parameters = inspect.signature(function).parameters
+    signature = inspect.signature(function)
+    _, *parameters = signature.parameters
     try:
-        bound = inspect.signature(function).bind(call, *values, **named)
+        bound = signature.bind(call, *values, **named)
     except TypeError as error:
         raise TvmMistake(f"{error}; it takes {', '.join(parameters)}") from None
     try:

@@ -1,8 +1,8 @@
 """The node cases of ONNX's own suite as the import takes them, and each changed in one place, as checksums.
 
 Inputs have a dim more or less, attributes are missing or have other numbers, inputs are missing or too many: what is
-not valid is told, nothing else happens. One change of SHARE is tried; `python test/support/imported_nodes.py` tries
-them all for exceptions that are no errors for users.
+not valid is an error for users, nothing else happens. One change of SHARE is tried; as a script, this file tries them
+all for exceptions that are no errors for users.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ NARROW = {
     "'y' has shape [2, 3] with 64 bits, [3, 2] with 32": CallResult(OK, {"y": np.zeros((3, 2), np.float32)}),
     "'y' has other elements with 32 bits": CallResult(OK, {"y": np.ones((2, 3), np.float32)}),
 }
-"""What a machine of 32 bits may compute, by what is said of it."""
+"""What a machine of 32 bits may compute, by what describes it."""
 
 
 @pytest.mark.parametrize("problem", NARROW)
