@@ -29,16 +29,14 @@ def take(size):
     return libc.mmap(0, size, 0, PRIVATE_ANONYMOUS_NORESERVE, -1, 0)
 
 def load(pages):
-    wall, block, size = take(8 << 30), None, 1 << 36
+    block, wall, size = take(1 << 20), take(8 << 30), 1 << 36
+    if block < wall:
+        return 2
     while size >= 4096:  # all that is free above the 8 GiB
         at = take(size)
-        if at > wall:
-            block = at if block is None and size >= 1 << 20 else block
-        else:
+        if at < wall:
             libc.munmap(at, size)
             size >>= 1
-    if block is None:
-        return 2
     libc.munmap(block + 65536, pages * 4096)
     return int(not np.array_equal(mirlo.load(path)(x), wanted))
 
