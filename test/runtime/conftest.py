@@ -13,6 +13,7 @@ import pytest
 from mirlo.runtime.artifact import Artifact, KernelInfo, TensorSpec
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.loaders import llvm_host
+from mirlo.runtime.object_loader import llvm_binding
 from mirlo.runtime.params import ParameterStore
 
 ENTRY = "define void @model(ptr %tensors, ptr %params, ptr %arena, ptr %profile)"
@@ -77,7 +78,7 @@ def compile_ir(text: str, triple: str | None = None) -> bytes:
     if triple:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
-    llvm_host()  # initializes LLVM for this machine
+    llvm_binding()  # initializes LLVM for this machine
     module = llvm.parse_assembly(text)
     module.triple = triple or llvm.get_process_triple()
     machine = llvm.Target.from_triple(module.triple).create_target_machine(reloc="pic", codemodel="small")
