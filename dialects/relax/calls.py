@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from mirlo.dialects.core.attributes import Str, Symbol
-from mirlo.dialects.core.op import operands, results
+from mirlo.dialects.core.attributes import Dims, Str, Symbol
+from mirlo.dialects.core.dims import Dim, is_nonnegative, product
+from mirlo.dialects.core.op import OpError, operand, operands, results
 from mirlo.dialects.core.traits import Trait
+from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import RelaxOp
 
 
@@ -48,3 +50,24 @@ class CallExternal(RelaxOp, name="call_external"):
     args = operands()
     outputs = results()
     callee = Symbol()
+
+
+class ViewPart(RelaxOp, name="view_part"):
+    """The elements of x from position `offset[0]` on, in row-major order, in another shape: a part of its memory.
+
+    x must be the result of a call, whose memory the plan chooses.
+    """
+
+    TRAITS = (Trait.INTERFACE,)
+    x = operand()
+    offset = Dims()
+    shape = Dims()
+
+    @staticmethod
+    def infer(x: TensorType, *, offset: tuple[Dim, ...], shape: tuple[Dim, ...]) -> TensorType:
+        if len(offset) != 1:
+            raise OpError(f"offset must be one position, got {len(offset)}")
+        end = offset[0] + product(shape)
+        if not is_nonnegative(product(x.shape) - end):
+            raise OpError(f"the part ends at element {end}, which may lie behind the last one of {x}")
+        return x.with_shape(shape)

@@ -59,7 +59,7 @@ class FuseTir(Pass):
             group.operation.erase()
             if name in fused:
                 rename_symbol(fused[name], name)
-        _remove_unused(op)
+        remove_unused(op)
 
 
 def _check(group: ir.OpView, functions: dict[str, ir.OpView]) -> None:
@@ -146,7 +146,7 @@ def _redirect(body: ir.Block, shared: dict[str, str]) -> None:
             op.erase()
 
 
-def _remove_unused(module: ir.OpView) -> None:
+def remove_unused(module: ir.OpView) -> None:
     """Remove prim functions that no call names."""
     used: set[str] = set()
 

@@ -12,7 +12,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.core.value import index
-from mirlo.dialects.tir.buffers import buffer_type, workspace_of, workspace_type
+from mirlo.dialects.tir.buffers import buffer_type, element_bytes, workspace_of, workspace_type
 from mirlo.dialects.tir.sizes import SizeEmitter, symbols_of_function
 from mirlo.passes.memory import control, packed, runtime_calls, scalars
 from mirlo.passes.memory.buffers import i8, reshaped, stored
@@ -25,6 +25,7 @@ from mirlo.passes.memory.storage_assignment import (
     BINDS,
     ERASE,
     MATCH,
+    PART,
     REQUIRE,
     VIEWS,
     StorageAssignment,
@@ -134,7 +135,7 @@ class PlannedFunction:
     def emit_body(self, body: TimelineBlock) -> None:
         """Emit the operations of a block at the insertion point."""
         for step in body.steps:
-            if step.op.name != ERASE:
+            if step.op.name not in (ERASE, PART):
                 with step.op.location:
                     self._emit(step)
 
@@ -265,13 +266,26 @@ class PlannedFunction:
         result = self.buffers.get(value)
         if result is None:
             wanted, root = storage_memref(value.type), self.assignment.root(value)
-            result = (
-                reshaped(self.buffer(root), wanted)
-                if root != value
-                else self._buffer_in(self.assignment.storage[value], value.type)
-            )
+            if value in self.assignment.parts:
+                result = self._part(value, root, wanted)
+            elif root != value:
+                result = reshaped(self.buffer(root), wanted)
+            else:
+                result = self._buffer_in(self.assignment.storage[value], value.type)
             self.buffers[value] = result
         return result
+
+    def _part(self, value: ir.Value, root: ir.Value, wanted: ir.Type) -> ir.Value:
+        """Return a part of the buffer of a root, which must lie in the arena: other buffers cannot have an offset."""
+        storage = self.assignment.storage.get(root)
+        if storage is None or storage.output is not None or storage.slot is not None:
+            raise PassError(
+                f"'{PART}' views memory that the plan does not choose: its operand must be the result of a call that "
+                "the function does not return, nor control flow carries",
+                value.owner.location,
+            )
+        start = self.assignment.parts[value] * element_bytes(wanted.element_type)
+        return self._interval(storage.interval, wanted, start)
 
     def _buffer_in(self, storage: TensorStorage, tensor: ir.Type) -> ir.Value:
         wanted = storage_memref(tensor)
@@ -284,8 +298,11 @@ class PlannedFunction:
             return reshaped(self.results[storage.output], wanted)
         return reshaped(self._late_output(storage.output, returned), wanted)
 
-    def _interval(self, interval: Interval, wanted: ir.Type) -> ir.Value:
-        """Return a part of the arena, or memory of the run time if its size was unknown before the call."""
+    def _interval(self, interval: Interval, wanted: ir.Type, start: Dim = 0) -> ir.Value:
+        """Return a part of the arena, or memory of the run time if its size was unknown before the call.
+
+        `start` are the bytes of the interval before the part.
+        """
         if interval.is_late:
             buffer = self.buffers.get(id(interval))
             if buffer is None:
@@ -297,8 +314,8 @@ class PlannedFunction:
                     else runtime_calls.allocate(self.module, self._given_record, -1, size)
                 )
                 self.buffers[id(interval)] = buffer
-            return memref.ViewOp(wanted, buffer, index(0), []).result
-        return memref.ViewOp(wanted, self.arena, self.size(interval.offset), []).result
+            return memref.ViewOp(wanted, buffer, self.size(start), []).result
+        return memref.ViewOp(wanted, self.arena, self.size(interval.offset + start), []).result
 
     def _late_output(self, number: int, returned: ir.Value) -> ir.Value:
         """Allocate an output of data-dependent size; this also reports its dims to the run time."""

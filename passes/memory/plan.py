@@ -33,6 +33,7 @@ from mirlo.passes.memory.storage_assignment import (
     CALLS,
     ERASE,
     FROM_ELEMENTS,
+    PART,
     REQUIRE,
     VIEWS,
     StorageAssignment,
@@ -196,7 +197,7 @@ class _MemoryPlanner:
         self._check_body(body)
 
     def _check_body(self, body: TimelineBlock) -> None:
-        allowed = {"relax.constant", ERASE, REQUIRE, *BINDS, *CALLS, *VIEWS}
+        allowed = {"relax.constant", ERASE, PART, REQUIRE, *BINDS, *CALLS, *VIEWS}
         for step in body.steps:
             op = step.op
             if op.name in (EXTRACT, FROM_ELEMENTS) and not is_supported(op):

@@ -21,6 +21,8 @@ from mirlo.runtime.lazy_dataclass import dataclass
 
 VIEWS = frozenset(name for name, op in DIALECT.operations.items() if Trait.VIEW in op.TRAITS)
 """Operators that only view a buffer in another shape."""
+PART = "relax.view_part"
+"""The operator that views a part of a buffer."""
 CALLS = frozenset({"relax.call_tir", packed.CALL})
 """Operators that write their results to buffers passed to them."""
 BIND = "relax.bind_dims"
@@ -92,6 +94,8 @@ class StorageAssignment:
         """Scratch memory of the calls, by number."""
         self.moves: dict[int, list[TensorCopy]] = {}
         """Copies, by the number of the terminator or loop before which they happen."""
+        self.parts: dict[ir.Value, Dim] = {}
+        """The positions at which views of a part of their root begin, in elements."""
         self._roots: dict[ir.Value, ir.Value] = {}
         self._made: dict[ir.Value, TimelineStep] = {}
         self._find_roots()
@@ -119,8 +123,13 @@ class StorageAssignment:
         """Find the tensor in whose memory each view lies, and the step that computes each other one."""
         for step in self.timeline.steps():
             for value in step.op.results:
-                if step.op.name in (*VIEWS, ERASE, MATCH):
-                    self._roots[value] = self.root(step.op.operands[0])
+                if step.op.name in (*VIEWS, PART, ERASE, MATCH):
+                    source = step.op.operands[0]
+                    self._roots[value] = self.root(source)
+                    if step.op.name == PART:
+                        self.parts[value] = self.parts.get(source, 0) + step.op.opview.offset[0]
+                    elif source in self.parts:
+                        self.parts[value] = self.parts[source]
                 elif step.bodies or step.op.name in (*CALLS, SELECT, FROM_ELEMENTS):
                     self._made[value] = step
 
@@ -172,7 +181,7 @@ class StorageAssignment:
         carried: dict[ir.Value, TensorStorage] = {}
         for value, target in zip(forwarded, targets, strict=True):
             root = self.root(value)
-            if root in arguments:
+            if root in arguments and value not in self.parts:
                 carried.setdefault(root, target)
         storages = [carried.get(each) or self._new_storage(each, step) for each in arguments]
         self._enter(step, tensors(step.op.operands), arguments, storages, body)
@@ -222,7 +231,7 @@ class StorageAssignment:
         """Let a value be computed in a storage, if this body computes it and the old content is not read any more."""
         root = self.root(value)
         step = self._made.get(root)
-        if storage.slot is not None or has_erased_dims(root):
+        if storage.slot is not None or has_erased_dims(root) or value in self.parts:
             return False
         if step is None or root in self.storage or not any(step is each for each in body.steps):
             return False
@@ -316,7 +325,7 @@ class StorageAssignment:
             return False
         allowed = set(inplace_of(self.callee(op)))
         positions = [i for i, other in enumerate(op.operands) if self.root(other) == root]
-        return bool(positions) and all(i in allowed for i in positions)
+        return bool(positions) and all(i in allowed and op.operands[i] not in self.parts for i in positions)
 
     # Copies
 

@@ -7,6 +7,7 @@ from mirlo.targets.pipelines import FUSE, SIMPLIFY
 PART_PASSES = (
     "legalize{target=c}",
     *FUSE,
+    "elide-copies",
     "remove-dead",
     "schedule{target=c}",
     "lower-loops",

@@ -43,6 +43,7 @@ def compile_pipeline(options: CompileOptions | None = None) -> str:
         _step("pack-trees", machine),
         "legalize{target=llvm}",
         *FUSE_WIDENED,
+        "elide-copies",
         _step("apply-tuning", "target=llvm", threads, tuned),
         _step("pack-weights", machine),
         "remove-dead",

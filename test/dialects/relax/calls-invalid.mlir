@@ -127,3 +127,19 @@ func.func @too_few_operands(%x0: tensor<2xf32>) {
   %0 = "relax.add"(%x0) {} : (tensor<2xf32>) -> tensor<2xf32>
   return
 }
+
+// -----
+
+func.func @offset_of_two_dims(%x0: tensor<2x4xf32>) {
+  // expected-error@+1 {{offset must be one position, got 2}}
+  %0 = "relax.view_part"(%x0) {offset = [1, 0], shape = [4]} : (tensor<2x4xf32>) -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @part_behind_the_end(%x0: tensor<2x?xf32, #relax.dims<[2, "n"]>>) {
+  // expected-error@+1 {{the part ends at element n + 4, which may lie behind the last one of f32[2, n]}}
+  %0 = "relax.view_part"(%x0) {offset = [4], shape = ["n"]} : (tensor<2x?xf32, #relax.dims<[2, "n"]>>) -> tensor<?xf32, #relax.dims<["n"]>>
+  return
+}

@@ -42,3 +42,10 @@ func.func @call_external(%x0: tensor<?x4xf32, #relax.dims<["n", 4]>>, %x1: tenso
   %0:2 = "relax.call_external"(%x0, %x1) {callee = @npu::@part, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 1, 0, 0>} : (tensor<?x4xf32, #relax.dims<["n", 4]>>, tensor<4xi32>) -> (tensor<?x4xf32, #relax.dims<["n", 4]>>, tensor<i1>)
   return
 }
+
+// CHECK-LABEL: func.func @view_part(
+func.func @view_part(%x0: tensor<3x?xf32, #relax.dims<[3, "n"]>>) {
+  // CHECK: "relax.view_part"(%{{.*}}) {offset = ["2*n"], shape = [1, "n"]} :
+  %0 = "relax.view_part"(%x0) {offset = ["2*n"], shape = [1, "n"]} : (tensor<3x?xf32, #relax.dims<[3, "n"]>>) -> tensor<1x?xf32, #relax.dims<[1, "n"]>>
+  return
+}
