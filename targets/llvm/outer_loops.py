@@ -1,11 +1,14 @@
-"""Indices of loops around register tiles, which LLVM takes for numbers that it knows nothing about.
+"""Indices of loops around register tiles, and where tiles begin: LLVM takes both for numbers that it knows nothing of.
 
-LoopStrengthReduction looks for induction variables that all addresses in a loop have in common. In a kernel with
-dynamic dims, which has several sizes of tiles, that takes longer than the rest of code generation, and keeps more
-addresses in registers than there are. Only the loops of the tiles themselves are worth it.
+LoopStrengthReduction looks for induction variables that all addresses in a loop have in common, and tries the sums of
+all subsets of the terms of an address. In the loop of a register tile an address has terms for each loop around it:
+that takes longer than the rest of code generation, and keeps more addresses in registers than there are. Only the loops
+of the tiles themselves are worth it, and for them the place where the tile begins is one term.
 """
 
 from __future__ import annotations
+
+from collections import defaultdict
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import create, inline_asm
@@ -14,38 +17,66 @@ from mirlo.passes.schedule.loops import LOOP_ANNOTATION
 
 
 def hide_outer_indices(module: ir.Module) -> None:
-    """Pass the index of each loop around a register tile through assembly without instructions.
+    """Pass indices through assembly without instructions.
 
-    Kernels without dynamic dims have few addresses that are not a number apart, and are left alone.
+    These are the places where loops over accumulators begin, and in kernels with dynamic dims the indices of the loops
+    around register tiles. In other kernels the addresses between loops are numbers apart.
     """
-    if any(_has_sizes(op.operation) for op in module.body.operations):
-        loops: list[ir.Operation] = []
-        _collect(module.operation, loops)
-        for loop in loops:
-            _hide(loop)
+    for op in module.body.operations:
+        kernel = op.operation
+        if kernel.name == "func.func" and PRIM_FUNC in kernel.attributes:
+            loops = _Loops(kernel)
+            for loop in loops.over_accumulators:
+                _hide_beginnings(loop, loops)
+            if _has_sizes(kernel):
+                for loop in loops.around_tiles:
+                    _hide_index(loop)
 
 
-def _has_sizes(op: ir.Operation) -> bool:
-    """Return whether an operation is a kernel that takes the values of dims."""
-    if op.name != "func.func" or PRIM_FUNC not in op.attributes:
-        return False
-    kind = ir.FunctionType(ir.TypeAttr(op.attributes["function_type"]).value)
+def _has_sizes(kernel: ir.Operation) -> bool:
+    """Return whether a kernel takes the values of dims."""
+    kind = ir.FunctionType(ir.TypeAttr(kernel.attributes["function_type"]).value)
     return any(isinstance(type_, ir.IndexType) for type_ in kind.inputs)
 
 
-def _collect(op: ir.Operation, loops: list[ir.Operation]) -> bool:
-    """Collect the loops below an operation that have a loop over accumulators below them; return whether it has one."""
-    has_tile = False
-    for inner in _with_regions(op):
-        is_around = _collect(inner, loops)
-        if is_around and inner.name == "scf.for":
-            loops.append(inner)
-        has_tile = has_tile or is_around or _is_tile(inner)
-    return has_tile
+class _Loops:
+    """The loops of a kernel."""
+
+    def __init__(self, kernel: ir.Operation) -> None:
+        self.around_tiles: list[ir.Operation] = []
+        """The loops that have a loop over accumulators below them."""
+        self.over_accumulators: list[ir.Operation] = []
+        """The scheduled loops over accumulators that have no loop below them."""
+        self._varying: dict[ir.Value, bool] = {}
+        self._collect(kernel)
+
+    def _collect(self, op: ir.Operation) -> tuple[bool, bool]:
+        """Collect the loops below an operation; return whether it has one, and one over accumulators."""
+        has_loop = has_tile = False
+        for inner in _with_regions(op):
+            is_loop = inner.name == "scf.for"
+            has_inner, is_around = self._collect(inner)
+            if is_around and is_loop:
+                self.around_tiles.append(inner)
+            if _is_over_accumulators(inner) and not has_inner:
+                self.over_accumulators.append(inner)
+            has_loop = has_loop or has_inner or is_loop
+            has_tile = has_tile or is_around or (_is_over_accumulators(inner) and len(inner.results) > 1)
+        return has_loop, has_tile
+
+    def varies(self, value: ir.Value) -> bool:
+        """Return whether a value depends on the index of a loop, or on what a loop computes."""
+        if value not in self._varying:
+            op = value.owner
+            if isinstance(op, ir.Block):
+                self._varying[value] = op.owner.operation.name != "func.func"
+            else:
+                self._varying[value] = len(op.regions) > 0 or any(self.varies(operand) for operand in op.operands)
+        return self._varying[value]
 
 
-def _is_tile(op: ir.Operation) -> bool:
-    return op.name == "scf.for" and LOOP_ANNOTATION in op.attributes and len(op.results) > 1
+def _is_over_accumulators(op: ir.Operation) -> bool:
+    return op.name == "scf.for" and LOOP_ANNOTATION in op.attributes and len(op.results) > 0
 
 
 def _with_regions(op: ir.Operation) -> list[ir.Operation]:
@@ -53,10 +84,36 @@ def _with_regions(op: ir.Operation) -> list[ir.Operation]:
     return [inner for inner in regions if len(inner.regions)]
 
 
-def _hide(loop: ir.Operation) -> None:
+def _hide_beginnings(loop: ir.Operation, loops: _Loops) -> None:
+    """Hide the indices that a loop uses, and that operations around it compute from those of other loops."""
+    operations = [op.operation for op in loop.regions[0].blocks[0].operations]
+    own = {result for op in operations for result in op.results}
+    uses: defaultdict[ir.Value, list[tuple[ir.Operation, int]]] = defaultdict(list)
+    for op in operations:
+        for number, operand in enumerate(op.operands):
+            if operand not in own and isinstance(operand.type, ir.IndexType):
+                uses[operand].append((op, number))
+    for index, users in uses.items():
+        if not isinstance(index.owner, ir.Block) and loops.varies(index):
+            with ir.InsertionPoint(loop), loop.location:
+                beginning = _hidden(_as_number(index))
+            for user, number in users:
+                user.operands[number] = beginning
+
+
+def _hide_index(loop: ir.Operation) -> None:
     block = loop.regions[0].blocks[0]
-    index, i64 = block.arguments[0], ir.IntegerType.get_signless(64)
+    index = block.arguments[0]
     with ir.InsertionPoint.at_block_begin(block), loop.location:
-        cast = create("arith.index_cast", i64, index)
-        same = create("arith.index_cast", index.type, inline_asm("", "=r,0", i64, cast))
-    index.replace_all_uses_except(same, cast.owner.operation)
+        cast = _as_number(index)
+        hidden = _hidden(cast)
+    index.replace_all_uses_except(hidden, cast.owner.operation)
+
+
+def _as_number(index: ir.Value) -> ir.Value:
+    return create("arith.index_cast", ir.IntegerType.get_signless(64), index)
+
+
+def _hidden(number: ir.Value) -> ir.Value:
+    """Return an index with the value of a number, of which LLVM knows nothing."""
+    return create("arith.index_cast", ir.IndexType.get(), inline_asm("", "=r,0", number.type, number))

@@ -1,6 +1,8 @@
-"""Loops around register tiles of dynamic sizes: LLVM does not look for addresses that they have in common."""
+"""Loops around register tiles: LLVM does not look for addresses that they have in common."""
 
 from __future__ import annotations
+
+import re
 
 import numpy as np
 import pytest
@@ -42,6 +44,53 @@ def test_only_loops_around_tiles_of_dynamic_kernels(is_dynamic: bool, hidden: in
         assert str(module).count("llvm.inline_asm") == hidden
         # Both uses are of the hidden index.
         assert str(module).count("%arg2]" if is_dynamic else "%arg1]") == (1 if hidden else 3)
+
+
+TILE = """
+func.func @tile(%a: memref<4096xf32>, %b: memref<4096xf32>) attributes {tir.prim_func} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c8 = arith.constant 8 : index
+  %c64 = arith.constant 64 : index
+  %offset = arith.muli %c8, %c64 : index
+  %zero = arith.constant 0.0 : f32
+  scf.for %i = %c0 to %c8 step %c1 {
+    scf.for %j = %c0 to %c8 step %c1 {
+      %row = arith.muli %i, %c64 : index
+      %begin = arith.addi %row, %j : index
+      %s = scf.for %k = %c0 to %c64 step %c1 iter_args(%x = %zero) -> (f32) {
+        %first = arith.addi %begin, %k : index
+        %second = arith.addi %first, %offset : index
+        %y = memref.load %a[%first] : memref<4096xf32>
+        %z = memref.load %a[%second] : memref<4096xf32>
+        %w = memref.load %a[%j] : memref<4096xf32>
+        %yz = arith.mulf %y, %z : f32
+        %yzw = arith.mulf %yz, %w : f32
+        %sum = arith.addf %x, %yzw : f32
+        scf.yield %sum : f32
+      } {llvm.loop_annotation = #llvm.loop_annotation<unroll = <disable = true>>}
+      memref.store %s, %b[%begin] : memref<4096xf32>
+    }
+  }
+  return
+}
+"""
+
+
+def test_loops_over_accumulators_begin_somewhere() -> None:
+    with new_context(), ir.Location.unknown():
+        module = ir.Module.parse(TILE)
+        hide_outer_indices(module)
+        module.operation.verify()
+        text = str(module)
+    # Neither what no loop changes nor an index of a loop, which is one term already.
+    assert text.count("llvm.inline_asm") == 1
+    hidden = re.search(r"llvm.inline_asm .* (%\d+) : \(i64\) -> i64\n\s+(%\d+) = arith.index_cast", text)
+    assert hidden is not None
+    assert re.search(rf"%\d+ = arith.addi {hidden[2]}, %arg4 : index", text)
+    begin = re.search(rf"{hidden[1]} = arith.index_cast (%\d+) : index to i64", text)
+    assert begin is not None
+    assert f"%arg1[{begin[1]}]" in text  # the loop around still stores where it did
 
 
 @pytest.mark.parametrize("threads", [1, 2])
