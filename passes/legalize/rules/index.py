@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.tir.compute import Expr, TensorExpr, from_end, is_within, maximum, minimum, select, within
+from mirlo.dialects.tir.compute import Expr, ExprLike, TensorExpr, from_end, is_within, maximum, minimum, select, within
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.loops import Buffer, LoopBuilder
+from mirlo.passes.legalize.builder import SplatTensor
 from mirlo.passes.legalize.helpers import fixed, shape_of
 from mirlo.passes.rules import legalize
 
@@ -23,17 +24,29 @@ if TYPE_CHECKING:
 
 @legalize("relax.gather")
 def gather(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
+    """Read at the positions of the indices, or at the one that they all are."""
     shape, output = shape_of(op.x), shape_of(op.output)
     axis = op.axis % len(shape)
 
     def body(p: PrimBuilder, x: TensorExpr, indices: TensorExpr) -> TensorExpr:
         def element(*axes: Expr) -> Expr:
-            index = indices.at(*axes[axis : axis + indices.rank])
-            return x.at(*axes[:axis], within(from_end(index, shape[axis]), shape[axis]), *axes[axis + indices.rank :])
+            position: ExprLike | None = _constant_position(indices, shape[axis])
+            if position is None:
+                index = indices.at(*axes[axis : axis + indices.rank])
+                position = within(from_end(index, shape[axis]), shape[axis])
+            return x.at(*axes[:axis], position, *axes[axis + indices.rank :])
 
         return p.compute(output, element, name="gather")
 
     return b.call_prim(body, op.x, op.indices)
+
+
+def _constant_position(indices: TensorExpr, size: Dim) -> int | None:
+    """Return the position that all of these indices stand for, if it is known: the map of the block contains it."""
+    if not isinstance(indices, SplatTensor) or not isinstance(size, int) or size == 0:
+        return None
+    index = int(indices.number)
+    return min(max(index + size if index < 0 else index, 0), size - 1)
 
 
 @legalize("relax.gather_elements")

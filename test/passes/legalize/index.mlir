@@ -109,3 +109,18 @@ func.func @test_scatter_nd(%arg0: tensor<4x8xf32>, %arg1: tensor<3x1xi64>, %arg2
   %0 = "relax.scatter_nd"(%arg0, %arg1, %arg2) : (tensor<4x8xf32>, tensor<3x1xi64>, tensor<3x8xf32>) -> tensor<4x8xf32>
   return %0 : tensor<4x8xf32>
 }
+
+// -----
+
+// An index that is known is a position in the map of the block: one from the end, or beyond it, as well.
+// CHECK:       affine_map<(d0) -> (3, d0)>
+// CHECK-LABEL: func.func @gather_known(
+// CHECK:         "relax.call_tir"(%arg0) {callee = @gather
+// CHECK:       func.func private @gather{{.*}}(%arg0: tensor<4x8xf32>) -> tensor<8xf32>
+// CHECK-NOT:     tensor.extract
+// CHECK:         domain = [8]
+func.func @gather_known(%x: tensor<4x8xf32>) -> tensor<8xf32> {
+  %i = "relax.constant"() {value = dense<-1> : tensor<i64>} : () -> tensor<i64>
+  %0 = "relax.gather"(%x, %i) {axis = 0 : i64} : (tensor<4x8xf32>, tensor<i64>) -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}

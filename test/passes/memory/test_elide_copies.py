@@ -103,7 +103,7 @@ def test_random_graphs(seed: int, target: str) -> None:
             np.testing.assert_allclose(result, array, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("take", ["slice", "split"])
+@pytest.mark.parametrize("take", ["slice", "gather", "split"])
 def test_rows_are_not_copied(take: str) -> None:
     """A product, rows of it, and a product of each of them: no other kernel."""
     graph = Graph(random.Random(0))
@@ -111,6 +111,8 @@ def test_rows_are_not_copied(take: str) -> None:
     (product,) = graph.add("MatMul", "x", weight)
     if take == "split":
         rows = graph.add("Split", product, outputs=2, axis=0, num_outputs=2)
+    elif take == "gather":
+        rows = [graph.add("Gather", product, graph.ints(i), axis=0)[0] for i in range(2)]
     else:
         rows = [graph.add("Slice", product, graph.ints(i), graph.ints(i + 1), graph.ints(0))[0] for i in range(2)]
     outputs = [graph.add("MatMul", row, weight)[0] for row in rows]
