@@ -252,6 +252,14 @@ class Solved(Exception):
         self.name = name
         self.dim = dim
         self.of_data = of_data
+        self.also: list[Solved] = []
+        """What follows for other symbols of the inputs, in this order, from what else the node requires."""
+
+    def substitute(self, dim: Dim) -> Dim:
+        """Return what a dim is with these solutions."""
+        for each in (self, *self.also):
+            dim = D.substitute(dim, {each.name: each.dim})
+        return dim
 
 
 @dataclass
@@ -279,7 +287,8 @@ class Solutions:
     def restart(self, solved: Solved) -> None:
         """Add what one symbol must be before the import begins with the first node again."""
         self.restarts += 1
-        self.add(solved)
+        for each in (solved, *solved.also):
+            self.add(each)
         if not solved.of_data:  # symbols of data-dependent sizes may be named differently now, and are solved again
             self.dims = {name: dim for name, dim in self.dims.items() if name not in self._of_data}
             self._of_data.clear()

@@ -567,13 +567,37 @@ class NodeImporter(ObjectBuilder, ABC):
             try:
                 return self._convert(step, inputs, scope)
             except DimsDiffer as error:
-                if solved := self.solution(error.left, error.right):
-                    raise solved from None
                 what = f"{scope.prefix}{step.name} ({step.operator}): {error}"
-                if (agreed := assume_equal(error.left, error.right, inputs, what)) is None:
+                agreed = assume_equal(error.left, error.right, inputs, what)
+                if solved := self.solution(error.left, error.right):
+                    if agreed is not None and not solved.of_data:
+                        self._solve_further(solved, step, agreed, scope)
+                    raise solved from None
+                if agreed is None:
                     raise
                 inputs = agreed
         return self._convert(step, inputs, scope)
+
+    def _solve_further(self, solved: Solved, step: NodeDef, inputs: list[AnyValue | None], scope: Scope) -> None:
+        """Add what a node requires of the inputs' symbols beside what is solved: the import begins again once for all.
+
+        What is emitted here is erased with the rest of the module.
+        """
+        for _ in range(MAX_ASSUMED_DIMS):
+            try:
+                self._convert(step, inputs, scope)
+                return
+            except DimsDiffer as error:
+                further = self.solution(solved.substitute(error.left), solved.substitute(error.right))
+                agreed = assume_equal(error.left, error.right, inputs, str(error))
+                if further is None or further.of_data:
+                    return
+                solved.also.append(further)
+                if agreed is None:
+                    return
+                inputs = agreed
+            except (OnnxImportError, OpError, Skipped, Solved):
+                return  # the next import finds and reports it
 
     def _convert(self, step: NodeDef, inputs: list[AnyValue | None], scope: Scope) -> Sequence[AnyValue | None]:
         body = self.model.content.functions.get((step.domain, step.operator, step.overload))

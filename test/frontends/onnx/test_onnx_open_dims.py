@@ -12,6 +12,8 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import mirlo
+from mirlo.frontends.onnx import importer
+from mirlo.frontends.onnx.importer import build_main
 
 F32 = TensorProto.FLOAT
 
@@ -135,6 +137,24 @@ def test_dims_that_can_only_be_equal() -> None:
 
     grid = mirlo.compile(model_of([node("AffineGrid", "t size", "g")], {"t": ["n", "a", "b"]}, {"size": [2, 1, 2, 3]}))
     assert str(grid.inputs[0]).endswith("f32[n, 2, 3]")
+
+
+def test_equations_of_one_node_are_solved_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nodes before a node that requires several dims to be equal are imported twice, not once for each."""
+    imports = []
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        imports.append(arguments)
+        return build_main(*arguments, **options)
+
+    monkeypatch.setattr(importer, "build_main", counted)
+    inputs = {name: [name * 2, 2] for name in "abcd"}
+    model = model_of([node("Concat", "a b c d", "y", axis=1)], inputs | {"a": ["aa", "aa"]})
+    shapes = {name: (2, 2) for name in "abcd"}
+    assert_like_reference(model, shapes)
+    assert len(imports) == 2
+    with pytest.raises(mirlo.MirloError, match="an earlier input has 3"):
+        mirlo.compile(model).run({name: np.zeros((3, 2), np.float32) for name in "abcd"})
 
 
 def test_what_a_dim_leaves_of_the_elements() -> None:
