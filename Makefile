@@ -130,7 +130,7 @@ guards: $(VENV)/ready
 	$(BIN)/mirlo fuzz programs --count 5000 --processes $(JOBS) -o found
 
 # What takes longer than a change may wait for.
-nightly: combinations stages samples test-times test-avx2 test-sse42 test-qemu test-cross test-arm
+nightly: combinations stages samples test-times test-avx2 test-sse42 test-qemu test-cross test-arm test-ethos-u
 
 # All of what `make test` takes a sample of: ONNX's suite, all element types of operators on the GPU targets, all cases
 # of tests that are marked `sample`.

@@ -71,7 +71,7 @@ def test_the_llvm_ir_defines_the_kernel(model: Path) -> None:
         module.close()
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("target", ["llvm", "nvvm", "spirv"])
 def test_an_executable_has_the_code_of_its_kernels(target: str) -> None:
     made = mirlo.compile(_model(), target)
@@ -140,7 +140,7 @@ STAGES = {
 }
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("target", STAGES)
 def test_explain_prints_the_way_of_a_kernel(target: str, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", str(model), "--target", target, "--kernel", "fused_matmul_relu"]) == 0

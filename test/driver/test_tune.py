@@ -160,6 +160,7 @@ def test_a_rule_may_compute_what_is_measured():
         tasks_of(_product_and_more(), "llvm", 1)
 
 
+@pytest.mark.sample(0)
 def test_what_wins_twice_is_kept_and_used(tmp_path: Path):
     database = Database(tmp_path / "tuning.json")
     report = tune(_model(), database, measurer=Pretended(0.5), seconds=30)
@@ -396,6 +397,7 @@ def _convolution(channels: int = 64):
     return make_model(nodes, {"x": (F32, [1, channels, 14, 14])}, ["y"], {"w": weight})
 
 
+@pytest.mark.sample(0)
 def test_ways_to_compute_a_convolution_are_measured_and_kept(tmp_path: Path):
     (task,), count = tasks_of(_convolution(), "llvm", 1, operators=True)
     assert count == 1 and task.operator == "relax.conv" and {"winograd"} == {*task.choices[0]}
@@ -559,6 +561,7 @@ def test_choices_that_are_not_worth_a_trial_are_counted():
     assert (outcome.trials, outcome.skipped, outcome.values) == (0, 2, {})
 
 
+@pytest.mark.sample(0)
 def test_a_database_of_the_command_line(tmp_path: Path):
     import onnx
 

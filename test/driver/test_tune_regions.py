@@ -81,6 +81,7 @@ def _model(*sizes: int):  # type: ignore[no-untyped-def]
     return make_model(nodes, inputs, [f"y{i}" for i in range(len(sizes))], {"two": np.full(1, 2, np.float32)})
 
 
+@pytest.mark.sample(0)
 def test_what_is_fastest_is_kept_and_used(tmp_path: Path) -> None:
     TIMES["(6,)"] = lambda values: {None: 10.0, 2: 12.0, 4: 7.0, 8: 9.0}[values.get("width")]
     TIMES["(7,)"] = lambda values: 5.0

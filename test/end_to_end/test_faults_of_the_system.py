@@ -54,6 +54,7 @@ def _python(text: str, *arguments: object, **environment: str) -> subprocess.Com
     return subprocess.run(command, capture_output=True, text=True, timeout=120, env=given)
 
 
+@pytest.mark.sample(0)
 def test_a_limit_of_file_sizes_keeps_the_cache_small_and_nothing_else(model: Path, tmp_path: Path) -> None:
     done = _python(
         "import resource, sys, numpy, mirlo\n"
@@ -160,6 +161,7 @@ def test_pipes_and_devices_are_refused(reader: str, tmp_path: Path) -> None:
         signal.alarm(0)
 
 
+@pytest.mark.sample(0)
 def test_children_of_forks_load_models_while_the_parent_does(model: Path, tmp_path: Path) -> None:
     compiled = tmp_path / "small.mirlo"
     mirlo.compile(str(model), threads=2).save(compiled)

@@ -84,6 +84,7 @@ NIGHTLY = pytest.mark.sample(0)
 """Models whose operators and layers are of kinds that others, or tests of generation, have."""
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "bert_base" else NIGHTLY) for name in MODELS])
 def test_agrees_with_onnx_runtime(name: str, tmp_path: Path, whole: bool) -> None:
     # In a sample, transformers have one layer: half a gigabyte of weights takes a minute to write and read.

@@ -170,7 +170,7 @@ def paths(folder, suffix):
 COMMANDS = ["run", "compile", "info", "check", "import", "explain", "partition", "bench", "bisect", "tune"]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(0)
 @pytest.mark.skipif(sys.platform == "win32", reason="symbolic links need rights")
 @pytest.mark.parametrize("suffix", [".onnx", ".mlir", ".mlirbc", ".mirlo", ".py"])
 def test_commands_name_paths_that_cannot_be_followed(suffix, tmp_path, capsys):

@@ -141,6 +141,7 @@ def test_common_beginnings_are_in_memory_once(models: dict[str, LanguageModel]) 
     assert pool.used == 0
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("prefix_bytes", (None, 0))
 def test_engines_do_not_run_out_of_pages(models: dict[str, LanguageModel], prefix_bytes: int | None) -> None:
     """Sequences wait for pages, or give theirs to older ones; each gets the tokens that it would get alone."""
@@ -299,7 +300,7 @@ def _with_other_pages(graph: Any) -> None:
         value.type.tensor_type.shape.dim[0].dim_value = pages
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize(
     ("change", "message"),
     (

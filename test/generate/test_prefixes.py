@@ -121,6 +121,7 @@ def test_a_common_beginning_is_computed_once(
     assert kind == "hybrid" or short.timing.reused_tokens == 39
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("kind", KINDS)
 def test_batches(models: dict[str, LanguageModel], kind: str) -> None:
     """Equal prompts are computed once, also without pages; so are known beginnings of others."""
@@ -145,6 +146,7 @@ def test_batches(models: dict[str, LanguageModel], kind: str) -> None:
     assert batch.generate() == [plain.generator(**options).generate([*a, *b, *c]) for a, b, c in whole]
 
 
+@pytest.mark.sample(0)
 def test_adapters_do_not_share(tmp_path: Any) -> None:
     from folders import lora_tensors, write_adapter
 

@@ -58,6 +58,7 @@ def test_blocks_without_negative_weights() -> None:
     assert np.abs(found.values() - weights).max() < 0.51 / 14
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("symmetric", (False, True))
 def test_gptq(symmetric: bool) -> None:
     """Each column is rounded, and the others take up its error by the inverse of H of the columns that are left."""

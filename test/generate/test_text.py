@@ -23,6 +23,7 @@ class Bytes:
         return text.removeprefix(" ")
 
 
+@pytest.mark.sample(0)
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_streamed_text_is_the_whole_text(before: str, text: str) -> None:
     texts = Bytes()

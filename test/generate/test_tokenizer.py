@@ -34,6 +34,7 @@ def model(folder: Path) -> LanguageModel:
     return generate.load(folder)
 
 
+@pytest.mark.sample(0)
 def test_text_is_streamed(model: LanguageModel) -> None:
     assert model.tokenizer is not None
     for prompt in ("the lazy dog", "größer", "日本語の", "a\n b"):
@@ -286,6 +287,7 @@ def test_prompts_of_a_file(tmp_path: Path, folder: Path, model: LanguageModel) -
         assert "".join(pieces) == texts[name] and len(pieces) > 1
 
 
+@pytest.mark.sample(0)
 def test_prompts_that_are_missing(tmp_path: Path, folder: Path) -> None:
     for arguments, message in (
         ((), "give a PROMPT, or --prompts with a file of them"),

@@ -63,6 +63,7 @@ def test_tokens_are_those_of_onnxruntime(models: dict[str, tuple[LanguageModel, 
     assert {name: rows[name] for name in windows} == {n: min(w - 1 + chunk, 256) for n, w in windows.items()}
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("kind", WINDOWS)
 def test_memory_is_bounded(models: dict[str, tuple[LanguageModel, LanguageModel]], kind: str) -> None:
     model = models[kind][0]
@@ -129,6 +130,7 @@ def test_batch_is_single(
     assert batch.generate() == [whole.generator(**options).generate([*a, *b, *c]) for a, b, c in parts]
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("kind", WINDOWS)
 def test_beams(models: dict[str, tuple[LanguageModel, LanguageModel]], kind: str) -> None:
     ring, whole = models[kind]

@@ -19,6 +19,7 @@ def _blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.sample(0)
 def test_rules(tmp_path: Path) -> None:
     (tmp_path / "rules.py").write_text("\n".join(_blocks(RULES, "python")))
     output_of(run_script("rules.py", cwd=tmp_path))

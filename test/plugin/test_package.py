@@ -51,6 +51,7 @@ def test_commands_find_it(site: Path) -> None:
     assert lines[-1].split()[1:3] == ["matmul", "[default]"]
 
 
+@pytest.mark.sample(0)
 def test_passes_of_it_run_alone(site: Path, tmp_path: Path) -> None:
     (tmp_path / "m.mlir").write_text(
         "func.func @main(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {\n"

@@ -26,6 +26,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.sample(0)
 def test_commands(folder: Path) -> None:
     (block,) = code_blocks(TEXT, "sh")
     environment = shell_commands(folder, "mirlo", "python")

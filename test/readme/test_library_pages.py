@@ -69,6 +69,7 @@ def _printed(page: str, folder: Path) -> np.ndarray:
     return _scores("\n".join(line for line in output if not line.startswith("wrote")))
 
 
+@pytest.mark.sample(0)
 @needs_c_compiler
 def test_from_c(folder: Path) -> None:
     np.testing.assert_array_equal(_printed("from-c.md", folder), _expected(folder))
@@ -102,6 +103,7 @@ def _unit_scores(printed: str) -> np.ndarray:
     return _scores(re.sub("^(wrote|calls).*$", "", printed, flags=re.MULTILINE))
 
 
+@pytest.mark.sample(0)
 @needs_c_compiler
 def test_c_source(folder: Path) -> None:
     np.testing.assert_allclose(_printed("c-source.md", folder), _expected(folder), rtol=1e-5)

@@ -54,6 +54,7 @@ def test_files_of_ranks(tmp_path: Path) -> None:
     assert (tmp_path / "model.rank1.mirlo").stat().st_size > 0
 
 
+@pytest.mark.sample(0)
 def test_a_module_with_collectives(tmp_path: Path) -> None:
     section = TEXT.partition("## Write a module")[2].partition("\n## ")[0]
     (tmp_path / "product.mlir").write_text(code_block(section, "mlir"))
@@ -61,6 +62,7 @@ def test_a_module_with_collectives(tmp_path: Path) -> None:
     _run(tmp_path, code_block(section, "sh"), "python")
 
 
+@pytest.mark.sample(0)
 def test_a_program_with_collectives(tmp_path: Path) -> None:
     section = TEXT.partition("## Compile a program")[2].partition("\n## ")[0]
     (tmp_path / "mean.mlir").write_text(code_block(section, "mlir"))

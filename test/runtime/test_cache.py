@@ -153,6 +153,7 @@ def test_a_limit_that_cannot_be_stored_leaves_nothing(tmp_path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["limit"]
 
 
+@pytest.mark.sample(0)
 def test_several_processes_at_once(tmp_path) -> None:
     import subprocess
 

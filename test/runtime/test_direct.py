@@ -60,6 +60,7 @@ def _forbid_the_long_way(executable, monkeypatch):
     monkeypatch.setattr(executable, "_execute", long_way)
 
 
+@pytest.mark.sample(0)
 def test_models_with_dynamic_dims_go_the_short_way(several, monkeypatch):
     executable, reference = several
     _forbid_the_long_way(executable, monkeypatch)
@@ -94,6 +95,7 @@ def test_arrays_that_are_converted_give_the_same(several):
             np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
+@pytest.mark.sample(0)
 @oracle.needs_onnx(1, 19)
 def test_results_whose_sizes_data_tells_go_the_short_way(asking, monkeypatch):
     executable, reference = asking

@@ -187,6 +187,7 @@ def test_dlpack_of_every_type_is_zero_copy(name, versioned):
     assert found.tobytes() == array.T.tobytes()
 
 
+@pytest.mark.sample(0)
 def test_dlpack_memory_is_freed_with_the_last_array():
     producer = Producer(X.copy(), versioned=True, read_only=True)
     array = dlpack.from_dlpack(producer)

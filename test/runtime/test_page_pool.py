@@ -223,6 +223,7 @@ def test_forks_share_all_but_the_last_page(executable: Executable) -> None:
     assert pool.used == 5 + 2
 
 
+@pytest.mark.sample(0)
 def test_a_limit_of_pages(executable: Executable) -> None:
     """A call that needs more pages than there may be changes nothing."""
     random, pool = np.random.default_rng(5), pages_of(executable, limit=3)

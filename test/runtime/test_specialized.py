@@ -80,6 +80,7 @@ def assert_right(compiled: Any, general: Any, batch: int, sequence: int) -> None
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.sample(0)
 def test_each_call_runs_the_build_that_fixes_most(compiled: Any) -> None:
     assert [str(build.inputs[0]) for build in compiled.builds] == ["x: f32[2, 8, 16]", "x: f32[2, sequence, 16]"]
     assert str(compiled.inputs[0]) == "x: f32[batch, sequence, 16]"

@@ -21,7 +21,7 @@ def executable() -> Executable:
     return mirlo.compile(attention_model())
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("rows", ("rows", 24))
 @pytest.mark.parametrize("total", ("mask", "input"))
 @pytest.mark.parametrize("threads", (1, 2))
@@ -140,6 +140,7 @@ def test_forks_do_not_see_each_other(executable: Executable) -> None:
     assert (fork.length, state.length) == (9, 7)
 
 
+@pytest.mark.sample(0)
 def test_limit(executable: Executable) -> None:
     state = executable.state(capacity=64, limit=6)
     assert state.capacity == 6
@@ -230,6 +231,7 @@ def test_no_memory_grows(executable: Executable) -> None:
     assert after - before < 100_000  # one cache of these rows has 262 KB
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("total", ("mask", "input"))
 def test_constants_of_states(total: str) -> None:
     """Inputs that stay the same are given once."""

@@ -160,6 +160,7 @@ def test_states_of_rings(rows: int | str) -> None:
     assert len(call(compiled.state(block=5), [0], [tokens(random, 9)])[0]) == 9  # nothing is overwritten
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("rows", ("rows", 9))
 def test_calls_beyond_the_rows_of_a_ring(rows: int | str) -> None:
     """A call is an error exactly where new tokens overwrite what they see; it writes nothing, and names what fits."""

@@ -51,6 +51,7 @@ def client(folder: Path) -> Iterator[Any]:
         yield client
 
 
+@pytest.mark.sample(0)
 def test_embeddings(client: Any, model: generate.EmbeddingModel) -> None:
     expected = model.embed(TEXTS)
     answer = client.post("/v1/embeddings", json={"model": "encoder", "input": TEXTS}).json()

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 START = "import atexit, sys, tempfile, threading, time\nfrom mirlo.tools.leave import leave\n"
 
 
@@ -35,6 +37,7 @@ def test_threads_are_waited_for() -> None:
     assert (done.stdout, done.returncode) == ("done\n", 2)
 
 
+@pytest.mark.sample(0)
 def test_a_profiler_has_its_say() -> None:
     command = [sys.executable, "-m", "cProfile", "-m", "mirlo.tools.opt", "--version"]
     done = subprocess.run(command, capture_output=True, text=True)

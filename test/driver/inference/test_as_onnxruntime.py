@@ -56,6 +56,7 @@ def _python(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, text=True, timeout=300)
 
 
+@pytest.mark.sample(0)
 def test_a_program_is_run_unchanged(folder: Path) -> None:
     for how in (["program.py"], ["-m", "program"]):
         done = _python("-m", "mirlo.as_onnxruntime", *how, "m.onnx", "-v", "two", folder=folder)
@@ -75,6 +76,7 @@ def test_a_program_says_it_itself(folder: Path) -> None:
     assert "AttributeError: mirlo.as_onnxruntime: module 'onnxruntime' has no 'no_such_name'" in done.stderr
 
 
+@pytest.mark.sample(0)
 def test_it_comes_before_the_import(folder: Path) -> None:
     done = _python("-c", "import onnxruntime, mirlo; mirlo.as_onnxruntime()", folder=folder)
     assert "the package 'onnxruntime' is imported already" in done.stderr

@@ -100,6 +100,7 @@ def test_three_targets_at_once(model: Path, tmp_path: Path) -> None:
     assert _agrees(model, executable)
 
 
+@pytest.mark.sample(0)
 @needs_onednn
 @pytest.mark.parametrize("targets", ["onednn,llvm", "onnx,llvm", "onnx,onednn,llvm"])
 def test_targets_agree(model: Path, tmp_path: Path, targets: str) -> None:

@@ -60,6 +60,7 @@ def check(model: Any, *calls: dict[str, np.ndarray]) -> None:
             np.testing.assert_allclose(found[output.name], expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.sample(0)
 @needs_new
 def test_caches_with_room() -> None:
     """One executable for any length of the past."""
@@ -69,6 +70,7 @@ def test_caches_with_room() -> None:
     check(make("MultiHeadAttention", calls[0]), *calls)
 
 
+@pytest.mark.sample(0)
 @needs_new
 def test_beams() -> None:
     calls = [step(past) | {"beams": beams(), "width": np.array([BEAMS], np.int32)} for past in (0, 1, 7, ROOM - 1)]
@@ -96,6 +98,7 @@ def test_keys_of_another_sequence() -> None:
     check(make("DecoderMaskedMultiHeadAttention", cross), cross)
 
 
+@pytest.mark.sample(0)
 def test_packed_queries() -> None:
     """ONNX Runtime's CPU kernel has separate ones only."""
     given = step(4)

@@ -243,6 +243,7 @@ def test_a_slice_and_what_is_as_long_have_one_size() -> None:
     assert_like_onnxruntime(model, [{"x": (2, size, 32)} for size in (2, 3, 9)])
 
 
+@pytest.mark.sample(0)
 def test_sizes_of_data_broadcast() -> None:
     """A dim that the values of an input determine may be 1 as well, or that of the other operand."""
     rng = random.Random(5)
@@ -288,6 +289,7 @@ def assert_like_onnxruntime_at(model: onnx.ModelProto, cases: list[dict[str, Any
     assert taken >= len(cases) // 3
 
 
+@pytest.mark.sample(0)
 def test_two_numbers_of_elements_found() -> None:
     """What one NonZero selects may be a single row beside that of another: experts of a mixture, each with its rows."""
     make = helper.make_node
@@ -309,6 +311,7 @@ def test_two_numbers_of_elements_found() -> None:
         np.testing.assert_allclose(compiled.run(given)["out"], oracle.run(None, given)[0], rtol=1e-6)
 
 
+@pytest.mark.sample(0)
 def test_sizes_that_are_truncated_quotients() -> None:
     """As exporters write the size of a strided convolution: 1 + (h - 1) / 2, which ONNX rounds towards zero."""
     make = helper.make_node

@@ -77,6 +77,7 @@ def test_step(interleaved: int) -> None:
     compare(given, do_rotary=1, rotary_interleaved=interleaved)
 
 
+@pytest.mark.sample(0)
 def test_steps_of_sequences_of_other_lengths_in_a_large_cache() -> None:
     given = qkv(1) | cache(12) | {"last": np.int32([6, 3]), "total": np.int32(7)} | rotation(16)
     compare(given, do_rotary=1)
@@ -88,6 +89,7 @@ def test_window() -> None:
     compare(qkv(7) | {"last": np.int32([6, 6]), "total": np.int32(7)}, local_window_size=3)
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("rotary", [0, 1])
 def test_lengths_of_run_time(rotary: int) -> None:
     """Batch, new tokens and cache of any size, from one compilation: a prompt, more tokens, single ones."""
@@ -122,12 +124,14 @@ def test_lengths_of_run_time(rotary: int) -> None:
             )
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("attributes", ({"softcap": 2.0}, {"smooth_softmax": 1}, {"softcap": 3.0, "smooth_softmax": 1}))
 def test_scores(attributes: dict[str, Any]) -> None:
     compare(qkv(5) | {"last": np.int32([4, 4]), "total": np.int32(5)}, **attributes)
     compare(qkv(1) | cache(6) | {"last": np.int32([6, 4]), "total": np.int32(7)}, **attributes)
 
 
+@pytest.mark.sample(0)
 def test_sinks_of_heads() -> None:
     compare(qkv(5) | {"last": np.int32([4, 4]), "total": np.int32(5), "sink": numbers(HEADS)})
     compare(qkv(1) | cache(9) | {"last": np.int32([6, 4]), "total": np.int32(7), "sink": numbers(HEADS)}, softcap=4.0)

@@ -68,6 +68,7 @@ class Counter(Observer):
         self.nodes += 1
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("function", [False, True])
 def test_import_is_linear(function: bool) -> None:
     imported = []

@@ -84,6 +84,7 @@ def test_functions_nested_too_deep_are_refused(depth):
         import_model(chain_of_functions(depth, 1))
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("depth", [20])
 def test_nested_loops_are_unrolled_within_a_budget(depth):
     module, _ = import_model(nested_loops(depth))

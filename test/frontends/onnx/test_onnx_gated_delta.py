@@ -122,6 +122,7 @@ def test_packed(rank: int) -> None:
     agree(make(packed), packed, wanted)
 
 
+@pytest.mark.sample(0)
 def test_lengths_of_run_time() -> None:
     dims = {
         "query": ["t", 2, 8], "key": ["t", 2, 8], "value": ["t", 4, 6], "decay": ["t", 4], "beta": ["t", 4],

@@ -53,7 +53,7 @@ def has_panels(executable: Any) -> bool:
     return any(kernel.symbol.startswith("matmul_u4") for kernel in executable.artifact.kernels)
 
 
-@pytest.mark.sample(15)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("kind, by_column, zeros", [*product(FOUR, (True, False), (True, False))])
 @pytest.mark.parametrize("columns, rows", ((48, 64), (33, 128)))
 def test_dequantized_weights(kind: str, by_column: bool, zeros: bool, columns: int, rows: int) -> None:
@@ -128,7 +128,7 @@ def test_table_shared_with_the_last_product() -> None:
     check(build(nodes, {"i": (I64, ["b", "n"])}, constants, []), 1e-5, RANDOM.integers(0, vocabulary, (1, 3)))
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("kind", (0, 1))
 def test_bitsandbytes_weights_stay_packed(kind: int) -> None:
     columns, rows, block = 40, 256, 64

@@ -46,6 +46,7 @@ def layer(operator: str, direction: str, gates: int, **attributes: Any) -> onnx.
     return model_of([made], inputs, outputs, [onnx.numpy_helper.from_array(a, name) for name, a in arrays.items()])
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize(
     ("operator", "direction", "gates", "attributes"),
     [

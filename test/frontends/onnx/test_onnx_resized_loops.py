@@ -140,6 +140,7 @@ def test_growth_in_nested_loops_until_a_condition_fails() -> None:
     )
 
 
+@pytest.mark.sample(0)
 def test_scan_outputs_beside_a_value_that_grows() -> None:
     assert_like_onnxruntime(
         """g (float[2] x, int64 M) => (float[a] y, float[b, 2] rows, int64[d] sizes) {
@@ -153,6 +154,7 @@ def test_scan_outputs_beside_a_value_that_grows() -> None:
     )
 
 
+@pytest.mark.sample(0)
 def test_a_decoder_that_reads_all_that_it_wrote() -> None:
     """Greedy decoding: the next row depends on all rows before it, until their sum is large."""
     assert_like_onnxruntime(
@@ -232,7 +234,7 @@ def random_loop(seed: int) -> tuple[str, list[dict[str, Any]]]:
     return text, calls
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("seed", range(24))
 def test_random_loops(seed: int) -> None:
     text, calls = random_loop(seed)

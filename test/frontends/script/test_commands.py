@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import pytest
 from commands import mirlo, output_of, python
 from onnx import TensorProto, helper
 
@@ -44,6 +45,7 @@ def test_import_compile_run(tmp_path) -> None:
     np.testing.assert_allclose(np.load(tmp_path / "out" / "y.npy"), np.maximum(given, 0), rtol=1e-6)
 
 
+@pytest.mark.sample(0)
 def test_script_is_not_executed(tmp_path) -> None:
     (tmp_path / "model.py").write_text(QUIET)
     assert "func.func private @double" in output_of(

@@ -181,6 +181,7 @@ def _compare(program: str, cases: Sequence[Case], xs: list[Array], folder: Path)
             assert result.dtype == expected.dtype and np.array_equal(result, expected), (case.text, rank)
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("element", ELEMENTS)
 def test_groups_of_all_kinds(element: str, tmp_path: Path) -> None:
     """All operations in one program: with groups, along axes, reductions that the ranks have and those applied here."""
@@ -263,6 +264,7 @@ def test_a_loop(tmp_path: Path) -> None:
     _compare(_program(cases, "i32"), cases, _operands("i32", 2), tmp_path)
 
 
+@pytest.mark.sample(0)
 def test_processes_that_collectives_name(tmp_path: Path) -> None:
     """A module that declares no processes has those that its collectives name."""
     case = Case(_reduce_of([[0, 1, 2, 3]], flat=False, channel=False), _type(SHAPE, "i32"), lambda xs: [sum(xs)] * 4)
@@ -309,6 +311,7 @@ def test_other_ranks_than_the_program_has(tmp_path: Path) -> None:
         mirlo.compile(path)
 
 
+@pytest.mark.sample(0)
 def test_files_and_report(tmp_path: Path) -> None:
     (tmp_path / "program.mlir").write_text(_program(_moves("f32", GROUPS[2])[:1], "f32"))
     done = command("compile", "program.mlir", "--ranks", "4", "-o", "out.mirlo", cwd=tmp_path)

@@ -85,6 +85,7 @@ def test_a_product(x: str, w: str, y: str) -> None:
         assert np.array_equal(result, _part(X @ W, y, rank))
 
 
+@pytest.mark.sample(0)
 def test_constraints() -> None:
     text = _product("", "", _sharding('{}, {"x"}'), constraint='{"x"}, {"y"}')
     for rank, (result,) in enumerate(_results(text, lambda rank: (X, W))):

@@ -63,6 +63,7 @@ def test_long_chains_of_alternatives_do_not_explode() -> None:
     assert (last.depth, last.reason) == (24, "expected relax.conv, found relax.add")
 
 
+@pytest.mark.sample(0)
 def test_patterns_that_fit_in_too_many_ways_are_given_up() -> None:
     chain = repeat(wildcard(), lambda v: is_op("relax.add")(v, wildcard()), most=16)
     placement = placed(sums(18), t=[("sum", is_op("relax.add")(chain, is_const()))])

@@ -66,6 +66,7 @@ def test_dims_of_scripts(given: tuple[str, ...], target: str) -> None:
     assert left == set(SIZES) - set(given)
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("suffix", [".py", ".mlir"])
 def test_files_of_ir(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / f"model{suffix}"

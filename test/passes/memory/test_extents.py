@@ -44,6 +44,7 @@ def value_of(dim: Dim, values: dict[str, int]) -> int:
     return found
 
 
+@pytest.mark.sample(0)
 @settings(max_examples=400, deadline=None)
 @given(DIMS, VALUES)
 def test_bounds_of_dims(dim: Dim, values: dict[str, int]) -> None:
@@ -109,6 +110,7 @@ def test_sizes_that_are_known_together_bound_each_other() -> None:
         assert len(products.required()) == left, places
 
 
+@pytest.mark.sample(0)
 @settings(max_examples=300, deadline=None)
 @given(size=DIMS, bound=DIMS, values=st.fixed_dictionaries({name: st.integers(0, 50) for name in NAMES}))
 def test_bounds_of_sizes_that_data_determine(size: Dim, bound: Dim, values: dict[str, int]) -> None:

@@ -83,6 +83,7 @@ def test_declines_are_kept_in_order() -> None:
     assert [str(a) for a in attempts] == ["first [llvm]: too wide (width=9)", "second [llvm]: no"]
 
 
+@pytest.mark.sample(0)
 def test_two_thousand_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each node is looked at once in one round, and equal ones share a prim function."""
     counts: collections.Counter[str] = collections.Counter()

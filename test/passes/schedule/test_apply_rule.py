@@ -130,6 +130,7 @@ def test_other_choices_compute_the_same_or_say_what_fits(rows: int | str, whole:
     assert followed >= 2 * trials
 
 
+@pytest.mark.sample(0)
 def test_a_choice_changes_the_kernel(tmp_path: Path) -> None:
     path = save_model(tmp_path / "model.onnx", 29)
     name, word = next(item for item in words_of(path).items() if item[1].arguments[0] == "contraction")
@@ -223,6 +224,7 @@ def test_explain_prints_loop_words_of_a_rule(tmp_path: Path, capsys: pytest.Capt
         np.testing.assert_array_equal(run(path, {name: trace})[key], array)
 
 
+@pytest.mark.sample(0)
 def test_words_go_through_files_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, words = save_model(tmp_path / "model.onnx", 29), tmp_path / "words.json"
     name = next(name for name, word in words_of(path).items() if word.arguments[0] == "contraction")

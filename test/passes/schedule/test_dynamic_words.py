@@ -30,7 +30,7 @@ def check(name: str, words: Schedule | Callable[[Schedule], None], pipeline: str
             np.testing.assert_array_equal(one, other, err_msg=f"{shape}")
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("name", CASES)
 def test_random_words_do_not_change_results(name: str, seed: int, whole: bool) -> None:
@@ -45,6 +45,7 @@ def test_random_words_do_not_change_results(name: str, seed: int, whole: bool) -
             assert any(text in str(error) for text in ("accumulate: ", "of a size that only the run time knows")), error
 
 
+@pytest.mark.sample(0)
 def test_random_words_use_all_kinds_of_tails() -> None:
     """What the tests above compile."""
     found: Counter[str] = Counter()

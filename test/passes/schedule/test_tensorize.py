@@ -216,6 +216,7 @@ def test_words_in_messages_exist() -> None:
     assert all(inspect.isfunction(getattr(Schedule, word)) for word in PRIMITIVES)
 
 
+@pytest.mark.sample(0)
 def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = importlib.util.spec_from_file_location("npu_feed_forward", ROOT / "examples" / "npu_feed_forward.py")
     assert spec is not None

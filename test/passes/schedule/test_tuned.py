@@ -55,6 +55,7 @@ def ranges(target: str) -> dict[str, list[range | tuple[int, ...]]]:
     return result
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("target", ["llvm", "nvvm"])
 @pytest.mark.parametrize("is_above", [False, True])
 def test_values_that_no_rule_allows_are_ignored(target: str, is_above: bool) -> None:

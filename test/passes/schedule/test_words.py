@@ -145,6 +145,7 @@ def test_a_schedule_is_printed_saved_and_said_again(tmp_path: Path):
     run(s)
 
 
+@pytest.mark.sample(0)
 def test_random_words_never_change_the_result():
     """Words at random: those that cannot be applied are refused, the others leave the result as it is."""
     rng = np.random.default_rng(1)

@@ -73,6 +73,7 @@ def _compiled(model: object, board: Board, target: str = "llvm", threads: int = 
     return result
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_results_are_those_of_onnxruntime(board: Board, threads: int) -> None:
     model = _model()

@@ -157,6 +157,7 @@ def _network(seed: int = 0) -> Any:
     return make_model(nodes, {"x": (F32, [2, 3, 16, 16])}, ["y"], constants)
 
 
+@pytest.mark.sample(0)
 @needs_c_compiler
 def test_a_model_is_one_region_and_agrees_with_onnx_runtime(tmp_path: Path) -> None:
     model = _network()

@@ -77,6 +77,7 @@ def test_all_collectives(ranks: int, tmp_path: Any) -> None:
                 assert np.array_equal(result, each[rank])
 
 
+@pytest.mark.sample(0)
 def test_low_precision_is_rounded_once(tmp_path: Any) -> None:
     import ml_dtypes
 

@@ -47,6 +47,7 @@ def test_mpirun(transport: str, tmp_path: Path) -> None:
     _compare(tmp_path, ["mpirun", "--oversubscribe", "-n", "2"], "--target", target)
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("options", [["--prompts", "lines"], ["-"]])
 def test_prompts_that_one_rank_would_read(options: list[str], tmp_path: Path) -> None:
     _write_model(tmp_path)

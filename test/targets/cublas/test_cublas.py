@@ -259,6 +259,7 @@ def test_placement_by_cost(driver: Any, lt: FakeCublas) -> None:
     assert [p.n for functions in found for function in functions for p in function.steps] == [512]
 
 
+@pytest.mark.sample(0)
 def test_placement_by_cost_depends_on_the_chip(lt: FakeCublas) -> None:
     """Large products are expected to be faster in the library, a row by a matrix is not."""
     for chip in ("sm_80", "sm_89", "sm_90a", "sm_100"):

@@ -17,7 +17,7 @@ from mirlo.targets.gpu.commands import is_straight
 pytestmark = ON_DEVICES
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("name", ALL)
 def test_they_agree_with_the_cpu(target: str, name: str) -> None:
     made, cases = ALL[name]()

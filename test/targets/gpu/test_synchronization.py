@@ -325,7 +325,7 @@ BODIES = [INNER_LOOPS, ONE_AXIS, ONE_THREAD, NO_THREADS]
 PARAMETERS = "x: T.Buffer[(3, 32, 8), T.f32], first: T.Out[(3, 32), T.f32], y: T.Out[(3, 32, 8), T.f32]"
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("target", ["nvvm{chip=sm_80}", pytest.param("spirv", marks=needs_vulkan())])
 @pytest.mark.parametrize("body", BODIES, ids=["inner loops", "one axis", "one thread", "no threads"])
 def test_loops_over_some_threads(target: str, body: str, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from gpu_words import MODELS, compile_both
 import mirlo
 
 
+@pytest.mark.sample(0)
 @needs_vulkan()
 @pytest.mark.parametrize("name", MODELS)
 def test_words_of_rules_make_the_same_code(name: str) -> None:

@@ -62,6 +62,7 @@ def watched(monkeypatch):
     return added, needed
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("batch", ["2", "N"])
 def test_what_is_compiled_ahead_is_what_the_model_needs(watched, threads: int, batch: str) -> None:
@@ -73,6 +74,7 @@ def test_what_is_compiled_ahead_is_what_the_model_needs(watched, threads: int, b
     np.testing.assert_array_equal(ahead(DATA), alone(DATA))
 
 
+@pytest.mark.sample(0)
 def test_code_that_turns_out_otherwise_is_compiled_again(watched, monkeypatch) -> None:
     """Without one of the passes, the kernels ahead are not those of the model, and some cannot be compiled."""
     monkeypatch.setattr(compile_ahead, "OF_KERNELS", ("lower-loops",))
@@ -83,6 +85,7 @@ def test_code_that_turns_out_otherwise_is_compiled_again(watched, monkeypatch) -
     np.testing.assert_array_equal(found, mirlo.compile(_model(), cache=False, jobs=1)(DATA))
 
 
+@pytest.mark.sample(0)
 def test_a_failing_pass_frees_the_workers(watched, monkeypatch) -> None:
     def fail(self: PlanMemory, op, session) -> None:
         raise PassError("no plan")

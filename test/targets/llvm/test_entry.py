@@ -28,6 +28,7 @@ def functions(monkeypatch):
     return found
 
 
+@pytest.mark.sample(0)
 def test_arguments_of_main_do_not_grow_with_the_model(functions):
     names = [f"x{i}" for i in range(COUNT)]
     inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"]) for name in names]

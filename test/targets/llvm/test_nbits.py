@@ -52,7 +52,7 @@ FEW_BITS = {5: (112, 144), 6: (96, 160), "5 above": (128, 160), "6 above": (128,
 """Ranges of codes of 8 bits, and the bits that they need."""
 
 
-@pytest.mark.sample(15)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("block", (16, 32, 64))
 @pytest.mark.parametrize("zeros", ("", "packed", "real"))
 @pytest.mark.parametrize("needed", FEW_BITS)
@@ -71,7 +71,7 @@ def test_weights_that_need_fewer_bits(needed: int | str, zeros: str, block: int)
         assert error(executable, weights, count) < BOUNDS["exact"]
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("activations", BOUNDS)
 @pytest.mark.parametrize("zeros", ("", "packed"))
 def test_activations(activations: str, zeros: str) -> None:

@@ -32,7 +32,7 @@ def emulated() -> Iterator[None]:
         yield
 
 
-@pytest.mark.sample(72)
+@pytest.mark.sample(0)
 @needs_emulator
 @pytest.mark.usefixtures("emulated")
 @pytest.mark.parametrize("cpu", CPUS)

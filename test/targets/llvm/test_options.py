@@ -191,6 +191,7 @@ def test_fingerprints_tell_processors_apart() -> None:
     assert fingerprint("cpu=native") == fingerprint("")
 
 
+@pytest.mark.sample(0)
 def test_models_for_other_machines_are_saved_but_not_called(tmp_path: Path) -> None:
     other = "cpu=neoverse-n1" if host_processor().arch == X86 else V3
     (tmp_path / "m.onnx").write_bytes(_model().SerializeToString())  # type: ignore[attr-defined]

@@ -123,6 +123,7 @@ def listing(model: Any, target: str, folder: Path) -> str:
     return "\n".join(each.content.decode() for each in kernel_listings(request, "asm", None))
 
 
+@pytest.mark.sample(0)
 def test_code_has_the_saturating_instruction_on_request(tmp_path: Path) -> None:
     """Weights that were quantized so have it without: nothing saturates."""
     x, w = np.zeros((64, 256), np.uint8), extremes((96, 256), np.int8)

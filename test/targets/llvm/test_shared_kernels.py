@@ -55,6 +55,7 @@ def compiled_units(monkeypatch: pytest.MonkeyPatch) -> list[CompilationUnit]:
     return found
 
 
+@pytest.mark.sample(0)
 def test_levels_of_a_pyramid_share_kernels(compiled_units: list[CompilationUnit]) -> None:
     model = _pyramid(2)
     compiled: Any = mirlo.compile(model, cache=False, jobs=1)

@@ -149,6 +149,7 @@ def test_random_networks(seed: int, batch: str | int, looped: list[int]) -> None
                 np.testing.assert_allclose(np.asarray(ours), theirs, rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.sample(0)
 def test_sizes_of_the_batch_in_attributes(looped: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """A rule that does not name the attribute with the shape of the whole batch ends the loop, with right results."""
     network = Network(5, "batch")

@@ -190,6 +190,7 @@ def test_what_threads_run_counts_as_part_of_a_kernel(monkeypatch) -> None:
     assert len(_units(PLANNED.replace("{ return }", f"{{\n{body}return }}"))) == 3
 
 
+@pytest.mark.sample(0)
 def test_no_cache_keeps_nothing(tmp_path, monkeypatch) -> None:
     _chain(cache=False)  # what each process keeps, whatever it compiles: the processor, code of the run time
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -209,6 +210,7 @@ def compile_here(tasks) -> list[bytes]:
         return compile_all(tasks, SETTINGS, jobs=1)
 
 
+@pytest.mark.sample(0)
 def test_processes_make_what_this_one_makes(tasks) -> None:
     with make_context():
         there = compile_all(tasks, SETTINGS, jobs=3)
@@ -263,6 +265,7 @@ def test_an_error_in_a_process_names_the_kernel(tasks) -> None:
         assert len(compile_all(tasks, SETTINGS, jobs=2)) == len(tasks)
 
 
+@pytest.mark.sample(0)
 def test_processes_that_ended_are_replaced(tasks) -> None:
     with make_context():
         compile_all(tasks, SETTINGS, jobs=2)
@@ -318,6 +321,7 @@ def test_workers_are_forks_where_no_thread_may_hold_a_lock(threads: str, kind: s
     assert (done.returncode, done.stdout) == (0, f"{kind}\n"), done.stderr
 
 
+@pytest.mark.sample(0)
 def test_two_models_at_once(tasks) -> None:
     from concurrent.futures import ThreadPoolExecutor
 

@@ -88,6 +88,7 @@ def test_without_an_assembler(monkeypatch: pytest.MonkeyPatch) -> None:
         mirlo.compile(model, target="nvvm{chip=sm_80 cubin=true}", cache=False)
 
 
+@pytest.mark.sample(0)
 @pytest.mark.skipif(libdevice._find_library() is None, reason="no libdevice: pip install nvidia-nvvm")
 def test_libdevice_is_linked() -> None:
     own = code_of(mirlo.compile(functions, target="nvvm{chip=sm_80}", cache=False), "code")

@@ -41,6 +41,7 @@ def test_kernels_for_open_dims_are_assembled(name: str) -> None:
     assert all("binary" in kernel for kernel in compiled.artifact.metadata["kernels"].values())
 
 
+@pytest.mark.sample(0)
 def test_open_dims_stay_on_the_device(driver: FakeDriver) -> None:
     made, cases = ALL["layers"]()
     there, here = (mirlo.compile(made, target=one, cache=False) for one in (TARGET, "llvm"))
@@ -52,6 +53,7 @@ def test_open_dims_stay_on_the_device(driver: FakeDriver) -> None:
         np.testing.assert_allclose(m.numpy(), wanted["m"], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.sample(0)
 def test_graphs_follow_the_sizes(driver: FakeDriver) -> None:
     made, cases = ALL["layers"]()
     there = mirlo.compile(made, target=TARGET, cache=False)

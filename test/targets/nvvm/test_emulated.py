@@ -85,6 +85,7 @@ TAKEN_AWAY: dict[str, tuple[Any, str, str, str]] = {
 }
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("name", TAKEN_AWAY)
 def test_what_is_missing_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels without some of their instructions: what is found there, would be found in what a schedule makes."""

@@ -98,6 +98,7 @@ def test_whole_numbers_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(found, x.astype(np.int32) @ w.astype(np.int32))
 
 
+@pytest.mark.sample(0)
 def test_a_product_that_fills_the_chip_is_not_divided() -> None:
     with make_context(), ir.Location.unknown():
         ptx = ptx_of_module(ir.Module.parse(text(4096, 4096, 4096, "f16", False)), "sm_80")

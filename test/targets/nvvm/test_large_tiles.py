@@ -15,7 +15,7 @@ from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.ptxas import run_ptxas
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize(
     ("tile", "transposed", "size"),
     [
@@ -50,6 +50,7 @@ def check_convolution(count: int, height: int, width: int, channels: int) -> str
     return schedule
 
 
+@pytest.mark.sample(0)
 def test_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fma, "choose_tile", lambda *_: fma.TILES[-1])
     assert "large tiles" in check_convolution(1, 9, 10, 72)

@@ -97,6 +97,7 @@ def compiled(program: Any, *libraries: Any, chip: str = "sm_80", **options: Any)
     return mirlo.compile(program, target=f"nvvm{{chip={chip} {named}}}", cache=False, **options)
 
 
+@pytest.mark.sample(0)
 def test_bitcode_is_linked(tmp_path: Path) -> None:
     with emulated("sm_80"):
         f = compiled(model, bitcode(tmp_path))
@@ -118,7 +119,7 @@ def test_ptx_is_merged(program: Any, tmp_path: Path) -> None:
         assert cubin.to_cubin(whole, find_chip("sm_80")).startswith(b"\x7fELF")
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(0)
 @pytest.mark.skipif(libdevice._find_library() is None, reason="no libdevice: pip install nvidia-nvvm")
 @pytest.mark.parametrize("named", ["libdevice", "file", "option"])
 def test_libdevice(named: str) -> None:

@@ -65,6 +65,7 @@ def test_time_of_a_call(driver: FakeDriver) -> None:
     assert mirlo.compile(model, target="llvm").device_microseconds(*inputs) is None
 
 
+@pytest.mark.sample(0)
 def test_shared_memory_is_asked_for(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tensorcore, "choose_tile", lambda *_: tensorcore.TILES[0])
     monkeypatch.setattr(products, "whole_waves_if_faster", lambda plan, *_: plan)

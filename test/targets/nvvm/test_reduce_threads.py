@@ -110,7 +110,7 @@ def wide(kind: np.dtype) -> np.dtype:
     return np.dtype(np.float64 if kind.kind in "fV" else kind)
 
 
-@pytest.mark.sample(40)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("target", TARGETS)
 def test_random_schedules_with_threads(target: str, seed: int) -> None:

@@ -45,6 +45,7 @@ def test_on_matrix_units(size: tuple[int, int, int], units: int, which: int, mon
     np.testing.assert_allclose(found.astype(np.float32), a.astype(np.float32) @ b.astype(np.float32), atol=0.1)
 
 
+@pytest.mark.sample(0)
 def test_what_follows_the_product(monkeypatch: pytest.MonkeyPatch) -> None:
     """Elementwise blocks read the rows that belong to theirs, on both sides of the cut."""
     on_few_units(monkeypatch, 4)
@@ -63,6 +64,7 @@ def test_what_follows_the_product(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(found, np.maximum(a @ b + c + d, 0), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.sample(0)
 def test_images(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut along the images of a batch, whose edges stay where they are."""
     on_few_units(monkeypatch, 4)

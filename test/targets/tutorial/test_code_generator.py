@@ -45,6 +45,7 @@ def tutor() -> None:
     load_plugin(str(EXAMPLE))
 
 
+@pytest.mark.sample(0)
 def test_numbers(model: Path, tutor: None) -> None:
     executable = mirlo.compile(str(model), "tutor,llvm")
     (external,) = executable.artifact.externals
@@ -56,6 +57,7 @@ def test_numbers(model: Path, tutor: None) -> None:
     assert np.abs(found - expected).max() <= 1e-3 * np.abs(expected).max()
 
 
+@pytest.mark.sample(0)
 def test_reasons_and_layouts(model: Path, tutor: None) -> None:
     with make_context(), ir.Location.unknown():
         module, store = import_model(str(model))

@@ -143,6 +143,7 @@ def test_misuse(model: Path, flags: list[str], message: str) -> None:
     assert done.returncode in (1, 2) and message in done.stderr
 
 
+@pytest.mark.sample(0)
 def test_a_schedule_of_the_command_line(model: Path, tmp_path: Path) -> None:
     (tmp_path / "s.json").write_text('{"version": 1, "words": [["apply_rule", "contraction"]]}')
     flags = ["--shape", "x=5x64", "--schedule", f"nothing={tmp_path / 's.json'}", "--no-tuning"]

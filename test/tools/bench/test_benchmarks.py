@@ -16,6 +16,7 @@ from mirlo.targets.onednn.native.library import is_available
 from mirlo.tools.bench.plot import scatter
 
 
+@pytest.mark.sample(0)
 @pytest.mark.skipif(not is_available(), reason="oneDNN is not installed")
 def test_sweep(tmp_path: Path) -> None:
     flags = ["--count", 1, "--rounds", 2, "--json", tmp_path / "rows.json", "--svg", tmp_path / "s.svg"]

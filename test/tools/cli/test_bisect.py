@@ -90,6 +90,7 @@ def _bisect(model: Path, plugin: str = "", *flags: str) -> subprocess.CompletedP
     return mirlo("bisect", "m.onnx", "--shape", "x=3x8", *flags, cwd=model.parent)
 
 
+@pytest.mark.sample(0)
 def test_a_model_that_is_right(model: Path) -> None:
     done = _bisect(model, "", "--against", "onnxruntime")
     assert (done.returncode, done.stdout) == (0, "m.onnx: every output is as onnxruntime computes it\n")
@@ -114,6 +115,7 @@ def test_a_wrong_rule_and_the_replay(model: Path) -> None:
     assert again.returncode == 1 and "first node that departs: 'left' (Tanh), node 1 of 1" in again.stdout
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize(("atol", "code"), [("1e-3", 1), ("1.0", 0)])
 def test_the_tolerance_is_obeyed(model: Path, atol: str, code: int) -> None:
     """Half of the largest value is no departure where as much as the largest is allowed."""
@@ -268,6 +270,7 @@ def test_programs_of_several_parts(tmp_path: Path) -> None:
     assert "it fails in pass legalize{target=llvm}" in done.stdout
 
 
+@pytest.mark.sample(0)
 def test_a_machine_without_the_device_is_told_so(model: Path) -> None:
     """Each node would depart, for nothing runs."""
     done = _bisect(model, "", "--target", "llvm{triple=riscv64-linux-gnu cpu=generic}")

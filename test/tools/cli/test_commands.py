@@ -179,6 +179,7 @@ def test_targets(capsys: pytest.CaptureFixture[str]) -> None:
     assert any(re.fullmatch(r"llvm +llvm → default +CPUs, through LLVM: .*", line) for line in lines)
 
 
+@pytest.mark.sample(0)
 def test_progress_where_no_one_watches_is_for_the_verbose(files: Path, tmp_path: Path) -> None:
     command = ("compile", files / "m.onnx", "--shape", "image/x=5x8", "-o", tmp_path / "o.mirlo", "--no-cache")
     assert mirlo(*command).stderr == ""
@@ -226,6 +227,7 @@ def test_interrupted(files: Path) -> None:
     assert (child.returncode, errors) == (130, "mirlo: interrupted\n")
 
 
+@pytest.mark.sample(0)
 def test_reader_that_went_away(files: Path) -> None:
     command = [sys.executable, "-m", "mirlo.tools.cli", "info", str(files / "m.onnx")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as child:

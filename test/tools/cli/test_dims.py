@@ -48,6 +48,7 @@ def _run(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     return found.out
 
 
+@pytest.mark.sample(0)
 def test_run_takes_small_sizes_and_says_which(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = _run(capsys, "run", folder / "products.onnx", "--repeat", 1)
     line = "sizes of dynamic dims: batch=1, seq=8, which were not given; others: --dim batch=N --dim seq=N"

@@ -42,6 +42,7 @@ def _table(text: str) -> list[list[str]]:
     return rows[: next((i for i, row in enumerate(rows) if row[0] == "main"), 1) + 1]
 
 
+@pytest.mark.sample(0)
 @needs_c_compiler
 def test_commands_print_the_same(path: Path, tmp_path: Path) -> None:
     saved = tmp_path / "model.mirlo"

@@ -69,6 +69,7 @@ def board(folder: Path, runner: StartedRunner) -> list[str]:
     return ["--remote", str(runner.address), "--token-file", str(folder / "token")]
 
 
+@pytest.mark.sample(0)
 def test_what_a_board_is(board: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["remote", board[1], *board[2:]]) == 0
     printed = capsys.readouterr().out

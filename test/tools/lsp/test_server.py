@@ -175,6 +175,7 @@ def test_diagnostics_follow_the_text(client: Client) -> None:
     assert client.problems(uri) == []
 
 
+@pytest.mark.sample(0)
 def test_types_and_definitions_of_operators(client: Client) -> None:
     uri = client.open("hover.mlir", IR)
     assert "exp(x) / sum(exp(x)) along the axis" in client.hover(uri, IR, "relax.softmax", 3)
@@ -216,6 +217,7 @@ def test_lenses_explain_and_show_assembly(client: Client) -> None:
     assert Path(assembly["uri"]).suffix == ".s"
 
 
+@pytest.mark.sample(0)
 def test_the_schedule_of_the_kernel_at_the_cursor(client: Client) -> None:
     uri = client.open("schedule.mlir", IR)
     at = lsp.Position(3, 10)

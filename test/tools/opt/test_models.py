@@ -8,6 +8,7 @@ from commands import python
 from mirlo.tools.opt import main
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("content", [b"\x08\x07\x12\xff\xfe", b"\x08\x07\x12\x01a"], ids=["bytes", "text by chance"])
 def test_an_onnx_model(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "a model.onnx").write_bytes(content)

@@ -116,7 +116,7 @@ def registered(folder: Path, code: int = 0, name: str = "unit_run", **options: o
     return make_program(model(), folder, compiler(), targets(form), flags=flags, **options)  # type: ignore[arg-type]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("name", ["unit_run", "unit.unit_0"])
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_registered_driver(shared: bool, name: str, tmp_path: Path) -> None:

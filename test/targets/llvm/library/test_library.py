@@ -41,7 +41,7 @@ from mirlo.tools.explain.model import explain_model
 pytestmark = needs_c_compiler
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("shared", [False, True])
 def test_programs_compute_the_same_bits(name: str, shared: bool, tmp_path: Path) -> None:
@@ -96,6 +96,7 @@ def test_functions_of_the_caller(tmp_path: Path) -> None:
     assert done.returncode == 3 and "calls 'test.none': name it in options.functions" in done.stderr
 
 
+@pytest.mark.sample(0)
 def test_seeds_are_drawn(tmp_path: Path) -> None:
     model = make_model([node("RandomUniform", "", "y", shape=[50])], {"x": (F32, (1,))}, ["y"])
     program = make_program(model, tmp_path, compiler())
@@ -103,6 +104,7 @@ def test_seeds_are_drawn(tmp_path: Path) -> None:
     assert (found >= 0).all() and (found < 1).all() and len(set(found.tolist())) > 40
 
 
+@pytest.mark.sample(0)
 def test_weights_in_a_file(tmp_path: Path) -> None:
     program = make_program(dynamic_model(), tmp_path, compiler(), weights="beside")
     inputs = MODELS["dynamic"][1]
@@ -124,6 +126,7 @@ def test_weights_beside_a_library_are_found(tmp_path: Path) -> None:
     require_same(program, dynamic_model(), MODELS["dynamic"][1])
 
 
+@pytest.mark.sample(0)
 def test_compiled_models_are_linked(tmp_path: Path) -> None:
     program = make_program(dynamic_model(), tmp_path, compiler(), shared=True)
     mirlo.compile(dynamic_model(), cache=False, jobs=1).save(tmp_path / "m.mirlo")
@@ -145,6 +148,7 @@ def test_the_command_link(weights: str, tmp_path: Path) -> None:
     require_same(program, dynamic_model(), MODELS["dynamic"][1])
 
 
+@pytest.mark.sample(0)
 def test_a_library_exports_one_symbol(tmp_path: Path) -> None:
     if shutil.which("nm") is None:
         pytest.skip("there is no nm")
@@ -155,6 +159,7 @@ def test_a_library_exports_one_symbol(tmp_path: Path) -> None:
     assert [line.split()[-1] for line in listed.splitlines()] == ["mirlo_model_model"]
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize(
     "command",
     [
@@ -189,6 +194,7 @@ def _store(executable: Any) -> Any:
     return executable._store
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("weights", ["embed", "beside"])
 def test_parts_in_c(weights: str, tmp_path: Path) -> None:
     make, inputs = MODELS["dynamic"]
@@ -213,6 +219,7 @@ def test_a_library_has_one_build(call: str, target: str) -> None:
         calls[call]()
 
 
+@pytest.mark.sample(0)
 @pytest.mark.skipif(host_processor().arch != X86, reason="builds for kinds of x86")
 def test_a_model_of_several_builds_is_not_linked(tmp_path: Path) -> None:
     for file, several, options in (

@@ -20,7 +20,7 @@ from mirlo.targets.llvm.library.sources import RUN_TIME_FOLDER
 pytestmark = needs_c_compiler
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(0)
 @pytest.mark.skipif(sys.platform != "linux" or platform.libc_ver()[0] != "glibc", reason="counts what glibc gives")
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", MODELS)

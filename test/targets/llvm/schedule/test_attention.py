@@ -140,7 +140,7 @@ def test_operands_that_are_slices_and_permutes() -> None:
     assert len(executable.artifact.kernels) == 1
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", OPEN_CASES)
 def test_lengths_of_run_time(name: str, threads: int) -> None:
@@ -186,7 +186,7 @@ WITH_SINKS = {
 }
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", WITH_SINKS)
 def test_sinks(name: str, threads: int) -> None:

@@ -60,7 +60,7 @@ def _matmul(m: int, k: int, n: int, left: str, right: str, out: str, transposed:
     }}"""
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("is_constant", [False, True])
 @pytest.mark.parametrize(("left", "right"), [("u8", "i8"), ("i8", "i8"), ("i8", "u8"), ("u8", "u8")])
 def test_products_of_bytes(left: str, right: str, is_constant: bool, tmp_path: Path) -> None:
@@ -102,6 +102,7 @@ LIMITS = {"i8": [(64, 64), (-64, -64), (127, -128), (1, 127), (-128, 0)], "u8": 
 """Adjacent weights whose products with any int8 of the other sign fit 16 bits, just so."""
 
 
+@pytest.mark.sample(0)
 @pytest.mark.skipif("i16" not in host_machine().dots, reason="the machine has no products of 16-bit integers")
 @pytest.mark.parametrize(("left", "right"), [("u8", "i8"), ("i8", "i8"), ("i8", "u8"), ("u8", "u8")])
 def test_pairs_that_fit_16_bits(left: str, right: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +126,7 @@ def test_pairs_that_fit_16_bits(left: str, right: str, tmp_path: Path, monkeypat
         w[-1, 6:8] = (65, 64) if right == "i8" else (129, 128)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(0)
 @pytest.mark.skipif("i16" not in host_machine().dots, reason="the machine has no products of 16-bit integers")
 @pytest.mark.parametrize(("left", "right"), [("u8", "i8"), ("i8", "i8"), ("i8", "u8"), ("u8", "u8")])
 def test_extended_panels(left: str, right: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,7 +197,7 @@ CONVOLUTIONS = {
 }
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("signs", ["u8", "i8"])
 @pytest.mark.parametrize("name", list(CONVOLUTIONS))
 def test_convolutions_of_bytes(name: str, signs: str, tmp_path: Path) -> None:
@@ -261,6 +262,7 @@ def _convolution(x: np.ndarray, w: np.ndarray, attributes: str) -> np.ndarray:
     return made
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize(("left", "right", "out", "dots", "instruction"), [
     ("u8", "i8", "i32", "u8xi8", "vpdpbusd"), ("i8", "i8", "i32", "u8xi8", "vpdpbusd"),
     ("bf16", "bf16", "f32", "bf16", "vdpbf16ps"),

@@ -103,6 +103,7 @@ def test_sizes(name: str) -> None:
         np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-4, err_msg=str(sizes))
 
 
+@pytest.mark.sample(0)
 def test_every_number_of_rows() -> None:
     """What whole tiles leave is covered by tiles of all sizes, on one thread and on two."""
     x = normal(61, 128)

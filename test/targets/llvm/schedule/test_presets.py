@@ -173,7 +173,7 @@ def _used_instructions(text: str) -> Iterator[str]:
     return (match.group(1) for match in re.finditer(r'"llvm\.x86\.([\w.]+)"', text))
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("preset", PRESETS)
 def test_random_operators_compute_the_same_for_every_preset(preset: str, seed: int) -> None:

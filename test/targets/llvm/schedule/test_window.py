@@ -214,6 +214,7 @@ def words_of(model: ModelProto) -> Mapping[str, Trace]:
     return {kernel.name: kernel.schedule.words for kernel in explain_model(model).kernels if kernel.schedule}
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("operator", ["MaxPool", "AveragePool"])
 def test_words_of_the_rule_can_be_edited_and_given_back(operator: str) -> None:
     pooled = node(operator, "x", "p", kernel_shape=[3, 3], pads=[1, 1, 1, 1])
@@ -246,6 +247,7 @@ def test_dynamic_sizes_have_vectors_of_all_lengths() -> None:
         np.testing.assert_array_equal(executable(x), x.max(axis=0))
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize(("channels", "vectors"), [(1280, 16), (672, 14), (480, 15), (136, 16), (32, 4)])
 def test_a_plain_reduction_has_as_few_passes_as_registers_permit(channels: int, vectors: int) -> None:
     mean = node("ReduceMean", "x", "y", axes=[1], keepdims=0)
