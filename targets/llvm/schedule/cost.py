@@ -116,6 +116,13 @@ ROLLED_FROM_IF_DEEP = 100
 """The same for tiles that sum `MIN_DEEP` products and more: what the loop costs beside unrolled code is small then."""
 MIN_DEEP = 64
 """Products per element: with 27, a loop over 100 operations makes a kernel 7 % slower, with 64 no slower."""
+LONG_INTRINSICS = {
+    "cos": 50, "sin": 50, "tan": 50, "fmod": 40, "remainder": 50, "pow": 70, "erfinv": 40, "i0": 35, "i0e": 35,
+    "i1": 35, "i1e": 35, "j0": 120, "j1": 120, "digamma": 110, "lgamma": 140, "tgamma": 200,
+}  # fmt: skip
+"""Operations of intrinsics with much more code than exp, which counts as 12: about half of those that they expand to.
+
+On f32, exp expands to 25, erf to 19, sin to 98 with the reduction of large angles, pow to 131, lgamma to 253."""
 REST_ROWS = (9, 7, 5, 4, 3, 2, 1)
 """Rows of the tiles for the rest that whole tiles leave: each is a copy of the code."""
 REST_ROWS_IN_LOOPS = (7, 5, 3, 2, 1)

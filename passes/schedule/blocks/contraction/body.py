@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
@@ -106,12 +107,16 @@ def emit_init(block: BlockView, kind: ir.Type) -> ir.Attribute:
     return ir.FloatAttr.get(kind, ir.FloatAttr(start).value)
 
 
-def count_operations(blocks: Sequence[BlockView]) -> int:
-    """Return the number of operations in these bodies, as a measure of the size of each copy of them."""
+def count_operations(blocks: Sequence[BlockView], sizes: Mapping[str, int] = MappingProxyType({})) -> int:
+    """Return the number of operations in these bodies, as a measure of the size of each copy of them.
+
+    `sizes` has those of intrinsics, by name, with much more or less code than others.
+    """
     expanded = 12  # an intrinsic without an instruction of its own is about this many operations
 
     def count(name: str) -> int:
-        return expanded if name.startswith("tir.") and name[4:] not in SINGLE_INSTRUCTIONS else 1
+        is_expanded = name.startswith("tir.") and name[4:] not in SINGLE_INSTRUCTIONS
+        return sizes.get(name[4:], expanded) if is_expanded else 1
 
     return sum(count(op.name) for b in blocks for op in b.body_ops)
 

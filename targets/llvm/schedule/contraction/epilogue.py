@@ -14,7 +14,13 @@ from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span
-from mirlo.targets.llvm.schedule.cost import MIN_DEEP, MIN_K_TO_PREFETCH, ROLLED_FROM, ROLLED_FROM_IF_DEEP
+from mirlo.targets.llvm.schedule.cost import (
+    LONG_INTRINSICS,
+    MIN_DEEP,
+    MIN_K_TO_PREFETCH,
+    ROLLED_FROM,
+    ROLLED_FROM_IF_DEEP,
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,7 @@ class Epilogue:
         self.code = code
         self.plan = plan
         self.buffers = buffers
-        self.operations = count_operations([stage.block for stage in plan.contraction.stages])
+        self.operations = count_operations([stage.block for stage in plan.contraction.stages], LONG_INTRINSICS)
         self.stages = [EpilogueStage.of(stage.block) for stage in plan.contraction.stages]
         result = plan.contraction.block.outputs[0]
         self.result, self.result_type = result.value, result.element_type

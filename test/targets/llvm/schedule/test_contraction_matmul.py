@@ -11,7 +11,7 @@ from kernels import Kernel
 from onnx_models import F32, make_model, node
 
 import mirlo
-from mirlo.dialects.tir.compute import maximum, tanh
+from mirlo.dialects.tir.compute import call, maximum, tanh
 
 
 def matmul(
@@ -199,6 +199,24 @@ def test_index_and_gather_in_epilogue() -> None:
     i, j = np.mgrid[:20, :40]
     np.testing.assert_allclose(kernel(a, b, table), a @ b + i * 100 + j + table[(i * j) % 7], rtol=1e-5, atol=1e-3)
     assert kernel.rule == "contraction"
+
+
+def test_long_intrinsics_in_a_loop_over_rows() -> None:
+    """The code of a sine is that of four exponentials: one row of a tile has it, and the others are a loop."""
+
+    def body(name: str) -> Any:
+        def product(p: Any, a: Any, b: Any) -> Any:
+            c = p.reduce("add", (4, 16), (9,), lambda i, j, k: a[i, k] * b[k, j])
+            return p.compute((4, 16), lambda i, j: call(name, c[i, j]))
+
+        return product
+
+    generator = np.random.default_rng(4)
+    a, b = (generator.standard_normal(s).astype(np.float32) for s in ((4, 9), (9, 16)))
+    for name, function, copies in (("sin", np.sin, 2), ("exp", np.exp, 8)):
+        kernel = Kernel(body(name), [(a.shape, "f32"), (b.shape, "f32")], machine="avx2")
+        np.testing.assert_allclose(kernel(a, b), function(a @ b), rtol=1e-4, atol=1e-5)
+        assert kernel.text.count(f'"tir.{name}"') == copies
 
 
 @pytest.mark.sample(4)
