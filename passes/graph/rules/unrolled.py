@@ -62,15 +62,18 @@ def _joined(op: ir.OpView) -> list[ir.Value] | None:
         inner = defining(value, name)
         return inner is not None and inner.axis == axis and only_use(value)
 
-    def leaves(value: ir.Value) -> list[ir.Value]:
-        if not is_inner(value):
-            return [value]
-        return [leaf for each in value.owner.operands for leaf in leaves(each)]
-
     for use in op.output.uses:
         if use.owner.name == name and use.owner.opview.axis == axis and is_inner(op.output):
             return None
-    return [leaf for each in op.operation.operands for leaf in leaves(each)]
+    leaves: list[ir.Value] = []
+    pending = list(reversed(op.operation.operands))
+    while pending:
+        value = pending.pop()
+        if is_inner(value):
+            pending += reversed(value.owner.operands)
+        else:
+            leaves.append(value)
+    return leaves
 
 
 def _unrolled_loop(values: Sequence[ir.Value], b: Rewriter) -> UnrolledLoop | Decline:
@@ -125,16 +128,22 @@ def _keeps_rows(op: ir.OpView, position: int) -> bool:
 def _are_same(values: Sequence[ir.Value]) -> bool:
     """Return whether values are one, or computed alike from the same ones."""
     first = values[0]
-    return all(value == first or _equal(first, value) for value in values[1:])
+    return all(_equal(first, value) for value in values[1:])
 
 
 def _equal(value: ir.Value, other: ir.Value) -> bool:
-    if not isinstance(value, ir.OpResult) or not isinstance(other, ir.OpResult) or value.type != other.type:
-        return False
-    one, two = value.owner, other.owner
-    if one.name not in ("relax.constant", "relax.reshape") or not _are_alike(one.opview, two.opview):
-        return False
-    return all(a == c or _equal(a, c) for a, c in zip(one.operands, two.operands, strict=True))
+    pending = [(value, other)]
+    while pending:
+        value, other = pending.pop()
+        if value == other:
+            continue
+        if not isinstance(value, ir.OpResult) or not isinstance(other, ir.OpResult) or value.type != other.type:
+            return False
+        one, two = value.owner, other.owner
+        if one.name not in ("relax.constant", "relax.reshape") or not _are_alike(one.opview, two.opview):
+            return False
+        pending += zip(one.operands, two.operands, strict=True)
+    return True
 
 
 def _packed(slices: Sequence[ir.OpView], b: Rewriter) -> ir.Value | Decline:

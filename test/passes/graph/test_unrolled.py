@@ -9,6 +9,10 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import mirlo
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.session import Session
 
 STEPS, DEPTH = 5, 4
 
@@ -59,3 +63,21 @@ def test_steps_are_computed_at_once(axis: int, step: int, skipped: int) -> None:
         x = np.random.default_rng(n).uniform(-1, 1, shape).astype(np.float32)
         (expected,) = ReferenceEvaluator(model).run(None, {"x": x})
         np.testing.assert_allclose(executable.run({"x": x})["y"], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_long_chains_of_concatenations() -> None:
+    sizes = "operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>"
+    lines = [
+        f'%{i} = "relax.concat"(%{i - 1}, %0) {{axis = 0 : i64, {sizes}}} : '
+        f"(tensor<{i}xf32>, tensor<1xf32>) -> tensor<{i + 1}xf32>"
+        for i in range(1, 600)
+    ]
+    text = (
+        "func.func @main(%0: tensor<1xf32>) -> tensor<600xf32> {\n"
+        + "\n".join(lines)
+        + "\nreturn %599 : tensor<600xf32>\n}"
+    )
+    with make_context():
+        module = ir.Module.parse(text)
+        Pipeline("simplify").run(module, Session())
+        assert str(module).count("relax.concat") > 0
