@@ -26,6 +26,7 @@ from mirlo.targets.llvm.schedule.cost import (
     MIN_WINDOW_OUTPUTS,
     PASS_RUN_BYTES,
     PLAIN_REDUCTION,
+    WHOLE_PASS_REGISTERS,
     WINDOW_RUN_BYTES,
 )
 from mirlo.targets.llvm.schedule.part_rules import part_rule
@@ -110,9 +111,14 @@ def _choose_vectors(
         most = min(WINDOW_RUN_BYTES // machine.vector_bytes, machine.vector_registers // 2)
         unroll = max(1, most) if effort <= LOAD_BOUND_OPERATIONS else 2
     else:
-        unroll = _vectors_of_pass(machine, len(instances[0].block.outputs), effort)
+        outputs = len(instances[0].block.outputs)
+        unroll = _vectors_of_pass(machine, outputs, effort)
         if isinstance(extent, int) and not chosen.lanes_of(0):
             unroll = _with_fewest_passes(extent // own, unroll)
+            pairs = extent // (2 * own)
+            is_whole = extent % (2 * own) == 0 and 2 * pairs <= WHOLE_PASS_REGISTERS * machine.vector_registers
+            if unroll < 2 * pairs and is_whole and _is_plain(machine, outputs, effort):
+                return LoopVectors(2 * own, chosen.unroll_of(0) or pairs)
     return LoopVectors(chosen.lanes_of(0) or own, chosen.unroll_of(0) or unroll)
 
 
@@ -123,8 +129,13 @@ def _vectors_of_pass(machine: Machine, outputs: int, effort: int) -> int:
     them read short runs of memory.
     """
     half = max(1, machine.vector_registers // 2 // outputs)
-    is_plain = effort <= PLAIN_REDUCTION and outputs == 1 and machine.avx2
+    is_plain = _is_plain(machine, outputs, effort)
     return machine.vector_registers if is_plain and half * machine.vector_bytes < PASS_RUN_BYTES else half
+
+
+def _is_plain(machine: Machine, outputs: int, effort: int) -> bool:
+    """Return whether an operand in memory is all that an operation needs beside an accumulator, with AVX2."""
+    return effort <= PLAIN_REDUCTION and outputs == 1 and machine.avx2
 
 
 def _with_fewest_passes(vectors: int, most: int) -> int:

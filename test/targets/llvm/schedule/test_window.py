@@ -248,10 +248,14 @@ def test_dynamic_sizes_have_vectors_of_all_lengths() -> None:
 
 
 @pytest.mark.sample(0)
-@pytest.mark.parametrize(("channels", "vectors"), [(1280, 16), (672, 14), (480, 15), (136, 16), (32, 4)])
-def test_a_plain_reduction_has_as_few_passes_as_registers_permit(channels: int, vectors: int) -> None:
+@pytest.mark.parametrize(
+    ("channels", "lanes", "vectors"),
+    [(1280, 8, 16), (672, 8, 14), (480, 8, 15), (136, 8, 16), (32, 8, 4), (144, 16, 9), (240, 16, 15)],
+)
+def test_a_plain_reduction_has_as_few_passes_as_registers_permit(channels: int, lanes: int, vectors: int) -> None:
+    """One pass if accumulators are at most twice as many as registers."""
     mean = node("ReduceMean", "x", "y", axes=[1], keepdims=0)
     model = make_model([mean], {"x": (F32, [1, 49, channels])}, ["y"], opset=13)
     (kernel,) = explain_model(model, target="llvm{cpu=x86-64-v3}").kernels
     assert kernel.schedule is not None
-    assert kernel.schedule.choices == {"lanes": 8, "unroll": vectors}
+    assert kernel.schedule.choices == {"lanes": lanes, "unroll": vectors}
