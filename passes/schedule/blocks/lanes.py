@@ -24,10 +24,29 @@ def widest_bytes(instances: Sequence[BlockInstance], axis: Variable) -> int:
     sizes = [1]
     for instance in instances:
         for value in lanes.varying(instance):
-            if str(value.type) not in ("index", "i1") and instance.linear(value) is None:
+            is_index = instance.linear(value) is not None or _becomes_index(value)
+            if str(value.type) not in ("index", "i1") and not is_index:
                 sizes.append(element_bytes(value.type))
         sizes += [element_bytes(output.element_type) for output in instance.block.outputs]
     return max(sizes)
+
+
+def gathered_bytes(instances: Sequence[BlockInstance], axis: Variable) -> int:
+    """Return the size of the smallest element that lanes load at indices of their own; 0 if they load none."""
+    lanes = _Lanes(instances, axis)
+    varying = [value for instance in instances for value in lanes.varying(instance)]
+    gathered = [value for value in varying if _is_extracted(value)]
+    return min((element_bytes(value.type) for value in gathered), default=0)
+
+
+def _is_extracted(value: ir.Value) -> bool:
+    return not isinstance(value.owner, ir.Block) and value.owner.operation.name == "tensor.extract"
+
+
+def _becomes_index(value: ir.Value) -> bool:
+    """Return whether an element is used as an index only, whose conversion takes no instruction."""
+    names = [use.owner.operation.name for use in value.uses]
+    return bool(names) and all(name == "arith.index_cast" for name in names)
 
 
 class _Lanes:

@@ -9,7 +9,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import Variable
 from mirlo.passes.rule_choices import ChoiceValue, choice_values, tried_values, tuning_point
 from mirlo.passes.schedule.blocks.instance import BlockInstance
-from mirlo.passes.schedule.blocks.lanes import fitting, widest_bytes
+from mirlo.passes.schedule.blocks.lanes import fitting, gathered_bytes, widest_bytes
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.vectors import may_trap
 from mirlo.passes.schedule.words.schedule import Schedule
@@ -17,7 +17,7 @@ from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.choices import LoopChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import find_machine
-from mirlo.targets.llvm.schedule.cost import F32_BYTES, INTRINSIC_OPERATIONS
+from mirlo.targets.llvm.schedule.cost import F32_BYTES, INTRINSIC_OPERATIONS, REGISTER_PART
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def choose_lane_vectors(
     """
     unroll = chosen.unroll_of(loop)
     if lanes is None:
-        own = chosen.lanes_of(loop) or machine.lanes(widest_bytes(instances, axis))
+        own = chosen.lanes_of(loop) or _own_lanes(instances, axis, machine)
         if not reduces and has_intrinsics(instances):
             # Long dependency chains need several independent ones in flight, interleaved operation by operation. LLVM
             # does not interleave consecutive vectors, but it splits a vector of several registers that way.
@@ -56,6 +56,16 @@ def choose_lane_vectors(
     return LoopVectors(
         own if lanes is None else lanes, unroll or (4 if reduces or heavy <= 12 else 2 if heavy <= 40 else 1)
     )
+
+
+def _own_lanes(instances: Sequence[BlockInstance], axis: Variable, machine: Machine) -> int:
+    """Return the lanes of a vector whose widest elements fill a register.
+
+    Elements that are loaded one by one fill at least the part of a register that they are inserted in.
+    """
+    gathered = gathered_bytes(instances, axis)
+    least = REGISTER_PART // gathered if gathered else 1
+    return max(machine.lanes(widest_bytes(instances, axis)), least)
 
 
 def loop_space(kernel: Kernel, context: ScheduleContext) -> list[dict[str, int]]:

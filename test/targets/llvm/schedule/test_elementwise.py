@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import TensorProto
+from onnx_models import F32, make_model, node
 from scheduled import Kernel, compare, tensor
 
 from mirlo.dialects.tir.compute import call, constant, exp, maximum, minimum, select, within
+from mirlo.tools.explain.model import explain_model
 
 
 @pytest.mark.sample(2)
@@ -240,6 +243,15 @@ def test_gather_along_memory() -> None:
     x = generator.standard_normal((5, 30), dtype=np.float32)
     ids = generator.integers(0, 30, (5, 21))
     np.testing.assert_array_equal(kernel(x, ids)[0], np.take_along_axis(x, ids, 1))
+
+
+@pytest.mark.parametrize(("dtype", "lanes"), [(TensorProto.FLOAT, 8), (TensorProto.INT8, 16)])
+def test_lanes_of_a_gather_are_those_of_its_elements(dtype: int, lanes: int) -> None:
+    """Loaded indices do not count; elements of int8, loaded one by one, fill 16 bytes."""
+    nodes = [node("GatherElements", "x at", "y", axis=1), node("Cast", "y", "z", to=F32)]
+    inputs = {"x": (dtype, [4, 30]), "at": (TensorProto.INT64, [4, 64])}
+    (kernel,) = explain_model(make_model(nodes, inputs, ["z"], opset=17), target="llvm{cpu=x86-64-v3}").kernels
+    assert kernel.schedule is not None and kernel.schedule.choices["lanes"] == lanes
 
 
 def test_machines() -> None:
