@@ -207,11 +207,12 @@ class Panels:
 
 
 def _dims_by_axis(map_: ir.AffineMap) -> dict[int, int] | None:
-    """Return the dim that each axis indexes; None if a dim is indexed otherwise, or two by one axis."""
-    positions = [expr.position if isinstance(expr, ir.AffineDimExpr) else None for expr in map_.results]
-    if None in positions or len(set(positions)) != len(positions):
+    """Return the dim that each axis indexes; None if a dim has another index than an axis of its own or a constant."""
+    axes = {d: expr for d, expr in enumerate(map_.results) if not isinstance(expr, ir.AffineConstantExpr)}
+    positions = {d: expr.position for d, expr in axes.items() if isinstance(expr, ir.AffineDimExpr)}
+    if len(positions) != len(axes) or len(set(positions.values())) != len(positions):
         return None
-    return {axis: d for d, axis in enumerate(positions) if axis is not None}
+    return {axis: d for d, axis in positions.items()}
 
 
 def _declined_operand(plan: RegisterTilePlan, view: PrimView) -> Decline | None:
@@ -243,6 +244,8 @@ def _panels(plan: RegisterTilePlan, view: PrimView) -> Panels | Decline:
     is_whole = plan.lane_axis.extent == plan.panel_columns or not plan.problem.shared_columns
     if plan.packing is None and is_one_panel and is_whole:
         return decline("one panel holds all columns, which are contiguous", columns=plan.lane_axis.extent)
+    if plan.rows.form.stride(plan.lane_axis) != 0 and plan.lane_axis.extent % plan.tile_columns:
+        return decline("columns with rows of their own do not fill the last panel", columns=plan.lane_axis.extent)
     position = [o.value for o in contraction.block.inputs].index(operand.value)
     source = contraction.block.inputs[position]
     dims = _dims_by_axis(source.map)

@@ -38,6 +38,39 @@ def reread_bytes(rows: ContractionOperand, spatial: Iterable[LoopAxis]) -> int:
     return elements * element_bytes(rows.access.element_type)
 
 
+def operand_bytes(side: ContractionOperand) -> float:
+    """Return the bytes of an operand, with its padding."""
+    total = element_bytes(side.access.element_type)
+    for extent in side.padded_shape or side.access.shape:
+        total *= D.estimate_dim(extent)
+    return float(total)
+
+
+def result_bytes(contraction: Contraction) -> float:
+    """Return the bytes of the results, and of operands of the epilogue that are as large."""
+    _, result = contraction.writes[0]
+    least = prod(map(D.estimate_dim, result.shape))
+    reads = [each for stage in contraction.stages for each in stage.reads if each is not None]
+    counts = [(prod(map(D.estimate_dim, each.shape)), each.element_type) for each in (result, *reads)]
+    return float(sum(count * element_bytes(kind) for count, kind in counts if count >= least))
+
+
+def resident_bytes(machine: Machine) -> float:
+    """Return the bytes that stay in the L2 cache until they are read again."""
+    return L2_RESIDENT_SHARE * machine.l2_bytes
+
+
+def panel_pixels(
+    contraction: Contraction, rows: ContractionOperand, columns: ContractionOperand, machine: Machine
+) -> int:
+    """Return the pixels that a panel with rows of its own passes; 0 if the loops over rows are outside of panels."""
+    if operand_bytes(rows) + result_bytes(contraction) > resident_bytes(machine):
+        return 0
+    channels = count_of(axis for axis in contraction.spatial if columns.form.stride(axis) != 0)
+    elements = prod(D.estimate_dim(extent) for extent in rows.access.shape)
+    return (elements + count_of(contraction.spatial)) // channels
+
+
 def tile_request(
     problem: TileProblem, axis: LoopAxis, side: ContractionOperand, reduce: Iterable[LoopAxis]
 ) -> TileProblem:
@@ -96,7 +129,7 @@ def rows_from_beyond_l2(
     if not (problem.shared_rows and problem.shared_columns) or count > 2 * size:
         return 0
     total = min(count, size) * element_bytes(side.access.element_type)
-    return total if total > L2_RESIDENT_SHARE * machine.l2_bytes else 0
+    return total if total > resident_bytes(machine) else 0
 
 
 def _candidate_row_axes(candidates: list[LoopAxis]) -> list[LoopAxis]:

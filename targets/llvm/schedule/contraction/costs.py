@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.runtime.lazy_dataclass import dataclass
-from mirlo.targets.llvm.schedule.contraction.choices import count_of
-from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
+from mirlo.targets.llvm.schedule.contraction.choices import count_of, operand_bytes, resident_bytes, result_bytes
 from mirlo.targets.llvm.schedule.contraction.orders import LoopOrder, other_orders
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.tiles import tile_cycles
 from mirlo.targets.llvm.schedule.cost import (
     COPY_BYTES_PER_CYCLE,
     EQUAL_ORDERS,
-    L2_RESIDENT_SHARE,
     MIN_ORDER_GAIN,
     STRIPE_BYTES_PER_CYCLE,
 )
@@ -65,14 +62,14 @@ def fastest_order(plan: RegisterTilePlan) -> LoopOrder:
         return own
     if plan.has_own_rows:
         # Each line of the rows is read for several rows of windows: soon, or while all of them are in the L2 cache.
-        size = _bytes(plan.rows) + _result_bytes(plan)
-        return replace(own, rows_outside=size > _resident_bytes(plan))
-    kept = _resident_bytes(plan)
+        size = operand_bytes(plan.rows) + result_bytes(plan.contraction)
+        return replace(own, rows_outside=size > resident_bytes(plan.machine))
+    kept = resident_bytes(plan.machine)
     others = other_orders(plan.free, own, plan.row_axis, plan.tile_rows)
-    if _result_bytes(plan) > kept:
+    if result_bytes(plan.contraction) > kept:
         # Partial sums would go beyond the L2 cache and return from there.
         others = [order for order in others if order.depth_axis is None]
-    if _bytes(plan.columns) > kept or _batches(plan) > 1:
+    if operand_bytes(plan.columns) > kept or _batches(plan) > 1:
         # Panels that come from beyond it are prefetched only where each is read once. Blocks of rows are outside of
         # batches, whose panels are read for each block.
         others = [order for order in others if not order.is_reordered]
@@ -85,11 +82,6 @@ def fastest_order(plan: RegisterTilePlan) -> LoopOrder:
     return next(close) if least < most else own
 
 
-def _resident_bytes(plan: RegisterTilePlan) -> float:
-    """Return the bytes that stay in the L2 cache until they are read again."""
-    return L2_RESIDENT_SHARE * plan.machine.l2_bytes
-
-
 def _parts_of_k(loops: LoopOrder) -> int:
     return 1 if loops.depth_axis is None else -(-D.estimate_dim(loops.depth_axis.extent) // loops.depth_block)
 
@@ -98,23 +90,14 @@ def _striped_bytes(plan: RegisterTilePlan, loops: LoopOrder) -> float:
     """Return the bytes of results beyond the L2 cache that are written in stripes, a panel after the other."""
     if _panels(plan) == 1 or loops.is_reordered:
         return 0.0
-    size = _result_bytes(plan)
-    return size if size / _batches(plan) > _resident_bytes(plan) else 0.0
-
-
-def _result_bytes(plan: RegisterTilePlan) -> float:
-    """Return the bytes of the results, and of operands of the epilogue that are as large."""
-    _, result = plan.contraction.writes[0]
-    least = prod(map(D.estimate_dim, result.shape))
-    reads = [each for stage in plan.contraction.stages for each in stage.reads if each is not None]
-    counts = [(prod(map(D.estimate_dim, each.shape)), each.element_type) for each in (result, *reads)]
-    return float(sum(count * element_bytes(kind) for count, kind in counts if count >= least))
+    size = result_bytes(plan.contraction)
+    return size if size / _batches(plan) > resident_bytes(plan.machine) else 0.0
 
 
 def _bytes_beyond_l2(plan: RegisterTilePlan, loops: LoopOrder) -> float:
     """Return the bytes from beyond the L2 cache for an order of the loops."""
     parts = _parts_of_k(loops)
-    kept = _resident_bytes(plan)
+    kept = resident_bytes(plan.machine)
     batches, panels = _batches(plan), _panels(plan)
     traffic = _traffic(plan, batches * parts, panels)
     blocks = 1
@@ -141,20 +124,13 @@ def _batches(plan: RegisterTilePlan) -> int:
 
 
 def _traffic(plan: RegisterTilePlan, divided: int, panels: int) -> Traffic:
-    rows, columns = min(_bytes(plan.rows), _row_bytes(plan)), _bytes(plan.columns)
+    rows, columns = min(operand_bytes(plan.rows), _row_bytes(plan)), operand_bytes(plan.columns)
     _, access = plan.contraction.writes[0]
     results = 1
     for extent in access.shape:
         results *= D.estimate_dim(extent)
     batches = _batches(plan)
     return Traffic(rows / divided, columns / divided, columns / divided / panels, results * 4.0 / batches)
-
-
-def _bytes(side: ContractionOperand) -> float:
-    total = element_bytes(side.access.element_type)
-    for extent in side.padded_shape or side.access.shape:
-        total *= D.estimate_dim(extent)
-    return float(total)
 
 
 def _row_bytes(plan: RegisterTilePlan) -> float:
@@ -166,4 +142,4 @@ def _row_bytes(plan: RegisterTilePlan) -> float:
 
 def _copied_bytes(plan: RegisterTilePlan) -> float:
     """Return the bytes of panels that the kernel packs; constants are packed at compile time."""
-    return _bytes(plan.columns) if plan.packing is not None and not plan.is_stored else 0.0
+    return operand_bytes(plan.columns) if plan.packing is not None and not plan.is_stored else 0.0

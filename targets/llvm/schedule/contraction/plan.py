@@ -24,6 +24,7 @@ from mirlo.targets.llvm.schedule.contraction.choices import (
     dot_tile,
     is_short_dot,
     needs_packing,
+    panel_pixels,
     pours_out,
     reread_bytes,
     tile_request,
@@ -265,6 +266,7 @@ class _Planner:
             element_bytes=accumulator_bytes, row_bytes=reread_bytes(self.rows, self.spatial),
             temporaries=WORD_TEMPORARIES if words else 0,
             pours=shared_rows and pours_out(self.contraction, self.rows, self.columns, self.machine),
+            panel_pixels=0 if shared_rows else panel_pixels(self.contraction, self.rows, self.columns, self.machine),
         )  # fmt: skip
 
     def _choose_sum(self, axes: _FreeAxes) -> _SumChoice:

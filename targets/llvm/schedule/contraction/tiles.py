@@ -85,6 +85,8 @@ class TileProblem:
     """Elements of a window along the tile's rows, if adjacent rows share vectors of the row operand."""
     tap_stride: int = 1
     """Elements between the windows of adjacent rows."""
+    panel_pixels: int = 0
+    """Pixels, of input and output, that a panel of a depthwise convolution passes; 0 if it passes one row of them."""
 
 
 def spans(extent: int, size: int) -> list[Span]:
@@ -162,7 +164,8 @@ def step_bounds(rows: int, vectors: int, problem: TileProblem, machine: Machine)
         bounds["issued instructions"] = (products + ISSUED_PER_LOAD * (row_loads + column_loads)) / machine.issue_width
     if problem.taps > 1:
         run = vectors * machine.vector_bytes
-        lines = max(1.0, LINE_BYTES / run) * (machine.short_run if run < LINES_PER_FETCH * LINE_BYTES else 1.0)
+        lines = 1.0 if _keeps_lines(problem, machine) else max(1.0, LINE_BYTES / run)
+        lines *= machine.short_run if run < LINES_PER_FETCH * LINE_BYTES else 1.0
         windows = vectors * _window_vectors(rows, problem) / problem.taps
         bounds["lines of windows from the L2 cache"] = windows * machine.vector_bytes * lines / L2_BYTES_PER_CYCLE
     panel_bytes = problem.depth * vectors * machine.vector_bytes
@@ -174,19 +177,37 @@ def step_bounds(rows: int, vectors: int, problem: TileProblem, machine: Machine)
 def _vectors_of_rows(rows: int, vectors: int, problem: TileProblem, machine: Machine) -> float:
     """Return the vectors of the row operand that a tile loads in a k-step, for each vector of columns.
 
-    Those that windows share are loaded once if registers hold them beside accumulators and columns.
+    Those that windows share are loaded once if accumulators leave half of the registers: LLVM orders the products so
+    that no more are needed at a time. With more accumulators it spills.
     """
     if problem.taps == 1:
         return rows / 2
-    shared = _window_vectors(rows, problem)
-    if rows * vectors + shared * vectors + vectors > machine.vector_registers:
+    if rows * vectors > machine.vector_registers // 2:
         return float(rows)
-    return shared / problem.taps
+    return _window_vectors(rows, problem) / problem.taps
 
 
 def _window_vectors(rows: int, problem: TileProblem) -> int:
     """Return the vectors of the row operand that adjacent windows read, for each vector of columns."""
     return min(rows * problem.taps, (rows - 1) * problem.tap_stride + problem.taps)
+
+
+def _keeps_lines(problem: TileProblem, machine: Machine) -> bool:
+    """Return whether the lines of pixels stay in the L1 cache until the next panel reads their other half.
+
+    Pixels of 512 floats begin in two of 64 sets: the next panel reads all of them from the L2 cache again.
+    """
+    if problem.row_step <= 0:
+        return False
+    windows = problem.depth // problem.taps * _window_vectors(problem.rows, problem)
+    pixels = problem.panel_pixels or windows + problem.rows
+    return _max_lines_per_set(pixels, problem.row_step // problem.tap_stride, _l1_sets(machine)) <= (
+        machine.l1_associativity
+    )
+
+
+def _l1_sets(machine: Machine) -> int:
+    return machine.l1_set_stride // LINE_BYTES
 
 
 def crowding(rows: int, problem: TileProblem, machine: Machine) -> float:
@@ -197,7 +218,7 @@ def crowding(rows: int, problem: TileProblem, machine: Machine) -> float:
     """
     if problem.row_step <= 0 or not problem.shared_rows:
         return 1.0
-    crowded = _max_lines_per_set(rows, problem.row_step, machine.l1_bytes // (machine.l1_associativity * LINE_BYTES))
+    crowded = _max_lines_per_set(rows, problem.row_step, _l1_sets(machine))
     if crowded > machine.l1_associativity:
         return 1.09
     return 1.04 if crowded > machine.l1_associativity - 2 else 1.0

@@ -96,12 +96,31 @@ def test_loads_of_a_step(shared_rows: bool, shared_columns: bool, depth: int, lo
 
 @pytest.mark.parametrize(
     ("registers", "rows", "vectors", "loads"),
-    [(32, 4, 2, 2 * 6 / 3), (32, 2, 4, 4 * 4 / 3 + 4), (16, 4, 2, 8 + 2), (16, 2, 4, 8 + 4), (16, 4, 1, 6 / 3)],
+    [(32, 4, 2, 4), (32, 2, 4, 4 * 4 / 3 + 4), (16, 4, 2, 4 + 2), (16, 5, 2, 10 + 2), (16, 4, 1, 6 / 3)],
 )
 def test_windows_share_vectors_that_registers_hold(registers: int, rows: int, vectors: int, loads: float) -> None:
     problem = TileProblem(64, 64, 8, 9, shared_columns=False, shared_rows=False, element_bytes=4, taps=3)
     bounds = step_bounds(rows, vectors, problem, replace(FAST, vector_registers=registers, loads_per_cycle=1))
     assert bounds["loads"] == pytest.approx(loads)
+
+
+@pytest.mark.parametrize(
+    ("channels", "size", "pixels", "has_wide_tile"),
+    [
+        (576, 14, 0, False),
+        (512, 14, 0, True),
+        (32, 112, 0, True),
+        (144, 56, 0, False),
+        (512, 4, 32, True),
+        (512, 7, 14, False),
+    ],
+)
+def test_half_lines_pay_where_lines_stay_in_the_l1_cache(
+    channels: int, size: int, pixels: int, has_wide_tile: bool
+) -> None:
+    """Vectors of AVX2 are half of a line: the next panel finds the other half, unless pixels share few sets."""
+    problem = TileProblem(size, channels, 8, 9, True, False, 4, row_step=4 * channels, taps=3, panel_pixels=pixels)
+    assert (choose_tile(problem, PRESETS["avx2"])[1] > 1) == has_wide_tile
 
 
 def test_a_panel_beyond_half_of_the_l1_cache_comes_from_the_l2_cache() -> None:
