@@ -61,6 +61,10 @@ BEYOND_L2_VECTORS = 4
 time."""
 L2_RESIDENT_SHARE = 0.75
 """Part of the L2 cache that an operand may fill and still be there when it is read again."""
+L1_RESIDENT_SHARE = 0.75
+"""Part of the ways of the L1 cache that lines of pixels may fill and still be there for the next panel: rows, results
+and weights begin anywhere. On a Zen 3 with 8 ways, lines of int8 that fill 7 (112x112 pixels of 96 channels, stride 2)
+do not stay: tiles of one vector take 1.75 of the time of two. Where lines fill 4 they take 0.75 to 0.95 of it."""
 MIN_TILE_ROWS = 6
 """Rows from which on an axis is worth a tile, however long other axes are."""
 OPEN_ROWS = 56

@@ -16,6 +16,7 @@ from mirlo.targets.llvm.schedule.cost import (
     BEYOND_L2_VECTORS,
     EQUAL_TILES,
     ISSUED_PER_LOAD,
+    L1_RESIDENT_SHARE,
     L2_BYTES_PER_CYCLE,
     LATENCY_SLACK,
     LINE_BYTES,
@@ -201,9 +202,8 @@ def _keeps_lines(problem: TileProblem, machine: Machine) -> bool:
         return False
     windows = problem.depth // problem.taps * _window_vectors(problem.rows, problem)
     pixels = problem.panel_pixels or windows + problem.rows
-    return _max_lines_per_set(pixels, problem.row_step // problem.tap_stride, _l1_sets(machine)) <= (
-        machine.l1_associativity
-    )
+    crowded = _max_lines_per_set(pixels, problem.row_step // problem.tap_stride, _l1_sets(machine))
+    return crowded <= L1_RESIDENT_SHARE * machine.l1_associativity
 
 
 def _l1_sets(machine: Machine) -> int:

@@ -112,7 +112,7 @@ def test_windows_share_vectors_that_registers_hold(registers: int, rows: int, ve
         (32, 112, 0, True),
         (144, 56, 0, False),
         (512, 4, 32, True),
-        (512, 7, 14, False),
+        (512, 6, 12, False),
     ],
 )
 def test_half_lines_pay_where_lines_stay_in_the_l1_cache(
