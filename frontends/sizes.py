@@ -294,9 +294,15 @@ class Solutions:
             self._of_data.clear()
 
     def restart_with(self, sizes: Mapping[str, Dim]) -> None:
-        """Add data-dependent sizes before the import begins with the first node again."""
+        """Add data-dependent sizes before the import begins with the first node again.
+
+        They stand in the order in which their symbols were created: a later one may depend on those before.
+        """
         self.restarts += 1
-        self._substitute({name: D.substitute(dim, self.dims) for name, dim in sizes.items()})
+        known = dict(self.dims)
+        for name, dim in sizes.items():
+            known[name] = D.substitute(dim, known)
+        self._substitute({name: known[name] for name in sizes})
         self._of_data.update(sizes)
 
     def add_repeated(self, nodes: int, imported: int) -> bool:

@@ -330,3 +330,17 @@ def test_sizes_that_are_truncated_quotients() -> None:
     model = model_of(nodes, {"x": [1, 3, "h", "w"]}, constants)
     assert mirlo.compile(model).outputs[0].shape == (1, 4, "floordiv(h + 1, 2)*floordiv(w + 1, 2)")
     assert_like_onnxruntime(model, [{"x": (1, 3, h, w)} for h, w in ((1, 1), (1, 7), (8, 5), (2, 2))])
+
+
+def test_sizes_of_broadcasts_of_broadcasts() -> None:
+    constants = {"zero": [0], "end": [FAR], "two": [2]}
+    nodes = [
+        helper.make_node("Add", ["x", "y"], ["sum"]),
+        helper.make_node("Slice", ["sum", "zero", "end", "zero", "two"], ["half"]),
+        helper.make_node("Add", ["half", "z"], ["out"]),
+    ]
+    model = model_of(
+        nodes, {"x": ["n"], "y": ["m"], "z": ["k"]}, {k: np.array(v, np.int64) for k, v in constants.items()}
+    )
+    sizes = [(6, 6, 3), (1, 6, 3), (6, 1, 1), (1, 1, 4), (5, 5, 1), (6, 6, 2)]
+    assert_like_onnxruntime(model, [{"x": (n,), "y": (m,), "z": (k,)} for n, m, k in sizes])
