@@ -20,7 +20,7 @@ from mirlo.dialects.relax.calls import ViewPart
 from mirlo.dialects.tir.affine import read_map
 from mirlo.dialects.tir.view import PrimView, is_prim_func, is_tensor_form
 from mirlo.passes.fuse.fuse_tir import remove_unused
-from mirlo.passes.memory.storage_assignment import CALLS, PART, VIEWS
+from mirlo.passes.memory.storage_assignment import ALIASES, CALLS
 from mirlo.passes.registry import Pass, register_pass
 from mirlo.runtime.lazy_dataclass import dataclass
 
@@ -116,7 +116,7 @@ class _CopyElision:
 
 def _root(value: ir.Value) -> ir.Value:
     """Return the tensor in whose memory a view lies."""
-    while isinstance(value, ir.OpResult) and value.owner.name in (*VIEWS, PART):
+    while isinstance(value, ir.OpResult) and value.owner.name in ALIASES:
         value = value.owner.operands[0]
     return value
 
@@ -127,7 +127,7 @@ def _is_read(value: ir.Value) -> bool:
     while pending:
         for use in pending.pop().uses:
             op = use.owner.operation
-            if op.name in (*VIEWS, PART):
+            if op.name in ALIASES:
                 pending.append(op.results[0])
             elif op.name not in CALLS:
                 return False

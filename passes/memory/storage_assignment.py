@@ -23,6 +23,8 @@ VIEWS = frozenset(name for name, op in DIALECT.operations.items() if Trait.VIEW 
 """Operators that only view a buffer in another shape."""
 PART = "relax.view_part"
 """The operator that views a part of a buffer."""
+ALIASES = VIEWS | {PART}
+"""Operators whose result lies in the memory of their operand."""
 CALLS = frozenset({"relax.call_tir", packed.CALL})
 """Operators that write their results to buffers passed to them."""
 BIND = "relax.bind_dims"
@@ -123,7 +125,7 @@ class StorageAssignment:
         """Find the tensor in whose memory each view lies, and the step that computes each other one."""
         for step in self.timeline.steps():
             for value in step.op.results:
-                if step.op.name in (*VIEWS, PART, ERASE, MATCH):
+                if step.op.name in ALIASES or step.op.name in (ERASE, MATCH):
                     source = step.op.operands[0]
                     self._roots[value] = self.root(source)
                     if step.op.name == PART:
