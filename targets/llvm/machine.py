@@ -9,6 +9,9 @@ MAX_ACCUMULATORS = 64
 """Most accumulators of a register tile: more would be an error of the machine model."""
 
 
+LOADS, COLUMNS_FROM_L2 = "loads", "columns from the L2 cache"
+"""What may limit a k-step: the loads of operands, and the bytes of columns that do not fit the L1 cache."""
+
 SHORT_RUN = 1.25
 """Depthwise convolutions of 14 to 56 pixels take 0.85 to 0.95 of the time with tiles of 7 rows and 2 vectors beside 14
 rows and one, with AVX-512."""
@@ -51,6 +54,8 @@ class Machine:
     reread_cycles: float = 0.0
     """Cycles that a tile waits for a byte of rows from beyond the L2 cache, which each panel reads again; 0 where
     prefetches arrive in time."""
+    exposed_loads: tuple[tuple[str, float], ...] = ()
+    """Part of the cycles of `LOADS` and of `COLUMNS_FROM_L2` that a k-step takes longer than what limits it."""
     short_run: float = SHORT_RUN
     """Factor on the time of reading runs that are shorter than what hardware fetches together."""
     unrolled_products: int = 0

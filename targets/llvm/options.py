@@ -20,6 +20,7 @@ from mirlo.targets.llvm.cpus import (
     ARM,
     BASE,
     CPUS,
+    EXPOSED_LOADS_OF_MESH,
     L3_OF_MESH,
     PREFETCH_LEVEL_OF_MESH,
     RISCV,
@@ -183,6 +184,7 @@ def machine_of(processor: Processor, model: Cpu | None = None) -> Machine:
             l3_bytes_per_cycle=L3_OF_MESH,
             streaming_instructions=STREAMING_OF_MESH,
             prefetch_level=PREFETCH_LEVEL_OF_MESH,
+            exposed_loads=EXPOSED_LOADS_OF_MESH,
         )
     return replace(base, l1_bytes=l1_bytes, l2_bytes=l2_bytes)
 

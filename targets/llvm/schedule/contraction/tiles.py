@@ -10,7 +10,7 @@ from itertools import product
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.runtime.lazy_dataclass import dataclass
-from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.machine import COLUMNS_FROM_L2, LOADS, Machine
 from mirlo.targets.llvm.schedule.cost import (
     BEYOND_L2_FACTOR,
     BEYOND_L2_VECTORS,
@@ -144,8 +144,12 @@ def register_need(rows: int, vectors: int, problem: TileProblem, machine: Machin
 
 
 def step_cycles(rows: int, vectors: int, problem: TileProblem, machine: Machine) -> float:
-    """Estimate the cycles of a k-step of a tile: those of what limits it."""
-    return max(step_bounds(rows, vectors, problem, machine).values())
+    """Estimate the cycles of a k-step of a tile: those of what limits it, and of loads that it does not hide."""
+    bounds = step_bounds(rows, vectors, problem, machine)
+    cycles = max(bounds.values())
+    if not problem.shared_rows or problem.pours:
+        return cycles
+    return cycles + sum(part * bounds.get(name, 0.0) for name, part in machine.exposed_loads)
 
 
 def step_bounds(rows: int, vectors: int, problem: TileProblem, machine: Machine) -> dict[str, float]:
@@ -156,7 +160,7 @@ def step_bounds(rows: int, vectors: int, problem: TileProblem, machine: Machine)
     column_loads = 0 if holds_columns else vectors
     bounds = {
         "multiplications": sums * problem.multiplications / machine.fma_per_cycle,
-        "loads": (row_loads + column_loads) / machine.loads_per_cycle,
+        LOADS: (row_loads + column_loads) / machine.loads_per_cycle,
     }
     if problem.taps == 1:  # else tiles are a few products without a loop: those of the next ones fill the latency
         bounds["latency of multiplications"] = machine.fma_latency * LATENCY_SLACK
@@ -171,7 +175,7 @@ def step_bounds(rows: int, vectors: int, problem: TileProblem, machine: Machine)
         bounds["lines of windows from the L2 cache"] = windows * machine.vector_bytes * lines / L2_BYTES_PER_CYCLE
     panel_bytes = problem.depth * vectors * machine.vector_bytes
     if problem.shared_columns and panel_bytes > machine.l1_bytes // 2:
-        bounds["columns from the L2 cache"] = vectors * machine.vector_bytes / L2_BYTES_PER_CYCLE
+        bounds[COLUMNS_FROM_L2] = vectors * machine.vector_bytes / L2_BYTES_PER_CYCLE
     return bounds
 
 
