@@ -1,12 +1,14 @@
 """What LLVM is told of the loops that schedules emit: which to leave as they are, and when they end.
 
 The loops of schedules are vectorized, unrolled and jammed already. Most of LLVM's passes look for what is left to do
-there and find nothing, so that a function of such loops goes through few of them (`machine_code.py`).
+there and find nothing, so that a function of such loops goes through few of them (`machine_code.py`). So does one of
+loops that compute with vectors: LLVM would unroll these, which makes kernels no faster, unless iterations wait for each
+other because they accumulate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.schedule.loops import LOOP_ANNOTATION
@@ -14,7 +16,9 @@ from mirlo.passes.schedule.loops import LOOP_ANNOTATION
 ON_BRANCH = "loop_annotation"
 """Attribute of a branch of the LLVM dialect, which becomes metadata of LLVM IR."""
 SCHEDULED = "mirlo-scheduled"
-"""Attribute of a function of LLVM IR, the only one of its module, whose innermost loops all stay as they are."""
+"""Attribute of a function of LLVM IR, the only one of its module, whose innermost loops all stay as they are.
+
+LLVM's other passes make vectors of loops over scalars, and unroll those."""
 _PASSTHROUGH = "passthrough"
 """Attribute of a function of the LLVM dialect: attributes in LLVM IR that the dialect does not know."""
 _NE, _SLT = 1, 2
@@ -40,9 +44,11 @@ def _mark_scheduled(function: ir.Operation, branches: Mapping[ir.Block, ir.Opera
     """Mark a function whose innermost loops are all to be left as they are, and let its loops end by inequality."""
     latches = _latches(function.regions[0].blocks[0], branches)
     heads = {head for _, head in latches}
-    innermost = (branches[latch] for latch, head in latches if _blocks_of_loop(latch, head).isdisjoint(heads - {head}))
-    if not all(ON_BRANCH in branch.attributes for branch in innermost):
-        return
+    for latch, head in latches:
+        blocks = _blocks_of_loop(latch, head)
+        is_innermost = blocks.isdisjoint(heads - {head})
+        if is_innermost and ON_BRANCH not in branches[latch].attributes and not _is_of_vectors(head, blocks):
+            return
     for latch, head in latches:
         _end_by_inequality(head, branches[latch], [branches[block] for block in head.predecessors])
     others = ir.ArrayAttr(function.attributes[_PASSTHROUGH]) if _PASSTHROUGH in function.attributes else ()
@@ -77,6 +83,12 @@ def _blocks_of_loop(latch: ir.Block, head: ir.Block) -> set[ir.Block]:
             blocks.add(block)
             waiting += block.predecessors
     return blocks
+
+
+def _is_of_vectors(head: ir.Block, blocks: Iterable[ir.Block]) -> bool:
+    """Return whether a loop computes with vectors and accumulates nothing: it carries its index only."""
+    results = (result for block in blocks for op in block.operations for result in op.operation.results)
+    return len(head.arguments) == 1 and any(isinstance(result.type, ir.VectorType) for result in results)
 
 
 def _end_by_inequality(head: ir.Block, latch: ir.Operation, entries: Sequence[ir.Operation]) -> None:

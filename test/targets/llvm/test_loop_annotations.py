@@ -55,6 +55,33 @@ func.func @kernel(%x: memref<64xf32>, %n: index) {{
 }}"""
 
 
+def _of_vectors(carried: bool) -> str:
+    body = "%x[%i] : memref<64xf32>, vector<8xf32>"
+    head = "%sum = scf.for %i = %start to %end step %step iter_args(%s = %zero) -> (vector<8xf32>)"
+    loop = f"""
+  {head} {{
+    %v = vector.load {body}
+    %next = arith.addf %s, %v : vector<8xf32>
+    scf.yield %next : vector<8xf32>
+  }}
+  vector.store %sum, %x[%start] : memref<64xf32>, vector<8xf32>"""
+    other = f"""
+  scf.for %i = %start to %end step %step {{
+    %v = vector.load {body}
+    %next = arith.addf %v, %v : vector<8xf32>
+    vector.store %next, {body}
+  }}"""
+    return f"""
+func.func @kernel(%x: memref<64xf32>) {{
+  %start = arith.constant 0 : index
+  %end = arith.constant 64 : index
+  %step = arith.constant 8 : index
+  %zero = arith.constant dense<0.0> : vector<8xf32>
+  {loop if carried else other}
+  return
+}}"""
+
+
 def _llvm_ir(text: str) -> str:
     with new_context(), ir.Location.unknown():
         module = ir.Module.parse(text)
@@ -92,6 +119,8 @@ def test_loops_whose_index_reaches_the_end_compare_by_inequality(
         (BRANCHES.replace(ROLLED, "", 1), False),
         (BRANCHES[::-1].replace(ROLLED[::-1], "", 1)[::-1], False),
         (_loop("0", "8", "1") + OTHER, False),
+        (_of_vectors(carried=False), True),
+        (_of_vectors(carried=True), False),
     ],
 )
 def test_kernels_whose_innermost_loops_are_left_as_they_are_are_marked(text: str, expected: bool) -> None:
