@@ -20,7 +20,7 @@ from mirlo.passes.schedule.loops import for_loop, store
 from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.schedule.contraction.code import Code, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors
-from mirlo.targets.llvm.schedule.contraction.dynamic_tiles import DynamicTiles, dynamic_tiles
+from mirlo.targets.llvm.schedule.contraction.dynamic_tiles import TiledRows, dynamic_tiles
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector
 from mirlo.targets.llvm.schedule.row_blocks import KEPT, BlockedPlan, BlockKernel, RowBlockContraction
 
@@ -110,7 +110,7 @@ class DynamicBlockKernel(BlockKernel):
 
     def __init__(self, part: RowBlockContraction, memory: TensorBuffers, order: tuple[Dim, ...]):
         super().__init__(part, memory, order)
-        self.tiles_now: list[DynamicTiles] = []
+        self.tiles_now: TiledRows | None = None
 
     def run_block(self, indices: Mapping[Dim, LoopIndex], start: ir.Value, count: ir.Value, kept: ir.Value) -> None:
         """Emit `count` rows from `start` on; `kept` is the first of the rows that are stored."""
@@ -118,7 +118,8 @@ class DynamicBlockKernel(BlockKernel):
             self.tiles_now = dynamic_tiles(count, self.plan.tile_rows)
         self._panels(self._places(indices, start).advance(KEPT, kept), False)
 
-    def dynamic_tiles(self) -> list[DynamicTiles]:
+    def dynamic_tiles(self) -> TiledRows:
+        assert self.tiles_now is not None
         return self.tiles_now
 
     def _rows(self, places: TileCursors, cut: list[ColumnVector], parallel: bool) -> None:

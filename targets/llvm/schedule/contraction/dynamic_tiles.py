@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Protocol
 
 from mirlo.dialects.bindings import ir
@@ -47,24 +46,31 @@ class DynamicTiles:
         return first if self.last is None else create("arith.minsi", first.type, first, self.last)
 
 
-def loop_over_all(tiles: Sequence[DynamicTiles], count: ir.Value, body: TileBody, parallel: bool) -> None:
-    """Emit one loop over tiles of all sizes, `body(first row, size)`: its last iteration has all that are smaller."""
-    whole, *smaller = tiles
-    has_rest = compare("lt", whole.stop, count)
+@dataclass(frozen=True)
+class TiledRows:
+    """The tiles of a dynamic number of rows."""
+
+    count: ir.Value
+    whole: DynamicTiles
+    smaller: tuple[DynamicTiles, ...]
+    rest: ir.Value
+    """The first row that smaller tiles compute: all rows from there on are theirs, fewer than those of a whole tile."""
+
+
+def loop_over_all(rows: TiledRows, body: Callable[[ir.Value], None], rest: Callable[[], None], parallel: bool) -> None:
+    """Emit one loop over whole tiles, `body(first row)`, whose last iteration has what `rest` emits: smaller ones."""
+    whole = rows.whole
+    has_rest = compare("lt", whole.stop, rows.count)
     behind = _op("addi", whole.stop, _constant(whole.size))
     stop = create("arith.select", behind.type, has_rest, behind, whole.stop)
 
-    def rest() -> None:
-        for each in smaller:
-            each.loop(partial(body, size=each.size), parallel=False)
-
     def tile(i: ir.Value) -> None:
-        either(compare("lt", i, whole.stop), lambda: body(whole.within(i), whole.size), rest)
+        either(compare("lt", i, whole.stop), lambda: body(whole.within(i)), rest)
 
     for_loop(whole.first, stop, whole.size, tile, parallel=parallel)
 
 
-def dynamic_tiles(count: ir.Value, size: int, smaller: Sequence[int] = REST_ROWS) -> list[DynamicTiles]:
+def dynamic_tiles(count: ir.Value, size: int, smaller: Sequence[int] = REST_ROWS) -> TiledRows:
     """Emit the bounds of the tiles of this many rows at the insertion point.
 
     One tile of the smallest sufficient size covers the rest that whole tiles leave: of 14 rows if it is more than 9,
@@ -72,8 +78,9 @@ def dynamic_tiles(count: ir.Value, size: int, smaller: Sequence[int] = REST_ROWS
     rows than that in total, several tiles of the next sizes cover them.
     """
     sizes = [size, *(each for each in smaller if each < size)]
-    result = []
+    result: list[DynamicTiles] = []
     at = _constant(0)
+    uncovered = count
     most = max_tile_counts(size, sizes[1:])
     for own, following in zip(sizes, [*sizes[1:], 0], strict=True):
         step = _constant(own)
@@ -86,7 +93,11 @@ def dynamic_tiles(count: ir.Value, size: int, smaller: Sequence[int] = REST_ROWS
         last = _op("subi", count, step) if own > 1 else None
         result.append(DynamicTiles(own, at, stop, last, is_single=own != size and most[own] <= 1))
         at = _op("minsi", stop, count)
-    return result
+        if own != size:
+            uncovered = _op("subi", uncovered, length)
+    has_whole = compare("ge", count, size)
+    first = create("arith.select", uncovered.type, has_whole, uncovered, _constant(0))
+    return TiledRows(count, result[0], tuple(result[1:]), first)
 
 
 def max_tile_counts(size: int, smaller: Sequence[int]) -> dict[int, int]:

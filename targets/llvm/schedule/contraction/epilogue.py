@@ -1,6 +1,11 @@
-"""Epilogues: elementwise blocks on the final accumulators, vector by vector, and the stores."""
+"""Epilogues: elementwise blocks on the final accumulators, vector by vector, and the stores.
+
+Where an epilogue is long, or many tiles have it, the accumulators are stored first: it is then a loop over them.
+"""
 
 from __future__ import annotations
+
+from functools import partial
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim, estimate_dim
@@ -12,11 +17,16 @@ from mirlo.passes.schedule.vectors import VectorBody, lane_indices, read_body, s
 from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
+from mirlo.targets.llvm.schedule.contraction.dynamic_tiles import TileBody, TiledRows
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span
 from mirlo.targets.llvm.schedule.cost import (
+    INTRINSIC_OPERATIONS,
     LONG_INTRINSICS,
+    MAX_UNROLLED_IN_REST,
+    MAX_UNROLLED_IN_ROW,
     MIN_DEEP,
+    MIN_DEPTH_TO_HOLD,
     MIN_K_TO_PREFETCH,
     ROLLED_FROM,
     ROLLED_FROM_IF_DEEP,
@@ -46,6 +56,15 @@ class EpilogueStage:
         )
 
 
+@dataclass(frozen=True)
+class HeldAccumulators:
+    """Memory for the accumulators of tiles that have one epilogue."""
+
+    buffer: ir.Value
+    row: ir.Value | None
+    """The row of the memory in which those of a tile begin; None for the first one."""
+
+
 class Epilogue:
     """Emits the epilogue of the tiles of a plan."""
 
@@ -57,33 +76,97 @@ class Epilogue:
         self.stages = [EpilogueStage.of(stage.block) for stage in plan.contraction.stages]
         result = plan.contraction.block.outputs[0]
         self.result, self.result_type = result.value, result.element_type
-        self.rolled_from = ROLLED_FROM_IF_DEEP if estimate_dim(plan.depth) >= MIN_DEEP else ROLLED_FROM
+        self.held: HeldAccumulators | None = None
+        """Where tiles store their accumulators, for an epilogue that they share."""
+        depth = estimate_dim(plan.depth)
+        self.may_hold = depth >= (MIN_DEEP if self.operations >= INTRINSIC_OPERATIONS else MIN_DEPTH_TO_HOLD)
+        """Whether a store and a load of each accumulator are a small part of a tile's time."""
+        self.rolled_from = ROLLED_FROM_IF_DEEP if depth >= MIN_DEEP else ROLLED_FROM
 
     def finish(self, places: TileCursors, rows: int, cut: list[ColumnVector], sums: list[ir.Value]) -> None:
-        """Emit the epilogue of a tile whose accumulators are in registers, row by row."""
+        """Emit the epilogue of a tile whose accumulators are in registers, or store these where they are held."""
         axis = self.plan.row_axis
-        if axis is None or rows == 1 or self.operations * len(sums) <= self.rolled_from:
+        if self.held is not None:
+            self._hold(self.held, rows, cut, sums)
+            return
+        is_rest = self.may_hold and (rows < self.plan.tile_rows or len(cut) < self.plan.tile_vectors)
+        most = MAX_UNROLLED_IN_REST if is_rest else self.rolled_from
+        if axis is None or rows == 1 or self.operations * len(sums) <= most:
             seen: dict[tuple[ir.Value, ir.Value | None, Dim, int], ir.Value] = {}
             for r in range(rows):
                 here = places if axis is None else places.advance(axis, r)
                 for p, piece in enumerate(cut):
                     self.store_results(here, piece, sums[r * len(cut) + p], seen)
             return
+        buffer = self._scratch(self.plan.tile_rows, cut)
+        self._hold(HeldAccumulators(buffer, None), rows, cut, sums)
+        self.code.loop(Span(0, rows, 1), lambda i: self._row(buffer, i, places, i, cut, is_rest))
+
+    def shares_rest(self, rows: TiledRows, cut: list[ColumnVector]) -> bool:
+        """Return whether the smaller tiles have one copy of the epilogue."""
+        copies = len(cut) * sum(tiles.size for tiles in rows.smaller)
+        return not self.plan.dot and self.may_hold and self.operations * copies > MAX_UNROLLED_IN_REST
+
+    def finish_together(self, places: TileCursors, rows: TiledRows, cut: list[ColumnVector], tile: TileBody) -> None:
+        """Emit the smaller tiles, which hold their accumulators in memory, and one epilogue for all of their rows."""
+        assert self.plan.row_axis is not None and self.held is None
+        buffer = self._scratch(self.plan.tile_rows, cut)
+
+        def hold(first: ir.Value, size: int) -> None:
+            self.held = HeldAccumulators(buffer, create("arith.subi", first.type, first, rows.rest))
+            tile(first, size)
+            self.held = None
+
+        def row(i: ir.Value) -> list[ir.Value]:
+            self._row(buffer, create("arith.subi", i.type, i, rows.rest), places, i, cut, is_rest=True)
+            return []
+
+        for tiles in rows.smaller:
+            tiles.loop(partial(hold, size=tiles.size), parallel=False)
+        self.code.range_loop(rows.rest, rows.count, row, [])
+
+    def _scratch(self, rows: int, cut: list[ColumnVector]) -> ir.Value:
         width = sum(piece.lanes for piece in cut)
-        held = self.code.scratch(self.plan.tile_rows * width, self.plan.contraction.product.accumulate_type)
+        return self.code.scratch(rows * width, self.plan.contraction.product.accumulate_type)
+
+    def _hold(self, held: HeldAccumulators, rows: int, cut: list[ColumnVector], sums: list[ir.Value]) -> None:
+        """Store the accumulators of a tile."""
+        width = sum(piece.lanes for piece in cut)
+        line = None if held.row is None else self.code.scaled(held.row, width)
         for r in range(rows):
             for p, piece in enumerate(cut):
-                position = self.code.index(r * width + piece.offset)
-                self.code.store_vector(sums[r * len(cut) + p], held, position, piece, whole=True)
+                offset = self.code.index(r * width + piece.offset)
+                position = offset if line is None else self.code.add(line, offset)
+                self.code.store_vector(sums[r * len(cut) + p], held.buffer, position, piece, whole=True)
 
-        def row(i: ir.Value) -> None:
-            here = places.advance(axis, i)
-            line = self.code.scaled(i, width)
-            for piece in cut:
-                position = line if piece.offset == 0 else self.code.add(line, self.code.index(piece.offset))
-                self.store_results(here, piece, self.code.load_vector(held, position, piece, whole=True), {})
+    def _row(
+        self,
+        buffer: ir.Value,
+        held_row: ir.Value,
+        places: TileCursors,
+        i: ir.Value,
+        cut: list[ColumnVector],
+        is_rest: bool,
+    ) -> None:
+        """Emit the epilogue of row i, whose accumulators are in a buffer; of a rest, as a loop over vectors if long."""
+        axis, lane_axis = self.plan.row_axis, self.plan.lane_axis
+        assert axis is not None
+        here = places.advance(axis, i)
+        lanes = cut[0].lanes
+        line = self.code.scaled(held_row, sum(piece.lanes for piece in cut))
+        is_even = all(piece.lanes == lanes and not piece.is_partial for piece in cut)
+        if is_rest and is_even and len(cut) > 1 and self.operations * len(cut) > MAX_UNROLLED_IN_ROW:
+            vector = ColumnVector(0, lanes, lanes)
 
-        self.code.loop(Span(0, rows, 1), row)
+            def each(c: ir.Value) -> None:
+                total = self.code.load_vector(buffer, self.code.add(line, c), vector)
+                self.store_results(here.advance(lane_axis, c), vector, total, {})
+
+            self.code.loop(Span(0, lanes * len(cut), lanes), each)
+            return
+        for piece in cut:
+            position = line if piece.offset == 0 else self.code.add(line, self.code.index(piece.offset))
+            self.store_results(here, piece, self.code.load_vector(buffer, position, piece, whole=True), {})
 
     def fetch(self, places: TileCursors, rows: int, cut: list[ColumnVector]) -> None:
         """Prefetch what the epilogue reads of large tensors, before the reduction.

@@ -22,7 +22,12 @@ from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.costs import expected_cycles
 from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
 from mirlo.targets.llvm.schedule.contraction.dot import DotTiles
-from mirlo.targets.llvm.schedule.contraction.dynamic_tiles import DynamicTiles, dynamic_tiles, loop_over_all
+from mirlo.targets.llvm.schedule.contraction.dynamic_tiles import (
+    DynamicTiles,
+    TiledRows,
+    dynamic_tiles,
+    loop_over_all,
+)
 from mirlo.targets.llvm.schedule.contraction.grouped import (
     ExtendedPanelCopy,
     GroupedPanelCopy,
@@ -54,7 +59,7 @@ class ContractionEmitter:
         """Rows of the current block, if rows are processed in blocks."""
         self.rest: Dim | None = None
         """Rows behind whole blocks, if their number is dynamic."""
-        self._open_tiles: list[DynamicTiles] = []
+        self._tiled_rows: TiledRows | None = None
 
     def emit(self) -> None:
         """Emit everything at the insertion point."""
@@ -316,35 +321,40 @@ class ContractionEmitter:
 
     def _dynamic_rows(self, axis: LoopAxis, places: TileCursors, cut: list[ColumnVector], parallel: bool) -> None:
         """Emit tiles of a dynamic number of rows."""
+        rows = self.dynamic_tiles()
+
+        def tile(first: ir.Value, size: int) -> None:
+            self.tiles.emit(places.advance(axis, first), Extent(size, cut))
+
+        def rest() -> None:
+            if self.tiles.has_epilogue and self.tiles.epilogue.shares_rest(rows, cut):
+                self.tiles.epilogue.finish_together(places, rows, cut, tile)
+                return
+            for tiles in rows.smaller:
+                tiles.loop(partial(tile, size=tiles.size), parallel=False)
+
+        whole = partial(tile, size=rows.whole.size)
         if parallel and self.plan.row_loops:  # inside of loops that threads divide, too: nothing may be beside it
+            loop_over_all(rows, whole, rest, parallel=True)
+        else:
+            rows.whole.loop(whole, parallel)
+            rest()  # not worth dividing
 
-            def any_tile(first: ir.Value, size: int) -> None:
-                self.tiles.emit(places.advance(axis, first), Extent(size, cut))
-
-            loop_over_all(self.dynamic_tiles(), self.code.index(axis.extent), any_tile, parallel=True)
-            return
-        for tiles in self.dynamic_tiles():
-
-            def tile(first: ir.Value, size: int = tiles.size) -> None:
-                self.tiles.emit(places.advance(axis, first), Extent(size, cut))
-
-            # The rest for smaller tiles is not worth dividing.
-            tiles.loop(tile, parallel and tiles.size == self.plan.tile_rows)
-
-    def dynamic_tiles(self) -> list[DynamicTiles]:
+    def dynamic_tiles(self) -> TiledRows:
         """Return the tiles of all rows, their bounds computed at the start of the function."""
-        if not self._open_tiles:
+        if self._tiled_rows is None:
             axis, size = self.plan.row_axis, self.plan.tile_rows
             assert axis is not None
             extent = axis.extent if self.rest is None else self.rest
             count = self.code.index(extent)
             with ir.InsertionPoint.after(count.owner), self.code.buffers.location:
                 if extent % size == 0:
-                    self._open_tiles = [DynamicTiles(size, self.code.index(0), count, None)]
+                    whole = DynamicTiles(size, self.code.index(0), count, None)
+                    self._tiled_rows = TiledRows(count, whole, (), count)
                 else:
                     smaller = REST_ROWS_IN_LOOPS if len(self.plan.contraction.spatial) > 2 else REST_ROWS
-                    self._open_tiles = dynamic_tiles(count, size, smaller)
-        return self._open_tiles
+                    self._tiled_rows = dynamic_tiles(count, size, smaller)
+        return self._tiled_rows
 
 
 def summary(plan: RegisterTilePlan) -> dict[str, int | list[int] | str]:

@@ -74,6 +74,11 @@ class Tiles:
         self.part: KBlock | None = None
         """The current K block, if the reduction is blocked."""
 
+    @property
+    def has_epilogue(self) -> bool:
+        """Return whether tiles end with the epilogue, as those of the last K block do."""
+        return self.part is None or self.part.is_last
+
     def load_columns(self, columns: Cursor, cut: list[ColumnVector]) -> None:
         """Load all vectors of a short column operand once, for the following tiles."""
         self.resident = {}
@@ -85,7 +90,7 @@ class Tiles:
         """Emit a tile: accumulators, epilogue, stores."""
         product_ = self.plan.contraction.product
         start = emit_init(self.plan.contraction.block, product_.accumulate_type)
-        if self.part is None or self.part.is_last:
+        if self.has_epilogue:
             self.epilogue.fetch(places, extent.rows, extent.cut)
         sums = [self.code.splat_constant(piece.lanes, start) for _ in range(extent.rows) for piece in extent.cut]
         if self.part is not None:

@@ -104,14 +104,17 @@ def test_sizes(name: str) -> None:
 
 
 @pytest.mark.sample(0)
-def test_every_number_of_rows() -> None:
-    """What whole tiles leave is covered by tiles of all sizes, on one thread and on two."""
+@pytest.mark.parametrize("has_epilogue", [False, True])
+def test_every_number_of_rows(has_epilogue: bool) -> None:
+    """What whole tiles leave is covered by tiles of all sizes, on one thread and on two, which share an epilogue."""
     x = normal(61, 128)
-    model = make_model([node("MatMul", "x w", "y")], {"x": (F32, ("n", 128))}, ["y"], {"w": W})
+    nodes = [node("MatMul", "x w", "s"), node("Tanh", "s", "y")] if has_epilogue else [node("MatMul", "x w", "y")]
+    model = make_model(nodes, {"x": (F32, ("n", 128))}, ["y"], {"w": W})
     compiled = [mirlo.compile(model, threads=threads) for threads in (1, 2)]
+    expected = np.tanh(x @ W) if has_epilogue else x @ W
     for rows in range(len(x)):
         for f in compiled:
-            np.testing.assert_allclose(f(x[:rows]), x[:rows] @ W, rtol=2e-4, atol=2e-4, err_msg=str(rows))
+            np.testing.assert_allclose(f(x[:rows]), expected[:rows], rtol=2e-4, atol=2e-4, err_msg=str(rows))
 
 
 def test_every_width_of_images() -> None:
