@@ -41,10 +41,17 @@ def unused_name(base: str, taken: Container[str], separator: str = "_") -> str:
 
 def unique_names(names: Iterable[str]) -> list[str]:
     """Return the names with repeated ones numbered."""
-    result: list[str] = []
+    result: dict[str, None] = {}
+    counts: dict[str, int] = {}
     for base in names:
-        result.append(unused_name(base, result))
-    return result
+        # Lower numbers of a name that was numbered before are taken.
+        name, count = base, counts.get(base, 0)
+        while name in result:
+            count += 1
+            name = f"{base}_{count}"
+        counts[base] = count
+        result[name] = None
+    return list(result)
 
 
 def is_printable(text: str) -> bool:

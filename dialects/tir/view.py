@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -118,12 +119,13 @@ class BlockView:
 class PrimView:
     """A prim function in tensor form: its blocks in order, and the returned values."""
 
-    def __init__(self, function: ir.Operation | ir.OpView):
+    def __init__(self, function: ir.Operation | ir.OpView, blocks: Sequence[BlockView] = ()):
+        """View a function, of which all `blocks` may have been read before."""
         self.op = function.operation
         self.name: str = symbol_name(self.op)
         self.entry = self.op.regions[0].blocks[0]
         operations = list(self.entry.operations)
-        self.blocks = [BlockView(op) for op in operations if op.operation.name == "tir.block"]
+        self.blocks = list(blocks) or [BlockView(op) for op in operations if op.operation.name == "tir.block"]
         self.others = [op for op in operations[:-1] if op.operation.name != "tir.block"]
         self.arguments: list[ir.Value] = list(self.entry.arguments)
         self.returned = list(operations[-1].operation.operands)

@@ -74,3 +74,8 @@ def test_html_shows_text_as_text(text: str) -> None:
     assert page.tags == ["p"] and page.text == names.terminal_lines(text)
     data = names.html_json({text: [text]})
     assert json.loads(data) == {text: [text]} and not set("<>&") & set(data)
+
+
+def test_repeated_names_are_numbered() -> None:
+    bases = ["a", "a_1", "a", "b", "a", "a_1", "a_1_1", "b"]
+    assert names.unique_names(bases) == ["a", "a_1", "a_2", "b", "a_3", "a_1_1", "a_1_1_1", "b_1"]

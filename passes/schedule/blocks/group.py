@@ -34,6 +34,8 @@ class BlockGroup(Generic[Model_co]):
     """Values with users outside of the group: the function's caller, or a later group."""
     machine: Model_co
     """The machine model of the target."""
+    siblings: tuple[BlockView, ...] = ()
+    """All blocks of the function, if they have been read."""
 
     @property
     def made(self) -> dict[ir.Value, int]:
@@ -45,12 +47,13 @@ class BlockGroup(Generic[Model_co]):
         inside = self.blocks[start:end]
         read_elsewhere = {o.value for b in (*self.blocks[:start], *self.blocks[end:]) for o in b.inputs}
         produced = {output.value for block in inside for output in block.outputs}
-        return BlockGroup(inside, frozenset(produced & (read_elsewhere | self.kept)), self.machine)
+        return BlockGroup(inside, frozenset(produced & (read_elsewhere | self.kept)), self.machine, self.siblings)
 
 
 def whole_group(view: PrimView, machine: Model) -> BlockGroup[Model]:
     """Return all blocks of a prim function as one group."""
-    return BlockGroup(tuple(view.blocks), frozenset(view.returned), machine)
+    blocks = tuple(view.blocks)
+    return BlockGroup(blocks, frozenset(view.returned), machine, blocks)
 
 
 def plan_in_stages(

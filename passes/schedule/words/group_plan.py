@@ -28,7 +28,7 @@ class GroupView(PrimView):
     def __init__(self, group: BlockGroup[LaneModel]) -> None:
         function = group.blocks[0].op.parent
         assert function is not None, "a block is in a function"
-        super().__init__(function)
+        super().__init__(function, group.siblings)
         is_whole = len(group.blocks) == len(self.blocks)
         all_blocks, self.blocks = self.blocks, list(group.blocks)
         self._names: dict[ir.Operation, str] = {}
