@@ -173,6 +173,8 @@ CASES = {
     "grouped, a mask of each head": Case((1, 4, 10, 16), (1, 2, 30, 16), 16, (1, 4, 10, 30)),
     "behind a cache": Case((2, 4, 20, 16), (2, 2, 75, 16), 16, causal=True, at_end=True),
     "one head": Case((1, 1, 70, 16), (1, 1, 50, 16), 16),
+    "one element a head": Case((1, 6, 56, 1), (1, 6, 56, 1), 1, (1, 1, 56, 56), transposed=True),
+    "one row of one key": Case((2, 8, 1, 3), (2, 8, 1, 3), 1),
     "blocks": Case((1, 2, 150, 16), (1, 2, 700, 16), 16, (1, 1, 1, 700)),
     "decode": Case((1, 4, 1, 32), (1, 4, 100, 32), 32, (1, 1, 1, 100)),
     "decode, grouped": Case((2, 8, 1, 32), (2, 2, 100, 32), 32),

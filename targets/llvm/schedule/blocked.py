@@ -129,6 +129,8 @@ def _plan_block(
         outer[axis.id] = (axis, stride)
     if row_axis is not None and unit.stride(row_axis) != width:
         return decline("a tile's rows are not neighbours", step=unit.stride(row_axis))
+    if not all(_is_inside_row(axis, unit.stride(axis), width) for axis in (plan.lane_axis, *plan.reduce)):
+        return decline("lanes or sums of a contraction are not within a row")
     moved = _Mover(plan, row_axis, local, kept_rows)
     return RowBlockContraction(
         replace(
@@ -148,6 +150,13 @@ def _plan_block(
         outer,
         row_axis,
     )  # fmt: skip
+
+
+def _is_inside_row(axis: LoopAxis, stride: Dim, width: Dim) -> bool:
+    """Return whether an axis, with this stride in rows of a width, stays within one row."""
+    if isinstance(stride, int) and isinstance(axis.extent, int) and isinstance(width, int):
+        return stride * (axis.extent - 1) < width
+    return stride == 0 or (stride == 1 and axis.extent == width)
 
 
 @dataclass(frozen=True)

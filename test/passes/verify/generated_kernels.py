@@ -6,6 +6,8 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from attention_cases import Case
+
 SIZES = (1, 2, 3, 5, 7, 8, 16, 17, 33, 64, 100)
 KINDS = (("f32", "f32"), ("i8", "i32"))
 """Types of operands, and of sums of their products."""
@@ -165,6 +167,19 @@ def resampling(rng: random.Random) -> Program:
     words = {"mode": ("nearest", "linear", "cubic"), "coordinates": ("half_pixel", "align_corners", "asymmetric")}
     attributes = {"shape": str(y)} | {name: f'"{rng.choice(values)}"' for name, values in words.items()}
     return Program("resize", attributes, (tensor(x),), tensor(y))
+
+
+def attention(rng: random.Random) -> Case:
+    """Return an attention: few or many heads, keys and elements, tokens before heads or behind them."""
+    groups, heads = rng.choice((1, 1, 2)), rng.choice((1, 2, 3, 6, 8, 17))
+    batch, rows, keys = rng.choice((1, 2)), rng.choice(SIZES), rng.choice(SIZES)
+    sizes = (1, 1, 2, 3, 8, 16, 33)
+    mask = (rng.choice((1, batch)), rng.choice((1, groups * heads)), rng.choice((1, rows)), keys)
+    depth = rng.choice(sizes)
+    return Case(
+        (batch, groups * heads, rows, depth), (batch, heads, keys, depth), rng.choice(sizes),
+        rng.choice((None, mask)), causal=rng.random() < 0.3, transposed=rng.random() < 0.6,
+    )  # fmt: skip
 
 
 GENERATORS: tuple[Callable[[random.Random], Program], ...] = (
