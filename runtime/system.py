@@ -446,6 +446,8 @@ def release_code_seldom() -> None:
 
 def protect_memory(address: int, nbytes: int, is_executable: bool = False) -> None:
     """Make whole pages read-only, executable if they are code; raise OSError if the system does not allow that."""
+    if sys.platform == "win32":
+        raise OSError("pages are protected by mprotect, which Windows lacks")
     import ctypes
 
     mprotect = ctypes.CDLL(None, use_errno=True).mprotect

@@ -49,7 +49,7 @@ class FromParts(PartsOp, name="from_parts"):
 
 
 def _require_tiles(x: TensorType, ranks: int, parts: Sequence[int], order: Sequence[int]) -> None:
-    if sorted(order) != list(range(ranks)) or not ranks:
+    if not 0 < ranks == len(order) or sorted(order) != list(range(ranks)):
         raise OpError(f"order must have each of the ranks 0 to {ranks - 1} once, got {tuple(order)}")
     if len(parts) != x.rank or any(count < 1 for count in parts):
         raise OpError(f"parts must have a number for each axis of {x}, got {tuple(parts)}")

@@ -197,9 +197,7 @@ def _parse(buffer: memoryview, what: str, path: Path | None) -> LoadedModel:
 def kind_by_content(start: bytes, path: PurePath | None) -> str | None:
     """Return what a file is by its first bytes, and what to do with it; None for what may be an ONNX model."""
     if start.startswith(ARCHIVE):
-        return (
-            kind_by_name(path) or "a zip archive, perhaps a PyTorch checkpoint: export the model with torch.onnx.export"
-        )
+        return kind_by_name(path) or f"a zip archive, perhaps {CHECKPOINT}"
     known = next((text for at, signature, text in SIGNATURES if start[at:].startswith(signature)), None)
     return known and (_form_by_name(path) or known)
 

@@ -32,6 +32,8 @@ TEXTS: dict[str, tuple[str, Any]] = {
     "--schedule": ("kernel=words.json", {"kernel": "words.json"}),
     "--jobs": ("2", 2),
     "--no-cache": ("", False),
+    "--no-tuning": ("", False),
+    "--database": (__file__, __file__),
     "--trust-file": ("", True),
     "--specialize": ("n=4,m=5", [{"n": 4, "m": 5}]),
     "--ranks": ("2", 2),
