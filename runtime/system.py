@@ -108,6 +108,22 @@ def is_single_threaded() -> bool:
         return False
 
 
+def end_blas_threads() -> None:
+    """End the threads of NumPy's OpenBLAS if there are no others, as it does itself before a fork.
+
+    It starts new ones for its next large product.
+    """
+    numpy = sys.modules.get("numpy._core._multiarray_umath") or sys.modules.get("numpy.core._multiarray_umath")
+    if numpy is None or sys.platform != "linux" or threading.active_count() > 1:
+        return
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError):  # another library of matrix products
+        blas = ctypes.CDLL(numpy.__file__)
+        if len(os.listdir("/proc/self/task")) == blas.scipy_openblas_get_num_threads64_():
+            blas.blas_thread_shutdown_()
+
+
 class ForkedProcess:
     """A fork of this process that serves requests; what is used of `subprocess.Popen`."""
 

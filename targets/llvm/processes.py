@@ -21,7 +21,14 @@ from pathlib import Path
 from mirlo.passes.registry import PassError
 from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.locks import make_lock
-from mirlo.runtime.system import ForkedProcess, after_fork, available_cores, is_single_threaded, signal_name
+from mirlo.runtime.system import (
+    ForkedProcess,
+    after_fork,
+    available_cores,
+    end_blas_threads,
+    is_single_threaded,
+    signal_name,
+)
 from mirlo.targets.host.llvm_ir import llvmlite
 from mirlo.targets.llvm.machine_code import CodeSettings
 from mirlo.targets.llvm.object_code import EntryInterface, compile_text
@@ -275,6 +282,7 @@ def _running(count: int) -> list[_Process]:
 
 
 def _start() -> _Process:
+    end_blas_threads()
     if is_single_threaded():
         llvmlite()  # which each worker would import otherwise
         return _Process(ForkedProcess(main))

@@ -288,11 +288,14 @@ def test_a_process_that_is_killed_is_an_error(tasks, monkeypatch) -> None:
 
 FORKS = """
 import os, sys, threading
+import numpy
 from mirlo.dialects.context import make_context
 from mirlo.targets.llvm import processes
 from mirlo.targets.llvm.machine_code import CodeSettings
 from mirlo.targets.llvm.processor import host_processor
 
+square = numpy.ones((300, 300), numpy.float32)
+assert (square @ square == 300).all()
 if sys.argv[1] == "several":
     threading.Thread(target=threading.Event().wait, daemon=True).start()
 text = "func.func @k{i}(%x: memref<4xf32>) {{ return }}"
@@ -305,6 +308,7 @@ with make_context():
     settings = CodeSettings(host_processor())
     made = processes.compile_all(tasks, settings, jobs=2)
     assert processes._running(1)[0] is process and made == processes.compile_all(tasks, settings, jobs=1)
+assert (square @ square == 300).all()
 print(type(process.popen).__name__)
 process.popen.stdin.close()
 assert process.popen.wait(timeout=60) == 0
@@ -313,9 +317,12 @@ assert process.popen.wait(timeout=60) == 0
 
 @pytest.mark.sample(0)
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="the system does not list threads")
-@pytest.mark.parametrize(("threads", "kind"), [("one", "ForkedProcess"), ("several", "Popen")])
-def test_workers_are_forks_where_no_thread_may_hold_a_lock(threads: str, kind: str) -> None:
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+@pytest.mark.parametrize(
+    ("threads", "of_blas", "kind"),
+    [("one", 1, "ForkedProcess"), ("one", 2, "ForkedProcess"), ("several", 1, "Popen"), ("several", 2, "Popen")],
+)
+def test_workers_are_forks_where_no_thread_may_hold_a_lock(threads: str, of_blas: int, kind: str) -> None:
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": str(of_blas)}
     command = [sys.executable, "-c", FORKS, threads]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, timeout=100)
     assert (done.returncode, done.stdout) == (0, f"{kind}\n"), done.stderr
