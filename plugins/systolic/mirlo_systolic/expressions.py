@@ -66,6 +66,8 @@ def _linear_of(result: Any, composite: Any) -> Linear:
         return Linear(total.terms, total.constant, (last["zero_point"], last["min"], last["max"]))
     if last.op == "relax.quantize":
         return _quantized(last)
+    if last.op == "relax.max_pool":  # of int8, which `simplify` takes maxima of where scales are equal
+        return _of_window(last, 1)
     raise Misfit(f"{last.op} is no requantization")
 
 

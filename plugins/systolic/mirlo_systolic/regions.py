@@ -324,7 +324,7 @@ def _layers(step: Any, memory: _Memory, tiling: Tiling) -> list[Layer]:
 
 def _pools(pool: Any, result: Any, expression: Linear, memory: _Memory, tiling: Tiling) -> list[Layer]:
     """Return products with the identity, of which the largest or the sum is kept."""
-    x = pool["x"].producer["x"]
+    x = pool["x"] if pool["x"].dtype.name == "i8" else pool["x"].producer["x"]
     batch, height, width, channels = x.shape
     if pool.op == "relax.reduce_mean":
         kernel, strides, padding = (height, width), (1, 1), (0, 0, 0, 0)
