@@ -166,7 +166,8 @@ class ServingEngine:
                     results.returned.append(request)
                     raise
                 results.changed.pop(request, None)
-            self._step()
+            if not self.is_idle:
+                self._step()
 
     def _step(self) -> None:
         try:

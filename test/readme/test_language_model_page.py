@@ -40,7 +40,7 @@ def test_commands(folder: Path) -> None:
 @pytest.mark.sample(0)
 def test_python(folder: Path) -> None:
     blocks = code_blocks(TEXT, "python")
-    assert len(blocks) == 8
+    assert len(blocks) == 9
     out = output_of(run_script("-c", "\n".join(blocks), cwd=folder))
     assert re.search(r"prompt: 5 tokens in .* then 19 tokens in", out)
     assert re.search(r"tokens, \d\d? of them reused, in", out)
