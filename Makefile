@@ -135,7 +135,7 @@ nightly: combinations stages samples test-times test-avx2 test-sse42 test-qemu t
 # All of what `make test` takes a sample of: ONNX's suite, all element types of operators on the GPU targets, all cases
 # of tests that are marked `sample`.
 samples: $(VENV)/ready
-	$(BIN)/pytest -q --whole -m sample
+	$(BIN)/pytest -q --whole -m sample -n $(JOBS) --dist worksteal
 	$(BIN)/pytest -q --whole test/conformance/test_onnx_backend.py::test_suite test/targets/nvvm/test_assembled.py test/targets/gpu/test_support.py \
 		test/targets/gpu/test_benchmark_models.py test/targets/c/test_source.py test/passes/schedule/test_apply_rule.py test/passes/schedule/test_rule_parts.py \
 		test/end_to_end/test_models.py test/tools/cli/test_fuzz.py test/tools/check_target/test_check_target.py \
