@@ -183,7 +183,7 @@ class ServingEngine:
             self.counts.steps += 1
             for call in self._slots.calls(self._search.chunk_size):
                 self._compute(call)
-            self._slots.end_those_done()
+            self._drop_those_done()
         except BaseException:  # of a call that was interrupted, the caches may hold a part
             self._slots = self._new_slots()
             raise
@@ -199,13 +199,16 @@ class ServingEngine:
 
     def _admit(self) -> None:
         """Free the slots of requests that are done, and give them to those that wait, in their order."""
+        self._drop_those_done()  # a caller may have ended some since the last step
+        for request in self.waiting:
+            if not self._slots.take(request):
+                return
+
+    def _drop_those_done(self) -> None:
         self._slots.end_those_done()
         for request in list(self._requests):
             if request.is_done:
                 self._requests.pop(request, None)
-        for request in self.waiting:
-            if not self._slots.take(request):
-                return
 
     def _compute(self, call: Mapping[int, int]) -> None:
         """Compute tokens of some sequences."""
