@@ -102,10 +102,15 @@ def run_forked(
 
 def is_single_threaded() -> bool:
     """Return whether no other thread may hold a lock that a fork would copy; False where the system does not tell."""
+    return _thread_count() == 1
+
+
+def _thread_count() -> int:
+    """Return the number of threads of this process; 0 where the system does not tell."""
     try:
-        return sys.platform == "linux" and len(os.listdir("/proc/self/task")) == 1
+        return len(os.listdir("/proc/self/task")) if sys.platform == "linux" else 0
     except OSError:
-        return False
+        return 0
 
 
 def end_blas_threads() -> None:
@@ -114,13 +119,14 @@ def end_blas_threads() -> None:
     It starts new ones for its next large product.
     """
     numpy = sys.modules.get("numpy._core._multiarray_umath") or sys.modules.get("numpy.core._multiarray_umath")
-    if numpy is None or sys.platform != "linux" or threading.active_count() > 1:
+    count = _thread_count()
+    if numpy is None or count < 2 or threading.active_count() > 1:
         return
     import ctypes
 
     with contextlib.suppress(OSError, AttributeError):  # another library of matrix products
         blas = ctypes.CDLL(numpy.__file__)
-        if len(os.listdir("/proc/self/task")) == blas.scipy_openblas_get_num_threads64_():
+        if count == blas.scipy_openblas_get_num_threads64_():
             blas.blas_thread_shutdown_()
 
 
