@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from mirlo.dialects.bindings import ir
@@ -55,6 +56,11 @@ class TiledRows:
     smaller: tuple[DynamicTiles, ...]
     rest: ir.Value
     """The first row that smaller tiles compute: all rows from there on are theirs, fewer than those of a whole tile."""
+
+    def loop_over_smaller(self, body: TileBody) -> None:
+        """Emit loops over the smaller tiles, `body(first row, size)`."""
+        for tiles in self.smaller:
+            tiles.loop(partial(body, size=tiles.size), parallel=False)
 
 
 def loop_over_all(rows: TiledRows, body: Callable[[ir.Value], None], rest: Callable[[], None], parallel: bool) -> None:

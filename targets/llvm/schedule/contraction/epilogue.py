@@ -5,8 +5,6 @@ Where an epilogue is long, or many tiles have it, the accumulators are stored fi
 
 from __future__ import annotations
 
-from functools import partial
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim, estimate_dim
 from mirlo.dialects.tir.buffers import buffer_bytes
@@ -98,7 +96,7 @@ class Epilogue:
                 for p, piece in enumerate(cut):
                     self.store_results(here, piece, sums[r * len(cut) + p], seen)
             return
-        buffer = self._scratch(self.plan.tile_rows, cut)
+        buffer = self._scratch(cut)
         self._hold(HeldAccumulators(buffer, None), rows, cut, sums)
         self.code.loop(Span(0, rows, 1), lambda i: self._row(buffer, i, places, i, cut, is_rest))
 
@@ -110,7 +108,7 @@ class Epilogue:
     def finish_together(self, places: TileCursors, rows: TiledRows, cut: list[ColumnVector], tile: TileBody) -> None:
         """Emit the smaller tiles, which hold their accumulators in memory, and one epilogue for all of their rows."""
         assert self.plan.row_axis is not None and self.held is None
-        buffer = self._scratch(self.plan.tile_rows, cut)
+        buffer = self._scratch(cut)
 
         def hold(first: ir.Value, size: int) -> None:
             self.held = HeldAccumulators(buffer, create("arith.subi", first.type, first, rows.rest))
@@ -121,13 +119,13 @@ class Epilogue:
             self._row(buffer, create("arith.subi", i.type, i, rows.rest), places, i, cut, is_rest=True)
             return []
 
-        for tiles in rows.smaller:
-            tiles.loop(partial(hold, size=tiles.size), parallel=False)
+        rows.loop_over_smaller(hold)
         self.code.range_loop(rows.rest, rows.count, row, [])
 
-    def _scratch(self, rows: int, cut: list[ColumnVector]) -> ir.Value:
+    def _scratch(self, cut: list[ColumnVector]) -> ir.Value:
+        """Return memory for the accumulators of a tile."""
         width = sum(piece.lanes for piece in cut)
-        return self.code.scratch(rows * width, self.plan.contraction.product.accumulate_type)
+        return self.code.scratch(self.plan.tile_rows * width, self.plan.contraction.product.accumulate_type)
 
     def _hold(self, held: HeldAccumulators, rows: int, cut: list[ColumnVector], sums: list[ir.Value]) -> None:
         """Store the accumulators of a tile."""

@@ -330,8 +330,7 @@ class ContractionEmitter:
             if self.tiles.has_epilogue and self.tiles.epilogue.shares_rest(rows, cut):
                 self.tiles.epilogue.finish_together(places, rows, cut, tile)
                 return
-            for tiles in rows.smaller:
-                tiles.loop(partial(tile, size=tiles.size), parallel=False)
+            rows.loop_over_smaller(tile)
 
         whole = partial(tile, size=rows.whole.size)
         if parallel and self.plan.row_loops:  # inside of loops that threads divide, too: nothing may be beside it
