@@ -46,6 +46,9 @@ DISPATCH: dict[str, str] = {
 }
 """Files whose names of modules are no dependencies, and why: what they import is chosen by input."""
 
+NAMING = (ast.Import, ast.ImportFrom, ast.Constant, ast.Call)
+"""Nodes that may name a module."""
+
 
 class House:
     """The files of a checkout, parsed when that is needed."""
@@ -115,7 +118,7 @@ class House:
         modules = {self._module(path): path for path in self.paths}
         result: dict[str, set[str]] = {}
         for module, path in modules.items():
-            nodes = list(ast.walk(self.trees[path]))
+            nodes = [node for node in ast.walk(self.trees[path]) if isinstance(node, NAMING)]
             names = {name for node in nodes for name in _imported(node)}
             if path.relative_to(self.root).as_posix() not in DISPATCH:
                 names |= {name for node in nodes for name in _imported_by_name(node, modules)}

@@ -20,7 +20,7 @@ if ROOT.name == "mirlo":
 
 COSTS = TESTS / "costs.txt"
 """Seconds of processor time of files, and of one case of test functions: `python -m benchmarks.test_times --write`."""
-SECONDS_OF_CASES = 0.15
+SECONDS_OF_CASES = 0.1
 """Recorded seconds for which cases of a function are run in `make test`, at least one; `make nightly` runs all."""
 
 UNOPTIMIZED = (
@@ -172,11 +172,13 @@ def _representatives(cases: list[pytest.Item], count: int, seed: int = 0) -> lis
 
 
 def _values(item: pytest.Item) -> Iterator[tuple[str, object]]:
-    """Yield the value of each parameter, or its position where it is no simple one."""
+    """Yield the value of each parameter, or which object it is where it is no simple one.
+
+    Positions (`callspec.indices`) are no help: pytest numbers the cases of a function in them, not the values.
+    """
     call = getattr(item, "callspec", None)
-    for name, position in call.indices.items() if call is not None else ():
-        value = call.params[name]
-        yield name, value if isinstance(value, (str, int)) else (name, position)
+    for name, value in call.params.items() if call is not None else ():
+        yield name, value if isinstance(value, (str, int)) else id(value)
 
 
 def pytest_collection_finish() -> None:

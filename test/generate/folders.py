@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
+from zlib import crc32
 
 import numpy as np
 import onnx
@@ -14,8 +15,11 @@ import onnxruntime
 from commands import ROOT
 from onnx import TensorProto, helper, numpy_helper
 
+from mirlo import generate
 from mirlo.generate import LanguageModel
+from mirlo.generate.config import read_config
 from mirlo.generate.generator import Generator
+from mirlo.runtime.executable import Executable
 
 VOCABULARY = 320
 Loaded = TypeVar("Loaded")
@@ -54,6 +58,19 @@ def write_genai(folder: Path, bits: int = 0, seed: int = 0, paged: bool = False)
 def exact(kind: str) -> dict[str, Any]:
     """Return the options with which weights of 4 bits are multiplied by f32; other models share what is compiled."""
     return {"activations": "exact"} if kind == "u4" else {}
+
+
+def load(folder: Path, prefix_bytes: int | None = None, **options: Any) -> LanguageModel:
+    """Load a folder of ONNX; the tests of a process share what they compile."""
+    file = next(path for path in sorted(folder.rglob("*.onnx")))
+    key = (crc32(file.read_bytes()), *sorted(options.items()))
+    if key not in _COMPILED:
+        _COMPILED[key] = generate.load(folder, **options).executable
+    return LanguageModel(read_config(str(folder)), _COMPILED[key], prefix_bytes=prefix_bytes)
+
+
+_COMPILED: dict[tuple[Any, ...], Executable] = {}
+"""What `load` compiled, by checksums of models."""
 
 
 def contiguous(models: dict[str, LanguageModel], kind: str) -> LanguageModel:

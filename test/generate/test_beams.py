@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from folders import VOCABULARY, OnDemand, Reference, contiguous, write_genai, write_plain
+from folders import VOCABULARY, OnDemand, Reference, contiguous, load, write_genai, write_plain
 
-from mirlo import generate
 from mirlo.generate import GenerationError, LanguageModel
 
 
@@ -19,7 +18,7 @@ from mirlo.generate import GenerationError, LanguageModel
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LanguageModel]:
     folder = tmp_path_factory.mktemp("models")
     write_genai(folder / "f32"), write_plain(folder / "plain"), write_genai(folder / "paged", paged=True)
-    return OnDemand(lambda kind: generate.load(folder / kind))
+    return OnDemand(lambda kind: load(folder / kind))
 
 
 def searched(

@@ -13,13 +13,13 @@ from folders import (
     contiguous,
     exact,
     example,
+    load,
     write_genai,
     write_hybrid,
     write_plain,
     write_windows,
 )
 
-from mirlo import generate
 from mirlo.generate import GenerationError, LanguageModel, Request
 
 KINDS = ("f32", "u4", "plain", "hybrid", "paged")
@@ -34,13 +34,13 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LanguageModel]
     folder = tmp_path_factory.mktemp("models")
     write_genai(folder / "f32"), write_windows(folder / "u4", bits=4), write_plain(folder / "plain")
     write_hybrid(folder / "hybrid"), write_genai(folder / "paged", paged=True)
-    return OnDemand(lambda kind: generate.load(folder / kind, prefix_bytes=0, **exact(kind)))
+    return OnDemand(lambda kind: load(folder / kind, prefix_bytes=0, **exact(kind)))
 
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> LanguageModel:
     """Return a model with a tokenizer."""
-    return generate.load(example().write(tmp_path_factory.mktemp("texts") / "model"))
+    return load(example().write(tmp_path_factory.mktemp("texts") / "model"))
 
 
 def tokens_of(random: np.random.Generator, length: int) -> list[int]:

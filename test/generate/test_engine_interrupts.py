@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from folders import VOCABULARY, OnDemand, example, write_genai, write_hybrid
+from folders import VOCABULARY, OnDemand, example, load, write_genai, write_hybrid
 
 from mirlo import generate
 from mirlo.generate import LanguageModel, Request, ServingEngine
@@ -65,7 +65,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LanguageModel]
     folder = tmp_path_factory.mktemp("models")
     write_genai(folder / "contiguous"), write_hybrid(folder / "hybrid"), write_genai(folder / "paged", paged=True)
     example().write(folder / "text")
-    return OnDemand(lambda kind: generate.load(folder / kind, activations="exact"))
+    return OnDemand(lambda kind: load(folder / kind))
 
 
 SEARCHES: list[dict[str, Any]] = [

@@ -14,6 +14,7 @@ from folders import (
     contiguous,
     continued,
     exact,
+    load,
     write_genai,
     write_hybrid,
     write_plain,
@@ -36,7 +37,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LanguageModel]
     folder = tmp_path_factory.mktemp("models")
     write_genai(folder / "f32"), write_windows(folder / "u4", bits=4), write_plain(folder / "plain")
     write_hybrid(folder / "hybrid"), write_genai(folder / "paged", paged=True)
-    return OnDemand(lambda kind: generate.load(folder / kind, prefix_bytes=0, **exact(kind)))
+    return OnDemand(lambda kind: load(folder / kind, prefix_bytes=0, **exact(kind)))
 
 
 def prompt_of(length: int, seed: int = 0) -> list[int]:

@@ -11,7 +11,17 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from folders import VOCABULARY, OnDemand, contiguous, example, lora_tensors, write_adapter, write_genai, write_lora
+from folders import (
+    VOCABULARY,
+    OnDemand,
+    contiguous,
+    example,
+    load,
+    lora_tensors,
+    write_adapter,
+    write_genai,
+    write_lora,
+)
 from onnx import TensorProto, helper, numpy_helper
 from test_config import edited
 
@@ -28,7 +38,7 @@ ROWS = 16
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LanguageModel]:
     folder = tmp_path_factory.mktemp("models")
     write_genai(folder / "f32"), write_genai(folder / "paged", paged=True)
-    return OnDemand(lambda kind: generate.load(folder / kind, prefix_bytes=0))
+    return OnDemand(lambda kind: load(folder / kind, prefix_bytes=0))
 
 
 def with_limit(models: dict[str, LanguageModel], pages: int | None, prefix_bytes: int | None = None) -> LanguageModel:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from folders import VOCABULARY, OnDemand, require_same_logits, write_genai, write_hybrid, write_lora, write_plain
+from folders import VOCABULARY, OnDemand, load, require_same_logits, write_genai, write_hybrid, write_lora, write_plain
 
 from mirlo import generate
 from mirlo.generate import GenerationError, LanguageModel
@@ -23,9 +23,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LanguageModel]
     write_genai(folder / "f32"), write_plain(folder / "plain"), write_hybrid(folder / "hybrid")
     write_genai(folder / "paged", paged=True)
     caches: dict[str, Any] = {"i8": {"kv_cache_dtype": "i8"}}
-    return OnDemand(
-        lambda kind: generate.load(folder / kind.replace("i8", "f32"), prefix_bytes=0, **caches.get(kind, {}))
-    )
+    return OnDemand(lambda kind: load(folder / kind.replace("i8", "f32"), prefix_bytes=0, **caches.get(kind, {})))
 
 
 def with_pages(model: LanguageModel, nbytes: int = 1 << 22) -> LanguageModel:

@@ -17,6 +17,7 @@ for package in ("starlette", "tokenizers", "jinja2", "llguidance"):
     pytest.importorskip(package)
 testclient = pytest.importorskip("starlette.testclient")
 
+from folders import load  # noqa: E402
 from served import (  # noqa: E402
     load_failure,
     ready_client,
@@ -64,7 +65,7 @@ def client(server: Server) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def alone(sources: list[ModelSource]) -> generate.LanguageModel:
-    return generate.load(sources[0].path)
+    return load(sources[0].path)
 
 
 def chat(client: Any, **body: Any) -> Any:

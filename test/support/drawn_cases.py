@@ -42,13 +42,13 @@ SEARCHED = ("onednn.conv_transpose", "cudnn.attention")
 def fuzzed() -> Iterator[str]:
     """Yield what each kind of fuzzing draws, some seeds in a line."""
     kinds: dict[str, tuple[Callable[[int], str], Iterable[int]]] = {
-        "graph": (_graph, range(120)),
+        "graph": (_graph, range(64)),
         "guarded": (_guarded, range(40)),
-        "broken": (_broken, range(80)),
-        "structure": (_structure, range(160)),
+        "broken": (_broken, range(40)),
+        "structure": (_structure, range(80)),
         "names": (lambda seed: checksum(names.hostile_model(seed)[0].SerializeToString(deterministic=True)), range(40)),
         "sizes": (_sized, range(0, 2 * sizes.BLOCK * len(sizes.ALL), sizes.BLOCK // 2)),
-        "empty": (_empty, range(80)),
+        "empty": (_empty, range(40)),
     }
     for kind, (draw, seeds) in kinds.items():
         for first in range(0, len(seeds := list(seeds)), PER_LINE):

@@ -89,13 +89,13 @@ def other_choices(
 ) -> Iterator[str]:
     """Yield a line for each kernel: what becomes of it with other values of what its rule chose, one at a time.
 
-    Kernels take turns: which two choices of a rule, and whether half or twice of what was chosen, or 1.
+    Kernels take turns: which choice of a rule, and whether half or twice of what was chosen, or 1.
     """
     turns: Counter[str] = Counter()
     for function in prim_functions(module):
         name, sums = symbol_name(function), []
         choices = {choice: value for choice, value in records[name].choices.items() if isinstance(value, int)}
-        for choice in sorted(choices, key=lambda choice: (turns[choice], choice))[:2]:
+        for choice in sorted(choices, key=lambda choice: (turns[choice], choice))[:1]:
             value = choices[choice]
             other = (value // 2, 2 * value, 1)[turns[choice] % 3]
             turns[choice] += 1
