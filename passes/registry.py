@@ -39,6 +39,8 @@ from mirlo.runtime.errors import MirloError
 from mirlo.runtime.nearest import nearest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from mirlo.passes.session import Session
 
 SEARCHED = ["mirlo.passes", "mirlo.targets"]
@@ -161,9 +163,8 @@ def find_pass(name: str) -> type[Pass] | None:
     if not _NAME.fullmatch(name) or name in UPSTREAM_NAMES:
         return None
     _warn_of_packages_without_passes(tuple(sys.path))
-    modules = {module: path for package in SEARCHED for module, path in _modules(package).items()}
-    for module in sorted(modules, key=lambda module: _distance(name, module)):
-        if name not in (_passes_named(modules[module]) or ()):
+    for module, path in _nearest_first(name):
+        if name not in (_passes_named(path) or ()):
             continue
         importlib.import_module(module)
         if name in _REGISTERED:
@@ -265,12 +266,33 @@ def _modules(package: str) -> dict[str, Path]:
     return modules
 
 
+def _nearest_first(name: str) -> Iterator[tuple[str, Path]]:
+    """Yield the modules that may register a pass, with their files: those first whose names are near that of the pass.
+
+    Reading all of them is slow, and most passes are where their names say.
+    """
+    files = _files_by_stem(tuple(SEARCHED))
+    own = [stem for stem in dict.fromkeys([name.replace("-", "_"), *name.split("-")]) if stem in files]
+    for stem in own:
+        yield from files[stem]
+    others = [row for stem, rows in files.items() if stem not in own for row in rows]
+    yield from sorted(others, key=lambda row: _distance(name, row[0]))
+
+
+@cache
+def _files_by_stem(packages: Iterable[str]) -> dict[str, list[tuple[str, Path]]]:
+    """Return all modules of packages, with their files, by the last parts of their names."""
+    files: dict[str, list[tuple[str, Path]]] = {}
+    for package in packages:
+        for module, path in _modules(package).items():
+            files.setdefault(module.rpartition(".")[2], []).append((module, path))
+    return files
+
+
 def _distance(name: str, module: str) -> int:
-    """Return the distance of a module's name from a pass's: the nearest are read first, since reading all is slow."""
+    """Return the distance of a module's name from a pass's."""
     *folders, stem = module.split(".")
     words = name.split("-")
-    if stem == name.replace("-", "_") or stem in words:
-        return 0
     if any(word[:3] == stem[:3] for word in words):
         return 1
     return 3 if set(words).isdisjoint(folders) else 2

@@ -272,16 +272,23 @@ def _useless_entries() -> list[str]:
     messages: list[str] = []
     for group in declared_groups():
         for entry in offered(group):
-            where = f"entry point '{entry.name}' of package '{package_of(entry)}'"
-            if group not in GROUPS:
-                hint = nearest(group, GROUPS) or f"; the groups are {', '.join(GROUPS)}"
-                messages.append(f"{where} is in group {group}, which Mirlo does not read{hint}")
-            elif GROUPS[group] == "module:NAME" and ":" not in entry.value:
-                messages.append(
-                    f"{where} in group {group} is the module '{entry.value}': expected '{entry.value}:NAME'. Modules "
-                    "that register rules are in group mirlo.rules, those that register passes in group mirlo.passes"
-                )
+            problem = _problem_of(entry, group)
+            if problem is not None:  # to name the package, all that it says of itself is parsed
+                messages.append(f"entry point '{entry.name}' of package '{package_of(entry)}' {problem}")
     return messages
+
+
+def _problem_of(entry: EntryPoint, group: str) -> str | None:
+    """Return why nothing would read an entry point, as the end of a sentence, or None."""
+    if group not in GROUPS:
+        hint = nearest(group, GROUPS) or f"; the groups are {', '.join(GROUPS)}"
+        return f"is in group {group}, which Mirlo does not read{hint}"
+    if GROUPS[group] == "module:NAME" and ":" not in entry.value:
+        return (
+            f"in group {group} is the module '{entry.value}': expected '{entry.value}:NAME'. Modules "
+            "that register rules are in group mirlo.rules, those that register passes in group mirlo.passes"
+        )
+    return None
 
 
 @cache

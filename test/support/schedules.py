@@ -34,4 +34,6 @@ def scheduled(model: object, given: Mapping[str, Any], target: str) -> tuple[str
                 if name in function.operation.attributes:
                     del function.operation.attributes[name]
         records = [note for note in session.notes if isinstance(note, ScheduleRecord)]
+        # Whether blocks share a constant depends on what emitted the function before; it computes the same.
+        Pipeline("builtin.module(cse)").run(module, session)
         return module.operation.get_asm(large_elements_limit=16), records
