@@ -167,6 +167,8 @@ def compute_with(root: Root, leaf: BlockLeaf, other: BlockLeaf) -> None:
     if order.index(other) > order.index(leaf):
         raise ScheduleError(f"{what} comes before '{other.name}': name them in their order")
     between = order[order.index(other) + 1 : order.index(leaf)]
+    for written in (*leaf.writes, *other.writes):  # parts of a block have the axes of the whole, not its iterations
+        _require_only_writer(root, written.buffer, "compute_with")
     for access in leaf.reads:
         late = [each for each in between if any(access.buffer is written.buffer for written in _results_of(each))]
         if late:

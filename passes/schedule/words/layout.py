@@ -22,6 +22,7 @@ def set_scope(root: Root, buffer: str, scope: str) -> None:
 def pack(root: Root, buffer: str, order: Sequence[int], tiles: Sequence[Sequence[int]]) -> None:
     """Set the order of the dims of a buffer in memory, with tiled dims."""
     target = _own_buffer(root, "pack", buffer, "pack a copy of it (cache_read)")
+    _require_affine_reads(root, "pack", target)
     rank = len(target.shape)
     if order and sorted(order) != list(range(rank)):
         raise ScheduleError(f"pack: expected an order of the {rank} dims of '{buffer}', found {list(order)}")
@@ -38,6 +39,7 @@ def pack(root: Root, buffer: str, order: Sequence[int], tiles: Sequence[Sequence
 def storage_align(root: Root, buffer: str, dim: int, factor: int, offset: int) -> None:
     """Pad the rows of a buffer, so that the stride of a dim is a multiple of a factor, plus an offset."""
     target = _own_buffer(root, "storage_align", buffer, "align a copy of it (cache_read)")
+    _require_affine_reads(root, "storage_align", target)
     rank = len(target.shape)
     if target.tiles or rank < 2 or dim != target.order[-2]:
         expected = (
@@ -59,6 +61,17 @@ def double_buffer(root: Root, buffer: str, copies: int) -> None:
     if not 1 <= copies <= MAX_COPIES:
         raise ScheduleError(f"double_buffer: expected 1 to {MAX_COPIES} copies of '{buffer}', found {copies}")
     target.copies = copies
+
+
+def _require_affine_reads(root: Root, word: str, buffer: ScheduleBuffer) -> None:
+    """Require that no block computes by itself where it reads a buffer: it would take the elements for row-major."""
+    for leaf in root.leaves():
+        for each in (leaf, *leaf.epilogue):
+            if any(access.buffer is buffer and access.is_opaque for access in each.reads):
+                raise ScheduleError(
+                    f"{word}: '{each.name}' reads '{buffer.name}' at indices from data, which are those of row-major "
+                    f"order; {word} a copy that only other blocks read (cache_read)"
+                )
 
 
 def _own_buffer(root: Root, word: str, name: str, instead: str) -> ScheduleBuffer:

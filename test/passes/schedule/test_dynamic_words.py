@@ -45,6 +45,23 @@ def test_random_words_do_not_change_results(name: str, seed: int, whole: bool) -
             assert any(text in str(error) for text in ("accumulate: ", "of a size that only the run time knows")), error
 
 
+def test_a_buffer_that_is_read_at_indices_from_data_stays_in_row_major_order() -> None:
+    s = schedule_of("product")
+    s.cache_read("pick", "summed", "")
+    with pytest.raises(ScheduleError, match="storage_align: 'pick' reads 'summed_copy' at indices from data"):
+        s.storage_align("summed_copy", 0, 3, 1)
+    with pytest.raises(ScheduleError, match="pack: 'pick' reads 'summed_copy' at indices from data"):
+        s.pack("summed_copy", [1, 0])
+
+
+@pytest.mark.parametrize("block", ["scale", "pick"])
+def test_parts_of_a_block_are_not_computed_with_each_other(block: str) -> None:
+    s = schedule_of("product")
+    s.partition(f"{block}_i", multiples=[6, 3])
+    with pytest.raises(ScheduleError, match="make parts of '.*': compute_with before partition"):
+        s.compute_with(f"{block}_1", block)
+
+
 @pytest.mark.sample(0)
 def test_random_words_use_all_kinds_of_tails() -> None:
     """What the tests above compile."""
