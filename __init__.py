@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
+from mirlo.runtime.garbage import FewerCollections
 from mirlo.runtime.locks import UNCUT
 
 _LAZY = {
@@ -90,7 +91,7 @@ def __getattr__(name: str) -> Any:
         return globals()[name]
     if name not in _LAZY:
         raise AttributeError(f"module 'mirlo' has no attribute '{name}'")
-    with UNCUT:
+    with UNCUT, FewerCollections():
         value = getattr(importlib.import_module(_LAZY[name]), name)
     globals()[name] = value
     return value

@@ -14,10 +14,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mirlo.driver.build import build
-from mirlo.driver.garbage import FewerCollections
 from mirlo.driver.options import DEFAULT_TARGET, CompileArguments, CompileOptionError, takes_fields_of
 from mirlo.driver.request import CompileRequest
 from mirlo.frontends.foreign import CompiledModel, ConvertedModel, ExampleInputs, frontend_of
+from mirlo.runtime.garbage import FewerCollections
 
 if TYPE_CHECKING:
     from mirlo.runtime.executable import Executable

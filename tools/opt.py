@@ -14,7 +14,6 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.driver.bytecode import parse_bytes
 from mirlo.driver.diagnostics import Diagnostics
-from mirlo.driver.garbage import FewerCollections
 from mirlo.driver.given import check_used, node_watch
 from mirlo.driver.modules import load_params, read_module, script_text, write_script
 from mirlo.driver.save_code import write_bytes
@@ -31,6 +30,7 @@ from mirlo.passes.session import Session
 from mirlo.passes.timing import PassTiming
 from mirlo.passes.upstream import find_upstream
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.garbage import FewerCollections
 from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import shell_word, terminal_streams
 from mirlo.runtime.system import silence

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from mirlo.driver.garbage import FewerCollections
+from mirlo.runtime.garbage import FewerCollections
 from mirlo.runtime.names import terminal_streams
 from mirlo.runtime.system import silence
 from mirlo.tools.cli.arguments import Arguments, make_parser

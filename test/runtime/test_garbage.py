@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from mirlo.driver.garbage import FewerCollections
+from mirlo.runtime.garbage import FewerCollections
 
 
 @pytest.fixture(autouse=True)
