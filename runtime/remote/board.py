@@ -17,6 +17,7 @@ from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.errors import ArtifactError, NotForThisMachine
 from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.loaders import platform_of
+from mirlo.runtime.locks import make_lock
 from mirlo.runtime.names import terminal
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.remote.model import RemoteModel, TimedCalls
@@ -55,22 +56,27 @@ class Board:
         self.address = address
         self._link = link
         self._connection = Connection(address, token)
+        self.lock = make_lock()
+        """Held for requests that belong together: threads that call models take turns."""
         self.facts = _facts(address, self._connection.facts)
         self._unused: deque[int] = deque()
         """Models that nothing refers to any more; they are freed by the next request, not in the middle of one."""
 
     def features(self, names: Sequence[str]) -> list[str]:
         """Return those of some features of processors that this one has."""
-        known = set(self._connection.request(FrameKind.FEATURES, " ".join(names).encode()).decode().split(" "))
+        with self.lock:
+            known = set(self._connection.request(FrameKind.FEATURES, " ".join(names).encode()).decode().split(" "))
         return [name for name in names if name in known]
 
     def load(self, artifact: Artifact, store: ParameterStore) -> RemoteModel:
         """Link a model for the board and load it there."""
         self._require_fits(artifact)
-        self._free_unused()
         with tempfile.TemporaryDirectory(prefix="mirlo-remote-") as name:
             library, *weights = self._link(artifact, store, Path(name) / "libmodel.so", "model", "beside")
-            number = self._upload([path.read_bytes() for path in (library, *weights)], artifact.threads)
+            files = [path.read_bytes() for path in (library, *weights)]
+        with self.lock:
+            self._free_unused()
+            number = self._upload(files, artifact.threads)
         model = RemoteModel(artifact, store, self, number)
         weakref.finalize(model, self._unused.append, number)
         return model
@@ -81,9 +87,10 @@ class Board:
         digest = hashlib.blake2b(content, digest_size=16).digest()
         if digest == sent:
             return digest
-        self._connection.request(FrameKind.INPUTS, struct.pack("<IQ", number, len(content)))
-        self._connection.send_parts(content)
-        self._connection.receive(FrameKind.OK, self._longest)
+        with self.lock:
+            self._connection.request(FrameKind.INPUTS, struct.pack("<IQ", number, len(content)))
+            self._connection.send_parts(content)
+            self._connection.receive(FrameKind.OK, self._longest)
         return digest
 
     def run(
@@ -93,10 +100,11 @@ class Board:
         """Call a model `warm` times, and so many times more that are timed, with stamps of kernels."""
         flags = (WANT_OUTPUTS if outputs is not None else 0) | (CPU_TIME if cpu_time else 0)
         order = struct.pack("<IIIIIQ", number, calls, warm, stamps, flags, int(pause * 1e9))
-        count = int.from_bytes(self._connection.request(FrameKind.RUN, order, self._longest)[:8], "little")
-        if count > MAX_RESULTS:
-            raise RunnerLost(f"the runner at {self.address} announced {count} bytes of results")
-        content = self._connection.receive_parts(count)
+        with self.lock:
+            count = int.from_bytes(self._connection.request(FrameKind.RUN, order, self._longest)[:8], "little")
+            if count > MAX_RESULTS:
+                raise RunnerLost(f"the runner at {self.address} announced {count} bytes of results")
+            content = self._connection.receive_parts(count)
         times, ticks = calls * 2, calls * stamps
         if count < (times + ticks) * 8:
             raise RunnerLost(f"the runner at {self.address} sent the times of other calls")

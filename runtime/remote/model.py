@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -45,6 +46,8 @@ class ModelSession(Protocol):
     """What runs models by their numbers: a `Board`."""
 
     address: RunnerAddress
+    lock: threading.RLock
+    """Held for requests that belong together."""
 
     def send_inputs(self, number: int, arrays: Sequence[np.ndarray], sent: bytes | None) -> bytes:
         """Send the inputs of a model, unless they have the digest of those that it has; return their digest."""
@@ -94,8 +97,9 @@ class RemoteModel(UnloadedModel):
 
         Before each of them nothing happens for `pause` seconds. CPU time is that of all threads.
         """
-        self._send(bind(self.inputs, (), inputs))
-        return self._board.run(self._number, count, pause=pause, cpu_time=cpu_time).seconds
+        with self._board.lock:
+            self._send(bind(self.inputs, (), inputs))
+            return self._board.run(self._number, count, pause=pause, cpu_time=cpu_time).seconds
 
     def profile(
         self, *arrays: object, repeats: int = 10, dims: Mapping[str, int] | None = None, **named: object
@@ -105,11 +109,12 @@ class RemoteModel(UnloadedModel):
             raise InputError(f"repeats: expected 1 or more, found {repeats}")
         if not arrays and not named:
             named = {**self.random_inputs(dims=dims)}
-        self._send(bind(self.inputs, arrays, named))
         kernels = self.artifact.kernels
-        if not kernels:
-            return Profile((), repeats)
-        timed = self._board.run(self._number, repeats + 1, warm=0, stamps=len(kernels) + 1)
+        with self._board.lock:
+            self._send(bind(self.inputs, arrays, named))
+            if not kernels:
+                return Profile((), repeats)
+            timed = self._board.run(self._number, repeats + 1, warm=0, stamps=len(kernels) + 1)
         ends = timed.ends
         tick = tick_length((ends[0], int(timed.stamps[0, -1])), (ends[-1], int(timed.stamps[-1, -1])))
         return make_profile(kernels, timed.stamps[1:], tick)
@@ -121,5 +126,6 @@ class RemoteModel(UnloadedModel):
         self._sent = self._board.send_inputs(self._number, arrays, self._sent)
 
     def _results(self, values: list[object]) -> dict[str, np.ndarray]:
-        self._send(values)
-        return self._board.run(self._number, 0, warm=1, outputs=self.outputs).outputs
+        with self._board.lock:
+            self._send(values)
+            return self._board.run(self._number, 0, warm=1, outputs=self.outputs).outputs

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -84,6 +85,17 @@ def test_results_are_those_of_onnxruntime(board: Board, threads: int) -> None:
         for computed, array in zip(compiled(x), expected, strict=True):
             np.testing.assert_allclose(computed, array, rtol=1e-5, atol=1e-6)
         assert compiled.run({"x": x})["z"].shape == (rows, 8)
+
+
+def test_threads_take_turns(board: Board) -> None:
+    """Requests of several threads do not mix: each call gets the results for its own inputs."""
+    models = [_compiled(_model(rows), board) for rows in (2, 5)]
+    inputs = [(model, model.random_inputs(seed)) for seed in range(3) for model in models]
+    expected = [model.run(own)["z"] for model, own in inputs]
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda row: row[0].run(row[1])["z"], inputs * 40))
+    for computed, array in zip(results, expected * 40, strict=True):
+        np.testing.assert_array_equal(computed, array)
 
 
 def test_times_and_profiles(board: Board) -> None:
