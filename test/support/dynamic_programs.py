@@ -56,7 +56,7 @@ def product(
     for i, j in T.grid(N, M):
         with T.block("pick"):
             vi, vj = T.axes("SS", i, j)
-            c[vi, vj] = T.max(summed[ids[vi], vj], summed[vi, vj])
+            c[vi, vj] = T.max(summed[T.min(T.max(ids[vi], 0), N - 1), vj], summed[vi, vj])
 
 
 SIZES = ("n", "m", "k")
