@@ -27,7 +27,7 @@ lint: $(VENV)/ready
 	$(BIN)/ruff format --check --quiet .
 
 typecheck: $(VENV)/ready
-	$(BIN)/mypy
+	$(BIN)/mypy $(MYPY_FLAGS)
 
 lit: $(VENV)/ready
 	$(BIN)/lit -s --no-progress-bar test

@@ -65,6 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     # xdist hands out files in the order of this file's hook, not by their numbers of tests.
     config.option.loadscopereorder = False
+    _collect_from_either_end(config)
     times = config.getoption("--cpu-times")
     if times and not (config.getoption("numprocesses", None) and not hasattr(config, "workerinput")):
         from cpu_times import CpuTimes
@@ -78,6 +79,16 @@ def pytest_configure(config: pytest.Config) -> None:
             mask(cpu, ROOT / ".cache" / "tests" / f"host-{cpu}")
         except ValueError as error:
             raise pytest.UsageError(str(error)) from None
+
+
+def _collect_from_either_end(config: pytest.Config) -> None:
+    """Let every second process collect the folders in reverse: each then rewrites the assertions of half of the files.
+
+    A process finds what the other has written by then; in a new clone that is half of the time of the collection.
+    """
+    worker = getattr(config, "workerinput", {}).get("workerid", "gw0")
+    if int(worker.removeprefix("gw")) % 2 and [Path(each).resolve() for each in config.args] == [TESTS]:
+        config.args = [str(path) for path in sorted(TESTS.iterdir(), reverse=True) if any(path.rglob("test_*.py"))]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -98,8 +109,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     yield
     _deselect_what_is_not_sampled(config, items)
     if hasattr(config, "workerinput"):
-        costs = _costs()
-        items.sort(key=lambda item: -costs.get(item.nodeid.partition("::")[0], 0.0))
+        items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> tuple[float, str]:
+    """Return what orders the files of tests: their costs, then their names."""
+    file = item.nodeid.partition("::")[0]
+    return -_costs().get(file, 0.0), file
 
 
 def _keep_hypothesis_from_parsing() -> None:
