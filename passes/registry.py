@@ -39,7 +39,7 @@ from mirlo.runtime.errors import MirloError
 from mirlo.runtime.nearest import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from mirlo.passes.session import Session
 
@@ -280,7 +280,7 @@ def _nearest_first(name: str) -> Iterator[tuple[str, Path]]:
 
 
 @cache
-def _files_by_stem(packages: Iterable[str]) -> dict[str, list[tuple[str, Path]]]:
+def _files_by_stem(packages: tuple[str, ...]) -> dict[str, list[tuple[str, Path]]]:
     """Return all modules of packages, with their files, by the last parts of their names."""
     files: dict[str, list[tuple[str, Path]]] = {}
     for package in packages:
