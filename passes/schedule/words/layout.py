@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from mirlo.passes.schedule.words.kernels import require_scope
 from mirlo.passes.schedule.words.loops import MAX_ITERATIONS
+from mirlo.passes.schedule.words.memory import memory_accesses
 from mirlo.passes.schedule.words.tree import Root, ScheduleBuffer, ScheduleError
 
 MAX_COPIES = 256
@@ -66,12 +67,11 @@ def double_buffer(root: Root, buffer: str, copies: int) -> None:
 def _require_affine_reads(root: Root, word: str, buffer: ScheduleBuffer) -> None:
     """Require that no block computes by itself where it reads a buffer: it would take the elements for row-major."""
     for leaf in root.leaves():
-        for each in (leaf, *leaf.epilogue):
-            if any(access.buffer is buffer and access.is_opaque for access in each.reads):
-                raise ScheduleError(
-                    f"{word}: '{each.name}' reads '{buffer.name}' at indices from data, which are those of row-major "
-                    f"order; {word} a copy that only other blocks read (cache_read)"
-                )
+        if any(access.buffer is buffer and access.is_opaque for access in memory_accesses(leaf)):
+            raise ScheduleError(
+                f"{word}: '{leaf.name}' reads '{buffer.name}' at indices from data, which are those of row-major "
+                f"order; {word} a copy that only other blocks read (cache_read)"
+            )
 
 
 def _own_buffer(root: Root, word: str, name: str, instead: str) -> ScheduleBuffer:
