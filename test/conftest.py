@@ -41,6 +41,8 @@ UNOPTIMIZED = (
 """Folders of tests that compare numbers: `make test` compiles their models without LLVM's optimizations, a third of the
 time; `make nightly` with them. How code is optimized is tested in `targets`."""
 
+TOGETHER = ("test/architecture",)
+"""Folders whose tests run in one process, for what they share: the parsed package."""
 OBJECTS = 50_000
 """New objects before Python looks for garbage in cycles."""
 RARE = 12
@@ -116,6 +118,20 @@ def _turn(item: pytest.Item) -> tuple[float, str]:
     """Return what orders the files of tests: their costs, then their names."""
     file = item.nodeid.partition("::")[0]
     return -_costs().get(file, 0.0), file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Hand out files, but the folders of `TOGETHER` as a whole, if files are what is to be handed out."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduler(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            folder = file.rpartition("/")[0]
+            return folder if folder in TOGETHER else file
+
+    return Scheduler(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def _keep_hypothesis_from_parsing() -> None:

@@ -245,7 +245,7 @@ class LegalizeBuilder:
         function, outputs = build()
         if self._foreign is not None:
             check_emitted(self._foreign, [function.operation])
-        text = None if self._foreign is None else str(function)
+        text = None if self._foreign is None else str(function.operation.get_asm(use_local_scope=True))
         for shared in known:
             if shared.text == text:
                 function.operation.erase()

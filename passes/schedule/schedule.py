@@ -295,7 +295,9 @@ class _FunctionIsUnchanged:
 
     def _print(self) -> str:
         """Return the function as text; empty if it is erased."""
-        return "" if self._is_erased() else str(self._function.operation.get_asm(assume_verified=True))
+        if self._is_erased():
+            return ""
+        return str(self._function.operation.get_asm(assume_verified=True, use_local_scope=True))
 
 
 def _check_made(rule: Rule, function: object) -> None:

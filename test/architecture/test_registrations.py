@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -11,6 +12,8 @@ REGISTERING = {
     "schedule",
 }  # fmt: skip
 """Functions and decorators that change tables of the process."""
+USED = re.compile(rf"\b(?:{'|'.join(sorted(REGISTERING))})\s*\(|@[\w.]*\b(?:{'|'.join(sorted(REGISTERING))})\b")
+"""What the text of a module has that registers at all: most modules need not be parsed."""
 LEFT = {
     "driver/place/test_choose.py",
     "frontends/torch/test_custom_operators.py",
@@ -29,6 +32,8 @@ def _name(node: ast.expr) -> str:
 
 def registers(text: str) -> bool:
     """Return whether a module calls, or decorates with, a function that registers when it is imported."""
+    if not USED.search(text):
+        return False
     for statement in ast.parse(text).body:
         if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
             found = statement.decorator_list

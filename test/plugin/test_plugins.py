@@ -27,10 +27,10 @@ def package(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 SHORT = {
-    "cortex-m": "longest_path or generated and 3 and m4",
+    "cortex-m": "longest_path",
     "ethos-u": "missing_tools or scales_become or unknown",
     "npm": "onnx_runtime or files or fit or data",
-    "onnxruntime-ep": "has_a_device or sizes_of_each_call or strings or context_models or options or part",
+    "onnxruntime-ep": "has_a_device or strings or options",
     "systolic": "queues_wait or missing_tools or not_placed",
     "webgpu": "not whole_models",
 }

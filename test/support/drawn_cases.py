@@ -35,7 +35,7 @@ Results = tuple[np.ndarray, ...]
 
 PER_LINE = 8
 """Seeds of a line of the table of models."""
-SEARCHED = ("onednn.conv_transpose", "cudnn.attention")
+SEARCHED = ("onednn.conv_transpose",)
 """Patterns for which cases are searched."""
 
 

@@ -35,9 +35,9 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
 from mirlo.runtime.errors import MirloError
 
-SHARE = 96
+SHARE = 160
 CASES_PER_OPERATOR = 2
-MUTATED = 60
+MUTATED = 40
 """Cases with changed structure, sizes from data, and dims that are symbols."""
 INT, INTS, FLOATS = (onnx.AttributeProto.AttributeType.Value(name) for name in ("INT", "INTS", "FLOATS"))
 Change = tuple[str, onnx.ModelProto]

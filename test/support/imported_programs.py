@@ -30,7 +30,7 @@ EVERY = 2
 """One program of a test in so many is imported."""
 RARE = TESTS / "support" / "Inputs" / "rare_programs.mlir"
 """Programs of operations that tests without JAX do not have."""
-CASES = 4
+CASES = 2
 """Cases of a test of ONNX whose models are imported."""
 IMPORT_OPTIONS = ("shapes", "opset")
 """Options of a compilation that the import has, too."""

@@ -67,7 +67,7 @@ WORKS = tuple(
 """Work on GPUs, bound by products, by memory and by the cache."""
 BATCH = 20
 """Operators in one program."""
-EVERY = 4
+EVERY = 6
 """One operator in so many is lowered."""
 PACKED = (
     (4, 32, "", 0),

@@ -129,7 +129,7 @@ def describe(kernel: ir.Operation, record: ScheduleRecord) -> str:
 
 def text_of(op: ir.Operation) -> str:
     """Return an operation as text."""
-    return str(op.get_asm(assume_verified=True))
+    return str(op.get_asm(assume_verified=True, use_local_scope=True))
 
 
 def _operations(op: ir.Operation, depth: int) -> Iterator[tuple[int, str]]:

@@ -76,6 +76,7 @@ def _wait_until(condition: Callable[[], bool]) -> bool:
     return False
 
 
+@pytest.mark.sample(0)
 def test_tests_end_with_the_tool_and_have_a_limit_of_memory(tmp_path: Path) -> None:
     started = tmp_path / "started"
     with _start(tmp_path, ENDLESS.format(started=str(started))) as tool:

@@ -13,6 +13,7 @@ from commands import ROOT, mirlo, output_of, run_script
 TEXT = (ROOT / "docs" / "placement.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.sample(0)
 def test_examples(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     model, *rest = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
