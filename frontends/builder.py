@@ -372,6 +372,20 @@ class GraphBuilder:
         finally:
             self.blocks.pop()
 
+    def count_operators(self, build: Callable[[], object]) -> int:
+        """Return how many operators a function makes; what it builds is discarded."""
+        draft = ir.Operation.create("scf.execute_region", regions=1)
+        block, placed = draft.regions[0].blocks.append(), len(self.placed)
+        try:
+            with self.inside(block):
+                build()
+            return len(block.operations)
+        finally:
+            for tensor in self.placed[placed:]:
+                tensor.made = None
+            del self.placed[placed:]
+            draft.erase()
+
     def choose(
         self, flag: Tensor, types: Sequence[TensorType], branches: Sequence[Callable[[], Sequence[Tensor]]]
     ) -> list[Tensor]:

@@ -45,9 +45,9 @@ print(module.body.operations[0].type)  # (tensor<4x10xf32>) -> tensor<4x10xf32>
   `{"scale": None}` keeps the shape that the model declares.
 - **Control flow.** An `If` with a known condition picks a branch; otherwise it becomes an `scf.if` with branches that
   return tensors of the same element type and rank.
-  Loops with a known trip count and `Scan` are unrolled up to 1024 iterations, recurrent layers up to 128; others become
-  an `scf.while` whose carried tensors keep their element types and ranks; each iteration may change their sizes
-  ([dynamic shapes](dynamic-shapes.md#loops-that-change-sizes)).
+  Loops with a known trip count and `Scan` are unrolled up to 1024 iterations, recurrent layers up to 512 operators;
+  others become an `scf.while` whose carried tensors keep their element types and ranks; each iteration may change their
+  sizes ([dynamic shapes](dynamic-shapes.md#loops-that-change-sizes)).
 - **Inputs that determine shapes** (axes, sizes, repeats, bounds of a range) and are known only at run time are accepted
   if the model declares a static result shape; a check at run time ensures that they match it. Most are accepted in any
   case, with results of data-dependent size ([dynamic shapes](dynamic-shapes.md)).
