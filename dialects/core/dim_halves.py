@@ -85,14 +85,19 @@ def balanced(
     if not pairs:
         return terms
     counts = dict(terms)
-    while any(counts.get(larger) for _, larger, _ in pairs):  # with the smaller halves only, equal sums are the same
+    is_changed = True
+    while is_changed:  # with the smaller halves only, equal sums are the same
+        is_changed = False
         for smaller, larger, whole in pairs:
-            _replace(counts, larger, smaller, whole)
+            if counts.get(larger):
+                _replace(counts, larger, smaller, whole)
+                is_changed = True
     is_changed = True
     while is_changed:  # a product of two halves takes a round for each; the wholes of halves have fewer halves in them
         is_changed = False
         for smaller, larger, whole in pairs:  # halves of n come before its quarters, which are halves of those
-            if _is_better_with_larger(counts.get(smaller, 0), counts.get(whole, 0)):
+            count = counts.get(smaller)  # of most, none
+            if count and _is_better_with_larger(count, counts.get(whole, 0)):
                 _replace(counts, smaller, larger, whole)
                 is_changed = True
     return {atoms: factor for atoms, factor in counts.items() if factor}
