@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, loop_index
 from mirlo.dialects.core.value import index
@@ -51,6 +52,8 @@ SHORTEST_GATHER = 16
 whose vectors are that long have no gathers, and LLVM computes a vector of addresses for each."""
 LONGEST_STRIDE = 4
 """Largest stride for which whole vectors are loaded and shuffled; larger strides are gathered."""
+SHARED = 256
+"""Elements of which vectors are loaded from one address and different offsets where that may be of no element."""
 
 
 def lane_index(expression: IndexExpr, axis: str, first: Callable[[IndexExpr], ir.Value], lanes: int) -> ir.Value:
@@ -100,10 +103,29 @@ def read(
     if isinstance(step, int) and 1 < step <= LONGEST_STRIDE and not tests and point.mask is None:
         kind = ir.VectorType.get([point.lanes], buffer.type.element_type)
         return _read_strided(kind, buffer, point.first(where), step, lanes, filler)
-    mask = _mask(point, lanes, tests)
+    conditions = [_inside(point, dim, size) for dim, size in tests]
+    mask = _mask(point, lanes, conditions)
     if step is not None:
-        return _read_steps(point, buffer, point.first(where), step, mask, filler)
+        return _read_steps(point, buffer, _first_inside(point, where, conditions), step, mask, filler)
     return _gather(point, buffer, index(0), point.index(where), mask, filler)
+
+
+def _first_inside(point: LanePoint, where: IndexExpr, conditions: Sequence[ir.Value]) -> ir.Value:
+    """Emit the index of the first lane; one at the start of the buffer where a condition leaves out all lanes.
+
+    No lane is loaded there, but x86 takes hundreds of cycles for a masked load of memory that is not mapped, such as
+    the row above the first one of an image.
+    """
+    condition = None
+    for each in conditions:
+        condition = condition if is_vector(each) else _both(condition, each)
+    if condition is None:
+        return point.first(where)
+    # Loads with one address and several offsets share the choice.
+    offset = dict(D.terms_of(where.constant)).get((), 0) % SHARED
+    first = point.first(where - offset)
+    chosen = create("arith.select", first.type, condition, first, index(0))
+    return create("arith.addi", first.type, chosen, index(offset)) if offset else chosen
 
 
 def read_computed(
@@ -208,11 +230,11 @@ def _decide(point: LanePoint, tests: Sequence[EdgeTest]) -> tuple[list[bool], li
     return lanes, left
 
 
-def _mask(point: LanePoint, lanes: list[bool], tests: Sequence[EdgeTest]) -> ir.Value | None:
-    """Emit the mask of lanes that are active and pass all tests; None for all lanes."""
+def _mask(point: LanePoint, lanes: list[bool], conditions: Sequence[ir.Value]) -> ir.Value | None:
+    """Emit the mask of lanes that are active and meet all conditions; None for all lanes."""
     mask = point.mask if all(lanes) else mask_of(lanes)
-    for dim, size in tests:
-        condition = splat(_inside(point, dim, size), point.lanes)
+    for each in conditions:
+        condition = splat(each, point.lanes)
         mask = condition if mask is None else create("arith.andi", mask.type, mask, condition)
     return mask
 

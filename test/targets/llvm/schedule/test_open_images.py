@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import onnxruntime
 import pytest
 from onnx_models import F32, make_model, node
+from schedules import scheduled
 
 import mirlo
 from mirlo.tools.explain.model import explain_model
@@ -56,6 +58,41 @@ def test_no_loop_of_scalars(name: str) -> None:
     kernels = explain_model(model_of(name)).kernels
     rules = {kernel.name: kernel.schedule.rule.name for kernel in kernels if kernel.schedule is not None}
     assert rules.get("winograd_input") == "winograd_input" or rules["conv"] in ("contraction", "window"), rules
+
+
+WINDOWED: dict[str, tuple[str, dict[str, Any]]] = {
+    "depthwise": ("Conv", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "group": 24}),
+    "depthwise, every second": ("Conv", {"kernel_shape": [5, 5], "pads": [2, 2, 2, 2], "strides": [2, 2], "group": 24}),
+    "average": ("AveragePool", {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWED)
+def test_what_is_outside_of_an_image_is_loaded_from_its_start(name: str) -> None:
+    """A masked load of memory that is not mapped takes hundreds of cycles though no lane is loaded."""
+    operator, attributes = WINDOWED[name]
+    weights = {"w": RNG.standard_normal((24, 1, *attributes["kernel_shape"]), dtype=np.float32)}
+    nodes = [node(operator, "x w" if operator == "Conv" else "x", "c", **attributes), node("Relu", "c", "y")]
+    model = make_model(nodes, {"x": (F32, (1, 24, "h", "v"))}, ["y"], weights if operator == "Conv" else {})
+    count = 0
+    for function in scheduled(model, {}, "llvm")[0].split("func.func"):
+        values = dict(re.findall(r"^ *(%\w+) = (.*)", function, re.MULTILINE))
+        for load in filter(re.compile("vector.maskedload").match, values.values()):
+            index, mask = re.findall(r"%\w+", load)[1:3]
+            if leaves_out_all(mask, values):
+                count += 1
+                shared = re.match(r"arith.addi (%\w+)", values[index])
+                chosen = values[shared.group(1) if shared else index]
+                assert chosen.startswith("arith.select"), f"{load}: {chosen}"
+    assert count
+
+
+def leaves_out_all(mask: str, values: dict[str, str]) -> bool:
+    """Return whether a mask has a condition that all lanes share."""
+    first, *operands = re.findall(r"[%.\w]+", values[mask])
+    return first == "vector.broadcast" or (
+        first == "arith.andi" and any(leaves_out_all(each, values) for each in operands if each in values)
+    )
 
 
 @pytest.mark.sample(0)
