@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import as_sizes, unless
 from mirlo.frontends.library.resizing import Interpolation, resize
 from mirlo.frontends.onnx.declared import declared_shape, equals, required
@@ -21,6 +21,8 @@ from mirlo.runtime.lazy_dataclass import dataclass
 
 MODES = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "cubic": "cubic", "bicubic": "cubic"}
 ROI, SCALES, SIZES = 1, 2, 3
+MAX_DENOMINATOR = 1024
+"""Largest denominator of a scale by which a symbolic size is multiplied and divided."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +48,10 @@ def upsample_input(node: Node) -> Converted:
 
 def _dynamic_upsample(node: Node) -> Tensor:
     """Convert Upsample with run-time scales; those below 1 would round away from the origin, and are refused."""
-    x = node.type(0)
     mode = MODES[node.attr.choice("mode", "nearest", ("nearest", "linear", "bilinear"))]
     scales = node[1].cast("f64")
-    own = node.sizes(x.shape).cast("f64")
     grown = scales >= 1.0
-    sizes = as_sizes((own * scales).floor())
-    shape = node.bind(unless(grown, sizes), "dynamic scales must be at least 1")
+    shape = node.bind(unless(grown, _scaled_sizes(node, scales)), "dynamic scales must be at least 1")
     return resize(node[0], shape, Interpolation(mode, "asymmetric", "floor"), scales)
 
 
@@ -113,22 +112,22 @@ def _dynamic_resize(node: Node, axes: list[int]) -> Tensor:
     x = node.type(0)
     policy = node.attr.choice("keep_aspect_ratio_policy", "stretch", ("stretch", "not_larger", "not_smaller"))
     coordinates = node.attr.str("coordinate_transformation_mode", "half_pixel")
-    own = node.sizes(x.shape).cast("f64")
     by_scales = node.has(SCALES) and node.type(SCALES).elements != 0
     if by_scales:
         node.ignore(SIZES)
         scales = _spread(node, node[SCALES].cast("f64"), axes, 1.0)
-        sizes = (own * scales).floor()
+        sizes = _scaled_sizes(node, scales)
     else:
         node.ignore(SCALES)
+        own = node.sizes(x.shape).cast("f64")
         wanted = node.vector(SIZES).cast("f64")
         ratios = wanted / own.gather(node.constant(axes, "i64"))
         if policy != "stretch":
             one = ratios.min(0) if policy == "not_larger" else ratios.max(0)
             ratios = one.expand((len(axes),))
         scales = _spread(node, ratios, axes, 1.0)
-        sizes = (own * scales + 0.5).floor()
-    dims = node.bind(as_sizes(sizes), "the sizes that it makes")
+        sizes = as_sizes((own * scales + 0.5).floor())
+    dims = node.bind(sizes, "the sizes that it makes")
     shape = [dims[i] if i in axes else dim for i, dim in enumerate(x.shape)]
     roi = None
     if coordinates == "tf_crop_and_resize":
@@ -218,19 +217,30 @@ def _scaled(node: Node, scales: Sequence[float]) -> _Target:
     x = node.type(0)
     if len(scales) != x.rank or any(not scale > 0 or math.isinf(scale) for scale in scales):
         raise NodeError(f"scales must be {x.rank} positive numbers, one per dim of {x}, got {list(scales)}")
-    shape = tuple(_scaled_dim(dim, scale, x) for dim, scale in zip(x.shape, scales, strict=True))
-    return _Target(shape, tuple(scales))
+    dims = [_scaled_dim(dim, scale) for dim, scale in zip(x.shape, scales, strict=True)]
+    if None in dims:
+        sizes = _scaled_sizes(node, node.constant(scales, "f32"))
+        dims = list(node.bind_unknown(sizes, "the sizes that it makes", dims))
+    return _Target(tuple(dim for dim in dims if dim is not None), tuple(scales))
 
 
-def _scaled_dim(dim: Dim, scale: float, x: TensorType) -> Dim:
-    """Return floor(dim * scale)."""
+def _scaled_sizes(node: Node, scales: Tensor) -> Tensor:
+    """Return floor(size * scale) of each dim of the first input, computed in f32 as ONNX Runtime does."""
+    return as_sizes((node.sizes(node.type(0).shape).cast("f32") * scales.cast("f32")).floor())
+
+
+def _scaled_dim(dim: Dim, scale: float) -> Dim | None:
+    """Return floor(dim * scale), computed in f32; None if a call has to compute it.
+
+    A scale of f32 that is a fraction, or the next number above one, gives the quotient for all sizes below 2^24 / the
+    numerator: it is above the quotient by less than what is missing to the next integer.
+    """
     if isinstance(dim, int):
-        return math.floor(dim * scale)
-    if scale == int(scale):
-        return dim * int(scale)
-    if 1 / scale == round(1 / scale):
-        return dim // round(1 / scale)
-    raise NodeError(f"a scale of {scale} needs a known size, but a dim of {x} is {dim}; fix the input's shape")
+        return math.floor(float(np.float32(dim) * np.float32(scale)))
+    fraction = Fraction(scale).limit_denominator(MAX_DENOMINATOR)
+    is_next = np.float32(fraction.numerator / fraction.denominator) == np.float32(scale) and Fraction(scale) >= fraction
+    quotient: Dim = dim * fraction.numerator // fraction.denominator
+    return quotient if is_next else None
 
 
 def _roi(node: Node, axes: list[int]) -> tuple[float, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
@@ -121,3 +122,23 @@ def test_regions() -> None:
     by_constants = mirlo.compile(model({"x": x}, {"roi": roi, "sizes": np.int64([1, 2, 4, 5])}, **given))
     f = mirlo.compile(model({"x": x, "roi": roi}, {"sizes": np.int64([1, 2, 4, 5])}, **given))
     np.testing.assert_allclose(f(x, roi), by_constants(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("scale", [1 / 300, 1 / 41, 2 / 3, 1.5, 0.7, 0.123456, 3.14159])
+def test_sizes_are_products_of_f32(scale: float) -> None:
+    """Of static dims, of symbols, and with scales of run time: 123 * f32(1 / 41) is 3 in f32, and less in f64."""
+    factors = np.array([1, 1, 1, scale], np.float32)
+    fixed = model({"x": X}, {"scales": factors}, mode="linear")
+    made = model({"x": X, "scales": factors}, {}, mode="linear")
+    for each in (fixed, made):
+        each.graph.input[0].type.tensor_type.shape.dim[3].dim_param = "n"
+    session = onnxruntime.InferenceSession(fixed.SerializeToString())
+    symbolic, dynamic = mirlo.compile(fixed), mirlo.compile(made)
+    for size in (123, 300, 600, 601):
+        x = np.random.default_rng(size).random((1, 2, 5, size), np.float32)
+        (expected,) = session.run(None, {"x": x})
+        results = [symbolic.run({"x": x})["y"], dynamic.run({"x": x, "scales": factors})["y"]]
+        if size == 123:
+            results.append(mirlo.compile(fixed, shapes={"x": [1, 2, 5, size]}).run({"x": x})["y"])
+        for result in results:
+            np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
