@@ -221,7 +221,17 @@ def _scaled(node: Node, scales: Sequence[float]) -> _Target:
     if None in dims:
         sizes = _scaled_sizes(node, node.constant(scales, "f32"))
         dims = list(node.bind_unknown(sizes, "the sizes that it makes", dims))
-    return _Target(tuple(dim for dim in dims if dim is not None), tuple(scales))
+    return _Target(tuple(dim for dim in dims if dim is not None), tuple(map(_exact_scale, scales)))
+
+
+def _exact_scale(scale: float) -> float:
+    """Return the fraction that a scale of f32 stands for, if positions are whole where f32 makes them so.
+
+    Positions are computed in f64, in which 1 / f32(1/3) is less than 3, and would be rounded down to 2.
+    """
+    fraction = Fraction(scale).limit_denominator(MAX_DENOMINATOR)
+    is_whole = np.float32(fraction.numerator) / np.float32(scale) == fraction.denominator
+    return fraction.numerator / fraction.denominator if fraction and is_whole else scale
 
 
 def _scaled_sizes(node: Node, scales: Tensor) -> Tensor:

@@ -142,3 +142,15 @@ def test_sizes_are_products_of_f32(scale: float) -> None:
             results.append(mirlo.compile(fixed, shapes={"x": [1, 2, 5, size]}).run({"x": x})["y"])
         for result in results:
             np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("scale", [1 / 3, 2 / 3, 0.1])
+@pytest.mark.parametrize("rounding", ["floor", "round_prefer_ceil"])
+def test_nearest_positions_are_whole_as_in_f32(rounding: str, scale: float) -> None:
+    """Such as 1 / f32(1/3), which is 3 in f32 and less in f64."""
+    x = np.arange(60, dtype=np.float32).reshape(1, 1, 1, 60)
+    for coordinates in ("asymmetric", "half_pixel"):
+        attributes = {"nearest_mode": rounding, "coordinate_transformation_mode": coordinates}
+        made = model({"x": x}, scales(1, scale), **attributes)
+        (expected,) = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})
+        np.testing.assert_array_equal(mirlo.compile(made).run({"x": x})["y"], expected)
