@@ -33,6 +33,8 @@ _NESTED: dict[str, dict[int, str]] = {
     "AttributeProto": {5: "TensorProto", 6: "GraphProto", 10: "TensorProto", 11: "GraphProto", 22: "SparseTensorProto"},
     "SparseTensorProto": {1: "TensorProto", 2: "TensorProto"},
 }
+_SCALARS = {"AttributeProto": (7, 8, 9)}
+"""Repeated numbers and texts of a message that has no tensors if it has these: trees are attributes of millions."""
 _RAW_DATA = 9
 _PACKED_AS_RAW = {4: "float_data", 10: "double_data"}
 """Repeated fields whose packed form equals `raw_data`."""
@@ -87,13 +89,15 @@ class _Scanner:
         """Return the bytes of one message, with its large tensors cut out."""
         if depth > DEPTH:
             raise DamagedModelError(f"{self.what}: not an ONNX model: messages are nested more than {DEPTH} deep")
-        nested = _NESTED[kind]
+        nested, scalars = _NESTED[kind], _SCALARS.get(kind, ())
         pieces: list[bytes | memoryview] = []
         kept = start
         at = start
         while at < end:
             field_start = at
             number, wire, begin, at = self.field(at, end, kind)
+            if number in scalars:
+                break
             inner = nested.get(number)
             if wire != _BYTES or inner is None or at - begin < LARGE:
                 continue

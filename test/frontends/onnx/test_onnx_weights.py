@@ -15,7 +15,7 @@ from memory_growth import peak_growth
 from onnx import TensorProto, helper, numpy_helper
 from onnx_models import F32, make_model, node
 
-from mirlo.frontends.onnx import OnnxImportError, import_model
+from mirlo.frontends.onnx import OnnxImportError, import_model, wire
 from mirlo.frontends.onnx.graph import TensorDef
 from mirlo.frontends.onnx.model import load
 from mirlo.frontends.onnx.wire import slim
@@ -95,6 +95,23 @@ def test_large_tensors_are_cut_out_wherever_they_are() -> None:
         assert isinstance(tensor, TensorDef)
         found = loaded.weights.array(tensor)
         assert np.array_equal(found, big) and np.shares_memory(found, np.frombuffer(data, np.uint8))
+
+
+@pytest.mark.parametrize("values", [list(range(5000)), [0.5] * 5000, ["BRANCH_LEQ"] * 5000])
+def test_attributes_of_many_numbers_are_not_walked(values: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trees have millions of them; what is damaged in one is still an error."""
+    model = make_model([node("Any", "x", "y", domain="own", values=values)], {"x": (F32, [1])}, ["y"])
+    data = model.SerializeToString()
+    fields: list[int] = []
+    scan = wire._Scanner.field
+    monkeypatch.setattr(wire._Scanner, "field", lambda self, at, *rest: fields.append(at) or scan(self, at, *rest))
+    slimmed = slim(memoryview(data), "it")
+    assert slimmed.message == data and not slimmed.data and len(fields) < 50
+    (attribute,) = load(data).content.graph.nodes[0].attributes
+    assert attribute.name == "values"
+    middle = len(data) // 2
+    with pytest.raises(OnnxImportError):
+        load(data[:middle] + b"\xff" * 12 + data[middle + 12 :])
 
 
 @oracle.needs_onnx(1, 19)
