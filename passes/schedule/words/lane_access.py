@@ -106,11 +106,12 @@ def read(
     conditions = [_inside(point, dim, size) for dim, size in tests]
     mask = _mask(point, lanes, conditions)
     if step is not None:
-        return _read_steps(point, buffer, _first_inside(point, where, conditions), step, mask, filler)
+        first = _first_inside(point, buffer, where, conditions) if step == 1 else point.first(where)
+        return _read_steps(point, buffer, first, step, mask, filler)
     return _gather(point, buffer, index(0), point.index(where), mask, filler)
 
 
-def _first_inside(point: LanePoint, where: IndexExpr, conditions: Sequence[ir.Value]) -> ir.Value:
+def _first_inside(point: LanePoint, buffer: ir.Value, where: IndexExpr, conditions: Sequence[ir.Value]) -> ir.Value:
     """Emit the index of the first lane; one at the start of the buffer where a condition leaves out all lanes.
 
     No lane is loaded there, but x86 takes hundreds of cycles for a masked load of memory that is not mapped, such as
@@ -121,8 +122,9 @@ def _first_inside(point: LanePoint, where: IndexExpr, conditions: Sequence[ir.Va
         condition = condition if is_vector(each) else _both(condition, each)
     if condition is None:
         return point.first(where)
-    # Loads with one address and several offsets share the choice.
-    offset = dict(D.terms_of(where.constant)).get((), 0) % SHARED
+    # Loads with one address and several offsets share the choice: the buffer has elements at all of these.
+    is_shared = buffer.type.shape[0] >= SHARED + point.lanes
+    offset = dict(D.terms_of(where.constant)).get((), 0) % SHARED if is_shared else 0
     first = point.first(where - offset)
     chosen = create("arith.select", first.type, condition, first, index(0))
     return create("arith.addi", first.type, chosen, index(offset)) if offset else chosen
