@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from mirlo.dialects.bindings import ir, memref
@@ -117,12 +117,10 @@ def _first_inside(point: LanePoint, buffer: ir.Value, where: IndexExpr, conditio
     No lane is loaded there, but x86 takes hundreds of cycles for a masked load of memory that is not mapped, such as
     the row above the first one of an image.
     """
-    condition = None
-    for each in conditions:
-        condition = condition if is_vector(each) else _both(condition, each)
+    condition = _all_of(each for each in conditions if not is_vector(each))
     if condition is None:
         return point.first(where)
-    # Loads with one address and several offsets share the choice: the buffer has elements at all of these.
+    # Loads with one address and several offsets share the choice, but in small buffers, which end before these.
     is_shared = buffer.type.shape[0] >= SHARED + point.lanes
     offset = dict(D.terms_of(where.constant)).get((), 0) % SHARED if is_shared else 0
     first = point.first(where - offset)
@@ -153,9 +151,7 @@ def read_computed(
 def _read_scalar(
     point: LanePoint, buffer: ir.Value, where: IndexExpr, tests: Sequence[EdgeTest], outside: ir.Attribute | None
 ) -> ir.Value:
-    condition = None
-    for dim, size in tests:
-        condition = _both(condition, _inside(point, dim, size))
+    condition = _all_of(_inside(point, dim, size) for dim, size in tests)
     if condition is None:
         return memref.LoadOp(buffer, [point.first(where)]).result
     return read_inside(condition, lambda: memref.LoadOp(buffer, [point.first(where)]).result, outside)
@@ -237,7 +233,7 @@ def _mask(point: LanePoint, lanes: list[bool], conditions: Sequence[ir.Value]) -
     mask = point.mask if all(lanes) else mask_of(lanes)
     for each in conditions:
         condition = splat(each, point.lanes)
-        mask = condition if mask is None else create("arith.andi", mask.type, mask, condition)
+        mask = condition if mask is None else _both(mask, condition)
     return mask
 
 
@@ -252,7 +248,13 @@ def _inside(point: LanePoint, dim: IndexExpr, size: Dim) -> ir.Value:
     return _both(test("ge", 0), test("lt", size))
 
 
-def _both(a: ir.Value | None, b: ir.Value) -> ir.Value:
-    if a is None:
-        return b
+def _both(a: ir.Value, b: ir.Value) -> ir.Value:
     return create("arith.andi", a.type, a, b)
+
+
+def _all_of(conditions: Iterable[ir.Value]) -> ir.Value | None:
+    """Return the conjunction of conditions, each emitted when it is taken; None if there are none."""
+    result: ir.Value | None = None
+    for each in conditions:
+        result = each if result is None else _both(result, each)
+    return result
