@@ -132,6 +132,19 @@ def category_mapper(node: Node) -> Converted:
     return select_strings(node, indices, words, node.attr.str("default_string", "_Unused"))
 
 
+@converter("LabelEncoder", domain=DOMAIN)
+def label_encoder_of_classes(node: Node) -> Converted:
+    """Convert the first version: indices of strings, or strings of indices."""
+    words = node.attr.strs("classes_strings")
+    if node.is_string(0):
+        node.attr.ignore("default_string")
+        default = node.attr.int("default_int64", -1)
+        return select_values(node, indices_of_strings(node, words), np.arange(len(words)), default)
+    node.attr.ignore("default_int64")
+    indices = indices_of_values(node, node[0], np.arange(len(words)))
+    return select_strings(node, indices, words, node.attr.str("default_string", "_Unused"))
+
+
 @converter("LabelEncoder", domain=DOMAIN, since=2)
 def label_encoder(node: Node) -> Converted:
     keys, values = _keys_or_values(node, "keys"), _keys_or_values(node, "values")

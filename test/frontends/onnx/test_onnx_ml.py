@@ -349,6 +349,9 @@ def test_encoders() -> None:
     same("LabelEncoder", words, version=2, values_floats=[0.5, 6.0, 7.0], default_float=2.5, **keys)
     same("LabelEncoder", words, outputs=text, version=2, values_strings=["x", "y", "z"], **keys)
     same("LabelEncoder", numbers, outputs=text, version=2, keys_int64s=[3, 1, 2], values_strings=["x", "y", "z"])
+    classes = {"classes_strings": ["b", "a", "zz", "b"]}
+    same("LabelEncoder", words, outputs=whole, version=1, default_int64=-3, **classes)
+    same("LabelEncoder", np.int64([[0, 3], [-1, 4]]), outputs=text, version=1, default_string="none", **classes)
     floats = np.float32([1.5, np.nan, 2.5])
     given = {"keys_floats": [2.5, float("nan")], "values_int64s": [4, 8], "default_int64": 1}
     same("LabelEncoder", floats, outputs=whole, version=4, **given)
