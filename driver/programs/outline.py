@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core import dims as D
@@ -11,7 +11,7 @@ from mirlo.dialects.core.dims import SymbolicDim
 from mirlo.dialects.core.op import DialectOp
 from mirlo.dialects.core.surgery import captured
 from mirlo.dialects.core.types import TensorType, dims_of_attribute
-from mirlo.passes.memory.storage_assignment import ERASE
+from mirlo.passes.memory.storage_assignment import BINDS, ERASE
 
 
 def read_by(op: ir.OpView | ir.Operation) -> list[ir.Value]:
@@ -51,14 +51,23 @@ def determined_symbols(value: ir.Value) -> set[str]:
 
 
 class ProgramOutliner:
-    """A module with a function `@main` of copies of these operations, and the values that it takes."""
+    """A module with a function `@main` of copies of these operations, and the values that it takes.
 
-    def __init__(self, operations: Sequence[ir.Operation], results: Sequence[ir.Value], visible: Sequence[ir.Value]):
+    `binders` are operations elsewhere that bind symbols: those that no tensor can carry here are copied, too.
+    """
+
+    def __init__(
+        self,
+        operations: Sequence[ir.Operation],
+        results: Sequence[ir.Value],
+        visible: Sequence[ir.Value],
+        binders: Mapping[str, ir.Operation],
+    ):
         self.inputs: list[ir.Value] = []
         self._own = {value for op in operations for value in op.results}
         for op in operations:
             self._collect(op)
-        self._add_carriers(operations, visible)
+        operations = [*self._add_carriers(operations, visible, binders), *operations]
         location = ir.Location.fused([op.location for op in operations])
         with location:
             self.module = ir.Module.create()
@@ -83,8 +92,10 @@ class ProgramOutliner:
             else:
                 self.inputs.append(value)
 
-    def _add_carriers(self, operations: Sequence[ir.Operation], visible: Sequence[ir.Value]) -> None:
-        """Symbolic dims are known from the inputs' shapes: tensors are added for those that no input has."""
+    def _add_carriers(
+        self, operations: Sequence[ir.Operation], visible: Sequence[ir.Value], binders: Mapping[str, ir.Operation]
+    ) -> list[ir.Operation]:
+        """Add tensors for symbols that no input determines, and return the binders of those without a tensor."""
         wanted = {name for op in operations for name in symbols_in(op)}
         for value in [*self.inputs, *visible]:
             determined = determined_symbols(value) & wanted
@@ -92,6 +103,11 @@ class ProgramOutliner:
                 wanted -= determined
                 if value not in self.inputs:
                     self.inputs.append(value)
+        wanted -= {name for op in operations if op.name in BINDS for name in op.opview.symbols}
+        added = [op for op in dict.fromkeys(binders.values()) if wanted & {*op.opview.symbols}]
+        for op in added:
+            self._collect(op)
+        return added
 
     def _copy(self, op: ir.OpView | ir.Operation) -> None:
         needed = read_by(op)

@@ -16,7 +16,7 @@ from mirlo.driver.programs.detect import CALL, is_host, main_of
 from mirlo.driver.programs.outline import ProgramOutliner, determined_symbols, dim_symbols, read_by, symbols_in
 from mirlo.passes.graph.constants import constant_value, is_constant
 from mirlo.passes.locations import node_of
-from mirlo.passes.memory.storage_assignment import BINDS, ERASE, MATCH
+from mirlo.passes.memory.storage_assignment import BIND, BINDS, ERASE, MATCH
 from mirlo.passes.session import Session
 from mirlo.runtime.compiled_program import HOST, IF, PART, WHILE, CompiledBlock, ProgramStep
 from mirlo.runtime.errors import MirloError
@@ -60,6 +60,8 @@ class _Cutter:
     """Parts by their text: equal ones are compiled once."""
     visible: list[ir.Value] = field(default_factory=list)
     """The values that have been computed, of the blocks around as well."""
+    binders: dict[str, ir.Operation] = field(default_factory=dict)
+    """The operations of parts before that bind symbols to elements of a tensor."""
 
     def new(self, value: ir.Value) -> int:
         self.registers[value] = self.count
@@ -117,10 +119,12 @@ class _Cutter:
     def _part(self, operations: Sequence[ir.Operation], outside: set[ir.Value], symbols: set[str]) -> list[ProgramStep]:
         """Return a subgraph of these operations with the results that are used outside.
 
-        `symbols` are those in types outside: a tensor that determines one is a result, too.
+        `symbols` are those in types outside: a tensor that determines one is a result, too, or the sizes themselves.
         """
         results = [value for op in operations for value in op.results if value in outside]
-        if not results:
+        binders = {name: op for op in operations if op.name == BIND for name in op.opview.symbols}
+        self.binders |= binders
+        if not results and not binders.keys() & symbols:
             return []
         determined = {name for value in (*self.visible, *results) for name in determined_symbols(value)}
         for value in (value for op in operations for value in op.results if value not in outside):
@@ -128,10 +132,14 @@ class _Cutter:
             if news:
                 determined |= news
                 results.append(value)
+        sizes = {op.operands[0] for name, op in binders.items() if name in symbols - determined}
+        results += [value for op in operations for value in op.results if value in sizes and value not in results]
+        if not results:
+            return []
         for value in results:
             if TensorType.from_mlir(value.type) is None:
                 raise ProgramError(f"a value of type {value.type} cannot be handed from a part to a host function")
-        outliner = ProgramOutliner(operations, results, self.visible)
+        outliner = ProgramOutliner(operations, results, self.visible, self.binders)
         text = outliner.module.operation.get_asm()
         if text not in self.known:
             self.known[text] = len(self.parts)

@@ -38,6 +38,28 @@ FILLED = f"""{HEAD}
   }}"""
 """What fills a tensor reads nothing, but its size is known after the branches only."""
 
+REPEATED = f"""{HEAD[:-2]}, "ai.onnx.ml": 1]>
+  g (string[n] words, int64[n] counts) => (int64[n, m] y) {{
+    axes = Constant<value_ints = [0]>()
+    column = Constant<value_ints = [1]>()
+    most = ReduceMax(counts, axes)
+    repeats = Concat<axis = 0>(column, most)
+    codes = ai.onnx.ml.LabelEncoder<classes_strings = ["a", "b"]>(words)
+    columns = Unsqueeze(codes, column)
+    y = Tile(columns, repeats)
+  }}"""
+"""The number of columns is known before the host function, and no tensor there has it as a dim."""
+
+
+def test_sizes_that_no_tensor_carries() -> None:
+    f = mirlo.compile(parser.parse_model(REPEATED))
+    words = np.array(["b", "c", "a"], object)
+    for counts in ([2, 3, 1], [0, 0, 0]):
+        shown = np.tile(np.array([[1], [-1], [0]]), max(counts))
+        np.testing.assert_array_equal(f(words, np.array(counts)), shown)
+    with pytest.raises(mirlo.MirloError, match="repeats"):
+        f(words, np.array([-2, -3, -1]))
+
 
 @pytest.mark.parametrize("flag", [False, True])
 @pytest.mark.parametrize("marks", [(1, 0, 1, 1, 0, 0), (0, 0, 0, 0, 0, 0), (1, 1, 1, 1, 1, 1)])
