@@ -207,9 +207,9 @@ run:
   %thread = call ptr inttoptr (i64 SAVE_THREAD to ptr)()
   call void %function(ptr %pointers, ptr %params, ptr %arena, ptr null)
   call void inttoptr (i64 RESTORE_THREAD to ptr)(ptr %thread)
-  br i1 %is_dynamic, label %verify, label %done
+  br i1 %has_record, label %verify, label %done
 verify:
-  ; What data tells may be wrong as well.
+  ; What data tells may be wrong as well, and conditions may not hold.
   %late_complaint = load i64, ptr %record
   %no_late_complaint = icmp eq i64 %late_complaint, 0
   br i1 %no_late_complaint, label %done, label %drop

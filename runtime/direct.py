@@ -26,6 +26,7 @@ from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.loaders import EntryFunction, LoadedCode
 from mirlo.runtime.memory import LARGE
 from mirlo.runtime.object_loader import compile_llvm
+from mirlo.runtime.packed import REQUIRE
 from mirlo.runtime.sizes import FIRST, Sizes
 
 _ALIGNED_FROM = 4096
@@ -45,7 +46,10 @@ _NUMPY_FUNCTIONS = {"NEW_FROM_MEMORY": 94, "NEW_EMPTY": 184, "SET_BASE": 282}
 
 
 class DirectCall:
-    """The fast path of calls of an artifact without Python functions; `late` are its data-dependent outputs."""
+    """The fast path of calls of an artifact without Python functions but for conditions that do not hold.
+
+    `late` are its data-dependent outputs.
+    """
 
     def __init__(
         self,
@@ -59,7 +63,7 @@ class DirectCall:
     ) -> None:
         self._keep = code, params
         self._dtypes = [numpy_dtype(spec.dtype) for spec in (*artifact.inputs, *artifact.outputs)]
-        has_record = sizes.is_dynamic or bool(sizes.symbols)
+        has_record = sizes.is_dynamic or bool(sizes.symbols) or bool(artifact.packed)
         assert isinstance(code.entry, EntryFunction)  # as checked by `of`
         numbers = [ctypes.cast(code.entry, ctypes.c_void_p).value, ctypes.addressof(params)]
         numbers += [len(artifact.inputs), len(artifact.outputs), sizes.words if has_record else 0]
@@ -88,7 +92,7 @@ class DirectCall:
 
         An entry that is no C function takes no addresses.
         """
-        if not isinstance(code.entry, EntryFunction) or code.has_memory or artifact.packed:
+        if not isinstance(code.entry, EntryFunction) or code.has_memory or set(artifact.packed) - {REQUIRE}:
             return None
         if allocates and not sizes.is_dynamic:
             return None

@@ -65,6 +65,7 @@ class Executable(KernelCodeOwner):
         self._windows = artifact.windows
         self._allocates = bool(self._results.late) or bool(artifact.metadata.get("allocates"))
         self._polls = bool(artifact.metadata.get(interrupts.POLLS))
+        self._has_conditions = packed.REQUIRE in artifact.packed
         for external in artifact.externals:
             for name in external.stored_params:
                 self._store.add(name, store.get(name), store.source(name))
@@ -333,7 +334,11 @@ class Executable(KernelCodeOwner):
 
     def _run_directly(self, direct: DirectCall, values: Sequence[np.ndarray]) -> tuple[np.ndarray, ...] | None:
         """Return the results of the fast path; None if the call cannot take it."""
-        results = direct.run(values)
+        if self._has_conditions:
+            with packed.failures():  # the general path raises them
+                results = direct.run(values)
+        else:
+            results = direct.run(values)
         if self._polls:
             interrupts.raise_pending()
         return results

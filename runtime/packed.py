@@ -25,6 +25,9 @@ CPackedFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.POINTER(D
 
 C_FUNCTION: Any = CPackedFunction.__mro__[1]
 """The class of all function pointers of ctypes, whatever types they declare."""
+REQUIRE = "mirlo.require"
+"""The function of conditions (inputs: the condition, the text of the error). Code of target `llvm` tests the condition
+itself, and calls the function where it does not hold."""
 _F = TypeVar("_F", bound=Callable[..., object])
 _FUNCTIONS: dict[str, ctypes._CFunctionType] = {}
 _state = threading.local()
@@ -130,7 +133,7 @@ def _callback(name: str, function: Callable[..., object]) -> ctypes._CFunctionTy
     return CPackedFunction(call)
 
 
-@packed("mirlo.require")
+@packed(REQUIRE)
 def _require(holds: np.ndarray, message: np.ndarray, held: np.ndarray) -> None:
     """Check an assumption of compile time about values that are known only at run time."""
     if not holds.all():

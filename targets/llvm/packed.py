@@ -1,7 +1,11 @@
-"""Bodies of calls to run-time functions: tensors on the stack, the call through a pointer, the status check."""
+"""Bodies of calls to run-time functions: tensors on the stack, the call through a pointer, the status check.
+
+Conditions (`REQUIRE`) are tested first, and call their function only where one does not hold.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from mirlo.dialects.bindings import ir
@@ -11,6 +15,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.passes.memory.packed import PACKED, TYPES
 from mirlo.runtime.dtypes import ELEMENT_TYPES
 from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.packed import REQUIRE
 from mirlo.targets.host.failures import return_on_failure
 
 _TENSOR = "!llvm.struct<(ptr, i32, i32, i32, i8, i8, i16, ptr, ptr, i64)>"
@@ -72,7 +77,12 @@ def _shape_text(symbol: str, position: int, tensor: TensorType) -> list[str]:
 def _text(call: PackedCall) -> str:
     """Return the text of the function in the LLVM dialect; the call record follows the tensors (`PASSES_RECORD`)."""
     count = len(call.types)
-    globals_, body = [], []
+    globals_: list[str] = []
+    body = [
+        f"%count = llvm.mlir.constant({count} : i64) : i64",
+        f"%room = llvm.mlir.constant({count + 1} : i64) : i64",
+        "%tensors = llvm.alloca %room x !llvm.ptr : (i64) -> !llvm.ptr",
+    ]
     dims = 0
     for i, tensor in enumerate(call.types):
         if not tensor.is_static:
@@ -84,14 +94,13 @@ def _text(call: PackedCall) -> str:
         body += _tensor_text(call.symbol, i, tensor)
     arguments = "".join(f", %data{i}: !llvm.ptr" for i in range(count))
     arguments += "".join(f", %dim{i}: i64" for i in range(dims))
+    if call.name == REQUIRE:
+        body = [*_condition_text(call.types[0]), *body]
     new_line = "\n        "
     return f"""
       {new_line.join(globals_)}
       llvm.func internal @{call.symbol}(%functions: !llvm.ptr, %record: !llvm.ptr{arguments}) -> i1 {{
         %one = llvm.mlir.constant(1 : i64) : i64
-        %count = llvm.mlir.constant({count} : i64) : i64
-        %room = llvm.mlir.constant({count + 1} : i64) : i64
-        %tensors = llvm.alloca %room x !llvm.ptr : (i64) -> !llvm.ptr
         {new_line.join(body)}
         %last = llvm.getelementptr %tensors[{count}] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
         llvm.store %record, %last : !llvm.ptr, !llvm.ptr
@@ -111,6 +120,34 @@ def _text(call: PackedCall) -> str:
       ^done:
         llvm.return %failed : i1
       }}"""
+
+
+def _condition_text(holds: TensorType) -> list[str]:
+    """Return the text that writes ones and returns if all of a condition holds, and goes on with the call otherwise."""
+    static = math.prod(dim for dim in holds.shape if isinstance(dim, int))
+    lines = ["%first = llvm.mlir.constant(0 : i64) : i64", "%false = llvm.mlir.constant(0 : i8) : i8"]
+    lines += ["%true = llvm.mlir.constant(1 : i8) : i8", f"%length0 = llvm.mlir.constant({static} : i64) : i64"]
+    dynamic = sum(not isinstance(dim, int) for dim in holds.shape)
+    lines += [f"%length{i + 1} = llvm.mul %length{i}, %dim{i} : i64" for i in range(dynamic)]
+    return [
+        *lines,
+        "llvm.br ^next(%first : i64)",
+        "^next(%element: i64):",
+        f'%is_left = llvm.icmp "ult" %element, %length{dynamic} : i64',
+        "llvm.cond_br %is_left, ^test, ^holds",
+        "^test:",
+        "%held = llvm.getelementptr %data2[%element] : (!llvm.ptr, i64) -> !llvm.ptr, i8",
+        "llvm.store %true, %held : i8, !llvm.ptr",
+        "%tested = llvm.getelementptr %data0[%element] : (!llvm.ptr, i64) -> !llvm.ptr, i8",
+        "%value = llvm.load %tested : !llvm.ptr -> i8",
+        '%is_unmet = llvm.icmp "eq" %value, %false : i8',
+        "%after = llvm.add %element, %one : i64",
+        "llvm.cond_br %is_unmet, ^unmet, ^next(%after : i64)",
+        "^holds:",
+        "%succeeded = llvm.mlir.constant(false) : i1",
+        "llvm.return %succeeded : i1",
+        "^unmet:",
+    ]
 
 
 def _tensor_text(symbol: str, i: int, tensor: TensorType) -> list[str]:

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 import mirlo
-from mirlo.runtime.errors import InputError
+from mirlo.runtime.errors import InputError, PackedFunctionError
 
 
 def _value(name: str, shape: list[int | str] | None, kind: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
@@ -173,3 +173,22 @@ def test_a_size_that_data_tells_is_refused_with_its_reason():
     for shape in ([4, 2], [-2, -3], [1 << 62, 1 << 62]):
         with pytest.raises(InputError, match="Reshape"):
             executable(x, np.array(shape))
+
+
+@pytest.mark.parametrize("rows", ["n", 3])
+def test_conditions_are_tested_on_the_short_way(rows, monkeypatch, capfd):
+    """Compiled code tests them, and the long way tells which does not hold: elements of no category, here."""
+    domain = "ai.onnx.ml"
+    node = helper.make_node("OneHotEncoder", ["x"], ["y"], domain=domain, cats_int64s=[5, 7], zeros=0)
+    model = _model([node], [_value("x", [rows, 2], TensorProto.INT64)], [_value("y", None)])
+    model.opset_import.append(helper.make_opsetid(domain, 3))
+    executable = mirlo.compile(model)
+    for place in (0, 5):
+        unmet = np.full(6, 5)
+        unmet[place] = 6
+        with pytest.raises(PackedFunctionError, match="'y' .OneHotEncoder.: a value is of no category"):
+            executable(unmet.reshape(3, 2))
+    assert not capfd.readouterr().err
+    _forbid_the_long_way(executable, monkeypatch)
+    x = np.array([[5, 7], [7, 7], [5, 5]])
+    np.testing.assert_array_equal(executable(x), np.stack([x == 5, x == 7], -1))
