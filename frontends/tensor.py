@@ -133,6 +133,8 @@ class Tensor:
     """The bytes of a constant of 2 or 4 bits an element, which is not known at import."""
     compute: Callable[[], Tensor] | None = field(default=None, repr=False)
     """Makes the operation whose result is known as sizes."""
+    deferred: int = 0
+    """How many operations `compute` makes of which each needs the next one: as many calls in each other."""
     region: int | None = None
     """The depth of the region in which a constant is placed, where all its users see it; None for the current one."""
 

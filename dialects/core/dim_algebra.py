@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Union
 from mirlo.dialects.core import dim_text as text
 from mirlo.dialects.core.dim_halves import Halves, Pair, Reached, balanced, folded, pairs_of, reached_from
 from mirlo.dialects.core.dim_text import is_symbol_name
+from mirlo.dialects.core.errors import OpError
 from mirlo.runtime.lazy_dataclass import dataclass
 
 Dim = Union[int, "SymbolicDim"]
@@ -150,6 +151,27 @@ class SymbolicDim:
         return {name for names in symbols for name in names if name not in text.FUNCTIONS}
 
 
+MAX_TERMS = 1024
+"""The most terms of a sum: models have some 20."""
+MAX_PRODUCTS = 4096
+"""The most products of terms that one multiplication makes."""
+MAX_FACTORS = 256
+"""The most atoms of a product, with powers: a tensor has at most 64 dims, each of which may be a square."""
+MAX_BITS = 128
+"""The most bits of a coefficient: a size has 64, and a bound of one may be multiplied by a divisor."""
+MAX_CHARACTERS = 8192
+"""The most characters of an atom: models have some 400. Where both operands hold the last result, they double."""
+MAX_NESTING = 64
+"""The most operations in each other: their text is parsed, and Python's parser and stack end at some 100."""
+
+
+class DimTooLarge(OpError):
+    """A dim that would be too long an expression: chains of a few operators come to gigabytes."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"a size would be an expression with more than {what}, which is not supported")
+
+
 class UndecidedDim(Exception):
     """Raised by a comparison of dims whose outcome depends on the values of symbols."""
 
@@ -176,6 +198,8 @@ def terms_of(dim: Dim) -> tuple[tuple[Monomial, int], ...]:
 
 def _make(terms: Mapping[Monomial, int]) -> Dim:
     kept: Mapping[Monomial, int] = {atoms: factor for atoms, factor in terms.items() if factor}
+    if len(kept) > MAX_TERMS:
+        raise DimTooLarge(f"{MAX_TERMS} terms")
     for atoms in kept:
         if _has_quotient(atoms):
             return _make_balanced(frozenset(kept.items()))
@@ -263,12 +287,18 @@ def _combine(left: Dim, right: Dim, sign: int) -> Dim:
 @lru_cache(maxsize=16384)
 def _scale(dim: SymbolicDim, by: int) -> Dim:
     terms = tuple((atoms, factor * by) for atoms, factor in dim.terms)
+    if max(abs(factor) for _, factor in terms) >> MAX_BITS:
+        raise DimTooLarge(f"{MAX_BITS} bits in a number")
     # The order of terms does not depend on factors, but which quotients are balanced does.
     return _make(dict(terms)) if any(_has_quotient(atoms) for atoms, _ in terms) else SymbolicDim(terms)
 
 
 @lru_cache(maxsize=16384)
 def _multiply(left: SymbolicDim, right: SymbolicDim) -> Dim:
+    if len(left.terms) * len(right.terms) > MAX_PRODUCTS:
+        raise DimTooLarge(f"{MAX_PRODUCTS} products of terms")
+    if len(left.terms[0][0]) + len(right.terms[0][0]) > MAX_FACTORS:  # the first term has most
+        raise DimTooLarge(f"{MAX_FACTORS} factors")
     result: dict[Monomial, int] = {}
     for atoms, factor in left.terms:
         for other_atoms, other_factor in right.terms:
@@ -324,7 +354,12 @@ def _atom(function: str, left: Dim, right: Dim) -> SymbolicDim:
     arguments = [str(left), str(right)]
     if function in ("min", "max"):
         arguments.sort()
-    return SymbolicDim((((f"{function}({arguments[0]}, {arguments[1]})",), 1),))
+    atom = f"{function}({arguments[0]}, {arguments[1]})"
+    if len(atom) > MAX_CHARACTERS:
+        raise DimTooLarge(f"{MAX_CHARACTERS} characters")
+    if len(atom) > MAX_NESTING * len("min(,)") and text.nesting(atom) > MAX_NESTING:
+        raise DimTooLarge(f"{MAX_NESTING} operations in each other")
+    return SymbolicDim((((atom,), 1),))
 
 
 def _simplify_floordiv(left: Dim, right: Dim) -> Dim | None:

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from mirlo.dialects.core.dims import Dim
 
 
 def describe_raised(error: BaseException) -> str:
@@ -38,27 +33,3 @@ class OpError(ValueError):
 
 class OpMistake(OpError):
     """An exception that `infer` or `check` of an operation raised by mistake."""
-
-
-class DimsDiffer(OpError):
-    """Raised for two dims that must be equal and are not known to be; symbols may still be equal at run time."""
-
-    def __init__(self, text: str, left: Dim, right: Dim) -> None:
-        super().__init__(text)
-        self.left = left
-        self.right = right
-
-
-class BroadcastDiffers(DimsDiffer):
-    """Raised for two dims that must be equal or 1; run time may decide, where the operands are expanded."""
-
-    def __init__(
-        self, text: str, left: Dim, right: Dim, axis: int, shapes: Sequence[tuple[Dim, ...]], target: Dim | None = None
-    ) -> None:
-        super().__init__(text, left, right)
-        self.axis = axis
-        """The axis, counted from the last one of the operands."""
-        self.shapes = shapes
-        """The shapes of the operands that broadcast."""
-        self.target = target
-        """The dim that operands broadcast to, for one-sided broadcasts."""

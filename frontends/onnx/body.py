@@ -17,6 +17,9 @@ from mirlo.frontends.onnx.strings import moved
 from mirlo.frontends.onnx.values import AnyValue, Converted, LoopIteration, Scope
 from mirlo.frontends.tensor import Tensor
 
+MAX_DEFERRED = 16
+"""Most operations on sizes in a chain that are made only where the result is needed: each is a dozen calls deeper."""
+
 
 class Body(NodeImporter):
     """The import of one model."""
@@ -28,7 +31,23 @@ class Body(NodeImporter):
         return CONVERTERS.find(domain, operator, version)
 
     def folded(self, node: Node, compute: Callable[[], Tensor]) -> Sequence[Tensor] | None:
-        return fold(node, compute) or fold_fractions(node, compute)
+        deferred = self._deferred(node.inputs)
+        results = fold(node, compute) or fold_fractions(node, compute)
+        for value in results or ():
+            value.deferred = 0 if value.compute is None else deferred + 1
+        return results
+
+    def _deferred(self, inputs: Sequence[AnyValue | None]) -> int:
+        """Return how many operations are deferred that these values need in turn; make those of long chains."""
+        most = 0
+        for value in inputs:
+            if not isinstance(value, Tensor) or value.made is not None:
+                continue
+            if value.deferred == MAX_DEFERRED:
+                self.full(value)
+            else:
+                most = max(most, value.deferred)
+        return most
 
     def describe(self, node: Node, result: Tensor) -> None:
         result.fractions = fractions_of(node, result) if result.fractions is None else result.fractions

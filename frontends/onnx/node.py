@@ -16,8 +16,9 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dim_errors import DimsDiffer
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.errors import DimsDiffer, OpMistake, describe_raised
+from mirlo.dialects.core.errors import OpMistake, describe_raised
 from mirlo.dialects.core.op import DialectOp, OpError
 from mirlo.dialects.relax.dynamic import RequireDims
 from mirlo.frontends.builder import OF_BOOLS, GraphBuilder, assume_equal

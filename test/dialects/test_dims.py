@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 import pickle
 import random
+from collections.abc import Callable
 
 import pytest
 
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.errors import OpError
 
 NAMES = ("batch", "n", "past.length")
 
@@ -59,7 +61,7 @@ def test_nonnegative_is_never_wrong(seed: int) -> None:
             assert D.substitute(dim, {name: rng.randint(0, 40) for name in NAMES}) >= 0
 
 
-N, M = D.symbol("n"), D.symbol("m")
+N, M, K = D.symbol("n"), D.symbol("m"), D.symbol("k")
 
 
 @pytest.mark.parametrize(
@@ -216,6 +218,39 @@ def test_bad_text_is_refused_with_a_reason(text: str, why: str) -> None:
     with pytest.raises(ValueError) as error:
         D.parse(text)
     assert why in str(error.value)
+
+
+def repeated(step: Callable[[D.Dim], D.Dim], count: int) -> D.Dim:
+    dim: D.Dim = N
+    for _ in range(count):
+        dim = step(dim)
+    return dim
+
+
+@pytest.mark.parametrize(
+    ("step", "what"),
+    [
+        (lambda dim: dim * dim, "256 factors"),
+        (lambda dim: (dim + M) * (dim + K), "4096 products of terms"),
+        (lambda dim: dim // 3 * M + dim, "8192 characters"),
+        (lambda dim: D.maximum(dim, M) * dim, "8192 characters"),
+        (lambda dim: D.maximum(dim // 3, M), "64 operations in each other"),
+        (lambda dim: dim * 1000, "128 bits"),
+    ],
+)
+def test_expressions_that_grow_with_each_operator_are_refused(step: Callable[[D.Dim], D.Dim], what: str) -> None:
+    with pytest.raises(OpError, match=f"a size would be an expression with more than {what}"):
+        repeated(step, 70)
+
+
+def test_the_longest_dims_are_read_as_they_are_printed() -> None:
+    longest = D.SymbolicDim(tuple(sorted(((f"n{i}",), 1) for i in range(1024))))
+    deepest = repeated(lambda dim: D.maximum(dim // 3, M), 32)
+    D.parse.cache_clear()
+    assert D.parse(str(deepest)) == deepest
+    assert D.parse(str(longest)) == longest
+    with pytest.raises(OpError, match="1024 terms"):
+        longest + N
 
 
 @pytest.mark.parametrize("name", ["", "1n", "a b", "a-b", "größe", "lambda", "a.if", "min", "a.", "a.1", "n\n"])

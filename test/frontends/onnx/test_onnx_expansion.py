@@ -1,9 +1,12 @@
 """Models that come to many more nodes than their files have: refused, or kept as loops, in time that is linear."""
 
+import itertools
+
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 import mirlo
 from mirlo.frontends.onnx import functions
@@ -82,6 +85,43 @@ def test_functions_that_come_to_few_nodes_are_imported():
 def test_functions_nested_too_deep_are_refused(depth):
     with pytest.raises(OnnxImportError, match="functions are nested more than 32 deep"):
         import_model(chain_of_functions(depth, 1))
+
+
+def chain_on_sizes(operators, count, is_shape):
+    """Operators in turn on the sizes of the input, each on the last result and on another value or the last result."""
+    nodes = [helper.make_node("Shape", ["x"], ["sizes"])]
+    nodes += [helper.make_node("Gather", ["sizes", f"i{i}"], [f"n{i}"]) for i in range(3)]
+    result = "n0"
+    for i in range(count):
+        for operator in operators:
+            name, _, operand = operator.partition(" ")
+            operand = {"": f"n{i % 3}", "same": result}.get(operand, operand)
+            nodes.append(helper.make_node(name, [result, operand], [f"{i}{operator}"]))
+            result = f"{i}{operator}"
+    nodes.append(helper.make_node("ConstantOfShape" if is_shape else "Identity", [result], ["y"]))
+    constants = [numpy_helper.from_array(np.array([i]), f"i{i}") for i in range(4)]
+    inputs, outputs = [value("x", ["a", "b", "c"])], [helper.make_empty_tensor_value_info("y")]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, initializer=constants)
+    return helper.make_model(graph, opset_imports=[STANDARD], ir_version=10)
+
+
+OPERATORS = ("Add", "Add same", "Mul", "Mul same", "Max", "Min", "Div", "Div i3", "Mod", "Mod i3")
+PAIRS = list(itertools.permutations(OPERATORS, 2))
+
+
+@pytest.mark.sample(45)
+@pytest.mark.parametrize("is_shape", [True, False])
+@pytest.mark.parametrize("operators", PAIRS, ids="+".join)
+def test_chains_of_operators_on_sizes_are_imported(operators, is_shape):
+    """Expressions of sizes double with each operator, or are operations in each other: the call computes those."""
+    import_model(chain_on_sizes(operators, 200, is_shape))
+
+
+def test_chains_on_sizes_compute_the_same():
+    model = chain_on_sizes(("Max", "Add", "Div i3", "Add same"), 10, is_shape=False)
+    x = np.zeros((3, 5, 9), np.float32)
+    (expected,) = ReferenceEvaluator(model).run(None, {"x": x})
+    np.testing.assert_array_equal(mirlo.compile(model, cache=False, jobs=1).run({"x": x})["y"], expected)
 
 
 @pytest.mark.sample(0)
