@@ -12,6 +12,8 @@ from mirlo.dialects.core.errors import OpError
 
 TABLE_BYTES = 64 << 20
 """Bytes of one table: 16 million weights are more than any image or signal that is resampled has places."""
+GROWTH = 64
+"""So many times the bytes that it is made of a table may take besides: each weight of a tree has one for each class."""
 FOLDED_BYTES = 1 << 28
 """Bytes that `fold-constant` may make of any model."""
 FOLDINGS = 4
@@ -27,11 +29,17 @@ def fits_table(*dims: int, element_bytes: int = 8) -> bool:
     return prod(dims) * element_bytes <= TABLE_BYTES
 
 
-def require_table(what: str, *dims: int, element_bytes: int = 8) -> None:
-    """Refuse a table of these dims that is beyond the budget; `what` says what it holds."""
-    if not fits_table(*dims, element_bytes=element_bytes):
+def require_table(
+    what: str, *dims: int, element_bytes: int = 8, source_bytes: int = 0, most: int = TABLE_BYTES
+) -> None:
+    """Refuse a table of these dims that is beyond the budget; `what` says what it holds.
+
+    The budget is `most` bytes, and `GROWTH` times those of what the model has that the table is made of.
+    """
+    limit = most + GROWTH * source_bytes
+    if prod(dims) * element_bytes > limit:
         size = " x ".join(map(str, dims))
         raise ConstantTooLarge(
             f"{what} would be a table of {size} elements that is computed while compiling, "
-            f"{prod(dims) * element_bytes >> 20} MiB: the limit is {TABLE_BYTES >> 20} MiB; give smaller sizes"
+            f"{prod(dims) * element_bytes >> 20} MiB: the limit is {limit >> 20} MiB; give smaller sizes"
         )

@@ -145,6 +145,8 @@ def _encoded_dims(mlir_type: ir.Type, encoding: ir.Attribute, sizes: list[Dim]) 
     return shape
 
 
+MAX_RANK = 256
+"""The most dims of a tensor. Arrays have at most 64; each dim is a loop, and loops are in each other."""
 LARGEST_DIM = 1 << 62
 LARGEST_TENSOR = 1 << 58
 """The most elements of a tensor: with up to 16 bytes each, larger sizes in bytes overflow 64 bits."""
@@ -152,6 +154,8 @@ LARGEST_TENSOR = 1 << 58
 
 def _require_sizes(shape: Sequence[Dim]) -> None:
     """Check that MLIR, which counts in 64 bits, can represent the sizes; its own error does not name them."""
+    if len(shape) > MAX_RANK:
+        raise OpError(f"a tensor of {len(shape)} dims is not supported: at most {MAX_RANK} are; reshape it")
     for dim in shape:
         if isinstance(dim, int) and not -LARGEST_DIM < dim < LARGEST_DIM:
             raise OpError(f"a dim of {dim} elements is beyond any memory")

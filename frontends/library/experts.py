@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.errors import OpError
 from mirlo.frontends.tensor import Tensor, concat
+
+MAX_EXPERTS = 4096
+"""Most experts of a mixture: models have up to 512, and each is compiled."""
 
 
 def mix_experts(
@@ -27,6 +31,8 @@ def mix_experts(
     """
     emit, (tokens, count), total = rows.builder.emit, chosen.type.shape, experts.type.elements
     assert isinstance(count, int) and isinstance(total, int)
+    if total > MAX_EXPERTS:
+        raise OpError(f"a mixture of {total} experts is not supported: at most {MAX_EXPERTS} are")
     flat = chosen.reshape((tokens * count,))
     order = emit("argsort", flat, axis=0)
     token = order // count

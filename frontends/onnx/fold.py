@@ -10,7 +10,8 @@ nothing else needs them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial, reduce
 
 import numpy as np
@@ -51,6 +52,17 @@ def fold(node: Node, compute: Callable[[], Tensor]) -> list[Tensor] | None:
         else node.builder.constant(array, name=name)
         for name, array in zip(node.outputs, arrays, strict=False)
     ]
+
+
+def require_few(shape: Iterable[int]) -> None:
+    """Leave a result of this shape to the compiler if it has many elements, even if the model asks for them."""
+    if math.prod(int(dim) for dim in shape) > FOLD_ELEMENTS:
+        raise Undecided
+
+
+def require_few_together(arrays: Sequence[np.ndarray]) -> None:
+    """Leave an elementwise operator to the compiler if its operands broadcast to many elements."""
+    require_few(np.broadcast_shapes(*(array.shape for array in arrays)))
 
 
 def partial_of(node: Node) -> tuple[Dim | None, ...] | None:

@@ -55,7 +55,7 @@ from mirlo.frontends.onnx.values import (
 from mirlo.frontends.onnx.writing import inference_error
 from mirlo.frontends.sizes import DimSymbols, Solved
 from mirlo.frontends.tensor import Tensor
-from mirlo.runtime.errors import MirloError
+from mirlo.runtime.errors import MirloError, OutOfMemoryError
 from mirlo.runtime.kinds import STRING
 from mirlo.runtime.names import terminal
 from mirlo.runtime.params import ParameterStore
@@ -543,8 +543,11 @@ class NodeImporter(ObjectBuilder, ABC):
                 error = self._invalid(step, scope, inputs, error)
             self.problems.append(self._problem(step, scope, inputs, error))
             values = self.observer.failed(step, scope, str(error))
-        except (Solved, Ended, MemoryError):
+        except (Solved, Ended, OutOfMemoryError):
             raise
+        except MemoryError as error:
+            problem = self._problem(step, scope, inputs, error)
+            raise OutOfMemoryError(f"there is too little memory to import the model: {problem}") from error
         except Exception as error:
             self.problems.append(self._problem(step, scope, inputs, self._invalid(step, scope, inputs, error)))
             values = self.observer.failed(step, scope, str(error))

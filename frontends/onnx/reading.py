@@ -308,10 +308,11 @@ def problem_of(node: NodeDef, versions: Mapping[str, int]) -> str:
     """Return what is wrong with a node whatever its inputs are; '' if nothing is."""
     version = versions.get(node.domain)
     sig = None if version is None else signature(node.domain, node.operator, version)
-    names = [attribute.name for attribute in node.attributes]
-    for name in names:
-        if names.count(name) > 1:
-            return f"attribute '{name}' is given twice"
+    names: set[str] = set()
+    for attribute in node.attributes:
+        if attribute.name in names:
+            return f"attribute '{attribute.name}' is given twice"
+        names.add(attribute.name)
     return "" if sig is None else _problem_of_counts(sig, node) or _problem_of_attributes(sig, node)
 
 

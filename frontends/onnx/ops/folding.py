@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.relax.elementwise import Compare
 from mirlo.frontends.onnx.dtypes import onnx_dtype
-from mirlo.frontends.onnx.fold import FOLD_ELEMENTS, known_elements
+from mirlo.frontends.onnx.fold import known_elements, require_few, require_few_together
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.folding_numbers import reduce_elements
 from mirlo.frontends.onnx.ops.shape import slice_arguments
@@ -31,6 +31,7 @@ def _fold_binary(operator: str) -> Callable[[Node], np.ndarray]:
     is_comparison = issubclass(cls, Compare)
 
     def apply(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        require_few_together([left, right])
         if left.dtype != object and right.dtype != object:
             return np.asarray(meaning(left, right))
         if on_dims is None:
@@ -54,6 +55,7 @@ for _operator in (*ON_SIZES, *ON_FLAGS):
 @folder("Mod")
 def mod(node: Node) -> np.ndarray:
     left, right = known_elements(node, 0), known_elements(node, 1)
+    require_few_together([left, right])
     if node.attr.bool("fmod", 0):
         if left.dtype == object or right.dtype == object or (left.dtype.kind in "iu" and not right.all()):
             raise Undecided
@@ -110,7 +112,7 @@ def split(node: Node) -> list[np.ndarray]:
     count = node.attr.int("num_outputs", len(node.outputs))
     sizes = node.axes(1, "split")
     if sizes is None:
-        if data.shape[axis] % count:
+        if count != len(node.outputs) or data.shape[axis] % count:
             raise Undecided
         sizes = [data.shape[axis] // count] * count
     if sum(sizes) != data.shape[axis] or len(sizes) != len(node.outputs):
@@ -149,7 +151,7 @@ def transpose(node: Node) -> np.ndarray:
 def expand(node: Node) -> np.ndarray:
     data = known_elements(node, 0)
     shape = np.broadcast_shapes(data.shape, tuple(node.ints(1)))
-    _limit(shape)
+    require_few(shape)
     result: np.ndarray = np.broadcast_to(data, shape).copy()
     return result
 
@@ -157,7 +159,7 @@ def expand(node: Node) -> np.ndarray:
 @folder("Tile")
 def tile(node: Node) -> np.ndarray:
     data, repeats = known_elements(node, 0), node.ints(1)
-    _limit([dim * count for dim, count in zip(data.shape, repeats, strict=True)])
+    require_few([dim * count for dim, count in zip(data.shape, repeats, strict=True)])
     return np.tile(data, repeats)
 
 
@@ -189,6 +191,7 @@ def _cast(node: Node, wanted: DType) -> np.ndarray | FoldedDims:
 @folder("Where")
 def where(node: Node) -> np.ndarray:
     condition, x, y = (known_elements(node, i) for i in range(3))
+    require_few_together([condition, x, y])
     if object in (x.dtype, y.dtype):
         x, y = x.astype(object), y.astype(object)
     return np.where(condition, x, y)
@@ -197,7 +200,7 @@ def where(node: Node) -> np.ndarray:
 @folder("ConstantOfShape")
 def constant_of_shape(node: Node) -> np.ndarray:
     shape = node.ints(0)
-    _limit(shape)
+    require_few(shape)
     value = node.tensor_attribute("value") if "value" in node.attr else np.zeros(1, np.float32)
     return np.full(shape, value.reshape(-1)[0], value.dtype)
 
@@ -206,7 +209,7 @@ def constant_of_shape(node: Node) -> np.ndarray:
 def arange(node: Node) -> np.ndarray:
     start, stop, step = (node.scalar(i) for i in range(3))
     count = max(0, int(np.ceil((stop - start) / step)))
-    _limit([count])
+    require_few([count])
     dtype = node.type(0).dtype.to_numpy()
     result: np.ndarray = (np.asarray(start, dtype) + np.arange(count, dtype=dtype) * np.asarray(step, dtype)).astype(
         dtype
@@ -237,12 +240,3 @@ def nonzero(node: Node) -> np.ndarray:
     if data.dtype == object:
         raise Undecided
     return np.array(np.nonzero(data), np.int64)
-
-
-def _limit(shape: Sequence[int]) -> None:
-    """Refuse large results, even if the model asks for them."""
-    count = 1
-    for dim in shape:
-        count *= int(dim)
-    if count > FOLD_ELEMENTS:
-        raise Undecided

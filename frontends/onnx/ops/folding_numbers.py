@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from mirlo.frontends.onnx.fold import known_elements
+from mirlo.frontends.onnx.fold import known_elements, require_few_together
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import FOLDERS, folder, meaning_of
 from mirlo.frontends.sizes import Undecided
@@ -24,6 +24,7 @@ def static_elements(node: Node, index: int) -> np.ndarray:
 def _fold_elementwise(operation: Callable[..., np.ndarray], node: Node) -> np.ndarray:
     """Return what an operator computes whose result has the element type of its first input."""
     arrays = [static_elements(node, i) for i in range(len(node))]
+    require_few_together(arrays)
     return np.asarray(operation(*arrays)).astype(arrays[0].dtype)
 
 
@@ -63,9 +64,12 @@ for _name, _operation in _OPERATIONS.items():
 @folder("Clip")
 def clip(node: Node) -> np.ndarray:
     result = static_elements(node, 0)
-    if node.has(1):
-        result = np.maximum(result, static_elements(node, 1))
-    return np.minimum(result, static_elements(node, 2)) if node.has(2) else result
+    for index, limited in ((1, np.maximum), (2, np.minimum)):
+        if node.has(index):
+            limit = static_elements(node, index)
+            require_few_together([result, limit])
+            result = limited(result, limit)
+    return result
 
 
 @folder("ArgMax", "ArgMin")

@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.library.experts import mix_experts
 from mirlo.frontends.onnx.errors import NodeError
@@ -236,6 +237,7 @@ def _mixed(node: Node, network: _Network, chosen: Tensor, factors: Tensor) -> Te
     experts = network.first.weights.type.shape[0]
     assert isinstance(experts, int)
     rows = node[0].reshape((chosen.type.shape[0], network.last.columns))
+    require_table("the numbers of experts", experts)
     numbers = node.constant(np.arange(experts)[None], chosen.type)
 
     def bound(values: Tensor, bounds: list[Dim]) -> tuple[Dim, ...]:

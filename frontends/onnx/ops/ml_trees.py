@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.dynamic import RequireDims
 from mirlo.dialects.relax.tree import NAN_BY_NODE
@@ -87,6 +88,7 @@ def _forest(node: Node) -> Forest:
     _same_length(len(targets), leaf_weights=leaf_weights)
     count = _target_count(node)
     _require_range("leaf_targetids", targets, count)
+    _require_weights(node, len(targets), count)
     weights = np.zeros((len(targets), count), leaf_weights.dtype)
     weights[np.arange(len(targets)), targets] = leaf_weights
     votes = np.zeros(weights.shape, bool)
@@ -105,6 +107,13 @@ def _target_count(node: Node) -> int:
     if count < 1:
         raise NodeError(f"attribute 'n_targets' must be at least 1, got {count}")
     return count
+
+
+def _require_weights(node: Node, leaves: int, targets: int) -> None:
+    """Refuse trees whose weights, one for each leaf and target, are much larger than the trees."""
+    lists = (attribute.value for attribute in node.attr.by_name.values())
+    source = sum(8 * len(each) for each in lists if isinstance(each, tuple))
+    require_table("the weights of leaves and targets", leaves, targets, source_bytes=source)
 
 
 def _without_members(table: np.ndarray, splits: np.ndarray, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -157,6 +166,8 @@ def _checked(
                     ready.append(following)
     if seen < count:
         raise NodeError("the trees have a cycle: a branch leads back to one of its ancestors")
+    require_table("the nodes and leaves by targets", count + leaves, votes.shape[1], element_bytes=1,
+                  source_bytes=nodes.nbytes + 8 * leaves)  # fmt: skip
     # Whether all leaves below a node have a weight: nodes first, then leaves from the last to the first, as indices
     # below zero count.
     below = np.concatenate([np.zeros((count, votes.shape[1]), bool), votes[::-1]])
@@ -357,6 +368,7 @@ def _votes(
     columns: dict[str, Sized] = {f"{kind}_treeids": trees, f"{kind}_ids": targets, f"{kind}_weights": leaf_weights}
     _same_length(len(ids), **columns)
     _require_range(f"{kind}_ids", targets, count)
+    _require_weights(node, leaves, count)
     weights, votes = np.zeros((max(leaves, 1), count), leaf_weights.dtype), np.zeros((max(leaves, 1), count), bool)
     combine = {"MIN": min, "MAX": max}.get(aggregate, operator.add)
     for tree, name, target, weight in zip(trees, ids, targets, leaf_weights, strict=True):

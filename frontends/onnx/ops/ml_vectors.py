@@ -7,6 +7,7 @@ from itertools import combinations
 
 import numpy as np
 
+from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
@@ -79,9 +80,12 @@ def svm_classifier(node: Node) -> Converted:
         raise NodeError(f"attribute 'vectors_per_class' must have {len(labels)} sizes, got {list(sizes)}")
     if len(labels) < 2:
         raise NodeError("with support vectors there must be two classes or more, got 1")
+    count = len(labels) * (len(labels) - 1) // 2  # not listed before the model has a number for each
+    for name, length in (("prob_a", len(a) or count), ("rho", len(node.attr.floats("rho")))):
+        if length != count:
+            raise NodeError(f"attribute '{name}' must have {count} numbers, one for two classes each, got {length}")
+    require_table("the classes by pairs of them", count, len(labels), element_bytes=4, source_bytes=4 * count)
     pairs = list(combinations(range(len(labels)), 2))
-    if a and len(a) != len(pairs):
-        raise NodeError(f"attribute 'prob_a' must have {len(pairs)} numbers, one for two classes each, got {len(a)}")
     scores = _pair_scores(node, x, sizes, pairs)
     chosen = labelled(node, _vote(node, scores, pairs, len(labels)), labels)
     if a:
@@ -129,11 +133,9 @@ def _pair_scores(node: Node, x: Tensor, sizes: Sequence[int], pairs: Sequence[tu
     table = np.array(node.attr.floats("coefficients"), np.float32)
     if len(table) != count * (classes - 1):
         raise NodeError(f"attribute 'coefficients' must have {count * (classes - 1)} numbers, got {len(table)}")
-    rho = node.attr.floats("rho")
-    if len(rho) != len(pairs):
-        raise NodeError(f"attribute 'rho' must have {len(pairs)} numbers, one for two classes each, got {len(rho)}")
+    require_table("the vectors by pairs of classes", count, len(pairs), element_bytes=4, source_bytes=table.nbytes)
     matrix = _pair_coefficients(table.reshape(classes - 1, count), sizes, pairs)
-    return (near @ node.constant(matrix)) + node.constant(rho, "f32")
+    return (near @ node.constant(matrix)) + node.constant(node.attr.floats("rho"), "f32")
 
 
 def _vote(node: Node, scores: Tensor, pairs: Sequence[tuple[int, int]], classes: int) -> Tensor:

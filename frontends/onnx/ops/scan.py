@@ -153,8 +153,10 @@ def batched_scan(node: Node) -> Converted:
 
 def _lengths(node: Node, longest: Dim, batch: Dim) -> list[int] | None:
     """Return the trip count of each sequence of the batch; None if it is data-dependent or large."""
-    if not isinstance(longest, int) or not isinstance(batch, int) or not 0 < longest <= MAX_UNROLLED_SLICES:
-        return None
+    for size in (longest, batch):
+        if not isinstance(size, int) or not 0 < size <= MAX_UNROLLED_SLICES:
+            return None
+    assert isinstance(longest, int) and isinstance(batch, int)
     if not node.has(0):
         return [longest] * batch
     if node.value(0).array is None:

@@ -20,7 +20,8 @@ from mirlo.frontends.onnx.values import (
 from mirlo.frontends.tensor import Tensor, concat, stack
 from mirlo.runtime.kinds import OPTIONAL, STRING, Kind, sequence_of
 
-MAX_SPLITS = 4096
+MAX_ITEMS = 4096
+"""Most elements of a sequence that are known at import; an insertion copies all."""
 
 
 @converter("SequenceConstruct")
@@ -42,7 +43,7 @@ def insert(node: Node) -> Converted:
     element = join(_element(sequence), item.kind)
     if element is None:
         raise NodeError(f"input 'tensor' is {item}, but input 'input_sequence' is {sequence}")
-    if isinstance(sequence, ListValue) and _is_known(node, 2):
+    if isinstance(sequence, ListValue) and len(sequence.items) < MAX_ITEMS and _is_known(node, 2):
         count = len(sequence.items)
         at = _position(node, 2, count, count) if node.has(2) else count
         kind = item.kind if not sequence.items else element
@@ -154,8 +155,8 @@ def _split_sizes(node: Node, size: Dim) -> tuple[Dim, ...]:
     piece = int(node.scalar(1, 1))
     if not isinstance(size, int) or piece < 1:
         raise NodeError(f"a dim of {size} cannot be split into parts of {piece}: fix it with shapes=")
-    if size // piece > MAX_SPLITS:
-        raise NodeError(f"a dim of {size} in parts of {piece} has more than {MAX_SPLITS} parts, which is not supported")
+    if size // piece > MAX_ITEMS:
+        raise NodeError(f"a dim of {size} in parts of {piece} has more than {MAX_ITEMS} parts, which is not supported")
     return (piece,) * (size // piece) + ((size % piece,) if size % piece else ())
 
 

@@ -7,7 +7,7 @@ from functools import reduce
 
 import numpy as np
 
-from mirlo.dialects.core.budget import require_table
+from mirlo.dialects.core.budget import FOLDED_BYTES, require_table
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.builder import unless
@@ -65,6 +65,7 @@ def ngram_weights(node: Node, rows: Tensor, pool: np.ndarray) -> Tensor:
         raise NodeError(f"attribute 'ngram_indexes' must have {count} columns, one per n-gram, got {list(columns)[:8]}")
     size = int(columns.max(initial=-1)) + 1
     require_table("the columns of the n-grams", size)
+    require_table("the columns of the n-grams", len(columns), size, most=FOLDED_BYTES)
     skips, kind = node.attr.int("max_skip_count", 0), rows.type
     shortest, longest = node.attr.int("min_gram_length"), node.attr.int("max_gram_length")
     total = node.emit("full", shape=(kind.shape[0], size), value=0, dtype="i64")

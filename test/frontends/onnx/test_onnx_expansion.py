@@ -1,6 +1,7 @@
 """Models that come to many more nodes than their files have: refused, or kept as loops, in time that is linear."""
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import onnx
@@ -103,6 +104,97 @@ def chain_on_sizes(operators, count, is_shape):
     inputs, outputs = [value("x", ["a", "b", "c"])], [helper.make_empty_tensor_value_info("y")]
     graph = helper.make_graph(nodes, "g", inputs, outputs, initializer=constants)
     return helper.make_model(graph, opset_imports=[STANDARD], ir_version=10)
+
+
+ML = "ai.onnx.ml"
+TREE = {"nodes_featureids": [0], "nodes_truenodeids": [0], "nodes_falsenodeids": [1], "tree_roots": [0]}
+LEAVES = {"nodes_trueleafs": [1], "nodes_falseleafs": [1], "leaf_targetids": [0, 1]}
+TENSORS = {"nodes_modes": np.uint8([0]), "nodes_splits": np.float32([0]), "leaf_weights": np.float32([1, 2])}
+OLD_TREE = {
+    "nodes_treeids": [0] * 3, "nodes_nodeids": [0, 1, 2], "nodes_featureids": [0] * 3, "nodes_values": [0.0] * 3,
+    "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"], "nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0],
+    "target_treeids": [0, 0], "target_nodeids": [1, 2], "target_ids": [0, 1], "target_weights": [1.0, 2.0],
+}  # fmt: skip
+SVM = {
+    "classlabels_ints": list(range(700)), "vectors_per_class": [1] + [0] * 699, "support_vectors": [1.0] * 4,
+    "coefficients": [1.0] * 699,
+}  # fmt: skip
+GRAMS = {
+    "min_gram_length": 1, "max_gram_length": 64, "max_skip_count": 0, "mode": "TF", "ngram_indexes": [2**22] * 64,
+    "ngram_counts": [i * (i + 1) // 2 for i in range(64)], "pool_int64s": [1] * (64 * 65 // 2),
+}  # fmt: skip
+LINES = [np.arange(200).reshape([-1 if i == axis else 1 for i in range(5)]) for axis in range(5)]
+LARGE = [
+    ("Max", {}, LINES),
+    ("Where", {}, [LINES[0] > 5, *LINES[1:3]]),
+    ("Clip", {}, LINES[:3]),
+    ("Split", {"num_outputs": 2**33}, [np.zeros(0, np.int64)]),
+    ("Expand", {}, [np.zeros(1), np.ones(5000, np.int64)]),
+    ("TreeEnsemble", {**TREE, **LEAVES, **TENSORS, "n_targets": 10**8}, []),
+    ("TreeEnsembleRegressor", {**OLD_TREE, "n_targets": 10**8}, []),
+    ("SVMClassifier", {**SVM, "rho": [0.0]}, []),
+    ("SVMClassifier", {**SVM, "rho": [0.0] * (700 * 699 // 2)}, []),
+    ("TfIdfVectorizer", GRAMS, []),
+]
+
+
+@pytest.mark.parametrize(("operator", "attributes", "constants"), LARGE, ids=[case[0] for case in LARGE])
+def test_a_few_bytes_do_not_become_many(operator, attributes, constants):
+    attributes = {
+        name: numpy_helper.from_array(each, name) if isinstance(each, np.ndarray) else each
+        for name, each in attributes.items()
+    }
+    is_text = operator == "TfIdfVectorizer"
+    domain = "" if constants or is_text else ML
+    names = [f"c{i}" for i in range(len(constants))] or ["i" if is_text else "x"]
+    made = helper.make_node(operator, names, ["y"], name="the_node", domain=domain, **attributes)
+    inputs = [value("x", [3, 4]), value("i", [100], TensorProto.INT64)]
+    initializers = [numpy_helper.from_array(array, f"c{i}") for i, array in enumerate(constants)]
+    graph = helper.make_graph([made], "g", inputs, [helper.make_empty_tensor_value_info("y")], initializer=initializers)
+    opsets = [STANDARD, helper.make_opsetid(ML, 3 if operator == "TreeEnsembleRegressor" else 5)]
+    tracemalloc.start()
+    try:
+        import_model(helper.make_model(graph, opset_imports=opsets, ir_version=10))
+    except OnnxImportError as error:
+        assert "node 'the_node'" in str(error)
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 48 << 20
+
+
+def test_a_large_batch_is_not_unrolled():
+    """Scan of opset 8 has a batch, each sequence of which may have its own length."""
+    names = [("s", "t"), ("e", "f")]
+    nodes = [helper.make_node("Identity", [a], [b]) for a, b in names]
+    ends = [[value(name, [1]) for name in each] for each in zip(*names, strict=True)]
+    body = helper.make_graph(nodes, "body", *ends)
+    made = helper.make_node("Scan", ["", "i", "x"], ["y", "z"], body=body, num_scan_inputs=1)
+    inputs = [value("i", [2**33, 1]), value("x", [2**33, 2, 1])]
+    graph = helper.make_graph([made], "g", inputs, [value("z", [2**33, 2, 1])])
+    module, _ = import_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 8)], ir_version=3))
+    assert "scf.while" in str(module)
+
+
+def test_a_mixture_of_too_many_experts_is_refused():
+    made = helper.make_node("MoE", ["x", "r", "a", "", "b"], ["y"], name="the_node", domain="com.microsoft", k=1)
+    shapes = {"x": [3, 4], "r": [3, 10**5], "a": [10**5, 8, 4], "b": [10**5, 4, 8]}
+    graph = helper.make_graph([made], "g", [value(*each) for each in shapes.items()], [value("y", [3, 4])])
+    opsets = [STANDARD, helper.make_opsetid("com.microsoft", 1)]
+    with pytest.raises(OnnxImportError, match="node 'the_node' .* a mixture of 100000 experts is not supported"):
+        import_model(helper.make_model(graph, opset_imports=opsets, ir_version=10))
+
+
+def test_many_attributes_and_long_sequences_take_linear_time():
+    made = helper.make_node("Relu", ["x"], ["y"])
+    made.attribute.extend(helper.make_attribute(f"a{i}", 1) for i in range(30_000))
+    with pytest.raises(OnnxImportError, match="no attribute 'a0'"):
+        import_model(model_of([made]))
+    nodes = [helper.make_node("SequenceEmpty", [], ["s0"])]
+    nodes += [helper.make_node("SequenceInsert", [f"s{i}", "x"], [f"s{i + 1}"]) for i in range(4200)]
+    nodes.append(helper.make_node("SequenceAt", ["s4200", "i"], ["y"]))
+    module, _ = import_model(model_of(nodes, [numpy_helper.from_array(np.array(7), "i")]))
+    assert str(module).count("mirlo.sequence.insert") == 4200 - 4096
 
 
 OPERATORS = ("Add", "Add same", "Mul", "Mul same", "Max", "Min", "Div", "Div i3", "Mod", "Mod i3")
