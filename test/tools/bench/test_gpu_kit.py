@@ -189,11 +189,11 @@ def test_weights_are_made_of_seeds(bare: Path, tmp_path: Path) -> None:
     from mirlo.benchmarks.gpu.build.models import add_model
     from mirlo.benchmarks.gpu.peers import write_weights
 
-    folder = Folder(tmp_path / "kit", "llvm", lambda name: None)
+    folder = Folder(tmp_path / "kit", "c", lambda name: None)
     add_model(folder, "mobilenetv2", str(MODELS))
     folder.finish()
     (unit,) = folder.units
-    # Target llvm packs most of them, which are carried along.
+    # Targets that pack weights carry those along: which, depends on the processor. Target c packs none.
     assert unit.weights is not None and sum("initializer" in row for row in unit.weights) > 5
     done = run(folder.path, bare=bare)
     assert done.returncode == 0, done.stdout + done.stderr
