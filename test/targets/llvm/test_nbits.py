@@ -92,7 +92,8 @@ def test_each_number_of_rows(activations: str, bits: int, zeros: str) -> None:
     weights = Weights(50, 160, bits, 32, zeros)
     executable = mirlo.compile(weights.model(4), activations=activations, cache=False, jobs=1)
     is_quantized = any("_i8x" in name for name in kernels(executable))
-    assert is_quantized == (activations.startswith("i8") and Dots.supports(host_machine(), bits))
+    layout = PanelLayout(bits, 32, 50, 160, "f32")
+    assert is_quantized == (activations.startswith("i8") and Dots.supports(host_machine(), layout))
     x = np.random.default_rng(1).standard_normal((17, 160)).astype(np.float32)
     wanted = x.astype(np.float64) @ weights.real().T
     alone = np.concatenate([executable(row[None]) for row in x])
