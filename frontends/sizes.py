@@ -398,9 +398,11 @@ class DimSymbols:
 
     def new(self, base: str) -> str:
         """Return a name that no symbol has; `base` is an identifier."""
-        self._count += 1
-        name = f"{base}.s{self._count}"
-        return self.new(base) if name in self.taken else name
+        while True:
+            self._count += 1
+            name = f"{base}.s{self._count}"
+            if name not in self.taken:
+                return name
 
     def bind(self, base: str) -> str:
         """Return such a name that is bound to a run-time value."""

@@ -48,6 +48,15 @@ def test_a_dim_named_for_a_keyword_runs():
     assert executable.run({"x": -np.ones((3, 2), np.float32)})["y"].shape == (3, 2)
 
 
+def test_dims_named_like_symbols_of_the_import():
+    model = model_of("NonZero", ["n"])
+    model.graph.output[0].CopyFrom(helper.make_empty_tensor_value_info("y"))
+    names = [f"y.s{i}" for i in range(1200)]
+    model.graph.input.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, [name]) for name in names)
+    module, _ = import_model(model)
+    assert "y.s1200" in str(module)
+
+
 @pytest.mark.parametrize("shape", [[2**32, 2**32], [2**21] * 3, [2**62], [2**40, "n", 2**40]])
 def test_an_input_that_no_memory_holds_is_refused(shape):
     with pytest.raises(OnnxImportError, match=r"input 'x': .*beyond any memory"):
