@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 
 from mirlo.dialects.core.attributes import Bool, Dims, ElementType
@@ -14,7 +16,9 @@ from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import shape_text
 
 LONGEST = 8192
-"""Longest transform that is a product with a matrix; longer ones would need matrices of hundreds of megabytes."""
+"""Longest transform that is a product with a matrix; longer ones would need matrices of gigabytes."""
+SLAB = 1 << 20
+"""Elements of a matrix that are computed at once: a dozen arrays of f64 are of that size."""
 
 
 def dft_element(
@@ -39,11 +43,18 @@ def dft_element(
 def dft_matrix(
     *, shape: tuple[int, ...], length: tuple[int, ...], inverse: bool, mirrored: bool, dtype: DType
 ) -> np.ndarray:
-    """Return the matrix as an array."""
-    n, part, k, result_part = np.ogrid[tuple(slice(size) for size in shape)]
-    turns = (n * k % length[0]).astype(np.float64)
-    factors = dft_element(turns, n, part, result_part, float(length[0]), inverse=inverse, mirrored=mirrored)
-    return np.broadcast_to(factors, shape).astype(dtype.to_numpy())
+    """Return the matrix as an array, computed in f64 in slabs of its elements."""
+    result = np.empty(shape, dtype.to_numpy())
+    step = max(SLAB // max(prod(shape[1:]), 1), 1)
+    for start in range(0, shape[0], step):
+        slab = slice(start, min(start + step, shape[0]))
+        axes = (slab, *map(slice, shape[1:]))
+        n, part, k, result_part = np.ogrid[axes]
+        turns = (n * k % length[0]).astype(np.float64)
+        result[slab] = dft_element(
+            turns, n, part, result_part, float(length[0]), inverse=inverse, mirrored=mirrored
+        )  # fmt: skip
+    return result
 
 
 class DftMatrix(RelaxOp, name="dft_matrix"):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.budget import fits_table
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.fourier import LONGEST, dft_matrix
@@ -99,9 +100,11 @@ def transform_rows(x: Tensor, length: Dim, *, inverse: bool, onesided: bool) -> 
     """
     *outer, size, parts = x.shape
     mirrored = inverse and onesided
-    if isinstance(length, int) and length > LONGEST and size == (length // 2 + 1 if mirrored else length):
-        return _transform_long_rows(x, length, inverse=inverse, onesided=onesided)
     bins, result_parts = length // 2 + 1 if onesided and not inverse else length, 1 if mirrored else 2
+    if isinstance(length, int) and size == (length // 2 + 1 if mirrored else length):
+        is_large = not fits_table(*map(D.static_dim, (size, parts, bins, result_parts)), element_bytes=4)
+        if length > LONGEST or (is_large and _factor(length) > 1):
+            return _transform_long_rows(x, length, inverse=inverse, onesided=onesided)
     matrix = _matrix(x, (size, parts, bins, result_parts), length, inverse=inverse, mirrored=mirrored)
     return (x.reshape((*outer, size * parts)) @ matrix).reshape((*outer, bins, result_parts))
 
@@ -137,7 +140,9 @@ def _product(
 def _matrix(
     x: Tensor, shape: tuple[Dim, ...], length: Dim, *, inverse: bool, mirrored: bool, is_planar: bool = False
 ) -> Tensor:
-    """Return the matrix of a transform of rows of x: a constant if the sizes are known, else computed in each call.
+    """Return the matrix of a transform of rows of x: a constant if it is of a known size that is not large.
+
+    Others are computed in each call.
 
     `shape` is [elements, their parts, results, their parts]. With `is_planar` all real parts come before the imaginary
     ones, else each element's parts are neighbours.
@@ -145,17 +150,16 @@ def _matrix(
     rows, cols = shape[0] * shape[1], shape[2] * shape[3]
     order = [1, 0, 3, 2] if is_planar else [0, 1, 2, 3]
     known = [dim for dim in (*shape, length) if isinstance(dim, int)]
-    if len(known) <= len(shape):
+    is_static = len(known) > len(shape)
+    sizes = known[: len(shape)]
+    if is_static and not 0 < known[-1] <= LONGEST:
+        raise OpError(f"a transform of length {known[-1]} is not supported: from 1 to {LONGEST} are")
+    if is_static and sizes[0] > LONGEST:
+        raise OpError(f"a transform of {sizes[0]} elements is not supported: at most {LONGEST} are")
+    if not is_static or not fits_table(*sizes, element_bytes=4):
         matrix = x.builder.emit(
             "dft_matrix", shape=shape, length=(length,), inverse=inverse, mirrored=mirrored, dtype=x.dtype
         )
         return matrix.permute(order).reshape((rows, cols))
-    *sizes, count = known
-    if not 0 < count <= LONGEST:
-        raise OpError(f"a transform of length {count} is not supported: from 1 to {LONGEST} are")
-    if sizes[0] > LONGEST:
-        raise OpError(f"a transform of {sizes[0]} elements is not supported: at most {LONGEST} are")
-    exact = dft_matrix(
-        shape=tuple(sizes), length=(count,), inverse=inverse, mirrored=mirrored, dtype=DTYPES["f64"]
-    )  # fmt: skip
+    exact = dft_matrix(shape=tuple(sizes), length=(known[-1],), inverse=inverse, mirrored=mirrored, dtype=x.dtype)
     return x.like(exact.transpose(order).reshape(sizes[0] * sizes[1], sizes[2] * sizes[3]))
