@@ -7,11 +7,13 @@
 ;   0 the entry function        2 how many inputs      4 words of the call record, 0 without one
 ;   1 its weights               3 how many outputs     5 word of the record with the size of the arena, 0 if it is fixed
 ;   6 whether it asks for memory while it runs
-;   7... of each input its element type (the address of the dtype), its rank and its dims,
+;   7 where the first spare block is: memory of the call before, that the next one takes
+;   8... of each input its element type (the address of the dtype), its rank and its dims,
 ;   then of each output its element type, the bytes of an element, whether the model asks for its memory, its rank and dims.
 ; A dim of n < 0 is word -n of the record.
 ; Memory that the model asks for is in blocks: [the next block, bytes, whether it became an output], then its elements from
-; the next multiple of 64 on. Before the record stand the first block, then the block of each output.
+; the next multiple of 64 on. Before the record stand the first block, the first spare one, then the block of each output.
+; Large blocks that became no output are kept for the next call: new memory takes a fault for each of its pages.
 ; %args are the inputs, the address of the arena or 0, and its size in bytes.
 
 declare { i64, i1 } @llvm.umul.with.overflow.i64(i64, i64)
@@ -29,7 +31,9 @@ entry:
   %arena_word = load i64, ptr %arena_word_p
   %allocates_p = getelementptr i64, ptr %state, i64 6
   %allocates = load i64, ptr %allocates_p
-  %first = getelementptr i64, ptr %state, i64 7
+  %spare_at_p = getelementptr i64, ptr %state, i64 7
+  %spare_at = load ptr, ptr %spare_at_p
+  %first = getelementptr i64, ptr %state, i64 8
   %params_p = getelementptr i64, ptr %state, i64 1
   %params = load ptr, ptr %params_p
   %function = load ptr, ptr %state
@@ -38,11 +42,12 @@ entry:
   %wanted = add i64 %inputs, 2
   %fits = icmp eq i64 %count, %wanted
   %pointers = alloca ptr, i64 %places
-  %before = add i64 %outputs, 1
+  %before = add i64 %outputs, 2
   %all_words = add i64 %before, %words
   %words_at = alloca i64, i64 %all_words
   %record = getelementptr i64, ptr %words_at, i64 %before
   %blocks_p = getelementptr i64, ptr %record, i64 -1
+  %spare_p = getelementptr i64, ptr %record, i64 -2
   ; The pointer behind the outputs is that of the record; null where there is none.
   %has_record = icmp ne i64 %words, 0
   %record_or_null = select i1 %has_record, ptr %record, ptr null
@@ -204,6 +209,14 @@ placed:
   br label %next_output
 
 run:
+  br i1 %asks, label %take_spare, label %enter
+take_spare:
+  ; A call has the spare blocks for itself. Python's lock is still held.
+  %spare = load ptr, ptr %spare_at
+  store ptr null, ptr %spare_at
+  store ptr %spare, ptr %spare_p
+  br label %enter
+enter:
   %thread = call ptr inttoptr (i64 SAVE_THREAD to ptr)()
   call void %function(ptr %pointers, ptr %params, ptr %arena, ptr null)
   call void inttoptr (i64 RESTORE_THREAD to ptr)(ptr %thread)
@@ -231,7 +244,7 @@ late_output:
   %was_asked = icmp ne i64 %asked, 0
   br i1 %was_asked, label %with_block, label %kept
 with_block:
-  %block_word = sub i64 -2, %l
+  %block_word = sub i64 -3, %l
   %block_p = getelementptr ptr, ptr %record, i64 %block_word
   %block = load ptr, ptr %block_p
   %no_block = icmp eq ptr %block, null
@@ -246,13 +259,13 @@ late_made:
 kept:
   br label %next_late
 finish:
-  call void @release_blocks(ptr %blocks_p)
+  call void @keep_blocks(ptr %blocks_p, ptr %spare_p, ptr %spare_at)
   ret ptr %results
 
 drop:
   call void inttoptr (i64 CLEAR_ERROR to ptr)()
   call void inttoptr (i64 DECREF to ptr)(ptr %results)
-  call void @release_blocks(ptr %blocks_p)
+  call void @keep_blocks(ptr %blocks_p, ptr %spare_p, ptr %spare_at)
   br label %no
 no:
   call void inttoptr (i64 INCREF to ptr)(ptr inttoptr (i64 FALSE to ptr))
@@ -395,23 +408,52 @@ entry:
   %is_wrong = icmp uge i64 %bytes, LARGE_BYTES
   br i1 %is_wrong, label %none, label %new
 new:
+  ; Arrays of outputs have memory of their own, no more than they need.
+  %is_inside = icmp slt i64 %number, 0
+  %is_large = icmp uge i64 %bytes, KEPT_BYTES
+  %may_reuse = and i1 %is_inside, %is_large
+  br i1 %may_reuse, label %search, label %fresh
+search:
+  %spare_p = getelementptr i64, ptr %record, i64 -2
+  %most = shl i64 %bytes, 1
+  br label %next
+next:
+  ; A block begins with the pointer to the next one.
+  %link_p = phi ptr [ %spare_p, %search ], [ %spare, %look ]
+  %spare = load ptr, ptr %link_p
+  %is_last = icmp eq ptr %spare, null
+  br i1 %is_last, label %fresh, label %look
+look:
+  %spare_bytes_p = getelementptr i64, ptr %spare, i64 1
+  %spare_bytes = load i64, ptr %spare_bytes_p
+  %is_enough = icmp uge i64 %spare_bytes, %bytes
+  %is_near = icmp ule i64 %spare_bytes, %most
+  %suits = and i1 %is_enough, %is_near
+  br i1 %suits, label %reuse, label %next
+reuse:
+  %after_spare = load ptr, ptr %spare
+  store ptr %after_spare, ptr %link_p
+  br label %link
+fresh:
   %whole = add i64 %bytes, 88
-  %block = call ptr inttoptr (i64 NEW_MEMORY to ptr)(i64 %whole)
-  %no_block = icmp eq ptr %block, null
+  %made = call ptr inttoptr (i64 NEW_MEMORY to ptr)(i64 %whole)
+  %no_block = icmp eq ptr %made, null
   br i1 %no_block, label %none, label %link
 link:
+  %block = phi ptr [ %spare, %reuse ], [ %made, %fresh ]
+  %capacity = phi i64 [ %spare_bytes, %reuse ], [ %bytes, %fresh ]
   %first_p = getelementptr i64, ptr %record, i64 -1
   %first = load ptr, ptr %first_p
   store ptr %first, ptr %block
   store ptr %block, ptr %first_p
   %size_p = getelementptr i64, ptr %block, i64 1
-  store i64 %bytes, ptr %size_p
+  store i64 %capacity, ptr %size_p
   %taken_p = getelementptr i64, ptr %block, i64 2
   store i64 0, ptr %taken_p
   %is_output = icmp sge i64 %number, 0
   br i1 %is_output, label %output, label %done
 output:
-  %word = sub i64 -2, %number
+  %word = sub i64 -3, %number
   %word_p = getelementptr i64, ptr %record, i64 %word
   store ptr %block, ptr %word_p
   br label %done
@@ -423,25 +465,56 @@ none:
   ret ptr null
 }
 
-; Give back the blocks that became no output.
-define internal void @release_blocks(ptr %first) {
+; Keep the large blocks that became no output as the spare ones, and give back the others, and those spare before.
+define internal void @keep_blocks(ptr %first, ptr %spare_p, ptr %spare_at) {
 entry:
   %start = load ptr, ptr %first
   br label %next
 next:
-  %block = phi ptr [ %start, %entry ], [ %following, %released ]
+  %block = phi ptr [ %start, %entry ], [ %following, %done ]
+  %kept = phi ptr [ null, %entry ], [ %kept_now, %done ]
   %more = icmp ne ptr %block, null
-  br i1 %more, label %look, label %done
+  br i1 %more, label %look, label %exchange
 look:
   %following = load ptr, ptr %block
   %taken_p = getelementptr i64, ptr %block, i64 2
   %taken = load i64, ptr %taken_p
   %is_taken = icmp ne i64 %taken, 0
-  br i1 %is_taken, label %released, label %release
+  br i1 %is_taken, label %done, label %measure
+measure:
+  %bytes_p = getelementptr i64, ptr %block, i64 1
+  %bytes = load i64, ptr %bytes_p
+  %is_large = icmp uge i64 %bytes, KEPT_BYTES
+  br i1 %is_large, label %keep, label %release
+keep:
+  store ptr %kept, ptr %block
+  br label %done
 release:
   call void inttoptr (i64 RELEASE_MEMORY to ptr)(ptr %block)
-  br label %released
-released:
+  br label %done
+done:
+  %kept_now = phi ptr [ %kept, %look ], [ %block, %keep ], [ %kept, %release ]
+  br label %next
+exchange:
+  ; A call of another thread may have left blocks meanwhile.
+  %unused = load ptr, ptr %spare_p
+  call void @release_all(ptr %unused)
+  %others = load ptr, ptr %spare_at
+  store ptr %kept, ptr %spare_at
+  call void @release_all(ptr %others)
+  ret void
+}
+
+define internal void @release_all(ptr %start) {
+entry:
+  br label %next
+next:
+  %block = phi ptr [ %start, %entry ], [ %following, %look ]
+  %more = icmp ne ptr %block, null
+  br i1 %more, label %look, label %done
+look:
+  %following = load ptr, ptr %block
+  call void inttoptr (i64 RELEASE_MEMORY to ptr)(ptr %block)
   br label %next
 done:
   ret void

@@ -13,6 +13,7 @@ import importlib
 import re
 import struct
 import sys
+import weakref
 from collections.abc import Callable, Sequence, Set
 from functools import cache
 from pathlib import Path
@@ -31,6 +32,8 @@ from mirlo.runtime.sizes import FIRST, Sizes
 
 _ALIGNED_FROM = 4096
 """Size in bytes from which aligning a result to a cache line pays off."""
+_KEPT_FROM = 1 << 16
+"""Size in bytes from which memory of a data-dependent size is kept for the next call: C libraries map large blocks."""
 _READABLE = 0x101
 """NumPy's flags C_CONTIGUOUS and ALIGNED."""
 _CARRAY = 0x501
@@ -67,7 +70,10 @@ class DirectCall:
         assert isinstance(code.entry, EntryFunction)  # as checked by `of`
         numbers = [ctypes.cast(code.entry, ctypes.c_void_p).value, ctypes.addressof(params)]
         numbers += [len(artifact.inputs), len(artifact.outputs), sizes.words if has_record else 0]
-        numbers += [sizes.arena_word if sizes.is_dynamic else 0, int(allocates)]
+        # Memory of the call before that the next one takes: the first of the blocks that `direct.ll` links.
+        self._spare = (ctypes.c_void_p * 1)()
+        weakref.finalize(self, _release_blocks, self._spare)
+        numbers += [sizes.arena_word if sizes.is_dynamic else 0, int(allocates), ctypes.addressof(self._spare)]
         for i, (spec, dtype) in enumerate(zip((*artifact.inputs, *artifact.outputs), self._dtypes, strict=True)):
             output = i - len(artifact.inputs)
             numbers += [id(dtype)] if output < 0 else [id(dtype), dtype.itemsize, int(output in late)]
@@ -114,6 +120,15 @@ class DirectCall:
             results = self._call(*values, arena.address, arena.nbytes)
         self._arenas.give_back(arena)
         return results or None
+
+
+def _release_blocks(first: ctypes.Array[ctypes.c_void_p]) -> None:
+    """Free a list of blocks, each of which begins with the address of the next."""
+    block, first[0] = first[0], None
+    while block:
+        following = ctypes.c_void_p.from_address(block).value
+        ctypes.pythonapi.PyMem_RawFree(ctypes.c_void_p(block))
+        block = following
 
 
 def _encoded(dim: int | str, sizes: Sizes) -> int:
@@ -201,6 +216,7 @@ def _text() -> str:
         "LARGE_BYTES": LARGE,
         "MOST_DIMS": _MAX_RANK,
         "ALIGNED_FROM": _ALIGNED_FROM,
+        "KEPT_BYTES": _KEPT_FROM,
         "CARRAY": _CARRAY,
         "FIRST_WORD": FIRST,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import threading
 import tracemalloc
@@ -118,6 +119,49 @@ def test_results_outlive_the_call_and_the_model(asking):
     view = kept[0][1:3]
     del kept
     np.testing.assert_array_equal(view, np.full(2, 0.2, np.float32))
+
+
+def _spare_blocks(executable) -> list[int]:
+    """Return the addresses of the blocks that the next call takes, each of which begins with the next one's."""
+    blocks = [executable._direct._spare[0]]
+    while blocks[-1]:
+        blocks.append(ctypes.c_void_p.from_address(blocks[-1]).value)
+    return sorted(blocks[:-1])
+
+
+def test_large_blocks_are_taken_again():
+    """Memory of data-dependent sizes is that of the call before, also in several threads, and if sizes change."""
+    nodes = [
+        helper.make_node("Tile", ["x", "repeats"], ["tiled"]),
+        helper.make_node("Softmax", ["tiled"], ["inside"], axis=0),
+        helper.make_node("CumSum", ["inside", "axis"], ["y"]),
+    ]
+    model = _model(nodes, [_value("x", ["n"]), _value("repeats", [1], TensorProto.INT64)], [_value("y", None)])
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(0), "axis"))
+    executable = mirlo.compile(model)
+    rng = np.random.default_rng(2)
+    inputs = [(rng.standard_normal(200, dtype=np.float32), np.array([rows])) for rows in (300, 220, 40, 3, 900)]
+    sums = [np.cumsum(np.tile(np.exp(x), rows[0])) / np.exp(x).sum() / rows[0] for x, rows in inputs]
+    executable(*inputs[0])
+    blocks = _spare_blocks(executable)
+    assert blocks
+    executable(*inputs[0])
+    assert _spare_blocks(executable) == blocks
+    wrong = []
+
+    def call(first):
+        for i in range(first, first + 40):
+            if not np.allclose(executable(*inputs[i % 5]), sums[i % 5], rtol=1e-3):
+                wrong.append(i)
+
+    threads = [threading.Thread(target=call, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    executable(*inputs[3])
+    assert not _spare_blocks(executable), "a call that needs none leaves none"
 
 
 def test_calls_leave_no_memory_and_no_references(several, asking):
