@@ -115,7 +115,10 @@ class Attributes:
 
     def strs(self, name: Name, default: D = _MISSING) -> list[Name] | D:
         value = self._get(name, G.STRINGS, default)
-        return value if value is default else [item.decode("utf-8", "replace") for item in value]
+        if value is default:
+            return value
+        texts = {item: item.decode("utf-8", "replace") for item in set(value)}  # forests repeat few words often
+        return [texts[item] for item in value]
 
     def tensor(self, name: Name, default: D = _MISSING) -> TensorDef | D:
         result: TensorDef | D = self._get(name, G.TENSOR, default)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Sequence, Sized
 from dataclasses import replace
 
 import numpy as np
@@ -155,25 +154,29 @@ def _checked(
         raise NodeError(f"the trees name nodes or leaves that do not exist: there are {count} and {leaves}")
     if (nodes[:, 0] < 0).any() or not (nodes[:, 1] & 7 <= 5).all():
         raise NodeError("the trees have nodes with a feature or a mode that does not exist")
-    waiting = np.bincount(nodes[:, 2:][nodes[:, 2:] >= 0], minlength=count)
-    ready, seen = list(np.flatnonzero(waiting == 0)), 0
-    for at in ready:
-        seen += 1
-        for following in nodes[at, 2:]:
-            if following >= 0:
-                waiting[following] -= 1
-                if not waiting[following]:
-                    ready.append(following)
-    if seen < count:
+    levels = _levels(nodes)
+    if sum(map(len, levels)) < count:
         raise NodeError("the trees have a cycle: a branch leads back to one of its ancestors")
     require_table("the nodes and leaves by targets", count + leaves, votes.shape[1], element_bytes=1,
                   source_bytes=nodes.nbytes + 8 * leaves)  # fmt: skip
     # Whether all leaves below a node have a weight: nodes first, then leaves from the last to the first, as indices
     # below zero count.
     below = np.concatenate([np.zeros((count, votes.shape[1]), bool), votes[::-1]])
-    for at in reversed(ready):
-        below[at] = below[nodes[at, 2]] & below[nodes[at, 3]]
+    for level in reversed(levels):
+        below[level] = below[nodes[level, 2]] & below[nodes[level, 3]]
     return Forest(thresholds, nodes, roots, weights, votes, below[roots].any(axis=0))
+
+
+def _levels(nodes: np.ndarray) -> list[np.ndarray]:
+    """Return the nodes by their longest way from a node without parents; those of cycles, and below, are left out."""
+    parents = np.bincount(nodes[:, 2:][nodes[:, 2:] >= 0], minlength=len(nodes))
+    levels = [np.flatnonzero(parents == 0)]
+    while len(levels[-1]):
+        following = nodes[levels[-1], 2:]
+        following, counts = np.unique(following[following >= 0], return_counts=True)
+        parents[following] -= counts
+        levels.append(following[parents[following] == 0])
+    return levels
 
 
 def tree_scores(node: Node, forest: Forest, aggregate: str, needs_votes: bool = True) -> tuple[Tensor, Tensor | None]:
@@ -247,17 +250,23 @@ def _breadth_first(
     nodes: np.ndarray, thresholds: np.ndarray, roots: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Order the nodes of the trees by level, so that nodes of most rows are close; use small integers if they fit."""
-    order: list[int] = []
     seen = np.zeros(len(nodes), bool)
-    for root in roots[roots >= 0]:
-        level = np.array([root])
-        while len(level):
-            level = np.unique(level[~seen[level]])
-            seen[level] = True
-            order += level.tolist()
-            level = nodes[level, 2:].reshape(-1)
-            level = level[level >= 0]
-    order += np.flatnonzero(~seen).tolist()
+    level, levels, trees = roots, [], []
+    tree = np.arange(len(roots))
+    while True:
+        fresh = level >= 0
+        fresh[fresh] = ~seen[level[fresh]]
+        level, first = np.unique(level[fresh], return_index=True)
+        if not len(level):
+            break
+        tree = tree[fresh][first]
+        seen[level] = True
+        levels.append(level)
+        trees.append(tree)
+        level, tree = nodes[level, 2:].reshape(-1), np.repeat(tree, 2)
+    levels.append(np.flatnonzero(~seen))
+    trees.append(np.full(len(levels[-1]), len(roots)))
+    order = np.concatenate(levels)[np.argsort(np.concatenate(trees), kind="stable")]
     position = np.empty(len(nodes), np.int64)
     position[order] = np.arange(len(nodes))
     kept = nodes[order]
@@ -322,45 +331,73 @@ def old_forest(node: Node, kind: str, count: int, aggregate: str) -> Forest:
     unknown = set(modes) - {LEAF, *MODES}
     if unknown:
         raise NodeError(f"attribute 'nodes_modes' has '{min(unknown)}', which is not a mode")
-    is_leaf = [mode == LEAF for mode in modes]
-    position = _places(zip(trees, ids, strict=True), is_leaf)
-
-    def at(tree: int, name: int) -> int:
-        if (tree, name) not in position:
-            raise NodeError(f"node {name} of tree {tree} is named, but does not exist")
-        return position[tree, name]
-
-    rows = [
-        (features[i], MODES[modes[i]] + MISSING * bool(missing[i]), at(trees[i], yes[i]), at(trees[i], no[i]))
-        for i in range(len(ids))
-        if not is_leaf[i]
-    ]
-    thresholds = values[[i for i in range(len(ids)) if not is_leaf[i]]]
-    weights, votes = _votes(node, kind, count, sum(is_leaf), at, aggregate)
+    codes = {LEAF: -1, **MODES}
+    mode = np.array([codes[name] for name in modes], np.int64)
+    is_leaf, is_split = mode < 0, mode >= 0
+    # The numbers of nodes: those of leaves are -1 - n, others count on their own.
+    numbers = np.where(is_leaf, 0 - np.cumsum(is_leaf), np.cumsum(is_split) - 1)
+    tree_ids = np.array(trees, np.int64)
+    places = _Places.of(tree_ids, np.array(ids, np.int64), numbers)
+    sides = (places.find(tree_ids[is_split], np.array(side, np.int64)[is_split]) for side in (yes, no))
+    comparison = mode + MISSING * (np.array(missing, np.int64) != 0)
+    table = np.stack([np.array(features, np.int64)[is_split], comparison[is_split], *sides], 1)
+    thresholds = values[is_split]
+    weights, votes = _votes(node, kind, count, int(is_leaf.sum()), places, aggregate)
     if count == 1:
         # As in ONNX Runtime, where a leaf without a weight counts as what the list of thresholds has for it.
-        leaf_values = np.array([values[i] for i in range(len(ids)) if is_leaf[i]] or [0], weights.dtype)
+        leaf_values = (values[is_leaf] if is_leaf.any() else np.zeros(1)).astype(weights.dtype)
         weights, votes = np.where(votes, weights, leaf_values[:, None]), np.ones(votes.shape, bool)
-    first = {tree: at(tree, name) for tree, name in reversed(list(zip(trees, ids, strict=True)))}
-    roots = np.array([first[tree] for tree in dict.fromkeys(trees)], np.int64)
-    table = np.array(rows, np.int64).reshape(-1, 4)
+    first = np.sort(np.unique(tree_ids, return_index=True)[1])
+    roots = places.find(tree_ids[first], np.array(ids, np.int64)[first])
     if not len(table):  # nothing but leaves
         table, thresholds = np.array([[0, 0, -1, -1]], np.int64), np.zeros(1, values.dtype)
     return _checked(thresholds, table, roots, weights, votes)
 
 
-def _places(nodes: Iterable[tuple[int, int]], is_leaf: Sequence[bool]) -> dict[tuple[int, int], int]:
-    """Return the numbers of nodes: those of leaves are -1 - n, others count on their own."""
-    counts = {True: 0, False: 0}
-    position = {}
-    for key, leaf in zip(nodes, is_leaf, strict=True):
-        position[key] = -1 - counts[leaf] if leaf else counts[leaf]
-        counts[leaf] += 1
-    return position
+@dataclass(frozen=True)
+class _Places:
+    """The numbers of nodes by the tree and the name of each; of several nodes of a name, the last one counts."""
+
+    trees: np.ndarray
+    names: np.ndarray
+    """The trees and the names that exist, in ascending order."""
+    keys: np.ndarray
+    """In ascending order: the index of a tree times the count of names, and the index of a name."""
+    numbers: np.ndarray
+    """The number of the node of each key."""
+
+    @staticmethod
+    def of(trees: np.ndarray, names: np.ndarray, numbers: np.ndarray) -> _Places:
+        """Return the numbers of these nodes."""
+        known_trees, tree = np.unique(trees, return_inverse=True)
+        known_names, name = np.unique(names, return_inverse=True)
+        keys = tree * len(known_names) + name
+        order = np.argsort(keys, kind="stable")
+        return _Places(known_trees, known_names, keys[order], numbers[order])
+
+    def find(self, trees: np.ndarray, names: np.ndarray) -> np.ndarray:
+        """Return the numbers of nodes of these trees and names; one that does not exist is an error."""
+        tree, is_tree = _index(self.trees, trees)
+        name, is_name = _index(self.names, names)
+        keys = tree * len(self.names) + name
+        place = np.searchsorted(self.keys, keys, "right") - 1
+        exists = is_tree & is_name & (place >= 0)
+        exists[exists] = self.keys[place[exists]] == keys[exists]
+        if not exists.all():
+            at = int(np.argmin(exists))
+            raise NodeError(f"node {names[at]} of tree {trees[at]} is named, but does not exist")
+        result: np.ndarray = self.numbers[place]
+        return result
+
+
+def _index(known: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the index of each value among those in ascending order, and whether it is one of them."""
+    index = np.searchsorted(known, values).clip(0, max(len(known) - 1, 0))
+    return index, known[index] == values if len(known) else np.zeros(len(values), bool)
 
 
 def _votes(
-    node: Node, kind: str, count: int, leaves: int, at: Callable[[int, int], int], aggregate: str
+    node: Node, kind: str, count: int, leaves: int, places: _Places, aggregate: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the weights of leaves [leaves, targets], and which of them are given."""
     trees, ids, targets = (node.attr.ints(f"{kind}_{name}") for name in ("treeids", "nodeids", "ids"))
@@ -370,15 +407,17 @@ def _votes(
     _require_range(f"{kind}_ids", targets, count)
     _require_weights(node, leaves, count)
     weights, votes = np.zeros((max(leaves, 1), count), leaf_weights.dtype), np.zeros((max(leaves, 1), count), bool)
-    combine = {"MIN": min, "MAX": max}.get(aggregate, operator.add)
-    for tree, name, target, weight in zip(trees, ids, targets, leaf_weights, strict=True):
-        leaf = -1 - at(tree, name)
-        if leaf < 0:  # old converters give inner nodes weights, which no row reaches
-            continue
-        if not votes[leaf, target]:
-            weights[leaf, target], votes[leaf, target] = weight, True
-        elif count > 1:  # of a single target, ONNX Runtime reads the first weight
-            weights[leaf, target] = combine(weights[leaf, target], weight)
+    leaf = -1 - places.find(np.array(trees, np.int64), np.array(ids, np.int64))
+    # Old converters give inner nodes weights, which no row reaches.
+    at = (leaf * count + np.array(targets, np.int64))[leaf >= 0]
+    leaf_weights = leaf_weights[leaf >= 0]
+    first = np.unique(at, return_index=True)[1]
+    weights.reshape(-1)[at[first]], votes.reshape(-1)[at[first]] = leaf_weights[first], True
+    if count > 1:  # of a single target, ONNX Runtime reads the first weight
+        later = np.ones(len(at), bool)
+        later[first] = False
+        combine = {"MIN": np.minimum, "MAX": np.maximum}.get(aggregate, np.add)
+        combine.at(weights.reshape(-1), at[later], leaf_weights[later])
     return weights, votes
 
 
@@ -389,5 +428,6 @@ def _same_length(count: int, **lists: Sized) -> None:
 
 
 def _require_range(name: str, values: Sequence[int], count: int) -> None:
-    if any(not 0 <= value < count for value in values):
+    numbers = np.array(values, np.int64)
+    if ((numbers < 0) | (numbers >= count)).any():
         raise NodeError(f"attribute '{name}' must name targets 0 to {count - 1}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 
 import numpy as np
@@ -65,14 +64,6 @@ class UpperLevels:
         return np.ascontiguousarray(weights[-1 - self.exits].transpose(0, 2, 1))
 
 
-@dataclass
-class _Position:
-    """A position in the upper levels of a tree; nodes with two parents have several."""
-
-    node: int
-    children: tuple[_Position, _Position] | None = None
-
-
 def upper_levels(
     thresholds: np.ndarray, nodes: np.ndarray, roots: np.ndarray, mode: int, features: int, leaves: int, lanes: int
 ) -> UpperLevels | Decline:
@@ -92,9 +83,9 @@ def upper_levels(
     columns, of_node = np.unique(nodes[:, FEATURE], return_inverse=True)
     table = _Table((of_node * lanes).tolist(), thresholds.view(np.int32).tolist(), mode & NAN_BY_NODE != 0)
     holds_for_nan = (nodes[:, COMPARISON] & NAN_HOLDS != 0).tolist()
-    children = nodes[:, HOLDS:].tolist()
+    holds, fails = nodes[:, HOLDS].tolist(), nodes[:, FAILS].tolist()
     for root in roots.tolist():
-        table.add_tree(_upper(children, root), holds_for_nan)
+        table.add_tree(_upper(holds, fails, root), holds_for_nan)
     exits = np.array(table.exits, np.int32).reshape(-1, BITS)
     lower, exits = _lower(_all_records(thresholds, nodes, of_node * lanes, mode), exits)
     return UpperLevels(
@@ -118,18 +109,23 @@ def _all_records(thresholds: np.ndarray, nodes: np.ndarray, places: np.ndarray, 
 
 def _lower(table: np.ndarray, exits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the table of nodes with those below an exit next to each other, and the exits in its numbers."""
-    place = np.full(len(table), -1)
-    order: list[int] = []
-    children = table[:, HOLDS:].tolist()
-    for exit_ in exits.reshape(-1).tolist():
-        waiting = deque([exit_])
-        while waiting:
-            node = waiting.popleft()
-            if node < 0 or place[node] >= 0:
-                continue
-            place[node] = len(order)
-            order.append(node)
-            waiting.extend(children[node])
+    level = exits.reshape(-1)
+    place, below, levels, origins = np.full(len(table), -1), np.arange(len(level)), [], []
+    while True:
+        fresh = level >= 0
+        fresh[fresh] = place[level[fresh]] < 0
+        first = np.sort(np.unique(level[fresh], return_index=True)[1])
+        if not len(first):
+            break
+        level, below = level[fresh][first], below[fresh][first]
+        place[level] = 0
+        levels.append(level)
+        origins.append(below)
+        level, below = table[level, HOLDS:].reshape(-1), np.repeat(below, 2)
+    order = np.zeros(0, np.int64)
+    if levels:
+        order = np.concatenate(levels)[np.argsort(np.concatenate(origins), kind="stable")]
+    place[order] = np.arange(len(order))
     ordered = table[order]
     ordered[:, HOLDS:] = _renumbered(ordered[:, HOLDS:], place)
     return ordered, _renumbered(exits, place)
@@ -148,39 +144,43 @@ class _Upper:
     exits: list[int]
 
 
-def _upper(children: Sequence[Sequence[int]], root: int) -> _Upper:
+def _upper(holds: Sequence[int], fails: Sequence[int], root: int) -> _Upper:
     """Return the upper levels of a tree, level by level: all of a tree with few leaves."""
-    result = _expanded(children, root, MAX_EXITS)
+    result = _expanded(holds, fails, root, MAX_EXITS)
     if any(exit_ >= 0 for exit_ in result.exits):
-        return _expanded(children, root, MAX_UPPER_EXITS)
+        return _expanded(holds, fails, root, MAX_UPPER_EXITS)
     return result
 
 
-def _expanded(children: Sequence[Sequence[int]], root: int, most: int) -> _Upper:
-    top = _Position(root)
-    waiting, count = deque([top]), 1
-    while waiting and count < most:
-        position = waiting.popleft()
-        if position.node < 0:
-            continue
-        holds, fails = children[position.node]
-        position.children = _Position(holds), _Position(fails)
-        waiting.extend(position.children)
-        count += 1
-    result = _Upper([], [])
-
-    def visit(position: _Position) -> None:
-        if position.children is None:
-            result.exits.append(position.node)
-            return
-        holds, fails = position.children
-        first = len(result.exits)
-        visit(holds)
-        result.excluded.append((position.node, range(first, len(result.exits))))
-        visit(fails)
-
-    visit(top)
-    return result
+def _expanded(holds: Sequence[int], fails: Sequence[int], root: int, most: int) -> _Upper:
+    """Replace nodes by their children until there are `most` exits; `holds` and `fails` are the children of nodes."""
+    # Positions in the tree, level by level; nodes with two parents have several. A child is a position, 0 for none.
+    nodes, child = [root], [0]
+    at, count = 0, 1
+    while at < len(nodes) and count < most:
+        node = nodes[at]
+        if node >= 0:
+            child[at] = len(nodes)
+            nodes += (holds[node], fails[node])
+            child += (0, 0)
+            count += 1
+        at += 1
+    sizes = [1] * len(nodes)
+    for at in reversed(range(len(nodes))):
+        if child[at]:
+            sizes[at] = sizes[child[at]] + sizes[child[at] + 1]
+    first = [0] * len(nodes)
+    exits = [0] * count
+    excluded: list[tuple[int, range]] = [(0, range(0))] * (count - 1)
+    for at, node in enumerate(nodes):
+        begin, left = first[at], child[at]
+        if left:
+            end = begin + sizes[left]
+            first[left], first[left + 1] = begin, end
+            excluded[end - 1] = node, range(begin, end)
+        else:
+            exits[begin] = node
+    return _Upper(excluded, exits)
 
 
 _FILLER = (0, 0, 0xFFFFFFFF)

@@ -132,6 +132,23 @@ def test_two_classes_of_one_score(transform: str, positive: bool) -> None:
     same("TreeEnsembleClassifier", X, outputs=LABELS, classlabels_int64s=[0, 1], post_transform=transform, **trees)
 
 
+@pytest.mark.parametrize("aggregate", ["SUM", "MIN", "MAX"])
+def test_nodes_and_weights_in_any_order(aggregate: str) -> None:
+    """Nodes have any names and stand behind the root of their tree in any order; trees have any numbers."""
+    trees, rng = forest("target", 2, seed=5), np.random.default_rng(5)
+    names = rng.permutation(len(trees["nodes_nodeids"]))
+    numbers = np.array([7, -3, 12, 5])
+    for name in [name for name in trees if name.endswith("nodeids")]:
+        trees[name] = names[trees[name]].tolist()
+    members = [np.flatnonzero(np.array(trees["nodes_treeids"]) == tree) for tree in range(4)]
+    order = np.concatenate([[nodes[0], *rng.permutation(nodes[1:])] for nodes in members])
+    weights = rng.permutation(len(trees["target_ids"]))
+    for name, values in trees.items():
+        values = numbers[values] if name.endswith("treeids") else values
+        trees[name] = np.array(values)[order if name.startswith("nodes") else weights].tolist()
+    same("TreeEnsembleRegressor", X, n_targets=2, aggregate_function=aggregate, **trees)
+
+
 def test_trees_in_double_and_on_integers() -> None:
     trees = forest("target", 1, seed=6)
     same("TreeEnsembleRegressor", np.float64(X), n_targets=1, **trees)
