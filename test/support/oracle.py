@@ -41,7 +41,22 @@ def exact_session(model: Any, options: Any = None) -> Any:
 
     options = options or onnxruntime.SessionOptions()
     options.add_session_config_entry("session.x64quantprecision", "1")
+    model = _with_own_constants(model)
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def _with_own_constants(model: Any) -> Any:
+    """Return a model whose nodes share no initializer: ONNX Runtime cannot rewrite one twice."""
+    result = type(model).FromString(model.SerializeToString())
+    tensors, read = {tensor.name: tensor for tensor in result.graph.initializer}, set()
+    for node in result.graph.node:
+        for at, name in enumerate(node.input):
+            if name in tensors and name in read:
+                own = result.graph.initializer.add()
+                own.CopyFrom(tensors[name])
+                own.name = node.input[at] = f"{name}/{node.output[0]}/{at}"
+            read.add(name)
+    return result
 
 
 def needs_new(test: Callable[..., Any]) -> Callable[..., Any]:
