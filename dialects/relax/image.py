@@ -12,13 +12,16 @@ from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import FLOAT, NUMBER, require_equal_dims, require_kind, shape_text
 from mirlo.dialects.relax.infer_windows import spatial_rank
 
+CORNERS = "align_corners"
 CROP = "tf_crop_and_resize"
+RATIO = "pytorch_asymmetric"
 COORDINATES = (
     "half_pixel",
     "half_pixel_symmetric",
     "pytorch_half_pixel",
-    "align_corners",
+    CORNERS,
     "asymmetric",
+    RATIO,
     "tf_half_pixel_for_nn",
     CROP,
 )
@@ -29,9 +32,10 @@ class Resize(RelaxOp, name="resize"):
     """x interpolated to the output shape `shape`.
 
     Coordinates are divided by `scales`, one per dim; without them, by output size / input size. `coordinates` and
-    `nearest` take ONNX's names. `roi` holds the begins, then the ends of each dim as fractions; it applies to
-    "tf_crop_and_resize", which reads `extrapolation` outside of the operand. With `antialias`, the kernel of "linear"
-    and "cubic" is as wide as the range of the operand that an element of the result stands for.
+    `nearest` take ONNX's names; "pytorch_asymmetric" multiplies by the reciprocal, as PyTorch does. With mode "nearest"
+    coordinates are f32, as both compute them. `roi` holds the begins, then the ends of each dim as fractions; it
+    applies to "tf_crop_and_resize", which reads `extrapolation` outside of the operand. With `antialias`, the kernel of
+    "linear" and "cubic" is as wide as the range of the operand that an element of the result stands for.
     """
 
     PRECISION = Precision.REGISTERS

@@ -14,11 +14,14 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.budget import fits_table, require_table
-from mirlo.dialects.relax.image import CROP
+from mirlo.dialects.core.dtypes import DTYPES
+from mirlo.dialects.relax.image import CORNERS, CROP, RATIO
 from mirlo.runtime.lazy_dataclass import dataclass
 
 RADIUS = {"linear": 1, "cubic": 2}
 """How far the kernels reach, in elements."""
+HALFWAY = 1e-6
+"""How near to the middle of two elements a coordinate is in the middle, as ONNX Runtime takes it."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +81,10 @@ def axis_table(op: ir.OpView, axis: int, size: int, count: int) -> AxisTable:
     """Return the table of `relax.resize` for an axis resized from `size` to `count` elements."""
     require_table(f"where axis {axis} is read", *_table_shape(op, axis, size, count))
     scale = _scale(op, axis, size, count)
-    begin, end = (op.roi[axis], op.roi[axis + len(op.roi) // 2]) if op.roi else (0.0, 1.0)
-    at = coordinate(np.arange(count, dtype=np.float64), size, count, scale, begin, end, kind=op.coordinates)
+    region = (op.roi[axis], op.roi[axis + len(op.roi) // 2]) if op.roi else (0.0, 1.0)
+    number = DTYPES[coordinate_type(op)].to_numpy().type
+    numbers = [number(each) for each in (size, count, factor_of(scale, size, kind=op.coordinates), *region)]
+    at = coordinate(np.arange(count).astype(number), *numbers, kind=op.coordinates)
     outside = (at < 0) | (at > size - 1) if op.coordinates == CROP else np.zeros(count, bool)
     if op.mode == "nearest":
         indices = nearest(at, rounding=op.nearest)[:, None]
@@ -103,36 +108,55 @@ def _single(table: AxisTable) -> AxisTable:
     return AxisTable(chosen, np.ones_like(chosen, dtype=np.float32), table.outside)
 
 
+def coordinate_type(op: ir.OpView) -> str:
+    """Return the type of coordinates: what is nearest depends on how they are rounded, weights hardly do."""
+    return "f32" if op.mode == "nearest" else "f64"
+
+
+def factor_of(scale: np.ndarray | float, size: float, *, kind: str) -> np.ndarray | float:
+    """Return what a kind of coordinates takes of the scale, in f64: what they are divided by, or multiplied with."""
+    if kind == RATIO:
+        return 1.0 / scale
+    # As in ONNX's reference, the end follows from the scale, not from the last whole element.
+    return scale * size - 1.0 if kind in (CORNERS, CROP) else scale
+
+
 def coordinate(
-    i: np.ndarray, size: float, count: float, scale: float, begin: float, end: float, *, kind: str
+    i: np.ndarray, size: float, count: float, factor: float, begin: float, end: float, *, kind: str
 ) -> np.ndarray:
-    """Return the coordinates of output elements in the operand."""
-    middle = (i + 0.5) / scale
+    """Return the coordinates of output elements in the operand; see `factor_of`."""
+    if kind == RATIO:
+        return i * factor
     if kind == "asymmetric":
-        return i / scale
+        return i / factor
+    is_one = np.equal(count, 1.0)
+    if kind in (CORNERS, CROP):
+        last, steps = size - 1.0, np.where(is_one, 1.0, factor)
+        if kind == CORNERS:
+            return np.where(is_one, 0.0, i * last / steps)
+        return np.where(is_one, (begin + end) * 0.5 * last, begin * last + i * (end - begin) * last / steps)
+    middle = (i + 0.5) / factor
     if kind == "tf_half_pixel_for_nn":
         return middle
     if kind == "half_pixel_symmetric":
-        return size * 0.5 * (1.0 - count / (scale * size)) + (middle - 0.5)
-    if kind == "half_pixel":
-        return middle - 0.5
-    is_one = np.equal(count, 1.0)
+        return size * 0.5 * (1.0 - count / (factor * size)) + (middle - 0.5)
     if kind == "pytorch_half_pixel":
         return np.where(is_one, 0.0, middle - 0.5)
-    # As in ONNX's reference, the end follows from the scale, not from the last whole element.
-    last, steps = size - 1.0, np.where(is_one, 1.0, scale * size - 1.0)
-    if kind == "align_corners":
-        return np.where(is_one, 0.0, i * last / steps)
-    return np.where(is_one, (begin + end) * 0.5 * last, begin * last + i * (end - begin) * last / steps)
+    return middle - 0.5
 
 
 def nearest(at: np.ndarray, *, rounding: str) -> np.ndarray:
     """Return the indices next to coordinates."""
+    below: np.ndarray = np.floor(at)
     if rounding == "round_prefer_floor":
-        return np.ceil(at - 0.5)
-    if rounding == "round_prefer_ceil":
-        return np.floor(at + 0.5)
-    result: np.ndarray = np.floor(at) if rounding == "floor" else np.ceil(at)
+        is_above = at - below >= 0.5 + HALFWAY
+    elif rounding == "round_prefer_ceil":
+        is_above = at - below > 0.5 - HALFWAY
+    elif rounding == "ceil":
+        is_above = at > below
+    else:
+        return below
+    result: np.ndarray = np.where(is_above, below + 1.0, below)
     return result
 
 

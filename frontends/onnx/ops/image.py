@@ -227,7 +227,7 @@ def _scaled(node: Node, scales: Sequence[float]) -> _Target:
 def _exact_scale(scale: float) -> float:
     """Return the fraction that a scale of f32 stands for, if positions are whole where f32 makes them so.
 
-    Positions are computed in f64, in which 1 / f32(1/3) is less than 3, and would be rounded down to 2.
+    With interpolation they are computed in f64, in which 1 / f32(1/3) is less than 3: two elements would be read.
     """
     fraction = Fraction(scale).limit_denominator(MAX_DENOMINATOR)
     is_whole = np.float32(fraction.numerator) / np.float32(scale) == fraction.denominator

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.relax.image import RATIO
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.library.resizing import Interpolation, resize
 from mirlo.frontends.tensor import Tensor
@@ -25,7 +26,7 @@ def _resized(
     how = Interpolation(
         mode, nearest="floor", cubic_coeff=-0.5 if antialias else -0.75, antialias=antialias,
         exclude_outside=antialias,
-        coordinates="align_corners" if align else "asymmetric" if mode == "nearest" else "half_pixel",
+        coordinates="align_corners" if align else RATIO if mode == "nearest" else "half_pixel",
     )  # fmt: skip
     declared_factors = [factor if factor and not align else None for factor in factors]
     scales = [1.0, 1.0, *declared_factors, *[None] * (count - len(declared_factors))] if any(declared_factors) else []

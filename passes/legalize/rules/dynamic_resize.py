@@ -11,7 +11,16 @@ from mirlo.dialects.tir.compute import BOOL, Expr, TensorExpr, constant, floor, 
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.numpy_functions import as_scalar_function
 from mirlo.passes.legalize.helpers import shape_of, sum_of, weighted
-from mirlo.passes.legalize.interpolation import RADIUS, coordinate, is_normalized, nearest, tap_options, tap_weight
+from mirlo.passes.legalize.interpolation import (
+    RADIUS,
+    coordinate,
+    coordinate_type,
+    factor_of,
+    is_normalized,
+    nearest,
+    tap_options,
+    tap_weight,
+)
 from mirlo.passes.rules import Decline, decline, legalize
 from mirlo.runtime.lazy_dataclass import dataclass
 
@@ -19,7 +28,7 @@ if TYPE_CHECKING:
     from mirlo.passes.legalize.builder import LegalizeBuilder
 
 F64 = "f64"
-_coordinate, _nearest, _weight = (as_scalar_function(f) for f in (coordinate, nearest, tap_weight))
+_coordinate, _nearest, _weight, _factor = (as_scalar_function(f) for f in (coordinate, nearest, tap_weight, factor_of))
 
 
 @dataclass
@@ -45,8 +54,10 @@ class _ResizeAxis:
 
     def coordinate(self, i: Expr) -> Expr:
         """Return the coordinate of an output element in the operand."""
-        count = constant(self.dims[1], F64)
-        return _coordinate(i.cast(F64), self.size, count, self.scale, self.begin, self.end, kind=self.op.coordinates)
+        dtype, kind = coordinate_type(self.op), self.op.coordinates
+        size, count = (constant(dim, dtype) for dim in self.dims)
+        numbers = (each.cast(dtype) for each in (_factor(self.scale, self.size, kind=kind), self.begin, self.end))
+        return _coordinate(i.cast(dtype), size, count, *numbers, kind=kind)
 
     def nearest(self, i: Expr) -> Expr:
         return _nearest(self.coordinate(i), rounding=self.op.nearest)
@@ -60,7 +71,7 @@ class _ResizeAxis:
 
     def is_outside(self, i: Expr) -> Expr:
         at = self.coordinate(i)
-        return (at < 0.0) | (at > self.size - 1.0)
+        return (at < 0.0) | (at > constant(self.dims[0], at.dtype) - 1.0)
 
     def place(self, index: Expr) -> Expr:
         """Clamp an index to the operand."""

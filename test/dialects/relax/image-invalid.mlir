@@ -33,7 +33,7 @@ func.func @resize_4(%x: tensor<1x1x4xf32>) {
 // -----
 
 func.func @resize_5(%x: tensor<1x1x4xf32>) {
-  // expected-error@+1 {{'relax.resize' op attribute 'coordinates' must be one of 'half_pixel', 'half_pixel_symmetric', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn', 'tf_crop_and_resize', got 'corners'}}
+  // expected-error@+1 {{'relax.resize' op attribute 'coordinates' must be one of 'half_pixel', 'half_pixel_symmetric', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'pytorch_asymmetric', 'tf_half_pixel_for_nn', 'tf_crop_and_resize', got 'corners'}}
   %0 = "relax.resize"(%x) {shape = [1, 1, 8], coordinates = "corners"} : (tensor<1x1x4xf32>) -> tensor<1x1x4xf32>
   return
 }

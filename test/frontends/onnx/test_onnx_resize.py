@@ -144,13 +144,37 @@ def test_sizes_are_products_of_f32(scale: float) -> None:
             np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("scale", [1 / 3, 2 / 3, 0.1])
-@pytest.mark.parametrize("rounding", ["floor", "round_prefer_ceil"])
-def test_nearest_positions_are_whole_as_in_f32(rounding: str, scale: float) -> None:
-    """Such as 1 / f32(1/3), which is 3 in f32 and less in f64."""
-    x = np.arange(60, dtype=np.float32).reshape(1, 1, 1, 60)
-    for coordinates in ("asymmetric", "half_pixel"):
-        attributes = {"nearest_mode": rounding, "coordinate_transformation_mode": coordinates}
-        made = model({"x": x}, scales(1, scale), **attributes)
-        (expected,) = onnxruntime.InferenceSession(made.SerializeToString()).run(None, {"x": x})
-        np.testing.assert_array_equal(mirlo.compile(made).run({"x": x})["y"], expected)
+SIZES = [(2, 82), (3, 123), (21, 59), (28, 182), (42, 182), (47, 94), (50, 31), (58, 110)]
+SCALES = [0.1, 0.3, 1 / 3, 2 / 3, 0.7, 1.1, 1.2, 2.2]
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
+@pytest.mark.parametrize("rounding", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
+@pytest.mark.parametrize("coordinates", ["asymmetric", "half_pixel", "pytorch_half_pixel", "align_corners"])
+def test_positions_are_rounded_as_in_f32(coordinates: str, rounding: str, is_open: bool) -> None:
+    """Where a position is nearly a whole number, or nearly in the middle: 1 / f32(1/3) is 3 in f32, less in f64."""
+    words = {"mode": "nearest", "nearest_mode": rounding, "coordinate_transformation_mode": coordinates}
+    cases = [("sizes", np.int64([after]), before) for before, after in SIZES]
+    if coordinates != "align_corners":  # ONNX Runtime takes the last element for the end, ONNX's reference does not
+        cases += [("scales", np.float32([scale]), 60) for scale in SCALES]
+    feeds = {f"x{i}": np.arange(before, dtype=np.float32) for i, (_, _, before) in enumerate(cases)}
+    nodes = [
+        helper.make_node("Resize", [f"x{i}", "", "" if name == "sizes" else f"n{i}", f"n{i}"][: 4 - (name != "sizes")],
+                         [f"y{i}"], **words)
+        for i, (name, _, _) in enumerate(cases)
+    ]  # fmt: skip
+    inputs = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n" + name if is_open else len(x)])
+        for name, x in feeds.items()
+    ]
+    outputs = [helper.make_tensor_value_info(f"y{i}", TensorProto.FLOAT, None) for i in range(len(cases))]
+    numbers = [numpy_helper.from_array(number, f"n{i}") for i, (_, number, _) in enumerate(cases)]
+    made = helper.make_model(
+        helper.make_graph(nodes, "g", inputs, outputs, numbers), opset_imports=[helper.make_opsetid("", 19)],
+        ir_version=9,
+    )  # fmt: skip
+    expected = onnxruntime.InferenceSession(made.SerializeToString()).run(None, feeds)
+    results = mirlo.compile(made).run(feeds)
+    for i, array in enumerate(expected):
+        np.testing.assert_array_equal(results[f"y{i}"], array, str(cases[i]))

@@ -235,6 +235,22 @@ def test_images_of_dynamic_sizes_are_resized(mode: str, words: dict[str, Any]) -
         require_close(made.torch(x), F.interpolate(x, mode=mode, **words))
 
 
+@pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
+def test_elements_are_repeated_as_by_pytorch(is_open: bool) -> None:
+    """PyTorch multiplies by f32(before / after): element 55 of 110 is the first of 2, not the second."""
+
+    def repeated(x: Any) -> tuple[Any, ...]:
+        sizes = tuple(F.interpolate(x, size) for size in (82, 94, 110, 122, 123))
+        return sizes if is_open else (*sizes, *(F.interpolate(x, scale_factor=factor) for factor in (1.1, 2.2, 0.3)))
+
+    shapes = {"x": {2: DYNAMIC}} if is_open else None
+    made = compiled(Calls(repeated), torch.zeros(1, 1, 58), dynamic_shapes=shapes)
+    for before in (2, 3, 13, 50, 58) if is_open else (58,):
+        x = torch.arange(before, dtype=torch.float32).reshape(1, 1, before)
+        for result, expected in zip(made.torch(x), repeated(x), strict=True):
+            torch.testing.assert_close(result, expected, rtol=0, atol=0)
+
+
 IN_TRAINING = ("backward", "native_batch_norm_legit")
 RANDOM = ("aten.rand.default", "aten.randn.default", "aten.randperm.default")
 OF_TRACES = ("aten.sym_is_contiguous.default", "aten.sym_storage_offset.default", "aten.sym_stride.int")
