@@ -61,7 +61,12 @@ def _require_element(kind: Kind, array: np.ndarray, name: str) -> None:
 
 
 def _strings(kind: Kind, value: object, name: str) -> np.ndarray:
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as problem:  # lists of different lengths
+        raise InputError(
+            f"input '{name}': expected strings for {kind}, of which numpy makes an array: {problem}"
+        ) from None
     if array.dtype.kind not in "UO" and array.size:
         raise InputError(f"input '{name}': expected strings for {kind}, found numpy type {array.dtype}")
     result = array if array.dtype == object else array.astype(object)

@@ -24,17 +24,26 @@ from mirlo.driver.inference.errors import (
     open_error,
 )
 from mirlo.driver.inference.ignored import LOGGER
-from mirlo.driver.inference.nodes import ModelDescription, ModelMetadata, NodeArg, declaration_of, shape_of
+from mirlo.driver.inference.nodes import (
+    ModelDescription,
+    ModelMetadata,
+    NodeArg,
+    declaration_of,
+    shape_of,
+    tensor_type_of,
+)
 from mirlo.driver.inference.options import OptionTypeError, RunOptions, SessionOptionError, SessionOptions
 from mirlo.driver.inference.profiling import SessionProfile
 from mirlo.driver.inference.providers import Providers, choose_providers
 from mirlo.driver.inference.values import OrtValue
 from mirlo.frontends.onnx.model import without_declared_shapes
 from mirlo.runtime.artifact import MODEL_FILE, TensorSpec
+from mirlo.runtime.compiled_program import Port
 from mirlo.runtime.container import has_magic
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.errors import InputError, MirloError, UnmetAssumption
 from mirlo.runtime.executable import Executable
+from mirlo.runtime.kinds import STRING
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.program import Program
 
@@ -362,13 +371,32 @@ def _require_running(run_options: RunOptions | None) -> None:
         raise Fail("Exiting due to terminate flag being set to true.")
 
 
-def _as_fed(spec: object, value: Any) -> Any:
-    """Return the array of a value of ONNX Runtime, of a list or of a number, for an input that is a tensor."""
+def _as_fed(spec: TensorSpec | Port | None, value: Any) -> Any:
+    """Return the array of a value of ONNX Runtime, and of a list for an input that is a tensor.
+
+    The elements of strings are what `str` makes of them, as in ONNX Runtime: 1 in a column of a table is "1".
+    """
     if isinstance(value, OrtValue):
         return value.numpy()
-    if isinstance(spec, TensorSpec) and isinstance(value, (list, tuple)):
-        return np.asarray(value, numpy_dtype(spec.dtype))
-    return value
+    dtype = None if spec is None else tensor_type_of(spec)
+    if spec is None or dtype is None:
+        return value
+    if dtype == STRING:
+        is_mixed = isinstance(value, list) or (isinstance(value, np.ndarray) and value.dtype == object)
+        return _texts(np.asarray(value, object)) if is_mixed else value
+    if not isinstance(value, (list, tuple)):
+        return value
+    try:
+        return np.asarray(value, numpy_dtype(dtype))
+    except (TypeError, ValueError, OverflowError) as problem:
+        what = f"expected an array {spec}, found a {type(value).__name__} of which numpy makes none: {problem}"
+        raise InvalidArgument(f"input '{spec.name}': {what}") from None
+
+
+def _texts(array: np.ndarray) -> np.ndarray:
+    result = np.empty(array.shape, object)
+    result.reshape(-1)[:] = [str(element) for element in array.flat]
+    return result
 
 
 def _write(name: str, array: np.ndarray, result: object) -> None:

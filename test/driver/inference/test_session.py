@@ -106,6 +106,39 @@ def test_the_metadata_of_the_file_is_told(model: str) -> None:
     assert found.custom_metadata_map == expected.custom_metadata_map == {"names": "{0: 'a', 1: 'ä'}", "stride": "32"}
 
 
+_VALUES: list[Any] = [
+    [1, 2], [1.5, 2.0], [True, False], [], [None], [300, -1], ["a", "b"], [[1, 2], [3]], [1, "a"], [np.int64(1)],
+    [np.float32([1, 2]), np.float32([3, 4])], np.array(["a", 1, None, np.nan], object), np.array(["a", "bc"]), 1, "a",
+    {"a": 1},
+]  # fmt: skip
+"""What is no array of the type of an input."""
+
+
+@pytest.mark.parametrize("beside", ["", "s"], ids=["alone", "beside-strings"])
+@pytest.mark.parametrize("kind", ["FLOAT", "INT64", "UINT8", "BOOL", "STRING"])
+def test_lists_and_objects_become_arrays(kind: str, beside: str) -> None:
+    """In models of tensors and in those that have strings too, which are programs."""
+    ports = [("x", getattr(TensorProto, kind)), *((name, TensorProto.STRING) for name in beside)]
+    nodes = [helper.make_node("Identity", [name], [f"{name}_out"]) for name, _ in ports]
+    inputs = [helper.make_tensor_value_info(name, element, [None]) for name, element in ports]
+    outputs = [helper.make_tensor_value_info(f"{name}_out", element, None) for name, element in ports]
+    made = helper.make_model(
+        helper.make_graph(nodes, "g", inputs, outputs), opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+    ).SerializeToString()
+    ours, theirs = mirlo.InferenceSession(made), onnxruntime.InferenceSession(made)
+    for value in _VALUES:
+        feed = {"x": value, **dict.fromkeys(beside, ["text"])}
+        try:
+            expected = theirs.run(None, feed)
+        except Exception:
+            with pytest.raises(mirlo.MirloError, match="input 'x'"):
+                ours.run(None, feed)
+        else:
+            for result, array in zip(ours.run(None, feed), expected, strict=True):
+                assert result.dtype == array.dtype
+                np.testing.assert_array_equal(result, array)
+
+
 _DIMS = [
     [None, 3], ["batch", 3], ["batch size", "?"], ["", 4], ["n", "n"], [2, 3], ["-1", 3], [],
 ]  # fmt: skip
