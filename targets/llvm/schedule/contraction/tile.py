@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from math import prod
 
@@ -126,8 +126,8 @@ class Tiles:
         if len(axes) == len(self.plan.unrolled):
             loaded: dict[tuple[int | str, ...], ir.Value] = {}
             self.fetch(places)
-            for tap in self._taps(places.columns):
-                sums = self._step(places, tap, sums, extent, loaded)
+            for tap, rows in self._products(places, extent):
+                sums = self._step(places, tap, rows, sums, extent, loaded)
             return sums
         axis, *inner = axes
 
@@ -154,13 +154,17 @@ class Tiles:
         return self._k_steps(places.advance(axis, whole), axis, count - whole, sums, extent)
 
     def _unrolled_steps(self, count: Dim, extent: Extent) -> int:
-        """Return the k-steps of an iteration of the innermost loop along K: several in whole tiles of several rows."""
+        """Return the k-steps of an iteration of the innermost loop along K: several in whole tiles of several rows.
+
+        Tiles that leave too few registers for elements of the next k-step have one: of several, scheduling for some
+        processors moves accumulators between registers.
+        """
         plan = self.plan
         is_whole = extent.rows == plan.tile_rows > 1 and len(extent.cut) == plan.tile_vectors
         if not is_whole or plan.dot or plan.group is not None or plan.unrolled or not isinstance(count, int):
             return 1
         most = plan.machine.unrolled_products // (plan.tile_rows * plan.tile_vectors)
-        return max(1, min(most, UNROLLED_STEPS, count))
+        return max(1, min(UNROLLED_STEPS, count)) if most >= UNROLLED_STEPS else 1
 
     def _k_steps(
         self, places: TileCursors, axis: LoopAxis, steps: int, sums: list[ir.Value], extent: Extent
@@ -169,7 +173,7 @@ class Tiles:
         if steps:
             self.fetch(places, steps)
         for step in range(steps):
-            sums = self._step(places.advance(axis, step), _ONE_TAP, sums, extent, {})
+            sums = self._step(places.advance(axis, step), _ONE_TAP, range(extent.rows), sums, extent, {})
         return sums
 
     def _guarded(
@@ -204,18 +208,34 @@ class Tiles:
             ))  # fmt: skip
         return taps
 
+    def _products(self, places: TileCursors, extent: Extent) -> list[tuple[_Tap, Sequence[int]]]:
+        """Return the taps with the rows that they are multiplied for, in order.
+
+        Where registers do not hold all vectors that adjacent windows share, these are used up one after the other. The
+        products of a row keep their order.
+        """
+        taps, rows, stride = self._taps(places.columns), range(extent.rows), self.row_stride(places.rows)
+        offsets = {tap.rows + row * stride for tap, row in product(taps, rows)}
+        held = len(extent.cut) * (len(offsets) + len(rows) + 1)
+        is_shared = self.row_lane_stride and all(isinstance(offset, int) for offset in offsets)
+        if not is_shared or held <= self.plan.machine.vector_registers:
+            return [(tap, rows) for tap in taps]
+        pairs = sorted(product(taps, rows), key=lambda pair: pair[0].rows + pair[1] * stride)
+        return [(tap, [row]) for tap, row in pairs]
+
     def _step(
         self,
         places: TileCursors,
         tap: _Tap,
+        rows: Sequence[int],
         sums: list[ir.Value],
         extent: Extent,
         loaded: dict[tuple[int | str, ...], ir.Value],
     ) -> list[ir.Value]:
-        """Add one product to each accumulator; `loaded` caches loads by offset."""
+        """Add one product to each accumulator of some rows; `loaded` caches loads by offset."""
         row_stride, column_stride = self.row_stride(places.rows), self.row_stride(places.columns)
         following = list(sums)
-        for r in range(extent.rows):
+        for r in rows:
             if self._is_outside(tap, extent, r):
                 continue
             for p, piece in enumerate(extent.cut):
