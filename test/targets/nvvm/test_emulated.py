@@ -72,6 +72,11 @@ def halves(x: R.Tensor[(256, 256), R.f16], y: R.Tensor[(256, 256), R.f16]):
     return R.matmul(x, y)
 
 
+@mirlo.script
+def high(x: R.Tensor[(512, 256), R.f16], y: R.Tensor[(256, 256), R.f16]):
+    return R.matmul(x, y)
+
+
 TAKEN_AWAY: dict[str, tuple[Any, str, str, str]] = {
     "barriers of rows": (rows, "sm_80", r"\tbar\.sync.*;\n", "a race: warp"),
     "barriers of a product": (product, "sm_80", r"\tbar\.sync.*;\n", "a race: warp"),
@@ -81,7 +86,7 @@ TAKEN_AWAY: dict[str, tuple[Any, str, str, str]] = {
     "waiting for products": (halves, "sm_90a", r"\twgmma\.wait_group.*;\n", "before it is written"),
     "waiting for tiles": (halves, "sm_90a", r"\tmbarrier\.try_wait.*\n.*\n.*\n", "were never written"),
     "an arrival": (halves, "sm_90a", r"\tmbarrier\.arrive\.expect_tx.*;\n", "hangs"),
-    "the cluster's barrier": (halves, "sm_90a", r"\tbarrier\.cluster\.arrive.*;\n", "has not arrived"),
+    "the cluster's barrier": (high, "sm_90a", r"\tbarrier\.cluster\.arrive.*;\n", "has not arrived"),
 }
 
 
@@ -123,6 +128,7 @@ def image(x: R.Tensor[(1, 16, 16, 64), R.f16], w: R.Tensor[(3, 3, 64, 128), R.f1
 def test_what_threads_copy_is_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Images that threads gather for warpgroups, with and without what shows the matrix units their copies."""
     monkeypatch.setattr(pipelined, "best_tile", lambda *_: warpgroup.WarpgroupTile(1, 64, 1.0))
+    monkeypatch.setitem(CHIPS, "sm_90a", replace(CHIPS["sm_90a"], units=4))
     with emulated("sm_90a", races=True) as driver:
         compiled = mirlo.compile(image, target="nvvm{chip=sm_90a}", cache=False)
         x, w = compiled.random_inputs().values()
