@@ -65,7 +65,7 @@ def _strings(kind: Kind, value: object, name: str) -> np.ndarray:
         array = np.asarray(value)
     except ValueError as problem:  # lists of different lengths
         raise InputError(
-            f"input '{name}': expected strings for {kind}, of which numpy makes an array: {problem}"
+            f"input '{name}': expected strings for {kind}, found lists that are no array: {problem}"
         ) from None
     if array.dtype.kind not in "UO" and array.size:
         raise InputError(f"input '{name}': expected strings for {kind}, found numpy type {array.dtype}")
