@@ -123,25 +123,23 @@ def category_mapper(node: Node) -> Converted:
         raise NodeError(
             f"attributes 'cats_strings' and 'cats_int64s' must be of one length, got {len(words)}, {len(numbers)}"
         )
-    if node.is_string(0):
-        node.attr.ignore("default_string")
-        default = node.attr.int("default_int64", -1)
-        return select_values(node, indices_of_strings(node, words), np.array(numbers, np.int64), default)
-    node.attr.ignore("default_int64")
-    indices = indices_of_values(node, node[0], np.array(numbers, np.int64))
-    return select_strings(node, indices, words, node.attr.str("default_string", "_Unused"))
+    return _translated(node, words, np.array(numbers, np.int64))
 
 
 @converter("LabelEncoder", domain=DOMAIN)
 def label_encoder_of_classes(node: Node) -> Converted:
     """Convert the first version: indices of strings, or strings of indices."""
     words = node.attr.strs("classes_strings")
+    return _translated(node, words, np.arange(len(words)))
+
+
+def _translated(node: Node, words: Sequence[str], numbers: np.ndarray) -> Converted:
+    """Return the numbers of strings, or the strings of numbers."""
     if node.is_string(0):
         node.attr.ignore("default_string")
-        default = node.attr.int("default_int64", -1)
-        return select_values(node, indices_of_strings(node, words), np.arange(len(words)), default)
+        return select_values(node, indices_of_strings(node, words), numbers, node.attr.int("default_int64", -1))
     node.attr.ignore("default_int64")
-    indices = indices_of_values(node, node[0], np.arange(len(words)))
+    indices = indices_of_values(node, node[0], numbers)
     return select_strings(node, indices, words, node.attr.str("default_string", "_Unused"))
 
 
