@@ -12,8 +12,6 @@ from mirlo.frontends.onnx.header import DeclaredModel, DeclaredPort, declared_mo
 from mirlo.runtime import system
 from mirlo.runtime.artifact import TensorSpec
 from mirlo.runtime.compiled_program import Port
-from mirlo.runtime.dtypes import ELEMENT_TYPES
-from mirlo.runtime.kinds import STRING
 from mirlo.runtime.lazy_dataclass import dataclass
 
 _FIRST_WITH_DEFAULTS = 4
@@ -137,8 +135,6 @@ def shape_of(spec: TensorSpec | Port) -> tuple[int | str, ...]:
     return spec.shape if isinstance(spec, TensorSpec) else spec.kind.shape or ()
 
 
-def tensor_type_of(spec: TensorSpec | Port) -> str | None:
-    """Return the element type of a tensor; None for what is none."""
-    if isinstance(spec, TensorSpec):
-        return spec.dtype
-    return spec.kind.name if spec.kind.name == STRING or spec.kind.name in ELEMENT_TYPES else None
+def kind_of(spec: TensorSpec | Port) -> str:
+    """Return the element type of a tensor, or what the values of an input or output are besides."""
+    return spec.dtype if isinstance(spec, TensorSpec) else spec.kind.name

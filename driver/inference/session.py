@@ -29,8 +29,8 @@ from mirlo.driver.inference.nodes import (
     ModelMetadata,
     NodeArg,
     declaration_of,
+    kind_of,
     shape_of,
-    tensor_type_of,
 )
 from mirlo.driver.inference.options import OptionTypeError, RunOptions, SessionOptionError, SessionOptions
 from mirlo.driver.inference.profiling import SessionProfile
@@ -40,7 +40,7 @@ from mirlo.frontends.onnx.model import without_declared_shapes
 from mirlo.runtime.artifact import MODEL_FILE, TensorSpec
 from mirlo.runtime.compiled_program import Port
 from mirlo.runtime.container import has_magic
-from mirlo.runtime.dtypes import numpy_dtype
+from mirlo.runtime.dtypes import ELEMENT_TYPES, numpy_dtype
 from mirlo.runtime.errors import InputError, MirloError, UnmetAssumption
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.kinds import STRING
@@ -378,16 +378,16 @@ def _as_fed(spec: TensorSpec | Port | None, value: Any) -> Any:
     """
     if isinstance(value, OrtValue):
         return value.numpy()
-    dtype = None if spec is None else tensor_type_of(spec)
-    if spec is None or dtype is None:
+    if spec is None:
         return value
-    if dtype == STRING:
+    kind = kind_of(spec)
+    if kind == STRING:
         is_mixed = isinstance(value, list) or (isinstance(value, np.ndarray) and value.dtype == object)
         return _texts(np.asarray(value, object)) if is_mixed else value
-    if not isinstance(value, (list, tuple)):
+    if kind not in ELEMENT_TYPES or not isinstance(value, (list, tuple)):
         return value
     try:
-        return np.asarray(value, numpy_dtype(dtype))
+        return np.asarray(value, numpy_dtype(kind))
     except (TypeError, ValueError, OverflowError) as problem:
         what = f"expected an array {spec}, found a {type(value).__name__} of which numpy makes none: {problem}"
         raise InvalidArgument(f"input '{spec.name}': {what}") from None
