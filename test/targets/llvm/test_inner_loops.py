@@ -21,7 +21,7 @@ CPUS = {
     "alderlake": "llvm{cpu=alderlake}",
     "neoverse-n1": "llvm{triple=aarch64-linux-gnu cpu=neoverse-n1}",
 }
-LIMITS = {"znver3": (2.7, 0, 0), "alderlake": (2.7, 0, 2), "neoverse-n1": (2.6, 4, 3)}
+LIMITS = {"znver3": (2.7, 0, 0), "alderlake": (2.7, 0, 0), "neoverse-n1": (2.6, 4, 3)}
 """Most instructions for a product, moves between registers and spills of a loop; depthwise tiles have the latter."""
 OTHERS = ("winograd_", "attention", "layer_norm", "gelu")
 """Kernels with products that are no k-steps: transforms, exponentials, variances, polynomials."""
@@ -54,7 +54,12 @@ def require(loops: dict[str, InnerLoop], cpu: str, most: float | None = None) ->
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize("sample", names())
 def test_samples(sample: str, cpu: str, tmp_path: Path) -> None:
-    require(loops_of(weightless_model(sample, tmp_path), cpu), cpu)
+    loops = loops_of(weightless_model(sample, tmp_path), cpu)
+    if (sample, cpu) == ("mobilenetv2", "alderlake"):
+        (spilling,) = (name for name, loop in loops.items() if loop.spills)
+        assert spilling.startswith("kernel.fused_conv_33_clip_34 ")  # depthwise, of stride 2: a vector and its use
+        assert len(loops.pop(spilling).spills) <= 2
+    require(loops, cpu)
 
 
 def int8_products(model: Any) -> Any:
