@@ -78,9 +78,31 @@ class TensorForm(Interpreter):
         for node in statements:
             self.statement(node)
 
+    def _taken(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
+        """Replace each `if` whose condition is known when the function is made by the branch that it takes.
+
+        A condition on a name that a statement before it assigns is left: its value is not known yet.
+        """
+        result: list[ast.stmt] = []
+        assigned: set[str] = set()
+        for node in statements:
+            if isinstance(node, ast.If) and not assigned & _names(node.test, ast.Load):
+                try:
+                    condition = self.value(node.test)
+                except NotRegular:
+                    condition = None  # it reads an element
+                if is_number(condition):
+                    result += self._taken(node.body if condition else node.orelse)
+                    continue
+            assigned |= _names(node, ast.Store)
+            result.append(node)
+        return result
+
     def statement(self, node: ast.stmt) -> None:
         if self.block is not None:
             self.in_block(node)
+        elif isinstance(node, ast.If):
+            self.body(self._branch(node, "outside of the loop nests"))
         elif isinstance(node, ast.For):
             self.builder.loc = self.source.location(node)
             self.nest(node)
@@ -88,6 +110,13 @@ class TensorForm(Interpreter):
             self.names[node.targets[0].id] = self._declared(node.targets[0].id, node.value)
         elif not isinstance(node, ast.Pass) and not is_docstring(node):
             raise NotRegular(f"there is {describe(node)} outside of the loop nests")
+
+    def _branch(self, node: ast.If, where: str) -> list[ast.stmt]:
+        """Return the branch that an `if` takes; its condition must be known when the function is made."""
+        condition = self.value(node.test)
+        if not is_number(condition):
+            raise NotRegular(f"there is {describe(node)} {where} whose condition is computed")
+        return node.body if condition else node.orelse
 
     def _declared(self, name: str, node: ast.expr) -> object:
         """Return a constant, or a buffer that a block will write."""
@@ -104,18 +133,23 @@ class TensorForm(Interpreter):
     # A loop nest
 
     def nest(self, node: ast.For) -> None:
-        variables: list[LoopVariable] = []
-        while True:
-            variables += self._loops(node)
-            if len(node.body) != 1 or not isinstance(node.body[0], ast.For):
-                break
-            node = node.body[0]
-        only = node.body[0]
-        name = block_name(self, only) if len(node.body) == 1 else None
-        if name is not None and isinstance(only, ast.With):
-            self._explicit_block(name or "block", only.body, variables)
+        variables, body = self._perfect_nest(node)
+        name = block_name(self, body[0]) if len(body) == 1 else None
+        if name is not None and isinstance(only := body[0], ast.With):
+            self._explicit_block(name or "block", self._taken(only.body), variables)
+        elif body:
+            self._plain_nest(body, variables)
         else:
-            self._plain_nest(node.body, variables)
+            raise NotRegular("a loop nest stores nothing")
+
+    def _perfect_nest(self, node: ast.For) -> tuple[list[LoopVariable], list[ast.stmt]]:
+        """Bind the loops that directly contain one another; return their indices, and the body of the innermost."""
+        variables = self._loops(node)
+        body = self._taken(node.body)
+        while len(body) == 1 and isinstance(inner := body[0], ast.For):
+            variables += self._loops(inner)
+            body = self._taken(inner.body)
+        return variables, body
 
     def _loops(self, node: ast.For) -> list[LoopVariable]:
         """Bind the names of one `for` and return its indices."""
@@ -191,13 +225,8 @@ class TensorForm(Interpreter):
         number = self.value(start.value) if len(body) == 2 and isinstance(start, ast.Assign) else None
         if not is_number(number):
             raise NotRegular("a nest does more than to set a start value and to add to it")
-        reduce: list[LoopVariable] = []
-        while True:
-            reduce += self._loops(node)
-            if len(node.body) != 1 or not isinstance(node.body[0], ast.For):
-                break
-            node = node.body[0]
-        self._run(buffer.name, spatial, tuple(reduce), node.body, {buffer: number})
+        reduce, inner = self._perfect_nest(node)
+        self._run(buffer.name, spatial, tuple(reduce), inner, {buffer: number})
 
     # The point of a block
 
@@ -231,6 +260,9 @@ class TensorForm(Interpreter):
             return
         if isinstance(node, ast.With) and is_init(self, node):
             self._init(node)
+        elif isinstance(node, ast.If):
+            for statement in self._branch(node, "in a block"):
+                self.in_block(statement)
         elif isinstance(node, ast.Assign) and len(node.targets) == 1:
             self._assign(node, node.targets[0])
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Subscript):
@@ -255,7 +287,7 @@ class TensorForm(Interpreter):
 
     def _init(self, node: ast.With) -> None:
         assert self.block is not None
-        for statement in node.body:
+        for statement in self._taken(node.body):
             if not isinstance(statement, ast.Assign) or not isinstance(target := statement.targets[0], ast.Subscript):
                 raise NotRegular("the start of a reduction is more than a number")
             buffer = self._target(target)
@@ -331,6 +363,11 @@ class TensorForm(Interpreter):
             raise NotRegular(str(error)) from None
         for buffer, tensor in zip(buffers, results, strict=True):
             buffer.tensor = tensor
+
+
+def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
+    """Return the names that a piece of syntax reads (`ast.Load`) or assigns (`ast.Store`)."""
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, context)}
 
 
 def _loaded(target: ast.Subscript) -> ast.Subscript:

@@ -356,3 +356,76 @@ def test_a_graph_has_what_a_known_condition_chooses(condition: str, operator: st
 def test_a_graph_does_not_branch_on_tensors(condition: str, message: str) -> None:
     with pytest.raises(ScriptError, match=message):
         mirlo.parse_script(CHOSEN.format(condition=condition))
+
+
+def _branches(relu: bool, scale: float, place: str):
+    """Return a function whose `if` on constants stands in a block, a nest, an initial value, or around a nest."""
+    if place == "block":
+
+        @mirlo.prim_func
+        def f(x: T.Buffer[(4, 6), T.f32], y: T.Out[(4, 6), T.f32]):
+            for i, j in T.grid(4, 6):
+                with T.block("y"):
+                    vi, vj = T.axes("SS", i, j)
+                    value = x[vi, vj] * scale
+                    if relu and scale > 1:
+                        value = T.max(value, 0.0)
+                    elif relu:
+                        value = T.abs(value)
+                    y[vi, vj] = value
+
+    elif place == "nest":
+
+        @mirlo.prim_func
+        def f(x: T.Buffer[(4, 6), T.f32], y: T.Out[(4, 6), T.f32]):
+            for i in range(4):
+                if relu:
+                    for j in range(6):
+                        if scale > 1:
+                            y[i, j] = T.max(x[i, j] * scale, 0.0)
+                        else:
+                            y[i, j] = T.abs(x[i, j] * scale)
+                else:
+                    for j in range(6):
+                        y[i, j] = x[i, j] * scale
+
+    else:
+
+        @mirlo.prim_func
+        def f(x: T.Buffer[(4, 6), T.f32], y: T.Out[(4, 6), T.f32]):
+            if relu and scale > 1:
+                for i, j in T.grid(4, 6):
+                    y[i, j] = T.max(x[i, j] * scale, 0.0)
+            elif relu:
+                for i, j in T.grid(4, 6):
+                    y[i, j] = T.abs(x[i, j] * scale)
+            else:
+                for i, j in T.grid(4, 6):
+                    y[i, j] = x[i, j] * scale
+
+    return f
+
+
+@pytest.mark.parametrize("place", ["block", "nest", "around"])
+@pytest.mark.parametrize(("relu", "scale"), [(True, 2.0), (True, 0.5), (False, 2.0)])
+def test_a_known_condition_keeps_blocks(relu, scale, place) -> None:
+    f = _branches(relu, scale, place)
+    assert f.why_loops(TensorType.of((4, 6), "f32")) is None
+    expected = X * np.float32(scale)
+    if relu:
+        expected = np.maximum(expected, 0) if scale > 1 else np.abs(expected)
+    np.testing.assert_array_equal(_run(f, X, out=TensorType.of((4, 6), "f32")), expected)
+
+
+def test_a_computed_condition_makes_loops() -> None:
+    @mirlo.prim_func
+    def f(x: T.Buffer[(4,), T.f32], y: T.Out[(4,), T.f32]):
+        for i in range(4):
+            with T.block("y"):
+                vi = T.axes("S", i)
+                if x[vi] > 0.0:
+                    y[vi] = x[vi]
+                else:
+                    y[vi] = 0.0
+
+    assert f.why_loops(TensorType.of((4,), "f32")) == "there is if in a block whose condition is computed"
