@@ -87,11 +87,8 @@ class TensorForm(Interpreter):
         assigned: set[str] = set()
         for node in statements:
             if isinstance(node, ast.If) and not assigned & _names(node.test, ast.Load):
-                try:
-                    condition = self.value(node.test)
-                except NotRegular:
-                    condition = None  # it reads an element
-                if is_number(condition):
+                condition = self._known_condition(node.test)
+                if condition is not None:
                     result += self._taken(node.body if condition else node.orelse)
                     continue
             assigned |= _names(node, ast.Store)
@@ -110,6 +107,17 @@ class TensorForm(Interpreter):
             self.names[node.targets[0].id] = self._declared(node.targets[0].id, node.value)
         elif not isinstance(node, ast.Pass) and not is_docstring(node):
             raise NotRegular(f"there is {describe(node)} outside of the loop nests")
+
+    def _known_condition(self, node: ast.expr) -> float | None:
+        """Return the value of a condition, None if it depends on a loop or reads an element."""
+        values = (self.names.get(name) for name in _names(node, ast.Load))
+        if any(isinstance(item, LoopVariable) for value in values for item in self.flat(value)):
+            return None
+        try:
+            value = self.value(node)
+        except NotRegular:
+            return None
+        return value if is_number(value) else None
 
     def _branch(self, node: ast.If, where: str) -> list[ast.stmt]:
         """Return the branch that an `if` takes; its condition must be known when the function is made."""
