@@ -15,9 +15,9 @@ from mirlo.passes.kernel_nodes import kernel_nodes
 from mirlo.passes.targets import CompileOptions, TargetError, code_form, code_target, makes_libraries, makes_source
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.params import ParameterStore
+from mirlo.runtime.records import dataclass
 
 SOURCE = "source"
 """The form of code that is the source of a whole model."""

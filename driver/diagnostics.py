@@ -12,8 +12,8 @@ from mirlo.dialects.bindings import ir
 from mirlo.driver.source import SourceFile
 from mirlo.passes.locations import PARSED_TEXT, SourcePosition, find_source_position, names_of
 from mirlo.passes.pass_failed import PassFailed
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import terminal
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

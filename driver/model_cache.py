@@ -20,7 +20,7 @@ from mirlo.runtime.cache import MANIFESTS, MODELS, Cache, default_folder, digest
 from mirlo.runtime.compiler_version import compiler_version
 from mirlo.runtime.errors import ArtifactError, NotForThisMachine
 from mirlo.runtime.files import resolved
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.targets import Target

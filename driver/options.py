@@ -26,7 +26,6 @@ from mirlo.driver.option_values import (
 )
 from mirlo.passes.graph.activations import ACTIVATIONS
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import CACHE_DTYPES
 from mirlo.runtime.options import (
     ANYTHING,
@@ -53,6 +52,7 @@ from mirlo.runtime.options import (
     values_that,
 )
 from mirlo.runtime.ranks import MOST_RANKS
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     import os

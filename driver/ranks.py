@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from mirlo.driver.options import CompileOptionError
 from mirlo.driver.request import CompileFunction, CompileRequest
 from mirlo.passes.options import split_list
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.ranks import rank_file, rank_place
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.runtime.executable import Executable

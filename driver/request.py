@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from mirlo.driver.model_cache import open_cache
 from mirlo.driver.options import DEFAULTS, OPTIONS, CompileArguments, Progress
 from mirlo.passes.targets import CompileOptions
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.dialects.bindings import ir

@@ -9,8 +9,8 @@ from functools import cached_property
 from mirlo.dialects.core.bytecode import BYTECODE_PREFIX
 from mirlo.passes.files import FileError
 from mirlo.runtime.files import read_regular
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import shell_word
+from mirlo.runtime.records import dataclass
 
 SPLIT_MARKER = re.compile(r"^// -----[ \t]*\r?$", re.MULTILINE)
 

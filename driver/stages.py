@@ -13,7 +13,7 @@ from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.memory.weights import release_unnamed
 from mirlo.passes.reproducer import configuration
 from mirlo.passes.session import Session
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.pipeline_parser import Step

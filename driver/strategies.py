@@ -23,7 +23,7 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.rules import Rule
 from mirlo.passes.session import Session
 from mirlo.runtime.files import read_regular
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 ROUNDS = 5
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.core.bytecode import BYTECODE_PREFIX
 from mirlo.frontends.stablehlo.detect import is_portable
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

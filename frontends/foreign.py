@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mirlo.dialects.core.installed import offered
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.params import ParameterStore
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     import os

@@ -19,7 +19,7 @@ from zlib import crc32
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 class Undecided(Exception):

@@ -27,7 +27,7 @@ from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.infer import normalize_axes, normalize_axis
 from mirlo.runtime.kinds import Kind
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 SIZES = 64
 """Integer tensors of up to so many elements are followed as sizes."""

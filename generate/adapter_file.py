@@ -12,7 +12,7 @@ import numpy as np
 from mirlo.generate.checkpoints.safetensors import MAX_RANK, parse_safetensors, tensor_of_bytes
 from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.json_file import read_bytes, read_json
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 MAX_BYTES = 16 << 30
 """Largest file; adapters have up to some hundred MB."""

@@ -12,7 +12,7 @@ from mirlo.generate.errors import GenerationError
 from mirlo.generate.sampler import NO_TOKEN, Sampler
 from mirlo.generate.search import SearchOptions
 from mirlo.generate.sequences import Sequences
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 NEVER = -1e9
 """Score of copies, of which only the first is continued: of the prompt, or where fewer tokens may follow than beams."""

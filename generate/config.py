@@ -16,8 +16,8 @@ from mirlo.generate.gguf.keys import decoder_keys, end_tokens, special_token
 from mirlo.generate.gguf.projector_keys import read_projector_options
 from mirlo.generate.json_file import JsonObject, read_json
 from mirlo.generate.search import SearchOptions, read_search
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.paged_inputs import MAX_ROWS
+from mirlo.runtime.records import dataclass
 
 MAX_LAYERS = 4096
 TABLES = {"cumulative_sequence_lengths": "ends", "past_sequence_lengths": "past", "block_table": "table"}

@@ -17,8 +17,8 @@ from mirlo.runtime.artifact import TensorSpec
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.in_place_pool import InPlacePool
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import CACHE_SCALE, LAST_ROWS
+from mirlo.runtime.records import dataclass
 
 LAST_ONLY = ("num_logits_to_keep", "logits_to_keep")
 """Inputs that say for how many last positions logits are computed; 0 stands for all."""

@@ -20,7 +20,7 @@ from mirlo.generate.sampler import Sampler
 from mirlo.generate.search import SearchOptions, with_options
 from mirlo.generate.sequences import Sequences
 from mirlo.generate.text import AnswerText, TokenTexts
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 MAX_BATCH = 4096
 """Sequences of a generator; each has caches for its first tokens from the beginning."""

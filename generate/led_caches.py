@@ -15,7 +15,7 @@ from mirlo.generate.caches import EngineCaches, SelectedCaches
 from mirlo.generate.decoder import CompiledDecoder
 from mirlo.generate.errors import GenerationError
 from mirlo.runtime.cache_arrays import Rows
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

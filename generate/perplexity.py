@@ -11,7 +11,7 @@ from mirlo.generate.caches import BatchCaches
 from mirlo.generate.decoder import CompiledDecoder, PaddedTokens
 from mirlo.generate.errors import GenerationError
 from mirlo.generate.json_file import is_count
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 WINDOW = 512
 """Tokens of a text that are read at a time, by default: with as many before them as there are in a window."""

@@ -11,9 +11,9 @@ from types import TracebackType
 import numpy as np
 
 from mirlo.runtime.cache_arrays import Rows
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.locks import make_lock
 from mirlo.runtime.paged_sequence import PagedRows
+from mirlo.runtime.records import dataclass
 
 PAGE = 64
 """Most tokens of a page."""

@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from mirlo.generate.errors import GenerationError
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.options import (
     BOOLEAN,
@@ -20,6 +19,7 @@ from mirlo.runtime.options import (
     option,
     optional,
 )
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.generate.json_file import JsonObject

@@ -10,7 +10,7 @@ from mirlo.generate.decoder import CompiledDecoder
 from mirlo.generate.errors import GenerationError
 from mirlo.generate.request import Request
 from mirlo.runtime.cache_arrays import Rows
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 STRIDE = 64
 """Tokens that are compared at once."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from mirlo.dialects.bindings import ir
 from mirlo.passes.made_by import check_emitted, operations_between, previous_operation
 from mirlo.passes.rules import Attempt, Decline, Rule, RuleError, run_rule
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import c_comment
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.runtime.artifact import Artifact

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mirlo.dialects.bindings import ir
 from mirlo.passes.locations import describe, names_of
 from mirlo.passes.rules import Decline
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.artifacts import artifact_problem
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import is_printable
+from mirlo.runtime.records import dataclass
 
 PREFIX = "relax."
 STRING, STRINGS, TYPE, UNIT = "a string", "a list of strings", "a type", "a unit attribute"

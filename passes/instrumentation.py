@@ -12,7 +12,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.files import write_ir
 from mirlo.passes.pipeline_parser import Nested
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.pass_failed import PassFailed

@@ -10,8 +10,8 @@ from mirlo.dialects.bindings import ir
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.locations import names_of
 from mirlo.passes.registry import PassError
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.pipeline_parser import Step

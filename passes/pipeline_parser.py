@@ -15,7 +15,7 @@ from mirlo.passes.registry import ROOT_ANCHOR, Pass, find_pass, load_all
 from mirlo.passes.upstream import UpstreamPass, find_upstream
 from mirlo.passes.upstream_names import UPSTREAM_NAMES
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 CONTAINERS = (ROOT_ANCHOR, "gpu.module", "spirv.module")
 """Operations that hold functions: a pass over functions runs on each of their functions without explicit nesting."""

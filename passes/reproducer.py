@@ -19,7 +19,7 @@ from mirlo.passes.files import FileError, write_ir
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.pipeline_parser import join_steps
 from mirlo.passes.registry import ROOT_ANCHOR
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.pipeline_parser import Step

@@ -16,7 +16,7 @@ from dataclasses import is_dataclass, replace
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 ChoiceValue = int | tuple[int, ...]
 """An integer, or one for each loop."""

@@ -31,7 +31,7 @@ from mirlo.dialects.core.errors import describe_raised
 from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.passes.rule_choices import NO_ARGUMENTS, Choice, ChoiceArguments, ChoiceValues, arguments_of
 from mirlo.passes.rule_choices import RuleError as RuleError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 DEFAULT = "default"
 """The last target of every chain."""

@@ -15,7 +15,7 @@ from mirlo.passes.pipeline_parser import ANCHORS, ANY_ANCHOR, Leaf, Nested, Step
 from mirlo.passes.registry import ROOT_ANCHOR, Pass, PassError
 from mirlo.passes.session import Session
 from mirlo.passes.upstream import UpstreamPass
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from mirlo.passes.expectations import KernelExpectation
 from mirlo.passes.figures import Figures
 from mirlo.passes.rules import DEFAULT, RULE_BOOKS, Rule
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

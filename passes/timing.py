@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.registry import Pass
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.pass_failed import PassFailed

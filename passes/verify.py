@@ -5,7 +5,7 @@ from __future__ import annotations
 from mirlo.dialects.bindings import ir
 from mirlo.passes.registry import Pass, register_pass
 from mirlo.passes.session import Session
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @register_pass

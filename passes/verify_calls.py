@@ -16,7 +16,7 @@ from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func
 from mirlo.passes.facts import is_text, items, wrong_facts
 from mirlo.passes.registry import Pass, PassError, register_pass
 from mirlo.passes.session import Session
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 STORAGE = {row.storage for row in DTYPES.values()}
 """Element types that the parameters of prim functions may have."""

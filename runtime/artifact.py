@@ -14,9 +14,9 @@ from mirlo.runtime.errors import ArtifactError, ParameterError
 from mirlo.runtime.external import ExternalArtifact
 from mirlo.runtime.facts import check_facts
 from mirlo.runtime.fields import Fields, Json
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import PAGE_ROLES, is_printable, terminal
 from mirlo.runtime.params import ParameterStore
+from mirlo.runtime.records import dataclass
 from mirlo.runtime.seal import seal, split
 
 CACHE_RANK = 4

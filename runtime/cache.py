@@ -21,8 +21,8 @@ from pathlib import Path
 
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.files import open_regular, read_regular
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.private_folders import make_private, unsafe_folder, unsafe_mode
+from mirlo.runtime.records import dataclass
 from mirlo.runtime.system import positional_read, user_cache
 
 DEFAULT_LIMIT = 4 << 30

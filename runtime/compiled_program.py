@@ -7,7 +7,7 @@ from dataclasses import field
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.kinds import Kind
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 PART, HOST, IF, WHILE = "part", "host", "if", "while"
 

@@ -34,8 +34,8 @@ from mirlo.runtime.dtypes import ELEMENT_TYPES, numpy_dtype
 from mirlo.runtime.errors import MirloError, OutOfMemoryError
 from mirlo.runtime.fields import Fields
 from mirlo.runtime.files import open_regular
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.memory import LARGE, require_available
+from mirlo.runtime.records import dataclass
 
 ALIGNMENT = 64
 READABLE = 64

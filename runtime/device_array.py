@@ -13,7 +13,7 @@ from mirlo.runtime.container import empty_aligned
 from mirlo.runtime.dlpack import DLPackError, element_of, is_on_cpu, tensor_of
 from mirlo.runtime.dlpack_export import capsule_of
 from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of, numpy_dtype
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     import numpy.typing as npt

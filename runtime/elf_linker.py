@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 
 from mirlo.runtime import system
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.object_symbols import BadObject
+from mirlo.runtime.records import dataclass
 
 _MACHINE = 62
 """EM_X86_64."""

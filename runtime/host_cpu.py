@@ -7,7 +7,7 @@ from collections.abc import Collection
 from functools import cache
 
 from mirlo.runtime.cache import OBJECTS, Cache, default_folder, digest_of
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.runtime.sources import library_versions
 from mirlo.runtime.system import processor_description, scalable_vector_bits
 

@@ -12,9 +12,9 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.locks import UNCUT, make_lock
 from mirlo.runtime.object_loader import compile_llvm, define_symbol
+from mirlo.runtime.records import dataclass
 
 SYMBOL = "mirlo_poll"
 """`bool mirlo_poll(void)`: whether the call is to end."""

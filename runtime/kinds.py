@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 
 from mirlo.runtime.dtypes import ELEMENT_TYPES
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 STRING, SEQUENCE, OPTIONAL, MAP = "string", "sequence", "optional", "map"
 KEYS = (STRING, "i64")

@@ -12,10 +12,10 @@ from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.elf_linker import ObjectsInMemory
 from mirlo.runtime.errors import ArtifactError, MirloError, NotForThisMachine
 from mirlo.runtime.host_cpu import host_cpu
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.locks import UNCUT
 from mirlo.runtime.object_loader import emit_object, find_symbol, llvm_binding, load_objects
 from mirlo.runtime.object_symbols import BadObject, symbols_of
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.runtime.on_device import DeviceSide

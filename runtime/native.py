@@ -17,8 +17,8 @@ from typing import Any
 from mirlo.runtime import archive
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.external import ExternalArtifact
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import c_identifier
+from mirlo.runtime.records import dataclass
 
 FORMAT = "c"
 """The loader of external artifacts that are native code."""

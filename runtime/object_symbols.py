@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from dataclasses import field
 
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 class BadObject(ValueError):

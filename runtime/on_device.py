@@ -12,7 +12,7 @@ from mirlo.runtime.device_array import DeviceArray, DeviceMemory, DeviceView, is
 from mirlo.runtime.dlpack import device_name
 from mirlo.runtime.errors import InputError
 from mirlo.runtime.inputs import check_shape, convert, outputs_given
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.runtime.sizes import RecordWords, Sizes
 
 if TYPE_CHECKING:

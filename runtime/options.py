@@ -23,8 +23,8 @@ from numbers import Integral, Real
 from typing import Any, Literal, SupportsIndex, TypeGuard
 
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
+from mirlo.runtime.records import dataclass
 
 MAX_DIGITS = 20
 """Digits of an integer in a text: it has at most 64 bits."""

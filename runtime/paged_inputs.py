@@ -9,8 +9,8 @@ import numpy as np
 from mirlo.runtime.artifact import CACHE_RANK, TensorSpec
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.errors import InputError
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.paged_sequence import PagedSequence
+from mirlo.runtime.records import dataclass
 from mirlo.runtime.state import UpdatingModel
 
 MAX_ROWS = 1 << 16

@@ -27,10 +27,10 @@ from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of, numpy_dtype
 from mirlo.runtime.errors import OutOfMemoryError, ParameterError
 from mirlo.runtime.files import resolved
 from mirlo.runtime.huge_pages import PAGE, empty_mapped, empty_together
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.locks import make_lock
 from mirlo.runtime.names import unused_name
 from mirlo.runtime.nearest import nearest
+from mirlo.runtime.records import dataclass
 from mirlo.runtime.system import FileMapping
 
 PARAMETER_FILE = FileKind(b"PRMS", "parameter file", version=1, error=ParameterError)

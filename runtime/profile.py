@@ -11,7 +11,7 @@ import numpy as np
 from mirlo.runtime.artifact import KernelInfo
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.external import DeviceStep
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

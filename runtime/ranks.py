@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 STARTERS = (
     ("MIRLO_RANK", "MIRLO_RANKS", "MIRLO_LOCAL_RANKS"),

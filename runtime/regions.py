@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import terminal
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.runtime.artifact import Artifact

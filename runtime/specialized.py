@@ -16,12 +16,12 @@ from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.fields import Fields
 from mirlo.runtime.inputs import GivenOutputs, bind
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.locks import make_lock
 from mirlo.runtime.memory_use import MemoryUse
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile
 from mirlo.runtime.program_file import artifact_row, read_artifact
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.runtime.device_array import DeviceArray

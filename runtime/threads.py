@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirlo.runtime import system
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.locks import UNCUT, make_lock
 from mirlo.runtime.object_loader import compile_llvm, define_symbol
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.runtime.elf_linker import ObjectsInMemory

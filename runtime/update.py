@@ -19,8 +19,8 @@ from mirlo.runtime.container import empty_aligned
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.errors import InputError
 from mirlo.runtime.inputs import check_output, check_shape, convert
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.loaders import LoadedCode
+from mirlo.runtime.records import dataclass
 from mirlo.runtime.sizes import RecordWords, Sizes
 
 

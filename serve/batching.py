@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.serve.tensors import TensorPort
 
 Arrays = Mapping[str, np.ndarray]

@@ -11,7 +11,7 @@ from typing import Any
 
 from mirlo.generate.logprobs import TokenLogprob
 from mirlo.generate.request import LENGTH
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.serve.engine_thread import AnswerJob, Delivery
 from mirlo.serve.generation_body import GenerationBody
 from mirlo.serve.tools import ToolCall

@@ -13,7 +13,7 @@ from mirlo.generate import Request, ServingEngine
 from mirlo.generate.errors import GenerationError
 from mirlo.generate.logprobs import TokenLogprob
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 STOPPING = "the server is stopping"
 INLINE_SECONDS = 0.001

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.serve.body import Message, Scope, header
 from mirlo.serve.errors import RequestError
 

@@ -7,7 +7,7 @@ from typing import Any, TypeGuard
 
 from mirlo.generate.guidance import FORMS
 from mirlo.generate.json_file import is_count
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.serve.body import BodyFields
 from mirlo.serve.errors import refused
 from mirlo.serve.language import GenerationCall

@@ -11,7 +11,7 @@ from typing import Any
 from mirlo.generate import GenerationError, LanguageModel, Request
 from mirlo.runtime.dtypes import ELEMENT_TYPES
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.serve.backend import Backend
 from mirlo.serve.engine_thread import STOPPING, AnswerJob, EngineThread
 from mirlo.serve.errors import RequestError, refused

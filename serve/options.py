@@ -7,7 +7,6 @@ from pathlib import Path
 
 from mirlo.generate.json_file import read_bytes
 from mirlo.generate.search import MAX_SLOTS
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.options import (
     BOOLEAN,
     TEXT,
@@ -21,6 +20,7 @@ from mirlo.runtime.options import (
     parse_bytes,
     values_that,
 )
+from mirlo.runtime.records import dataclass
 from mirlo.serve.errors import ServeError
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
+from mirlo.runtime.records import dataclass
 from mirlo.serve.body import BodyFields, Disconnected, Receive, Scope, Send, fields_of, header, parse_object, read_body
 from mirlo.serve.errors import RequestError, refused
 from mirlo.serve.models import ModelPool, ModelUse

@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 from mirlo.generate.led_caches import CacheOperation
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.heartbeat import begin_heartbeat
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.ranks import require_place
+from mirlo.runtime.records import dataclass
 
 LOADED = b"loaded\n"
 

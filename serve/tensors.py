@@ -11,7 +11,7 @@ import numpy as np
 
 from mirlo.runtime.dtypes import MAX_RANK, numpy_dtype
 from mirlo.runtime.kinds import STRING
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.serve.body import BodyFields
 from mirlo.serve.errors import RequestError, ServeError, refused
 

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike
 
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from mirlo.driver.diagnostics import Diagnostic, Diagnostics, flat
 from mirlo.driver.source import Chunk
 from mirlo.passes.files import FileError
 from mirlo.passes.locations import SourcePosition
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 EXPECTED = re.compile(
     r"expected-(?P<severity>error|warning|note|remark)(?P<regex>-re)?"

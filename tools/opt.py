@@ -31,8 +31,8 @@ from mirlo.passes.timing import PassTiming
 from mirlo.passes.upstream import find_upstream
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.garbage import FewerCollections
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import shell_word, terminal_streams
+from mirlo.runtime.records import dataclass
 from mirlo.runtime.system import silence
 from mirlo.tools.expected import check_expected
 from mirlo.tools.leave import leave

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import NamedTuple
 
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 class UsageError(Exception):

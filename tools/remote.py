@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mirlo.runtime.files import read_regular
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.model_runner import models_run_on
 from mirlo.runtime.names import shell_word
+from mirlo.runtime.records import dataclass
 from mirlo.runtime.remote.board import Board
 from mirlo.runtime.remote.wire import RunnerLost, check_token, parse_address
 

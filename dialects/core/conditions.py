@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import UNKNOWN, Dim, UndecidedDim
 from mirlo.dialects.core.errors import OpError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from mirlo.dialects.core import dim_text as text
 from mirlo.dialects.core.dim_halves import Halves, Pair, Reached, balanced, folded, pairs_of, reached_from
 from mirlo.dialects.core.dim_text import is_symbol_name
 from mirlo.dialects.core.errors import OpError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 Dim = Union[int, "SymbolicDim"]
 Atom = str

@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, UndecidedDim, estimate_dim
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 Variable = int | str
 """A loop, by its number or by its name. It takes the values from 0 to its extent."""

@@ -12,7 +12,7 @@ from functools import cache
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.rank_groups import RankGroups
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 Split = tuple[int, ...]
 """The part that each rank has of a divided dim."""

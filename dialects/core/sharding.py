@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.rank_layout import RankLayout
 from mirlo.dialects.core.types import TensorType
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 Labels = tuple[str, ...]
 """A label for each dim; an empty one for a dim that is not divided."""

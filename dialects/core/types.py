@@ -13,7 +13,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType, dtype, dtype_of_mlir
 from mirlo.dialects.core.errors import OpError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 DIMS_ATTRIBUTE = "relax.dims"
 

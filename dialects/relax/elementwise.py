@@ -28,7 +28,7 @@ from mirlo.dialects.relax.infer import (
 )
 from mirlo.dialects.tir.compute import call, select
 from mirlo.dialects.tir.compute.expr import Expr
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 class Elementwise(RelaxOp):

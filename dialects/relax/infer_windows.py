@@ -9,7 +9,7 @@ from mirlo.dialects.core.conditions import require_at_most
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 CHANNELS_FIRST, CHANNELS_LAST = "NC*", "N*C"
 DATA_LAYOUTS = (CHANNELS_FIRST, CHANNELS_LAST)

@@ -28,7 +28,7 @@ from mirlo.dialects.relax.infer import (
 )
 from mirlo.dialects.relax.meanings import Array, widened
 from mirlo.dialects.tir.compute import Expr, abs_, log, sqrt
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 class ReadsEachElement(RelaxOp):

@@ -12,7 +12,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.op import OpError, operand, result
 from mirlo.dialects.tir.base import TirOp
 from mirlo.dialects.tir.own_intrinsics import OWN, emit_own
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

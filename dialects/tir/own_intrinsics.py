@@ -25,7 +25,7 @@ from mirlo.dialects.core.errors import DialectError
 from mirlo.dialects.core.op import DialectOp, OpError, operand
 from mirlo.dialects.core.op import result as declared_result
 from mirlo.dialects.core.values import ValueDeclaration
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

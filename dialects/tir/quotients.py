@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True, order=True)

@@ -10,7 +10,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.block import REDUCE, SPATIAL, split_operands
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 PRIM_FUNC = "tir.prim_func"
 NAMES = "tir.names"

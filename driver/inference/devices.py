@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirlo.driver.inference.errors import BindingError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 _NUMBERS = {"cpu": 0, "cuda": 1, "gpu": 1, "dml": 1, "webgpu": 1, "npu": 2, "cann": 3}
 """The numbers of device types by their names."""

@@ -12,7 +12,7 @@ from mirlo.frontends.onnx.header import DeclaredModel, DeclaredPort, declared_mo
 from mirlo.runtime import system
 from mirlo.runtime.artifact import TensorSpec
 from mirlo.runtime.compiled_program import Port
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 _FIRST_WITH_DEFAULTS = 4
 """The first version of ONNX's format in which an initializer with the name of an input is a default value."""

@@ -10,7 +10,7 @@ from typing import TypeAlias
 from mirlo.driver.inference.ignored import note_ignored
 from mirlo.driver.inference.options import SessionOptionError
 from mirlo.passes.targets import declared_target, target_names
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 Providers: TypeAlias = "Sequence[str | tuple[str, Mapping[str, object]]] | None"
 """The argument `providers` of a session: names, each with options or without, the most wanted one first."""

@@ -24,8 +24,8 @@ from mirlo.passes.byoc.restrict import as_text
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.targets import TargetError, find_target
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.params import ParameterStore
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     pass

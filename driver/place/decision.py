@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, field
 from typing import Any
 
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 Nodes = Mapping[str, Sequence[int]]
 """For each code generator the nodes that it may have, by their numbers in the records of `partition`."""

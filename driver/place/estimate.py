@@ -20,7 +20,7 @@ from mirlo.passes.byoc.records import NodeRecord, Placement, RegionRecord
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.figures import Cost, Figures, RegionWork
 from mirlo.passes.targets import TargetError, find_target
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 _TYPE = re.compile(r"^(\w+)\[([\d, ]*)\]$")
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from mirlo.driver.loaded import CallableModel
 from mirlo.runtime.executable import Executable
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     pass

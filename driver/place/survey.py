@@ -17,7 +17,7 @@ from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.schedule.tuned import TUNING
 from mirlo.passes.targets import TargetError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass

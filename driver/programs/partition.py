@@ -20,7 +20,7 @@ from mirlo.passes.memory.storage_assignment import BIND, BINDS, ERASE, MATCH
 from mirlo.passes.session import Session
 from mirlo.runtime.compiled_program import HOST, IF, PART, WHILE, CompiledBlock, ProgramStep
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 CARRIED_ALONG = ("relax.constant", "tensor.extract", ERASE)
 """Operations that are repeated wherever their results are used."""

@@ -18,7 +18,7 @@ from mirlo.frontends.torch.tensors import to_complex, to_input, to_tensor
 from mirlo.runtime.arena import ArenaPool
 from mirlo.runtime.errors import InputError, MirloError
 from mirlo.runtime.executable import Executable
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     import torch

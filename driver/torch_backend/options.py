@@ -8,8 +8,8 @@ from typing import Any
 
 from mirlo.driver.options import OPTIONS
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.options import BOOLEAN, check_options, check_value, declared_options, option, refuse_unknown
+from mirlo.runtime.records import dataclass
 
 
 class BackendOptionError(MirloError, ValueError):

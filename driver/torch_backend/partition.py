@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from mirlo.driver.torch_backend.graph import hint
 from mirlo.frontends.torch.draws import is_random
 from mirlo.frontends.torch.graph import target_name
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     import torch

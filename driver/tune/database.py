@@ -15,8 +15,8 @@ from typing import TypedDict
 from mirlo.runtime.cache import default_folder
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.files import read_regular
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.private_folders import unsafe_folder
+from mirlo.runtime.records import dataclass
 
 VERSION = 1
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from mirlo.driver.tune.measure import ChoiceTiming, time_choices
 from mirlo.driver.tune.tasks import TuningTask
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     import ray

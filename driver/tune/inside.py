@@ -12,7 +12,7 @@ from mirlo.driver.build import build
 from mirlo.driver.loaded import CallableModel, require_loaded
 from mirlo.driver.request import CompileRequest
 from mirlo.driver.tune.database import Database, TuningEntry
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

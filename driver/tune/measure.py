@@ -22,9 +22,9 @@ from mirlo.driver.request import CompileRequest
 from mirlo.driver.tune.tasks import TuningTask
 from mirlo.passes.schedule.tuned import operations_named, set_tuned
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.model_runner import ModelRunner, model_runner
 from mirlo.runtime.params import ParameterStore
+from mirlo.runtime.records import dataclass
 from mirlo.runtime.remote.wire import RemoteError, RunnerLost
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from mirlo.passes.byoc.tuned_regions import region_prefix
 from mirlo.passes.byoc.view import key_hash
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.targets import TargetError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     import onnx

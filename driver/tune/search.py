@@ -24,7 +24,7 @@ from mirlo.driver.tune.tasks import TuningTask, points_of, tasks_of
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.schedule.tuned import rejected_values
 from mirlo.passes.targets import CompileOptions, TargetError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     import onnx

@@ -28,8 +28,8 @@ from mirlo.passes.schedule.tuned import (
 )
 from mirlo.passes.session import Session
 from mirlo.passes.targets import CompileOptions, Target, TargetError
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     import onnx

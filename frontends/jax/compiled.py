@@ -9,8 +9,8 @@ import numpy as np
 
 from mirlo.dialects.core.rank_layout import RankLayout
 from mirlo.frontends.foreign import CompiledModel, FrontendError
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.ranks import require_place
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     import jax

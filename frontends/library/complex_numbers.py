@@ -9,7 +9,7 @@ from typing import TypeAlias
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.tensor import Tensor, maximum, minimum, where
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 Formula: TypeAlias = "Callable[[Complex], Complex]"
 """Computes a function of complex numbers."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from mirlo.frontends.builder import GraphBuilder
 from mirlo.frontends.library.loops import Step, row_at, scan
 from mirlo.frontends.tensor import Tensor, number, stack, where
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 Function = Callable[[Tensor], Tensor]
 """An activation."""

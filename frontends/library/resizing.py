@@ -8,7 +8,7 @@ from dataclasses import asdict
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.frontends.tensor import Tensor, concat, number
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 F64 = DTYPES["f64"]
 

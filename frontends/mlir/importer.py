@@ -12,8 +12,8 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.mlir.body import ProgramImport
 from mirlo.frontends.tensor import Tensor
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.params import ParameterStore
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.graph import GraphDef, NodeDef
 from mirlo.runtime.kinds import Kind
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import PAGE_ROLES
+from mirlo.runtime.records import dataclass
 
 WINDOWED, DOMAIN = "GroupQueryAttention", "com.microsoft"
 PAST, PRESENT = (3, 4), (1, 2)

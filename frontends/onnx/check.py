@@ -22,8 +22,8 @@ from mirlo.frontends.onnx.support import unsupported_nodes
 from mirlo.frontends.onnx.values import AnyValue, Scope
 from mirlo.frontends.onnx.writing import inferred_values
 from mirlo.frontends.tensor import Tensor
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.params import ParameterStore
+from mirlo.runtime.records import dataclass
 
 SUPPORTED, UNSUPPORTED, REFUSED, UNKNOWN, UNUSED = "supported", "unsupported", "refused", "unknown", "unused"
 STATES = {

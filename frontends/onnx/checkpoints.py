@@ -14,8 +14,8 @@ from mirlo.frontends.onnx.values import ObjectValue, Scope
 from mirlo.frontends.sizes import DimSymbols, SymbolMark
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import Kind
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.params import ParameterStore
+from mirlo.runtime.records import dataclass
 
 INTERVAL = 16
 """Nodes from one checkpoint to the next: what is imported again at most, beside the nodes that a solution changes."""

@@ -15,7 +15,7 @@ from typing import TypeVar
 from mirlo.frontends.onnx.errors import OnnxImportError
 from mirlo.frontends.onnx.graph import NodeDef
 from mirlo.frontends.onnx.values import AnyValue, Scope
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 T = TypeVar("T")
 

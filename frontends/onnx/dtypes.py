@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.frontends.onnx.errors import OnnxImportError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 class OnnxImportError(MirloError, ValueError):

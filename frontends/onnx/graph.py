@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 # AttributeProto.AttributeType
 UNDEFINED, FLOAT, INT, STRING, TENSOR, GRAPH = 0, 1, 2, 3, 4, 5

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from mirlo.frontends.onnx.errors import DamagedModelError
 from mirlo.frontends.onnx.wire import wire_fields
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 _MODEL_TEXTS = {2: "producer_name", 4: "domain", 6: "description"}
 _GRAPH_TEXTS = {2: "graph_name", 10: "graph_description"}

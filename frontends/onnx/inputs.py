@@ -15,8 +15,8 @@ from mirlo.frontends.onnx.errors import OnnxImportError, nearest
 from mirlo.frontends.onnx.graph import STRING_CODE, GraphDef, ValueDef
 from mirlo.frontends.onnx.kinds import kind_of
 from mirlo.runtime.kinds import Kind
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import unused_name
+from mirlo.runtime.records import dataclass
 
 Shapes = Mapping[str, Sequence[int | str] | None]
 """Input name to shape: numbers, or names of symbols; None for the shape that the model declares."""

@@ -20,9 +20,9 @@ from mirlo.frontends.onnx.reading import is_old, read_model
 from mirlo.frontends.onnx.weights import Weights, map_file
 from mirlo.frontends.onnx.wire import slim
 from mirlo.runtime.errors import ParameterError
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import terminal
 from mirlo.runtime.params import ParameterStore
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     import onnx

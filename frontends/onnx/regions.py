@@ -24,7 +24,7 @@ from mirlo.frontends.onnx.objects import object_of
 from mirlo.frontends.onnx.values import AnyValue, LoopIteration, ObjectValue
 from mirlo.frontends.tensor import Tensor, concat, where
 from mirlo.runtime.kinds import ELEMENT_TYPES, Kind
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 Branch = Callable[[], list[AnyValue]]
 """Imports a branch at the insertion point; returns its results."""

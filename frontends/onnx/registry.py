@@ -21,7 +21,7 @@ from mirlo.dialects.relax.base import RelaxOp
 from mirlo.frontends.onnx.node import Node, NodeTrait
 from mirlo.frontends.onnx.values import Converted, FoldedDims
 from mirlo.frontends.tensor import Tensor
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 Converter = Callable[[Node], Converted]
 """Takes a `Node` and returns its output value, a tuple of values, or NotImplemented to expand the operator's

@@ -20,7 +20,7 @@ from mirlo.frontends.onnx.graph import GraphDef, NodeDef, ValueDef
 from mirlo.frontends.onnx.kinds import onnx_type_of
 from mirlo.frontends.tensor import Tensor, TensorBuilder
 from mirlo.runtime.kinds import STRING, Kind, optional_of, sequence_of
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(eq=False)

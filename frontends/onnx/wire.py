@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import field
 
 from mirlo.frontends.onnx.errors import DamagedModelError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 LARGE = 1024
 """Smallest data, in bytes, that stays in the file."""

@@ -43,7 +43,7 @@ from mirlo.frontends.script.loops import (
 )
 from mirlo.frontends.script.memory_buffer import MemoryBuffer
 from mirlo.frontends.script.source import Located
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.frontends.script.words import Word

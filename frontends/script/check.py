@@ -17,7 +17,7 @@ from mirlo.frontends.script.prim import PrimFunc
 from mirlo.frontends.script.source import ScriptSource, parse_text
 from mirlo.frontends.script.syntax import called
 from mirlo.frontends.script.words import AttributeSymbol, DimSymbol, ShapeSymbol, TypeSymbol
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 _SYMBOLS = {"T.dims": DimSymbol, "T.shapes": ShapeSymbol, "T.types": TypeSymbol, "T.attrs": AttributeSymbol}
 _LANGUAGES = {"T": T, "R": R}

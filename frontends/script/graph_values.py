@@ -10,7 +10,7 @@ from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.script.prim import PrimFunc
 from mirlo.frontends.script.words import MlirText
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.dialects.core.dims import Dim

@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.source import ScriptSource, captured_names, parse_object
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

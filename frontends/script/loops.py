@@ -11,7 +11,7 @@ from mirlo.frontends.script.describe import describe, is_number, kind_of
 from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.source import Located
 from mirlo.frontends.script.words import LOOPS, Word
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 RANGES = ("range", "parallel_range")
 """Loops with a step: those of the compute builder, sequential or parallel."""

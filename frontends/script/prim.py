@@ -22,7 +22,7 @@ from mirlo.frontends.script.memory_buffer import MemoryBuffer
 from mirlo.frontends.script.source import Located, ScriptSource
 from mirlo.frontends.script.tensor_form import TensorBuffer, TensorForm
 from mirlo.frontends.script.words import AttributeSymbol, DimSymbol, ShapeSymbol, TypeSymbol
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.dialects.tir.compute.loops import Buffer, LoopBuilder

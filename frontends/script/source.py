@@ -12,7 +12,7 @@ from types import FrameType
 from mirlo.dialects.bindings import ir
 from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.tvm_spelling import is_of_tvm, translate
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 Located = ast.expr | ast.stmt | ast.arg | ast.keyword
 """A node of a syntax tree that has a place in the text."""

@@ -20,7 +20,7 @@ from mirlo.frontends.script.errors import NotRegular
 from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.loops import axes_kinds, block_name, call_of, header, is_docstring, is_init, word_of
 from mirlo.frontends.script.source import Located
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.dialects.tir.own_intrinsics import OwnIntrinsic

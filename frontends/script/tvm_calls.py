@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mirlo.frontends.script.graph_values import GraphResult, GraphTensor
 from mirlo.frontends.script.syntax import TVM_TYPES
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.dialects.core.types import TensorType

@@ -8,7 +8,7 @@ from typing import Any
 
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.frontends.script.errors import ScriptError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

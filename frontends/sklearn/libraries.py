@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from mirlo.frontends.foreign import require_package
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.rank_groups import RankGroups
 from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 REPLICAS, PARTITIONS = "mhlo.num_replicas", "mhlo.num_partitions"
 """Attributes of a module with the numbers of its processes."""

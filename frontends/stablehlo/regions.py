@@ -11,7 +11,7 @@ from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.mlir.operation import enumeration
 from mirlo.frontends.stablehlo.scalars import Unknown, evaluate_region
 from mirlo.frontends.tensor import Tensor
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.frontends.stablehlo.operation import StablehloOperation

@@ -11,7 +11,7 @@ import numpy as np
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.rank_layout import RankLayout, Split, is_regular, tile_layout
 from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 SHARDY, XLA = "sdy.sharding", "mhlo.sharding"
 """Attributes with a sharding of Shardy, and of XLA."""

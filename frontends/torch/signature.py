@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.frontends.foreign import FrontendError
 from mirlo.frontends.torch.tensors import to_complex
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     import torch

@@ -11,7 +11,7 @@ from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.surgery import blocks
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.tosa.errors import TosaImportError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from mirlo.generate.json_file import JsonObject, RenamedObject, is_number
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 MAX_LAYERS, MAX_WIDTH, MAX_EXPERTS = 4096, 1 << 20, 4096
 Norms = tuple[str, str, str, str]

@@ -8,7 +8,7 @@ import numpy as np
 
 from mirlo.runtime.bit_fields import pack_fields, unpack_fields
 from mirlo.runtime.dtypes import ELEMENT_TYPES, numpy_dtype
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True, eq=False)

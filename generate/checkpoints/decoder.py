@@ -32,7 +32,7 @@ from mirlo.generate.checkpoints.latent import Angles, LatentProjections
 from mirlo.generate.checkpoints.packed import Tensors, read_weights
 from mirlo.generate.checkpoints.router import route
 from mirlo.generate.json_file import read_json
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 PAST, TOTAL = map(D.symbol, ("past", "total"))
 _FUSED = re.compile(r"(.+\.feed_forward\.experts)\.(gate_up|down)_proj")

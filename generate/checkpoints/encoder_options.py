@@ -15,7 +15,7 @@ from mirlo.generate.checkpoints.architectures import (
     under_common_names,
 )
 from mirlo.generate.json_file import JsonObject
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 MAX_LABELS = 1 << 16
 _DISTILBERT: Names = (

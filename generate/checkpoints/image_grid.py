@@ -5,7 +5,7 @@ from __future__ import annotations
 from mirlo.generate.checkpoints.architectures import MAX_LAYERS, read_activation, read_size, require_heads
 from mirlo.generate.checkpoints.image_tower import TowerOptions
 from mirlo.generate.json_file import JsonObject, is_count
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 GRID_MODELS = ("qwen2_vl", "qwen2_5_vl")
 """`model_type` of models that take images of any size."""

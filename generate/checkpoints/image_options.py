@@ -11,7 +11,7 @@ from mirlo.generate.checkpoints.architectures import MAX_LAYERS, read_activation
 from mirlo.generate.checkpoints.image_grid import GRID_MODELS, GridOptions, read_grid, read_grid_tower
 from mirlo.generate.checkpoints.image_tower import TowerOptions
 from mirlo.generate.json_file import JsonObject
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.runtime.fields import Json

@@ -15,7 +15,7 @@ from mirlo.generate.checkpoints.safetensors import read_checkpoint
 from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.json_file import JsonObject, is_count
 from mirlo.runtime.bit_fields import pack_fields, unpack_fields
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.runtime.fields import Json

@@ -18,7 +18,7 @@ from mirlo.generate.checkpoints.architectures import (
 )
 from mirlo.generate.checkpoints.encoder_options import Distances, EncoderOptions, read_distances
 from mirlo.generate.json_file import JsonObject
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from mirlo.generate.checkpoints.architectures import (
     require_heads,
 )
 from mirlo.generate.json_file import JsonObject, is_count
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.runtime.fields import Json

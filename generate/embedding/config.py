@@ -16,7 +16,7 @@ from mirlo.generate.config import PLAIN, model_file, model_type_of, plain_config
 from mirlo.generate.embedding.pooling import POOLINGS
 from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.json_file import JsonObject, read_json, read_json_value
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 MODULES = "modules.json"
 """The file of sentence-transformers that names the steps of a model."""

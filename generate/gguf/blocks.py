@@ -8,7 +8,7 @@ import numpy as np
 
 from mirlo.generate.checkpoints.block_weights import BlockWeights, pack_codes, without_zero_scales
 from mirlo.runtime.dtypes import numpy_dtype
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 CHUNK = 1 << 22
 """Elements that are decoded at a time: bounds the memory for what is in between."""

@@ -14,7 +14,7 @@ from mirlo.generate.checkpoints.safetensors import MAX_DIM, map_bytes
 from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.gguf.blocks import OTHER_TYPES, TYPES, BlockType
 from mirlo.generate.json_file import JsonObject
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.runtime.fields import Json

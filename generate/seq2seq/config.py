@@ -8,7 +8,7 @@ from mirlo.generate.checkpoints.seq2seq_options import ARCHITECTURES, read_seq2s
 from mirlo.generate.config import GENERATION, ModelConfig, NodeNames, model_type_of, plain_config, weights_file
 from mirlo.generate.json_file import JsonObject, read_json
 from mirlo.generate.search import read_search
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

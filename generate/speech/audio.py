@@ -9,7 +9,7 @@ import numpy as np
 
 from mirlo.generate.errors import ModelFolderError
 from mirlo.runtime.files import open_regular
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 MIN_RATE, MAX_RATE = 1000, 192000
 MAX_CHANNELS = 64

@@ -18,7 +18,7 @@ from mirlo.generate.config import (
 from mirlo.generate.json_file import JsonObject, is_unsigned, read_json
 from mirlo.generate.search import SearchOptions
 from mirlo.generate.speech.audio import SpectrumOptions
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 FEATURES = "preprocessor_config.json"
 

@@ -25,9 +25,9 @@ from mirlo.generate.speech.decoding import TranscriptRules
 from mirlo.generate.speech.words import split_words
 from mirlo.generate.tokenizer import FILE, ModelTokenizer
 from mirlo.runtime.executable import Executable
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.options import refuse_unknown
+from mirlo.runtime.records import dataclass
 
 STEP_SECONDS = 0.02
 """Time between the tokens of times."""

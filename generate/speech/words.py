@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 UNSPACED = ("zh", "ja", "th", "lo", "my", "yue")
 """Languages that are written without spaces: each character is a word."""

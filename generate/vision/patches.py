@@ -10,7 +10,7 @@ from mirlo.generate.checkpoints.image_grid import PLACES, SQUARES, WINDOWS, Grid
 from mirlo.generate.checkpoints.image_options import PIXELS
 from mirlo.generate.json_file import JsonObject
 from mirlo.generate.vision.processor import EncoderInputs, PixelValues, read_pixel_values
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 LEAST_PIXELS, MOST_PIXELS = 56 * 56, 28 * 28 * 1280
 """Bounds of a resized image, if a folder does not say."""

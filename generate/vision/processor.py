@@ -9,7 +9,7 @@ import numpy as np
 from mirlo.generate.checkpoints.image_options import PIXELS
 from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.json_file import JsonObject, is_number, read_json
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 FILE, NESTED = "preprocessor_config.json", "processor_config.json"
 """Where a folder says how images are prepared; the second one has it under the key `image_processor`."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import field
 
 from mirlo.dialects.bindings import ir
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

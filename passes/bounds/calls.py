@@ -14,7 +14,7 @@ from mirlo.dialects.relax.dynamic import BindDims, RequireDims
 from mirlo.dialects.tir.sizes import symbols_of_function
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.kernel_nodes import node_labels
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 Shapes = tuple[tuple[Dim, ...] | None, ...]
 """The shapes of operands and results; None for what is no tensor."""

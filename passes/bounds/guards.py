@@ -15,7 +15,7 @@ from mirlo.dialects.core.surgery import clone_with, replace_op
 from mirlo.dialects.core.value import Value, create, emit_constant
 from mirlo.dialects.tir.sizes import SizeEmitter
 from mirlo.passes.bounds.accesses import ACCESSES, Access
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

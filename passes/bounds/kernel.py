@@ -18,8 +18,8 @@ from mirlo.passes.bounds.prover import Facts, Prover
 from mirlo.passes.bounds.values import ValueReader
 from mirlo.passes.bounds.views import View, ViewReader
 from mirlo.passes.locations import names_of
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import terminal
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, loop_index
 from mirlo.passes.bounds.prover import Facts, Prover
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 SAFE = 1 << 62
 """Bound of the sums of sizes: callers keep products of sizes below 2^60 (`tir.extents`), so that these are exact."""

@@ -11,7 +11,7 @@ from typing import Union
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import integer_of
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 RESHAPES = ("memref.collapse_shape", "memref.expand_shape", "memref.cast")
 """Operations whose result is the memory of their operand."""

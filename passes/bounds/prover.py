@@ -18,7 +18,7 @@ from functools import lru_cache
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, Monomial, SymbolicDim
 from mirlo.dialects.core.index_expr import Atom, FloorDiv, IndexExpr, loop_index
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 Facts = tuple[IndexExpr, ...]
 """Expressions that are not negative."""

@@ -18,7 +18,7 @@ from mirlo.passes.bounds.data import COUNT, LAUNCH, DataDependence, launch_sizes
 from mirlo.passes.bounds.limits import SAFE, Limits
 from mirlo.passes.bounds.local_buffers import RESHAPES, Merged, Reaching
 from mirlo.passes.bounds.prover import Case, Facts, Prover
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 REARRANGED = (
     "vector.shuffle",

@@ -18,8 +18,8 @@ from mirlo.passes.bounds.kernel import KernelAccesses, KernelBounds, UnprovenAcc
 from mirlo.passes.bounds.prover import MAX_KERNEL_STEPS
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.session import Session
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
+from mirlo.runtime.records import dataclass
 
 GUARDED_STEPS = 400
 """The most steps of the proofs for a kernel whose accesses can be tested instead, a tenth of a second: most need 50."""

@@ -12,7 +12,7 @@ from mirlo.dialects.tir.buffers import UNBOUNDED, element_bytes
 from mirlo.passes.bounds.local_buffers import RESHAPES
 from mirlo.passes.bounds.values import ValueReader
 from mirlo.passes.memory.plan import READABLE
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

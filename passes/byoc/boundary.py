@@ -20,7 +20,7 @@ from mirlo.passes.graph.rewrite import Rewriter, kind_of, rewrite, without_unit_
 from mirlo.passes.graph.rules.layout import MARK, inverse, permuted
 from mirlo.passes.rules import LAYOUT
 from mirlo.passes.session import Session
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 Axes = list[int]
 

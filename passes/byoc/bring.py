@@ -11,7 +11,7 @@ from mirlo.passes.byoc.outline import EXTERNAL, free_name, string_fact
 from mirlo.passes.lower.intrinsics import has_intrinsics
 from mirlo.passes.rules import INTRINSIC
 from mirlo.passes.targets import HOST, chain, is_target
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass

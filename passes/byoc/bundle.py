@@ -15,8 +15,8 @@ from mirlo.passes.options import quote
 from mirlo.passes.reproducer import HEADER, TRUST
 from mirlo.passes.session import Session
 from mirlo.passes.targets import plugin_of
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import shell_word
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ from mirlo.passes.registry import option
 from mirlo.passes.rules import Decline
 from mirlo.passes.targets import TargetError, find_target, where_from
 from mirlo.runtime.external import ExternalArtifact as Artifact
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.native import NativeCode
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

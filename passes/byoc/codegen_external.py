@@ -22,9 +22,9 @@ from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.session import Session
 from mirlo.passes.targets import TargetError
 from mirlo.runtime.external import ExternalArtifact, packed_name
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import unused_name
 from mirlo.runtime.native import is_native, native_code
+from mirlo.runtime.records import dataclass
 
 
 @register_pass

@@ -18,7 +18,7 @@ from mirlo.passes.byoc.select import Decide, SelectedMatch, Selector
 from mirlo.passes.byoc.tables import PatternEntry, entries_of
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

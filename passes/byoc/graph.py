@@ -17,7 +17,7 @@ from mirlo.dialects.core.surgery import captured
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.graph.constants import constant_value
 from mirlo.passes.graph.dce import is_pure_relax
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

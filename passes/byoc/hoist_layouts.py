@@ -16,7 +16,7 @@ from mirlo.passes.graph.rewrite import rewrite
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import LAYOUT
 from mirlo.passes.session import Session
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 MAX_ROUNDS = 512
 """Upper bound of iterations; permutes move one call further in each."""

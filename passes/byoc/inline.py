@@ -8,7 +8,7 @@ from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.byoc.bring import Bring
 from mirlo.passes.byoc.outline import COMPOSITE, EXTERNAL, callee_of, functions_of, inline_call
 from mirlo.passes.registry import PassError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass

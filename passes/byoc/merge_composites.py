@@ -8,7 +8,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.byoc.regions import Merger, targets_of
 from mirlo.passes.registry import Pass, option, register_pass
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

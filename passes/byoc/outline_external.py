@@ -22,7 +22,7 @@ from mirlo.passes.byoc.outline import (
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.byoc.regions import single_regions
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

@@ -18,7 +18,7 @@ from mirlo.passes.byoc.select import Decide
 from mirlo.passes.byoc.tables import CALL_TIR, PatternEntry, entries_of, has_generator, is_host, split_options
 from mirlo.passes.byoc.work import total
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

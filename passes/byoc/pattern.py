@@ -22,7 +22,7 @@ from mirlo.passes.byoc.graph import BlockGraph, BlockValue
 from mirlo.passes.byoc.predicates import value_has_dtype, value_has_rank, value_has_shape
 from mirlo.passes.byoc.search import MAX_MATCHES, Match, PatternError, Predicate, Search, State
 from mirlo.passes.rules import Decline, NoMatch, RuleFunction
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 P = TypeVar("P", bound="Pattern")
 

@@ -23,7 +23,7 @@ from mirlo.dialects.tir.affine import read_affine
 from mirlo.dialects.tir.block import REDUCE
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView, is_tensor_form
 from mirlo.passes.byoc.tir_patterns import equation
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.dialects.core.dims import Dim

@@ -12,7 +12,7 @@ from mirlo.passes.byoc.search import Failure, Match
 from mirlo.passes.byoc.tables import PatternEntry
 from mirlo.passes.byoc.work import bytes_of, flops_of
 from mirlo.passes.locations import describe, names_of
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass

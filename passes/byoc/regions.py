@@ -25,7 +25,7 @@ from mirlo.passes.byoc.quotient import QuotientGraph
 from mirlo.passes.byoc.records import MergeRecord, Placement, RegionRecord
 from mirlo.passes.byoc.work import total
 from mirlo.passes.graph.dce import is_pure_relax
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

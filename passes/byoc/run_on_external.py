@@ -9,7 +9,7 @@ from mirlo.passes.byoc.outline import EXTERNAL, require_target, string_fact
 from mirlo.passes.byoc.outline_external import external_modules
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.targets import find_target, target_names
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

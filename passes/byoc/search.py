@@ -11,7 +11,7 @@ from mirlo.passes.byoc.graph import BlockGraph, BlockNode, BlockValue
 from mirlo.passes.byoc.records import join_alternatives
 from mirlo.passes.rules import Decline, decline_undecided
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 MAX_STEPS = 100_000
 """Upper bound of search steps for one pattern at one node."""

@@ -13,7 +13,7 @@ from mirlo.passes.byoc.record import Recorder
 from mirlo.passes.byoc.search import MAX_MATCHES, Match, Predicate, Search, State
 from mirlo.passes.byoc.tables import PatternEntry, check_failure
 from mirlo.passes.rules import Decline
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True, eq=False)

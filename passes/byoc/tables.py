@@ -19,8 +19,8 @@ from mirlo.passes.byoc.pattern import Pattern, check_pattern
 from mirlo.passes.byoc.search import Match, PatternError, Predicate
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.targets import find_target, forget_partial, register_partial, target_names
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
+from mirlo.runtime.records import dataclass
 
 Table = Callable[[], Sequence[object]]
 CALL_TIR = "relax.call_tir"

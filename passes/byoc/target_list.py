@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from mirlo.passes.options import quote, split_list
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.targets import HOST, CompileOptions, Target, TargetError, find_target, takes_options
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.byoc.codegen import CodeGenerator

@@ -16,7 +16,7 @@ from mirlo.passes.fuse.groups import MAX_INPUTS, FusionNode, Groups
 from mirlo.passes.fuse.kinds import FusionKind, has_several_contractions, is_move, kind_of
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.registry import Pass, option, register_pass
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

@@ -15,7 +15,7 @@ from mirlo.passes.fuse.fuse_ops import PRIMITIVE
 from mirlo.passes.fuse.inline import inline_blocks
 from mirlo.passes.fuse.kinds import KIND, analyze
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

@@ -7,7 +7,7 @@ from dataclasses import field
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.passes.fuse.kinds import FusionKind
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 MAX_NODES = 64
 MAX_INPUTS = 14

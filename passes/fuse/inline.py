@@ -11,7 +11,7 @@ from mirlo.dialects.tir.block import Block
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
 from mirlo.passes.fuse.kinds import FusionKind, block_kind, is_row_move
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 CHEAP_OPS = 4
 """Most operations, none of them a math function, of a block that is cheaper to recompute than to store."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView, is_tensor_form, prim_functions
 from mirlo.passes.registry import Pass, PassError, register_pass
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from mirlo.dialects.context import is_graph_operation
 from mirlo.dialects.core.op import class_of
 from mirlo.dialects.core.surgery import blocks, erase_dead
 from mirlo.passes.registry import Pass, register_pass
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

@@ -18,7 +18,7 @@ from mirlo.passes.byoc.inline import all_operations
 from mirlo.passes.byoc.outline import functions_of
 from mirlo.passes.byoc.outline_external import external_modules
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

@@ -19,7 +19,7 @@ from mirlo.dialects.relax.constant import Constant
 from mirlo.dialects.relax.meanings import widened
 from mirlo.passes.graph.constants import constant_name, constant_value, emit_constant, is_constant
 from mirlo.passes.registry import Pass, option, register_pass
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

@@ -10,7 +10,7 @@ from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.byoc.outline import COMPOSITE, EXTERNAL, TARGET, callee_of, functions_of, inline_call
 from mirlo.passes.registry import Pass, PassError, register_pass
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

@@ -15,8 +15,8 @@ from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.memory.names import PAGES
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import LAST_ROWS
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

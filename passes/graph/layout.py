@@ -16,7 +16,7 @@ from mirlo.passes.graph.requested_layouts import (
 from mirlo.passes.graph.rewrite import rewrite
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import LAYOUT, SIMPLIFY
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

@@ -14,8 +14,8 @@ from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.cache_updates import CacheUpdate, match_cache_update
 from mirlo.passes.graph.scaled_caches import ScaledCaches
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import CACHE_DTYPES
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

@@ -9,8 +9,8 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import graph_operations
 from mirlo.passes.registry import PassError
 from mirlo.passes.rules import Decline, decline
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
+from mirlo.runtime.records import dataclass
 
 CALLBACK = "layouts"
 """The session option with a caller's own choice: `f(op)` returns `(data, kernel)`, or `decline('why')`."""

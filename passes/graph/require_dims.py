@@ -17,7 +17,7 @@ from mirlo.dialects.relax.dynamic import RequireDims
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.locations import names_of
 from mirlo.passes.registry import Pass, register_pass
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

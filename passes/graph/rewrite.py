@@ -20,7 +20,7 @@ from mirlo.passes.byoc.graph import BlockGraph, BlockValue, OperandGraph
 from mirlo.passes.graph.constants import constant_name, constant_value, emit_constant, is_constant
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.rules import DEFAULT, Decline, NoMatch, Rule, RuleBook
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.byoc.search import Match

@@ -10,8 +10,8 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.cache_updates import CacheUpdate
 from mirlo.passes.registry import PassError
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import CACHE_SCALE
+from mirlo.runtime.records import dataclass
 
 LARGEST = 127.0
 """The integer that the largest element of a row becomes."""

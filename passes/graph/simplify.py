@@ -9,7 +9,7 @@ from mirlo.dialects.core.installed import import_modules
 from mirlo.passes.graph.rewrite import explain, rewrite
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import COMBINE, RECOGNIZE, SIMPLIFY
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

@@ -19,7 +19,7 @@ from mirlo.dialects.tir.compute import INDEX, Axis, Expr, TensorExpr, constant, 
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.helpers import aligned, shape_of, tensor_type, wide, wide_dtype
 from mirlo.passes.rules import Decline, decline
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.legalize.builder import LegalizeBuilder

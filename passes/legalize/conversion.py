@@ -14,7 +14,7 @@ from mirlo.passes.locations import describe, names_of
 from mirlo.passes.node_keys import NODE
 from mirlo.passes.registry import PassError
 from mirlo.passes.rules import LEGALIZE, Attempt, Decline, Given, Rule, RuleError, decline, preferring
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 Choose = Callable[[ir.OpView, Sequence[Rule]], "str | None"]
 """Returns the name of the requested rule for an operator among its rules; None keeps their order."""

@@ -16,7 +16,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.budget import fits_table, require_table
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.relax.image import CORNERS, CROP, RATIO
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 RADIUS = {"linear": 1, "cubic": 2}
 """How far the kernels reach, in elements."""

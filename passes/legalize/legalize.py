@@ -18,8 +18,8 @@ from mirlo.passes.node_keys import NODE, check_nodes
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import LEGALIZE, Given, Rule, functions_of
 from mirlo.passes.targets import chain, check_rule_targets, rules_target
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

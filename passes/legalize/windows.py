@@ -12,7 +12,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer_windows import channel_axis, padding_pairs, per_dim, spatial_axes
 from mirlo.dialects.tir.compute import INDEX, Expr, constant, maximum, minimum
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 Member = TypeVar("Member")
 

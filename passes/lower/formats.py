@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

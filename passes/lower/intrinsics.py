@@ -18,8 +18,8 @@ from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import INTRINSIC, Attempt, Given, Rule, RuleError, functions_of
 from mirlo.passes.targets import TargetError, chain, check_rule_targets, rules_target
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

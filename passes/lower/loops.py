@@ -15,7 +15,7 @@ from mirlo.passes.schedule.loops import PARALLEL
 from mirlo.passes.schedule.nest import emit_buffer_block
 from mirlo.passes.schedule.words.loops import MAX_UNROLL
 from mirlo.passes.upstream import run_unverified
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

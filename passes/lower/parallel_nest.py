@@ -15,7 +15,7 @@ from math import prod
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.core.value import Value, index, integer_of
 from mirlo.passes.schedule.loops import LOOP_ANNOTATION, PARALLEL
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 _READING = ("affine.apply", "memref.load", "vector.load", "vector.maskedload", "vector.broadcast")
 """Operations that, besides arithmetic, may precede an inner loop: each thread that has a part of it executes them."""

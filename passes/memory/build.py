@@ -40,7 +40,7 @@ from mirlo.passes.memory.timeline import TimelineBlock, TimelineStep, is_tensor
 from mirlo.passes.memory.views import view_text
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.loops import for_loop
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass

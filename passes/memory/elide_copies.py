@@ -22,7 +22,7 @@ from mirlo.dialects.tir.view import PrimView, is_prim_func, is_tensor_form
 from mirlo.passes.fuse.fuse_tir import remove_unused
 from mirlo.passes.memory.storage_assignment import ALIASES, CALLS
 from mirlo.passes.registry import Pass, register_pass
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

@@ -19,7 +19,7 @@ from mirlo.dialects.core.value import compare, create, emit_constant, select
 from mirlo.dialects.tir.extents import MAX_BYTES, MAX_ITERATIONS
 from mirlo.dialects.tir.sizes import SizeEmitter
 from mirlo.passes.memory.size_bounds import KnownLimits, TooManyTerms, bound_of, number
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 _SATURATED = float(1 << 62)
 """Products are clamped to this: an exact f64 that fits in 64 bits."""

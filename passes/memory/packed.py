@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import field
 
 from mirlo.dialects.bindings import func, ir
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 CALL = "relax.call_dps_packed"
 PACKED = "relax.packed"

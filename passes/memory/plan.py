@@ -43,7 +43,7 @@ from mirlo.passes.memory.symbols import FunctionSymbols, SizeCheck
 from mirlo.passes.memory.timeline import Timeline, TimelineBlock, is_tensor
 from mirlo.passes.memory.views import view_text
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

@@ -14,7 +14,7 @@ from functools import lru_cache
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dim_algebra import Atom, Monomial, terms_of
 from mirlo.dialects.core.dims import Dim
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 MOST_TERMS = 64
 """Terms above which a bound is not pursued: nested sums multiply."""

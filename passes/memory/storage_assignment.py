@@ -17,7 +17,7 @@ from mirlo.passes.memory.inplace import inplace_of
 from mirlo.passes.memory.layout import Interval
 from mirlo.passes.memory.timeline import Timeline, TimelineBlock, TimelineStep, is_tensor, tensors
 from mirlo.passes.registry import PassError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 VIEWS = frozenset(name for name, op in DIALECT.operations.items() if Trait.VIEW in op.TRAITS)
 """Operators that only view a buffer in another shape."""

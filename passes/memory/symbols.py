@@ -22,7 +22,7 @@ from mirlo.passes.memory.extents import FloatSizes, NonnegativeDim, SizeProduct,
 from mirlo.passes.memory.names import SIZES_SUFFIX
 from mirlo.passes.memory.packed import RECORD_WORDS
 from mirlo.passes.registry import PassError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 SYMBOLS = "relax.symbols"
 """Attribute of a planned function: the dims of its inputs that the run time writes into the call record, in order."""

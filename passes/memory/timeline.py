@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 
 from mirlo.dialects.bindings import ir
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 LOOPS = frozenset({"scf.for", "scf.while"})
 REGIONS = frozenset({"scf.if", *LOOPS})

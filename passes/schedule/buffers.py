@@ -33,7 +33,7 @@ from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.schedule.choices import CHOSEN, choices_attribute
 from mirlo.passes.schedule.loops import for_loop, load, store
 from mirlo.passes.schedule.vectors import flat
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 SCHEDULE = "tir.schedule"
 """Attribute: the rule that scheduled the function, and its parameters."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.rule_choices import Choice, ChoiceError, ChoiceValue, ChoiceValues
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
+from mirlo.runtime.records import dataclass
 
 CHOSEN = "tir.choices"
 """Attribute of a scheduled prim function: the choices with which its rule makes the same loops again."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mirlo.dialects.core.dtypes import dtype as dtype_named
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.targets import chain, find_target, is_partial
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.words.rule_parts import ScheduleParts

@@ -17,7 +17,7 @@ from mirlo.dialects.tir.buffers import PARALLEL as PARALLEL
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.sizes import buffer_indices
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 LOOP_ANNOTATION = "llvm.loop_annotation"
 """Attribute of an `scf.for`, which upstream passes move to the branch at its end."""

@@ -53,8 +53,8 @@ from mirlo.passes.schedule.words.trace import APPLIED, PrimitiveCallRecord, Trac
 from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.passes.targets import chain, check_rule_targets, rules_target
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.words.schedule import Schedule as Words

@@ -14,7 +14,7 @@ from mirlo.dialects.relax.constant import Constant
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.graph.constants import constant_name, constant_reader, derived, emit_deferred_constant, filled
 from mirlo.passes.session import Session
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rule_choices import Choice, ChoiceValues, choices_of_type
 from mirlo.passes.rules import ANY, SCHEDULE
 from mirlo.passes.schedule.choices import choices_attribute, choices_of
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

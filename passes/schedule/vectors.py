@@ -13,7 +13,7 @@ from mirlo.dialects.tir.buffers import UNBOUNDED
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.sizes import buffer_indices
 from mirlo.passes.schedule.loops import KnownBody, ScalarBody
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 TRAPPING = tuple(
     f"arith.{name}" for name in ("divsi", "divui", "remsi", "remui", "floordivsi", "ceildivsi", "ceildivui")

@@ -23,7 +23,7 @@ from mirlo.passes.shard.constants import AxisRange, ConstantParts, rebuilt, slic
 from mirlo.passes.shard.conversions import LayoutConverter
 from mirlo.passes.shard.exchanges import note_exchange
 from mirlo.passes.shard.plan import DividedNode, ShardingRecord
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 TO_PARTS, FROM_PARTS = "relax.to_parts", "relax.from_parts"
 PARTITIONED = (TO_PARTS, FROM_PARTS)

@@ -23,7 +23,7 @@ from mirlo.passes.graph.constants import (
 )
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.session import Session
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 MAX_DEPTH = 64
 """Most operators between a weight and its user that are divided with it."""

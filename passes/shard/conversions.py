@@ -15,7 +15,7 @@ from mirlo.dialects.relax.collectives import Collective
 from mirlo.passes.shard.constants import AxisRange, sliced
 from mirlo.passes.shard.exchanges import note_exchange
 from mirlo.passes.shard.plan import ShardingRecord
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 TakePart = Callable[[ir.Value, AxisRange, Split], ir.Value]
 """Returns the part of a value that the rank has in a split, a range of it, at the insertion point."""

@@ -16,7 +16,7 @@ from mirlo.passes.shard import plan as plans
 from mirlo.passes.shard.constants import rebuilt
 from mirlo.passes.shard.plan import DividedNode, RankPlan
 from mirlo.passes.shard.values import RankValues
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass

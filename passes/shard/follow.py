@@ -10,7 +10,7 @@ from mirlo.dialects.core.op import sharding_rule_of
 from mirlo.dialects.core.sharding import Sharding, ShardingRule, divided, parts_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.rules import Decline, decline
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 MAX_VALUES = 1000
 """Most values that are looked at for one division."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import field
 from fnmatch import fnmatchcase
 
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 COLUMN, ROW, HEAD, VOCABULARY, EXPERT, REPLICATE = "column", "row", "head", "vocabulary", "expert", "replicate"
 STRATEGIES = ("auto", COLUMN, ROW, EXPERT, VOCABULARY, REPLICATE)

@@ -26,7 +26,7 @@ from mirlo.passes.shard.fused import separate_products
 from mirlo.passes.shard.lookups import look_up
 from mirlo.passes.shard.plan import DividedNode, RankPlan, ShardingRecord
 from mirlo.passes.shard.values import RankValues
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

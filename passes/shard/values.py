@@ -11,7 +11,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.passes.shard.constants import AxisRange, ConstantParts, sliced
 from mirlo.passes.shard.conversions import LayoutConverter
 from mirlo.passes.shard.plan import ShardingRecord
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass

@@ -15,11 +15,11 @@ import numpy as np
 
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.errors import ArtifactError, NotForThisMachine
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.loaders import platform_of
 from mirlo.runtime.locks import make_lock
 from mirlo.runtime.names import terminal
 from mirlo.runtime.params import ParameterStore
+from mirlo.runtime.records import dataclass
 from mirlo.runtime.remote.model import RemoteModel, TimedCalls
 from mirlo.runtime.remote.wire import Connection, FrameKind, RemoteError, RunnerAddress, RunnerLost
 from mirlo.runtime.tensor_bytes import read_tensors, tensor_bytes

@@ -11,9 +11,9 @@ import numpy as np
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.errors import InputError
 from mirlo.runtime.inputs import bind, convert, random_input
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile, make_profile, tick_length
+from mirlo.runtime.records import dataclass
 from mirlo.runtime.remote.wire import RunnerAddress
 from mirlo.runtime.unloaded import UnloadedModel
 

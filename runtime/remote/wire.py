@@ -12,8 +12,8 @@ import struct
 import time
 
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import terminal
+from mirlo.runtime.records import dataclass
 
 VERSION = 1
 """The version of the protocol."""

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.serve.body import BodyFields, Message, Scope, parse_object
 from mirlo.serve.errors import RequestError
 from mirlo.serve.forms import read_form

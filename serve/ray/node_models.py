@@ -14,9 +14,9 @@ from mirlo.driver.compile import compile as compile_model
 from mirlo.runtime.artifact import MODEL_FILE
 from mirlo.runtime.container import has_magic
 from mirlo.runtime.executable import Executable
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.load import load
 from mirlo.runtime.program import Program
+from mirlo.runtime.records import dataclass
 from mirlo.serve.ray.errors import RayError
 
 if TYPE_CHECKING:

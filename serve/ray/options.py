@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.options import TEXT, check_options, integer, number, option, optional
+from mirlo.runtime.records import dataclass
 from mirlo.serve.ray.errors import RayError
 
 

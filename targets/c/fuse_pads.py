@@ -10,7 +10,7 @@ from mirlo.dialects.core.symbols import rename_symbol, symbol_name
 from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
 from mirlo.passes.registry import Pass, register_pass
 from mirlo.passes.schedule.stored import calls_of, count_runs
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

@@ -17,8 +17,8 @@ from mirlo.passes.legalize.legalize import operator_names
 from mirlo.passes.memory.symbols import FunctionSymbols
 from mirlo.passes.registry import PassError
 from mirlo.passes.rules import Decline, decline
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.native import FORMAT, NativeCode
+from mirlo.runtime.records import dataclass
 from mirlo.targets.c.loader import ERRORS
 
 if TYPE_CHECKING:

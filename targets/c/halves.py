@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 HALVES = {"f16": "mirlo_f16", "bf16": "mirlo_bf16"}
 """The C types by element type."""

@@ -15,8 +15,8 @@ from mirlo.dialects.core.symbols import rename_symbol, symbol_name
 from mirlo.dialects.tir.buffers import INPLACE, workspace_of
 from mirlo.dialects.tir.sizes import symbols_of_function
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import c_identifier
+from mirlo.runtime.records import dataclass
 from mirlo.targets.c.halves import HALVES
 from mirlo.targets.c.printer import Printer, is_stored, uses
 from mirlo.targets.c.scalars import ScalarError

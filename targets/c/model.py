@@ -19,8 +19,8 @@ from mirlo.passes.kernel_nodes import kernel_nodes
 from mirlo.passes.memory import packed
 from mirlo.passes.memory.names import ALLOCATE, CHECK, GROW, POLL, SIZES_SUFFIX, SLOT, TICK
 from mirlo.passes.registry import PassError
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import c_comment, c_identifier
+from mirlo.runtime.records import dataclass
 from mirlo.targets.c.calls import packed_text, run_time_texts
 from mirlo.targets.c.halves import is_half
 from mirlo.targets.c.helpers import HELPED, HELPED_WRAPPING, helpers_of

@@ -18,9 +18,9 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import PassError
 from mirlo.passes.session import Session
 from mirlo.runtime.artifact import TensorSpec
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import c_comment, c_identifier
 from mirlo.runtime.params import ParameterStore
+from mirlo.runtime.records import dataclass
 from mirlo.targets.c.loader import OUT_OF_MEMORY, WRONG_SIZES
 from mirlo.targets.c.model import INCLUDES, ModelText, join_texts, print_model
 from mirlo.targets.c.pipeline import PART_PASSES

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.buffers import buffer_bytes
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.c.halves import WidenedOperation, computes_halves, rounded, widened
 from mirlo.targets.c.intrinsics import MATH
 from mirlo.targets.c.scalars import EXPRESSIONS, WRAPPING, Expression, ScalarError, c_scalar, constant_text

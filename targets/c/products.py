@@ -12,7 +12,7 @@ from mirlo.dialects.tir.buffers import buffer_bytes
 from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
 from mirlo.passes.registry import Pass, register_pass
 from mirlo.runtime.artifact import KernelInfo
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.planned import calls_of
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from mirlo.passes.graph.constants import is_available
 from mirlo.passes.memory.weights import ConstantReleaser
 from mirlo.passes.registry import Pass, register_pass
 from mirlo.passes.schedule.stored import Stored, calls_of, store_for_calls
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

@@ -10,7 +10,7 @@ from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalFunction,
 from mirlo.passes.byoc.operators import is_op
 from mirlo.passes.byoc.pattern import PatternTuple
 from mirlo.passes.figures import Figures
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.collectives.program import RankExchange, RankProgram
 
 

@@ -8,7 +8,7 @@ from typing import TypeGuard
 import numpy as np
 
 from mirlo.runtime.errors import ArtifactError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 AXES = {
     "all_reduce": 0,

@@ -25,9 +25,9 @@ import numpy as np
 from mirlo.runtime import system
 from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadContext
 from mirlo.runtime.heartbeat import PERIOD, HeartbeatMonitor, own_heartbeat
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.private_folders import make_private, unsafe_folder
 from mirlo.runtime.ranks import TIMEOUT, RankError, RankPlace, heartbeat_seconds, stopped_error, timeout_seconds
+from mirlo.runtime.records import dataclass
 from mirlo.targets.collectives.calls import rank_functions
 from mirlo.targets.collectives.program import RankExchange
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from mirlo.passes.byoc.codegen import option
 from mirlo.passes.byoc.pattern import PatternTuple
 from mirlo.passes.byoc.view import Step
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.cublas.patterns import is_along_columns, patterns
 from mirlo.targets.cublas.plan import MatrixProduct
 from mirlo.targets.nvvm.library_values import NvidiaLibraryCalls, Values

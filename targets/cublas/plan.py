@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 DTYPES = ("f32", "f16", "bf16", "f64")
 BYTES, FLOATS8 = ("i8",), ("f8e4m3fn", "f8e5m2")

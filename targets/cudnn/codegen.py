@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mirlo.passes.byoc.pattern import PatternTuple
 from mirlo.passes.byoc.view import Step
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.cudnn.attention import attention_of, attention_patterns, is_attention
 from mirlo.targets.cudnn.plan import AttentionStep, Convolution
 from mirlo.targets.nvvm.library_values import NvidiaLibraryCalls, Values

@@ -11,7 +11,7 @@ from mirlo.dialects.core.value import integer_of
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import PassError
 from mirlo.passes.targets import ThreadLimits
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 Axis = tuple[str, int]
 """`block` or `thread`, and the number of the dim."""

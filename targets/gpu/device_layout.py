@@ -9,8 +9,8 @@ from typing import Generic, Protocol, TypedDict, TypeVar
 
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.dtypes import numpy_dtype
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.locks import make_lock
+from mirlo.runtime.records import dataclass
 
 ALIGNMENT = 256
 """Alignment of tensors in device memory, in bytes; enough for every device."""

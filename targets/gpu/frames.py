@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.errors import ArtifactError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.runtime.sizes import FIRST, Allocator, Sizes
 from mirlo.targets.gpu.commands import CommandReader, Step, is_straight
 from mirlo.targets.gpu.device_layout import Region, lay_out

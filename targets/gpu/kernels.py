@@ -8,7 +8,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.tir.buffers import buffer_bytes
 from mirlo.passes.lower.calls import find
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.host_code import compile_host
 from mirlo.targets.gpu.program import HostProgram
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import field
 
 from mirlo.dialects.bindings import ir
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.copies import flatten_copy, is_copy
 
 ALLOCA, LAUNCH = "memref.alloca", "gpu.launch"

@@ -15,7 +15,7 @@ from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
 from mirlo.passes.lower.calls import find_all
 from mirlo.passes.registry import Pass, PassError, register_pass
 from mirlo.passes.upstream import run_unverified
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.launches import find_launches
 from mirlo.targets.gpu.schedule.launch import WARP, Ids, launch, launch_iterations
 from mirlo.targets.gpu.threads import parallel_nest

@@ -9,7 +9,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import integer_of
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.loops import when
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.bound_loops import Axis, find_axis
 from mirlo.targets.gpu.exchanges import LOOPS, Elements, accesses_of, element_of, is_exchanged, merge_elements
 from mirlo.targets.gpu.launches import accesses

@@ -18,7 +18,7 @@ from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.schedule.buffers import SCHEDULE
 from mirlo.passes.schedule.loops import PARALLEL, for_loop, when
 from mirlo.passes.targets import ThreadLimits, thread_limits
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.bound_loops import (
     AXES,
     Axis,

@@ -8,7 +8,7 @@ from typing import Annotated
 from mirlo.dialects.bindings import ir
 from mirlo.passes.rule_choices import Choice, ChoiceError, bind_choices
 from mirlo.passes.schedule.tuned import tuned_values
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import MAX_ACCUMULATORS
 
 PACKED = "tir.packed"

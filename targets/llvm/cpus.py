@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import COLUMNS_FROM_L2, LOADS, MachineError
 
 KIB, MIB = 1 << 10, 1 << 20

@@ -13,7 +13,7 @@ from mirlo.passes.targets import CompileOptions
 from mirlo.runtime import archive
 from mirlo.runtime.artifact import Artifact, KernelInfo
 from mirlo.runtime.interrupts import POLLS
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.build import build, code_settings
 from mirlo.targets.llvm.compile_ahead import CompileAhead
 from mirlo.targets.llvm.machine_code import SUFFIXES

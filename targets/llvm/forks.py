@@ -5,7 +5,7 @@ from __future__ import annotations
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.memory.names import FORK
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.runtime.threads import SYMBOL
 
 

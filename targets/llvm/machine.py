@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 MAX_ACCUMULATORS = 64
 """Most accumulators of a register tile: more would be an error of the machine model."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.registry import PassError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.host.llvm_ir import llvmlite, to_llvm_ir
 from mirlo.targets.llvm.cpus import X86
 from mirlo.targets.llvm.loop_annotations import SCHEDULED

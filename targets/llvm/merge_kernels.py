@@ -18,7 +18,7 @@ from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.value import create
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.memory.names import FORK
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 MAX_SCALARS = 16
 """The most arguments that a kernel gets: further ones would each cost a store and a load of a call."""

@@ -12,7 +12,7 @@ from mirlo.dialects.core.value import create
 from mirlo.passes.made_by import RULE
 from mirlo.passes.memory.names import SIZES_SUFFIX
 from mirlo.passes.registry import PassError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.host import runtime_calls
 from mirlo.targets.llvm import packed
 from mirlo.targets.llvm.forks import argument_types, define_forks, find_forks

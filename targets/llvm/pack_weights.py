@@ -19,7 +19,7 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.schedule import adopt_choices
 from mirlo.passes.schedule.stored import Stored, calls_of, store_for_calls
 from mirlo.runtime.container import empty_aligned
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import PACKED, SMALL_PAIRS, ContractionChoices, contraction_choices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import find_machine

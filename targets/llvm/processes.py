@@ -19,8 +19,8 @@ from dataclasses import field
 from pathlib import Path
 
 from mirlo.passes.registry import PassError
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.locks import make_lock
+from mirlo.runtime.records import dataclass
 from mirlo.runtime.system import (
     ForkedProcess,
     after_fork,

@@ -6,7 +6,7 @@ import platform
 from functools import cache
 
 from mirlo.runtime.host_cpu import host_cpu
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.cpus import ARM, BASE, RISCV, SVE, USED, WASM, X86, arch_of
 
 

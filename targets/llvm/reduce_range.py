@@ -16,7 +16,7 @@ from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.tuned import operations_named
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import find_machine
 from mirlo.targets.llvm.schedule.contraction.groups import LARGEST_PAIR

@@ -10,7 +10,7 @@ from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.shard.row_loop import RowwiseOperation, RowwisePrefix, find_rowwise, loop_over_rows
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import find_machine
 from mirlo.targets.llvm.schedule.cost import (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.registry import Pass, option, register_pass
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.emit import prepare_module
 from mirlo.targets.llvm.machine_code import DIALECT, CodeSettings
 from mirlo.targets.llvm.object_code import lower_module

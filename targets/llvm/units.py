@@ -15,8 +15,8 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func
 from mirlo.passes.memory.names import FORK
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import c_identifier
+from mirlo.runtime.records import dataclass
 from mirlo.runtime.sources import code_version
 from mirlo.targets.llvm.machine_code import OBJECT, CodeSettings
 from mirlo.targets.llvm.merge_kernels import merge_kernels, pass_scalars

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

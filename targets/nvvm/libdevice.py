@@ -15,7 +15,7 @@ from mirlo.dialects.bindings import arith, func, ir
 from mirlo.passes.lower.calls import find
 from mirlo.passes.lower.intrinsics import CUSTOM_RULES
 from mirlo.passes.registry import Pass, register_pass
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.outline import ON_DEVICE
 from mirlo.targets.nvvm.chips import ChipError
 

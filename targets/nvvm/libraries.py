@@ -23,8 +23,8 @@ from mirlo.passes.byoc.guard import guarded
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.runtime.files import read_regular
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.outline import ON_DEVICE
 from mirlo.targets.host.llvm_ir import llvmlite
 from mirlo.targets.nvvm.chips import Chip, ChipError

@@ -11,7 +11,7 @@ from ctypes import c_void_p
 from dataclasses import field
 
 from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadContext
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.nvvm.library_plan import LibraryStep, read
 from mirlo.targets.nvvm.library_program import LibraryCall, LibraryProgram
 from mirlo.targets.nvvm.wheels import find_library

@@ -9,7 +9,7 @@ from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule, o
 from mirlo.passes.byoc.view import ExternalFunction, ExternalValue, Step
 from mirlo.passes.figures import Figures
 from mirlo.runtime.dtypes import ELEMENT_TYPES
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.nvvm.library_plan import LibraryRegion, write
 from mirlo.targets.nvvm.speeds import library_figures
 

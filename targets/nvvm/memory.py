@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from mirlo.runtime.device_array import CUDA
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.locks import make_lock
+from mirlo.runtime.records import dataclass
 from mirlo.targets.nvvm.device import CudaError, Gpu, check, gpu
 
 SMALLEST = 512

@@ -17,9 +17,9 @@ import numpy as np
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.device_array import DeviceView
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.locks import make_lock
 from mirlo.runtime.on_device import Given
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.commands import Argument, Step, StepRange
 from mirlo.targets.gpu.device_layout import Pointers, Region, address_of, constants_of, lay_out, params_of, pointers
 from mirlo.targets.gpu.frames import CallFrame, CallRecord, Frames

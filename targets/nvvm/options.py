@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.nvvm.chips import CHIPS, DEFAULT, Chip, ChipError, find_chip
 
 _YES, _NO = ("true", "1"), ("false", "0")

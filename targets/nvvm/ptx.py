@@ -18,7 +18,7 @@ from mirlo.passes.lower.calls import find_all, find_outermost
 from mirlo.passes.made_by import RULE
 from mirlo.passes.registry import PassError
 from mirlo.passes.upstream import run_unverified
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.kernels import KernelCode
 from mirlo.targets.gpu.narrow_indices import saturate_indices
 from mirlo.targets.host.llvm_ir import llvmlite

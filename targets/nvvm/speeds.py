@@ -12,7 +12,7 @@ from functools import partial
 from operator import attrgetter
 
 from mirlo.passes.figures import Cost, Figures, RegionWork
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.costs import LAUNCH, MIN_SPLIT_STEPS, Shape, tiled_seconds
 from mirlo.targets.nvvm.chips import Chip, PeakFigures, PeakShare, find_chip
 

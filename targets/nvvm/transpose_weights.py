@@ -16,7 +16,7 @@ from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.group import unfit, whole_group
 from mirlo.passes.schedule.schedule import adopt_choices
 from mirlo.passes.schedule.stored import Stored, calls_of, store_for_calls
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.contraction.staging import with_whole_vectors
 from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles, product_of
 from mirlo.targets.gpu.schedule.stage import LANES

@@ -9,7 +9,7 @@ from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule, o
 from mirlo.passes.figures import Figures
 from mirlo.passes.targets import TargetError
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.onednn.native import api
 from mirlo.targets.onednn.native.library import NAME, OLDEST, load_library
 from mirlo.targets.onednn.plan import OneDnnPlan, PrimitiveRegion, write

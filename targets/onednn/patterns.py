@@ -13,7 +13,7 @@ from mirlo.dialects.core.traits import Trait
 from mirlo.passes.byoc.helpers import repeat
 from mirlo.passes.byoc.operators import is_op, wildcard
 from mirlo.passes.byoc.pattern import MatchCheck, Pattern
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.onednn import checks
 from mirlo.targets.onednn.post_ops import BINARY, ELTWISE
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.errors import ArtifactError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.onednn.sizes import evaluate, solve
 
 VERSION = 1

@@ -10,7 +10,7 @@ import numpy as np
 
 from mirlo.passes.byoc.view import ExternalFunction, ExternalNode, ExternalValue
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.onednn import plan
 from mirlo.targets.onednn.post_ops import BINARY, ELTWISE, with_constant, with_operand
 

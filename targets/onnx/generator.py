@@ -14,7 +14,7 @@ from mirlo.passes.byoc.pattern import PatternTuple
 from mirlo.passes.byoc.read_external import node_of
 from mirlo.passes.figures import Figures
 from mirlo.passes.rules import Decline, decline
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.onnx.export import load_exporters
 from mirlo.targets.onnx.model import node_model, region_model
 from mirlo.targets.onnx.provider import onnxruntime, require_provider, try_model

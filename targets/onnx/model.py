@@ -11,7 +11,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.passes.byoc.view import ExternalFunction, ExternalNode, ExternalValue
 from mirlo.passes.rules import Decline
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.onnx.dtypes import CODES, code_of
 from mirlo.targets.onnx.export import load_exporters
 from mirlo.targets.onnx.export.graph import INLINE_BYTES, IR_VERSION, OPSET, ExportGraph

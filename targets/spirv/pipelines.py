@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from mirlo.runtime.artifact import Artifact
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.spirv.descriptors import BufferRange, DescriptorSets
 from mirlo.targets.spirv.vulkan import DeviceError, VulkanDevice, api
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.registry import Pass, register_pass
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.spirv.binary import lower_to_spirv
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from mirlo.runtime.errors import ArtifactError, NoDevice
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.locks import ReleasingLock
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -25,7 +25,7 @@ TYPES_OF_TARGETS = ("runtime.artifact", "runtime.cache")
 
 # The table of docs/architecture.md: what each folder may import besides itself.
 ALLOWED: dict[str, tuple[str, ...]] = {
-    "dialects": ("runtime.lazy_dataclass", "runtime.system"),
+    "dialects": ("runtime.records", "runtime.system"),
     "frontends": (
         "dialects",
         "runtime.params",
@@ -33,7 +33,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "runtime.dtypes",
         "runtime.kinds",
         "runtime.host_cpu",
-        "runtime.lazy_dataclass",
+        "runtime.records",
         "runtime.names",
         "runtime.nearest",
         "runtime.ranks",
@@ -48,7 +48,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "runtime.external",
         "runtime.native",
         "runtime.files",
-        "runtime.lazy_dataclass",
+        "runtime.records",
         "runtime.names",
         "runtime.nearest",
         "runtime.system",
@@ -138,15 +138,15 @@ def test_one_module_names_the_bindings() -> None:
     assert not naming
 
 
-def test_methods_of_dataclasses_are_compiled_late() -> None:
+def test_dataclasses_are_declared_without_generated_text() -> None:
     naming = [
         f"{path.relative_to(ROOT)}:{line}"
         for path in FILES
-        if path != ROOT / "runtime" / "lazy_dataclass.py"
+        if path != ROOT / "runtime" / "records.py"
         for line, name in _names(path)
         if name == "dataclasses.dataclass"
     ]
-    assert not naming, "import `dataclass` from mirlo.runtime.lazy_dataclass"
+    assert not naming, "import `dataclass` from mirlo.runtime.records"
 
 
 def test_passes_name_no_target() -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypedDict
 import numpy as np
 
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.tools.bench.options import MeasurementOptions
 from mirlo.tools.bench.processes import PRESSURE, SPINNER, EngineError, Neighbor, Process
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.options import OptionFlag, integer, number, option, parse_integer, values_that
+from mirlo.runtime.records import dataclass
 from mirlo.tools.bench.engines import ENGINES
 
 if TYPE_CHECKING:

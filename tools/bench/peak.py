@@ -12,8 +12,8 @@ from collections.abc import Callable
 import numpy as np
 
 from mirlo.runtime import threads as pool
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.object_loader import compile_llvm
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.options import host_machine
 from mirlo.targets.llvm.processor import host_processor
 

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from mirlo.runtime import system
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.tools.bench.engines import ENGINES
 
 ROOT = Path(__file__).resolve().parents[2]

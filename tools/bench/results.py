@@ -10,7 +10,7 @@ from dataclasses import asdict, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.runtime.system import available_cores
 from mirlo.tools.bench.engines import ENGINES
 from mirlo.tools.bench.kernels import RooflineLimits, RooflineRow

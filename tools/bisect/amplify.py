@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirlo.frontends.onnx.order import read_names
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.tools.bisect.compare import ModelValue, Tolerance, difference, wrong_elements
 from mirlo.tools.bisect.nodes import DepartingNode, unit_outputs
 from mirlo.tools.bisect.oracles import Oracle, OracleError

@@ -14,7 +14,7 @@ import numpy as np
 from mirlo.dialects.bindings import ir
 from mirlo.frontends.foreign import ImportedModule
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.tools.bisect.amplify import Amplified, amplified
 from mirlo.tools.bisect.bundle import replays, write_bundle
 from mirlo.tools.bisect.nodes import DepartingNode, Tell, first_departing_node, stretch

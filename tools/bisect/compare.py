@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 ModelValue: TypeAlias = "np.ndarray | list[ModelValue] | tuple[ModelValue, ...] | None"
 """A value of a model: a tensor, a sequence, or an optional value that is absent."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.tools.bisect.submodel import Submodel, ancestors, cut, live_after
 from mirlo.tools.bisect.trial import Trial, TrialOptions, try_submodel
 from mirlo.tools.bisect.units import DividedModel

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.pipeline import Pipeline
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.tools.bisect.nodes import Tell
 from mirlo.tools.bisect.submodel import Submodel
 from mirlo.tools.bisect.trial import Trial, TrialOptions, try_submodel

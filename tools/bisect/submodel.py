@@ -12,7 +12,7 @@ from mirlo.frontends.onnx.graph import STRING_CODE, GraphDef, TypeDef, ValueDef
 from mirlo.frontends.onnx.model import LoadedModel
 from mirlo.frontends.onnx.order import read_names, steps
 from mirlo.frontends.onnx.writing import model_message
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.tools.bisect.compare import ModelValue
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, Rule, observed_rules, refused_rules
 from mirlo.runtime import system
 from mirlo.runtime.errors import MirloError, NoDevice, NotForThisMachine
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.runtime.remote.wire import RunnerLost
 from mirlo.tools.bisect.compare import ModelValue, Tolerance, difference
 from mirlo.tools.bisect.submodel import Submodel

@@ -14,7 +14,7 @@ from mirlo.passes.byoc.records import Placement
 from mirlo.passes.byoc.target_list import PREPARING, Targets
 from mirlo.passes.pipeline import Pipeline
 from mirlo.runtime import system
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.tools.bisect.submodel import cut
 
 if TYPE_CHECKING:

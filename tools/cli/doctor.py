@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Iterator
 
 from mirlo.runtime.host_cpu import host_cpu
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.runtime.system import available_cores
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError

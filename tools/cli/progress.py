@@ -8,8 +8,8 @@ from dataclasses import field
 from types import TracebackType
 from typing import TextIO
 
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import write_over
+from mirlo.runtime.records import dataclass
 
 SHOW_AFTER = 0.5
 """Seconds: a compilation that ends sooner leaves the terminal alone."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.files import open_regular
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.generate import LanguageModel, Request, ServingEngine

@@ -10,7 +10,7 @@ from dataclasses import field
 import numpy as np
 
 from mirlo.dialects.core.dtypes import DType, dtype
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 FLOATS = ("f32", "f64", "f16", "bf16")
 INTS = ("i8", "i32", "i64", "u8")

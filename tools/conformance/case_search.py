@@ -23,7 +23,7 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
 from mirlo.passes.targets import takes_dynamic_dims
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.tools.conformance.case import Operand
 from mirlo.tools.conformance.derivations import GraphLeaf, GraphOperation, PatternGraph
 from mirlo.tools.conformance.programs import (

@@ -19,7 +19,7 @@ from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.lower.formats import FORMATS
 from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, Attempt, Rule, refused_rules
 from mirlo.passes.targets import has_vectors, thread_limits
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.tools.conformance.arguments import intrinsic_arguments, intrinsic_kinds
 from mirlo.tools.conformance.case import COLUMNS, TABLE, TOLERANCE, OperatorCase, wide
 from mirlo.tools.conformance.case_search import CaseCheck

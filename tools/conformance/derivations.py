@@ -12,7 +12,7 @@ import numpy as np
 from mirlo.passes.byoc.connected import Several
 from mirlo.passes.byoc.operators import OpPattern
 from mirlo.passes.byoc.pattern import Alternatives, Both, LeafPattern, MaybeAbsent, Not, Pattern
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.tools.conformance.programs import operator_class
 
 MAX_DERIVATIONS = 12

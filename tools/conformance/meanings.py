@@ -11,7 +11,7 @@ from dataclasses import field
 
 import numpy as np
 
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.tools.conformance import special
 from mirlo.tools.conformance.errors import WIDE, Array
 

@@ -8,7 +8,7 @@ from dataclasses import field
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.byoc.tables import PatternEntry
 from mirlo.passes.byoc.target_list import Targets
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.tools.conformance.case_search import CaseCheck, CaseSearch
 from mirlo.tools.conformance.derivations import PatternGraph, graphs_of, producing
 from mirlo.tools.conformance.programs import taken_patterns

@@ -27,7 +27,7 @@ from mirlo.passes.schedule.schedule import ScheduleRecord
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.executable import Executable
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.runtime.remote.wire import RunnerLost
 from mirlo.runtime.unloaded import UnloadedModel
 from mirlo.tools.conformance.case import OperatorCase

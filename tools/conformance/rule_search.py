@@ -16,7 +16,7 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.rules import LEGALIZE, SCHEDULE, Attempt, Rule, refused_rules
 from mirlo.passes.schedule.schedule import ScheduleRecord
 from mirlo.passes.targets import chain
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.tools.conformance.case import TABLE
 from mirlo.tools.conformance.case_search import CaseCheck, CaseSearch
 from mirlo.tools.conformance.derivations import PatternGraph, graphs_of, with_more_operands

@@ -13,7 +13,7 @@ from mirlo.dialects.context import graph_operations
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, Attempt, Rule
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.tools.conformance.arguments import intrinsic_arguments, intrinsic_kinds
 from mirlo.tools.conformance.case import COLUMNS, TABLE, OperatorCase
 from mirlo.tools.conformance.derived import expected

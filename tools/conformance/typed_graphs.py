@@ -21,7 +21,7 @@ from mirlo.dialects.core.dtypes import DType, dtype, dtype_of_numpy
 from mirlo.dialects.core.errors import OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.byoc.search import Predicate
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.tools.conformance.case import COLUMNS, TABLE, VARIED, Draw, OperatorCase
 from mirlo.tools.conformance.derivations import GraphLeaf, GraphOperation, GraphResult, GraphValue, PatternGraph
 from mirlo.tools.conformance.programs import operator_class

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from mirlo.dialects.core.types import TensorType
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.tools.conformance.case import TOLERANCE, Operand, UndefinedResult, wide
 from mirlo.tools.conformance.derivations import GraphLeaf, GraphOperation, GraphValue
 from mirlo.tools.conformance.derived import evaluate

@@ -13,7 +13,7 @@ from mirlo.passes.rules import Rule
 from mirlo.passes.schedule.schedule import ScheduleRecord
 from mirlo.passes.schedule.tuned import ApplyTuning, name_of
 from mirlo.passes.targets import CompileOptions, Target
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass

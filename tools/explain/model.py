@@ -45,7 +45,7 @@ from mirlo.passes.schedule.tuned import TUNING, TuningRecord
 from mirlo.passes.session import Session
 from mirlo.passes.shard.plan import ShardingRecord
 from mirlo.passes.targets import CompileOptions, Target, thread_limits
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.runtime.regions import RegionDescription
 from mirlo.tools.explain.expectations import UnscheduledModule
 from mirlo.tools.explain.kernel import FollowedKernels, KernelStage

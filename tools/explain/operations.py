@@ -5,7 +5,7 @@ from __future__ import annotations
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.kernel_nodes import node_labels
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 INPUT, OUTPUT = "input", "output"
 

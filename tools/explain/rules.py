@@ -9,7 +9,7 @@ from pathlib import Path
 from mirlo.passes.rule_choices import Choice
 from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, Rule
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 PACKAGE_PARENT = str(Path(__file__).resolve().parents[3])
 SCHEDULES = "schedule"

@@ -8,8 +8,8 @@ from typing import Any, TypedDict
 
 from mirlo.runtime.artifact import KernelInfo
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.profile import Profile
+from mirlo.runtime.records import dataclass
 from mirlo.tools.explain.kernel import KernelStage
 from mirlo.tools.explain.model import Explanation, explain_model
 from mirlo.tools.explain.report import as_json

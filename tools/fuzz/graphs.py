@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.tools.bisect.declared import declared_operators, evaluated_operators
 from mirlo.tools.fuzz.operators import load_planners
 from mirlo.tools.fuzz.operators.declared import declared_planners

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirlo.runtime.executable import Executable
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import file_name, shell_word
+from mirlo.runtime.records import dataclass
 from mirlo.tools.fuzz.graphs import RandomGraph, random_graph
 from mirlo.tools.fuzz.guarded_memory import GuardedMemory
 from mirlo.tools.fuzz.verdict import FAILED, REFUSED, SeedVerdict, verdict_of_error

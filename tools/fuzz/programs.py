@@ -17,7 +17,7 @@ import numpy as np
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.runtime.tensor_bytes import read_tensors, tensor_bytes
 from mirlo.targets.c.compiler import find_compiler
 from mirlo.tools.fuzz.guards import Feeds, guarded_case, write

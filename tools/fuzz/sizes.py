@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.tools.bisect.compare import Tolerance, difference
 from mirlo.tools.bisect.oracles import Oracle, OracleError, onnxruntime, reference
 from mirlo.tools.fuzz.differential import RIGHT, WRONG

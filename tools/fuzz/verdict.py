@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 ACCEPTED, REFUSED, FAILED = "accepted", "refused", "failed"
 STATES_OF_READERS = {

@@ -9,7 +9,7 @@ from multiprocessing.connection import wait
 from typing import TYPE_CHECKING
 
 from mirlo.runtime import system
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.tools.fuzz.verdict import SeedVerdict
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from mirlo.dialects.relax.reference import signature
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.frontends.script.words import Word
 from mirlo.passes.rules import LEGALIZE, SCHEDULE, Rule
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.tools.lsp.document import Name, TextSpan
 
 NOWHERE = TextSpan(0, 0, 0)

@@ -7,7 +7,7 @@ from mirlo.tools.new import common
 _MODULE = '''"""The code generator `@NAME@`: products of matrices, as commands of a unit whose driver is `driver.c`."""
 
 import struct
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from pathlib import Path
 
 from mirlo.extend import CodeGenerator, NativeCode, Target, decline, is_op, option, wildcard

@@ -6,7 +6,7 @@ from mirlo.tools.new import common
 
 _MODULE = '''"""The pass `@DASHED@`: change what it matches and makes, and run the tests."""
 
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 from mirlo.dialects.core.surgery import operations, replace_op
 from mirlo.extend import Pass, option, register_pass

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from mirlo.generate.checkpoints.architectures import DecoderOptions
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.tools.quantize.decoder_layers import DecoderLayer
 from mirlo.tools.quantize.grid import quantize_nearest
 from mirlo.tools.quantize.options import Quantization

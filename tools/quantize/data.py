@@ -12,8 +12,8 @@ import numpy as np
 
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.files import open_regular
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import terminal
+from mirlo.runtime.records import dataclass
 from mirlo.tools.quantize.errors import QuantizationError
 from mirlo.tools.quantize.options import ImageScaling
 

@@ -17,7 +17,7 @@ from mirlo.generate.checkpoints.block_weights import BlockWeights
 from mirlo.generate.checkpoints.decoder import DecoderGraph
 from mirlo.generate.checkpoints.graph import BATCH, LENGTH, CheckpointWeights, import_graph
 from mirlo.runtime.executable import Executable
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.tools.quantize.errors import QuantizationError
 
 STATES = "states"

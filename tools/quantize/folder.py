@@ -17,7 +17,7 @@ from mirlo.generate.config import PLAIN, ModelConfig, read_config
 from mirlo.generate.json_file import read_json
 from mirlo.generate.model import LanguageModel, load
 from mirlo.generate.perplexity import Perplexity, sum_losses
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.tools.quantize.awq import ReadRows, scale_channels
 from mirlo.tools.quantize.decoder_layers import DecoderLayer, LayerRunner, decoder_layers
 from mirlo.tools.quantize.errors import QuantizationError

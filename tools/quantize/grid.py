@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.tools.quantize.nbits import block_parameters, nearest_codes
 from mirlo.tools.quantize.options import Quantization
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from mirlo.runtime.bit_fields import pack_fields
 from mirlo.runtime.files import open_regular, require_regular
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import terminal
+from mirlo.runtime.records import dataclass
 from mirlo.tools.quantize.errors import QuantizationError
 from mirlo.tools.quantize.options import LEVELS, Quantization
 

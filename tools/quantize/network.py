@@ -16,8 +16,8 @@ from mirlo.frontends.onnx.model import LoadedModel, Source, load
 from mirlo.frontends.onnx.old import modernized
 from mirlo.frontends.onnx.order import read_names, steps
 from mirlo.frontends.onnx.writing import model_message
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import unused_name
+from mirlo.runtime.records import dataclass
 from mirlo.tools.quantize.errors import QuantizationError
 
 if TYPE_CHECKING:

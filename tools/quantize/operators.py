@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 class Role(Enum):

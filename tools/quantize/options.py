@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.options import (
     BOOLEAN,
     OptionDeclaration,
@@ -22,6 +21,7 @@ from mirlo.runtime.options import (
     parse_integer,
     values_that,
 )
+from mirlo.runtime.records import dataclass
 from mirlo.tools.quantize.errors import QuantizationError
 
 RANGES = ("minmax", "percentile", "entropy", "mse")

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import field
 
 from mirlo.frontends.onnx.graph import NodeDef
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.tools.quantize.network import Network
 from mirlo.tools.quantize.operators import Role, role_of
 from mirlo.tools.quantize.prepare import weight_axis

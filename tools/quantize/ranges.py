@@ -7,7 +7,7 @@ from dataclasses import field
 
 import numpy as np
 
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 BINS = 2048
 """Bins of a histogram: eight for each of the values that int8 has, when nothing is clipped."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import html, terminal
+from mirlo.runtime.records import dataclass
 
 _STYLE = (
     "body{font:14px sans-serif;margin:2em}table{border-collapse:collapse;margin:1em 0}"

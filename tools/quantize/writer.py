@@ -8,7 +8,7 @@ from dataclasses import field, replace
 import numpy as np
 
 from mirlo.frontends.onnx.graph import NodeDef, TypeDef, ValueDef, attribute_of, node_of
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.tools.quantize.network import Network
 from mirlo.tools.quantize.operators import Role, role_of
 from mirlo.tools.quantize.plan import Plan, Unit

@@ -28,7 +28,7 @@ from mirlo.dialects.tir.compute.limits import ListedPosition, is_limited
 from mirlo.dialects.tir.compute.positions import is_within, within
 from mirlo.dialects.tir.compute.storage import from_storage, number_attribute, to_storage
 from mirlo.dialects.tir.view import PRIM_FUNC
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 Combine = Callable[[list[Expr], list[Expr]], Sequence[Expr]]
 """Combines accumulators with new values."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.tir.compute.expr import Expr, call, constant, maximum, minimum, select
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

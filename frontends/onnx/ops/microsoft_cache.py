@@ -20,7 +20,7 @@ from mirlo.frontends.onnx.ops.microsoft_window import RingCache, WindowCache
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted, as_dim
 from mirlo.frontends.tensor import Tensor, concat, maximum, where
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 DOMAIN = "com.microsoft"
 PAST_KEY, PAST_VALUE, LAST_PLACE, TOTAL, COS, SIN, POSITIONS, BIAS, SINK = range(3, 12)

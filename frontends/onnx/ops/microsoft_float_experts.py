@@ -8,7 +8,7 @@ import numpy as np
 
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 E2M1, E4M3 = "f4e2m1", "f8e4m3fn"
 """The types of floats of 4 and of 8 bits."""

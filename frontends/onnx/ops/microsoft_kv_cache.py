@@ -7,7 +7,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.tensor import Tensor
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 SCALES = (12, 13)
 """Inputs: the scales of keys and of values."""

@@ -28,7 +28,7 @@ from mirlo.frontends.onnx.ops.microsoft_float_experts import KINDS as FLOAT_KIND
 from mirlo.frontends.onnx.ops.microsoft_nbits import ACTIVATIONS, BITS, packed_zero_points, unpacked
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.tensor import Tensor
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 DOMAIN = "com.microsoft"
 PLAIN = {"relu": "relu", "silu": "silu", "identity": ""}

@@ -26,7 +26,7 @@ from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.host_cpu import host_cpu
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 DOMAIN = "com.microsoft.nchwc"
 

@@ -15,7 +15,7 @@ from mirlo.frontends.onnx.ops.microsoft_kv_cache import CacheFormat
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.tensor import Tensor, concat, maximum, where
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 DOMAIN = "com.microsoft"
 KEY_CACHE, VALUE_CACHE, ENDS, PAST, TABLE, COS, SIN, SLOTS = range(3, 11)

@@ -25,7 +25,7 @@ from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter, relax_class
 from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.tensor import Tensor, stack
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 ACTIVATIONS = {
     name.lower(): relax_class(name)

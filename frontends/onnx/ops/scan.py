@@ -16,7 +16,7 @@ from mirlo.frontends.onnx.ops.control import stacked
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import AnyValue, Converted, LoopIteration
 from mirlo.frontends.tensor import Tensor, minimum, stack
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 MAX_UNROLLED_SLICES = 16
 """Most slices to unroll iterations for: a loop is as fast for more, and compiles in the time of one iteration."""

@@ -11,7 +11,7 @@ from mirlo.frontends.onnx.ops.index import nonzero_of
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.tensor import Tensor, maximum
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from mirlo.frontends.stablehlo.ops.shape import padded
 from mirlo.frontends.stablehlo.regions import apply, combiner
 from mirlo.frontends.stablehlo.registry import converter
 from mirlo.frontends.tensor import Tensor, where
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 MAX_WINDOW = 1024
 """Most elements of a window: each makes a slice of the operand, and a tensor of its size."""

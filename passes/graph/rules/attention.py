@@ -18,7 +18,7 @@ from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, only_use
 from mirlo.passes.rules import Decline, decline, recognize
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 _HIDDEN = -1e30
 """Added to a score, this hides it: no score is near, so that its exponential is zero."""

@@ -24,7 +24,7 @@ from mirlo.passes.graph.requested_layouts import CHANNELS_LAST
 from mirlo.passes.graph.rewrite import Rewriter, kind_of
 from mirlo.passes.graph.rules.layout import in_layout
 from mirlo.passes.rules import Decline, decline, layout
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 WHOLE = 2**62
 """The end of a slice that takes all that there is."""

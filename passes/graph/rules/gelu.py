@@ -10,7 +10,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining
 from mirlo.passes.rules import Decline, decline, recognize
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 _CLOSE = 1e-3
 """Tolerance for constants in models that were stored as 16-bit floats."""

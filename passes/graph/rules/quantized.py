@@ -20,7 +20,7 @@ from mirlo.dialects.relax.infer_windows import channel_axis, kernel_axes, paddin
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
 from mirlo.passes.rules import Decline, decline, recognize
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 I32, F32 = DTYPES["i32"], DTYPES["f32"]
 BYTES = ("i8", "u8")

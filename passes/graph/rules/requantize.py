@@ -20,7 +20,7 @@ from mirlo.dialects.relax.infer_windows import channel_axis, kernel_axes
 from mirlo.dialects.relax.meanings import ROUNDING_SHIFT
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, only_use
 from mirlo.passes.rules import Decline, combine, decline
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 I32, F32 = DTYPES["i32"], DTYPES["f32"]
 BYTES = ("i8", "u8")

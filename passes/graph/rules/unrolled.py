@@ -11,7 +11,7 @@ from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, only_use, remade
 from mirlo.passes.rules import Decline, decline, simplify
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

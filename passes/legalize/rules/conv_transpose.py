@@ -23,7 +23,7 @@ from mirlo.passes.legalize.helpers import shape_of, tensor_type
 from mirlo.passes.legalize.rules.conv import convolve
 from mirlo.passes.legalize.windows import SlidingWindows
 from mirlo.passes.rules import legalize
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.legalize.builder import LegalizeBuilder

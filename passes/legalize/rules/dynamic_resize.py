@@ -22,7 +22,7 @@ from mirlo.passes.legalize.interpolation import (
     tap_weight,
 )
 from mirlo.passes.rules import Decline, decline, legalize
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.legalize.builder import LegalizeBuilder

@@ -24,7 +24,7 @@ from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.loops import Buffer
 from mirlo.passes.legalize.helpers import fixed, shape_of
 from mirlo.passes.rules import legalize
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.legalize.builder import LegalizeBuilder

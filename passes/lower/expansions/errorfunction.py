@@ -5,7 +5,7 @@ from __future__ import annotations
 from mirlo.passes.lower.expansions.elementary import doubled, elementary
 from mirlo.passes.lower.expansions.exponential import expm1_reduced, reduce_exp, scale
 from mirlo.passes.lower.values import Num, ValueBuilder
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 # P and Q of x², with n = x · P and d = Q: erf(x) = 2nd / (n² + d²) for |x| ≤ 3.93; beyond, it is 1
 _ERF_LIMIT = 3.93

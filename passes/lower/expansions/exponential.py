@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mirlo.passes.lower.expansions.elementary import elementary
 from mirlo.passes.lower.values import Num, ValueBuilder
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 LOG2_E = 1.4426950408889634
 LN_2 = 0.6931471805599453

@@ -18,7 +18,7 @@ from mirlo.passes.schedule.blocks.attention_mask import Bound, Scaling, scaling_
 from mirlo.passes.schedule.blocks.contraction.body import ProductInput
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel
 from mirlo.passes.schedule.blocks.instance import BlockInstance
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 REDUCTIONS = 4
 """Number of reductions in an attention: scores, their maximum, the sum of the weights, the product with the values."""

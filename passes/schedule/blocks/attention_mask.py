@@ -9,7 +9,7 @@ from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
 from mirlo.dialects.core.value import is_constant
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.blocks.instance import BlockInstance
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 _LESS, _AT_MOST = 2, 3
 """Predicates of `arith.cmpi`: signed less than, signed at most."""

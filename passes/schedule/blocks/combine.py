@@ -13,7 +13,7 @@ from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.loops import attribute_constant
 from mirlo.passes.schedule.vectors import is_vector, splat
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 _T = TypeVar("_T")
 

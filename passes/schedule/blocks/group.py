@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rules import Decline, decline
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 class LaneModel(Protocol):

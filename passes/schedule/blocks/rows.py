@@ -22,7 +22,7 @@ from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, opaque_of_group
 from mirlo.passes.schedule.blocks.instance import BlockInstance
 from mirlo.passes.schedule.blocks.lanes import fitting, widest_bytes
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 _SHORTEST = 8
 """Reductions of fewer elements than this do not pay for vectors and the reduction of their lanes."""

@@ -13,7 +13,7 @@ from mirlo.passes.schedule.blocks.index_arithmetic import EXTREMES
 from mirlo.passes.schedule.blocks.instance import BlockInstance
 from mirlo.passes.schedule.loops import KnownBody, ScalarBody
 from mirlo.passes.schedule.words.tree import BlockLeaf, around, extents_of, placed_at
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 CHANGES = {0: (0, 1), 1: (0, 1), 2: (0,), 3: (1,), 4: (1,), 5: (0,)}
 """By predicate of `arith.cmpi`: the values of lhs - rhs at which it changes."""

@@ -27,7 +27,7 @@ from mirlo.passes.schedule.words.tree import (
     build,
     loops_of,
 )
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 FREE_SIZE = 10_007
 """Stands for a dim of an instruction that is a symbol: a prime, so that no other size is a multiple of it."""

@@ -28,7 +28,7 @@ from mirlo.passes.schedule.words.tree import (
     around,
     without_single,
 )
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 ALIGNMENT = 64
 """Bytes at a multiple of which buffers begin, unless the caller says otherwise."""

@@ -15,8 +15,8 @@ from mirlo.passes.schedule.buffers import ScheduleFacts, TensorBuffers
 from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.passes.schedule.words.trace import APPLIED, Trace
 from mirlo.passes.schedule.words.tree import output_names
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import unique_names
+from mirlo.runtime.records import dataclass
 
 
 class GroupView(PrimView):

@@ -14,7 +14,7 @@ from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, Remainder, Varia
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.scalars import create
 from mirlo.passes.schedule.words.tree import PartRange
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from mirlo.dialects.tir.own_intrinsics import OWN
 from mirlo.dialects.tir.scalars import Value, create
 from mirlo.passes.schedule.words.memory import Placed
 from mirlo.passes.schedule.words.tree import ScheduleBuffer, ScheduleError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 CALL = "tir.call_extern"
 

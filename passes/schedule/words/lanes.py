@@ -34,7 +34,7 @@ from mirlo.passes.schedule.words.tree import (
     placed_at,
     views_of,
 )
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 WIDEST_ACCESS = 16
 """Most bytes that a thread of a GPU accesses at once."""

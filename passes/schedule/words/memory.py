@@ -45,7 +45,7 @@ from mirlo.passes.schedule.words.tree import (
     placed_at,
 )
 from mirlo.passes.targets import has_vectors
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 MAX_STACK_BYTES = 1 << 18
 """Most bytes of a buffer on the stack."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk
 from mirlo.passes.schedule.words.schedule import Schedule
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 def fuse_contiguous(s: Schedule, block: str, loops: list[str]) -> list[str]:

@@ -53,7 +53,7 @@ from mirlo.passes.schedule.words.tree import (
     region_of,
     views_of,
 )
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 Carried = list[ir.Value]
 """Values that loops carry from one iteration to the next."""

@@ -21,8 +21,8 @@ from mirlo.passes.schedule.words.tree import (
     leaves_of,
     loop_names,
 )
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import unique_names
+from mirlo.runtime.records import dataclass
 
 WORDS_RULE = "schedule"
 """The name, among rules of parts, of the primitives that arrange loops."""

@@ -8,7 +8,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.passes.schedule.words.tensorize import PrimScript, ScriptParameter
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from mirlo.passes.schedule.words.tree import (
     leaves_of,
     loops_of,
 )
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.nearest import nearest
+from mirlo.runtime.records import dataclass
 
 
 class ScriptParameter(Protocol):

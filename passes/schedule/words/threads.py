@@ -36,7 +36,7 @@ from mirlo.passes.schedule.words.tree import (
     placed_at,
     set_children,
 )
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 Use = tuple[BlockLeaf, BufferAccess]
 

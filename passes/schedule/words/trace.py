@@ -10,7 +10,7 @@ from typing import Any
 
 from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.runtime.files import read_regular
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 VERSION = 1
 APPLIED = "tir.words"

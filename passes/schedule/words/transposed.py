@@ -34,7 +34,7 @@ from mirlo.passes.schedule.words.tree import (
     placed_at,
     reads_of,
 )
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 SHUFFLE_LANE_BYTES = 16
 """Bytes of the parts of a wider vector within which shuffles move elements; they also move whole parts."""

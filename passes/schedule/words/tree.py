@@ -14,9 +14,9 @@ from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.affine import read_affine
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import unique_names
 from mirlo.runtime.nearest import nearest
+from mirlo.runtime.records import dataclass
 
 LOCAL, SHARED = "local", "shared"
 """Memory of a thread, its stack on CPUs; of a block of threads."""

@@ -9,7 +9,7 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_float, c_void_p
 
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.cudnn.native import library as dnn
 from mirlo.targets.cudnn.native.library import CUDNN, CuDnnError, version
 

@@ -16,7 +16,7 @@ from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles
 from mirlo.targets.gpu.schedule.split_k import SplitK, SplitKPlan, divisions
 from mirlo.targets.gpu.schedule.stage import PlannedBlocks

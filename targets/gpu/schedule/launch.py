@@ -12,7 +12,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.value import Value, index, integer_of
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import when
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 THREADS = 128
 """Default threads per block, which every Vulkan device supports."""

@@ -17,7 +17,7 @@ from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
 from mirlo.passes.schedule.words.nests import fuse_contiguous, order_loops
 from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.passes.schedule.words.tree import ScheduleError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.launch import THREADS, WARP
 
 MAX_UNROLLED = 16

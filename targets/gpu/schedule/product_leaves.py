@@ -16,7 +16,7 @@ from mirlo.passes.schedule.words.index import LoopValues
 from mirlo.passes.schedule.words.memory import memory_accesses, place_in_threads
 from mirlo.passes.schedule.words.points import PointEmitter
 from mirlo.passes.schedule.words.tree import BufferAccess, ScheduleBuffer
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.leaves import HeldLeaves, PlacedAccess, compute, store
 from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles, values_of
 from mirlo.targets.gpu.schedule.vectors import all_of

@@ -17,7 +17,7 @@ from mirlo.passes.schedule.blocks.rows import RowGroup, find_rows
 from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
 from mirlo.passes.schedule.words.nests import WalkLoops, fuse_contiguous, merge_rows
 from mirlo.passes.schedule.words.schedule import Schedule
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 BLOCK = 128
 """Threads per block; long rows use all of them."""

@@ -20,7 +20,7 @@ from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.words.index import LoopValues
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.launch import launch_points
 from mirlo.targets.gpu.schedule.product_leaves import ProductLeaves, Unfinished
 from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles

@@ -12,7 +12,7 @@ from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.group import LaneModel
 from mirlo.passes.schedule.buffers import ScheduleFacts, TensorBuffers
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 class PlannedBlocks(Protocol):

@@ -13,7 +13,7 @@ from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.schedule.blocks.contraction.analysis import EpilogueBlock, TensorAccess
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.buffers import TensorBuffers
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles
 from mirlo.targets.gpu.schedule.stage import PlannedBlocks as Plan
 

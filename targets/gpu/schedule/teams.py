@@ -8,7 +8,7 @@ from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import when
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.launch import WARP, barrier, shared, split
 from mirlo.targets.gpu.schedule.shuffles import CombineValues, over_team
 

@@ -11,7 +11,7 @@ from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder, Variable, const
 from mirlo.dialects.tir.compute.loops import Buffer
 from mirlo.passes.legalize.rules.tree import NodeTable, first_score, leaf_index, with_tree
 from mirlo.passes.rules import legalize
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.legalize.builder import LegalizeBuilder

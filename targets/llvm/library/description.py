@@ -14,11 +14,11 @@ from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.dtypes import ELEMENT_TYPES
 from mirlo.runtime.external import ExternalArtifact
 from mirlo.runtime.fat import LOADER as FAT
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import c_comment, c_identifier
 from mirlo.runtime.native import NativeCode, is_native, native_code
 from mirlo.runtime.object_symbols import BadObject, symbols_of
 from mirlo.runtime.params import ParameterStore
+from mirlo.runtime.records import dataclass
 from mirlo.runtime.sizes import Sizes
 from mirlo.runtime.specialized import LOADER as SPECIALIZED
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.cpus import system_of
 from mirlo.targets.llvm.library.description import LibraryError
 from mirlo.targets.llvm.processor import host_processor

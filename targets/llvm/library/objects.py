@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.runtime import archive
 from mirlo.runtime.artifact import Artifact
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.runtime.threads import pool_text
 from mirlo.targets.host.llvm_ir import llvmlite
 from mirlo.targets.llvm.cpus import BASE, CPUS, RISCV, WASM, WASM_THREADS, arch_of, system_of

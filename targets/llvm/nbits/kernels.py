@@ -14,7 +14,7 @@ from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute import LoopBuilder
 from mirlo.dialects.tir.scalars import compare, create
 from mirlo.passes.schedule.loops import either, when
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.nbits import code as C
 from mirlo.targets.llvm.nbits.layout import COLUMNS, LINE

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from mirlo.runtime.container import empty_aligned
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 COLUMNS = 16
 """Columns of a panel: lanes of f32 in the widest vector."""

@@ -14,7 +14,7 @@ from mirlo.passes.graph.constants import constant_reader, is_available
 from mirlo.passes.graph.rewrite import defining, kind_of
 from mirlo.passes.rules import Decline, decline
 from mirlo.runtime.bit_fields import unpack_fields
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.nbits.layout import FLOATS
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from mirlo.dialects.core.value import Value, emit_constant, index
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import for_loop, store
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.schedule.contraction.code import Code, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors
 from mirlo.targets.llvm.schedule.contraction.dynamic_tiles import TiledRows, dynamic_tiles

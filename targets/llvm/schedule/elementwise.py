@@ -15,7 +15,7 @@ from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
 from mirlo.passes.schedule.words.nests import fuse_contiguous, order_loops
 from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.passes.schedule.words.tree import ScheduleError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import NO_ELEMENTWISE_CHOICES, ElementwiseChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.cost import MAX_SUBSPACES, TRANSPOSE_ALIGNMENT

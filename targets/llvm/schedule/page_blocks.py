@@ -17,7 +17,7 @@ from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import for_loop
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.code import Cursor
 from mirlo.targets.llvm.schedule.contraction.tile import KBlock

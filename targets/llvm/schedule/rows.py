@@ -16,7 +16,7 @@ from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
 from mirlo.passes.schedule.words.index import LoopValue
 from mirlo.passes.schedule.words.nests import fuse_contiguous, merge_rows
 from mirlo.passes.schedule.words.schedule import Schedule
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import NO_LOOP_CHOICES, LoopChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.part_rules import part_rule

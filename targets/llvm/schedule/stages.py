@@ -17,8 +17,8 @@ from mirlo.passes.schedule.choices import WANTED_PARTS, RulePart, check_choices,
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.nest import emit_block
 from mirlo.passes.schedule.words.rule_parts import WORDS_RULE, LoopWords, find_blocks
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.names import unique_names
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import NO_PANELS, ContractionChoices, StoredPanels, panels_of, with_panels
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction import plan_contraction

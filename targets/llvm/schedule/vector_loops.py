@@ -13,7 +13,7 @@ from mirlo.passes.schedule.blocks.lanes import fitting, gathered_bytes, widest_b
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.vectors import may_trap
 from mirlo.passes.schedule.words.schedule import Schedule
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import LoopChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import find_machine

@@ -14,7 +14,7 @@ from mirlo.passes.legalize.strategies import STRATEGIES
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.session import Session
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import find_machine
 from mirlo.targets.llvm.trees.kernel import MIN_ROWS, MaskedTrees, lanes_of, trees_function

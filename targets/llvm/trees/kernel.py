@@ -19,7 +19,7 @@ from mirlo.dialects.tir.scalars import compare, create, select
 from mirlo.passes.legalize.rules.tree import bounded, compared, first_score
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.passes.schedule.vectors import flat, lane_mask, splat
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.intrinsics.x86 import call_permute
 from mirlo.targets.llvm.legalize.trees import LANES, TreeDescent
 from mirlo.targets.llvm.machine import Machine

@@ -8,7 +8,7 @@ import numpy as np
 
 from mirlo.dialects.relax.tree import NAN_BY_NODE
 from mirlo.passes.rules import Decline, decline
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 BLOCK = 4
 """Records that are compared in one iteration; groups of records are filled up to whole blocks."""

@@ -29,7 +29,7 @@ from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rule_choices import bind_choices
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.tuned import operations_named, pop_choices
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import ConvolutionChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import find_machine

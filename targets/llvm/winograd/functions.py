@@ -14,7 +14,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import Expr, PrimBuilder, TensorExpr, constant, select
 from mirlo.dialects.tir.view import BlockView
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.winograd.matrices import INPUT, INTEGER_OUTPUT, OUTPUT, Matrix
 
 IMAGE = 224

@@ -18,7 +18,7 @@ from mirlo.passes.schedule.words.group_plan import words_of
 from mirlo.passes.schedule.words.index import LoopPosition, LoopValue
 from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.passes.schedule.words.tree import PartRange, ScheduleError
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.code import Code, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span

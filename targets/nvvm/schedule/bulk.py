@@ -8,7 +8,7 @@ from __future__ import annotations
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.launch import barrier
 
 _TICKS = 10_000_000

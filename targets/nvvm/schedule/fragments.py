@@ -5,7 +5,7 @@ from __future__ import annotations
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.contraction.staging import SharedMatrix
 from mirlo.targets.gpu.schedule.launch import WARP, split
 from mirlo.targets.gpu.schedule.vectors import element_at

@@ -10,7 +10,7 @@ from dataclasses import replace
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.contraction.staging import SharedMatrix, with_whole_vectors
 from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles
 from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES

@@ -21,7 +21,7 @@ from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant, for_loop, when
 from mirlo.passes.schedule.vectors import elements_of
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.contraction.staging import contiguous
 from mirlo.targets.gpu.schedule.costs import Shape
 from mirlo.targets.gpu.schedule.launch import WARP, Ids, barrier, clamp_index, launch, shared, split

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import Value, inline_asm
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.nvvm.schedule.ring_buffer import PRODUCT_ROWS
 from mirlo.targets.nvvm.schedule.tilemaps import described
 from mirlo.targets.nvvm.schedule.units import ACCESS, Format

@@ -22,7 +22,7 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import either, for_loop, when
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.contraction.staging import Stager
 from mirlo.targets.gpu.schedule.contraction.tiled import ProductTile
 from mirlo.targets.gpu.schedule.costs import Shape, fastest_tile

@@ -14,7 +14,7 @@ from mirlo.passes.rule_choices import Choice, choice_values
 from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit_blocks
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.contraction import fma
 from mirlo.targets.gpu.schedule.contraction.tiled import ProductTile, TiledPlan
 from mirlo.targets.gpu.schedule.costs import whole_waves_if_faster

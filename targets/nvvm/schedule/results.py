@@ -17,7 +17,7 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.forms import row_major
 from mirlo.passes.schedule.loops import when
 from mirlo.passes.schedule.words.index import LoopValues
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.launch import WARP, split
 from mirlo.targets.gpu.schedule.leaves import PlacedAccess
 from mirlo.targets.gpu.schedule.product_leaves import ProductLeaves, indices_of

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.core.value import Value, index, select
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.nvvm.schedule.bulk import Barriers
 
 GROUP = 128

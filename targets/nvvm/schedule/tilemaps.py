@@ -17,7 +17,7 @@ from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.buffers import TensorBuffers
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles
 from mirlo.targets.nvvm.schedule.bulk import Barriers, copy_tile
 from mirlo.targets.nvvm.schedule.units import ACCESS, DEPTH_BYTES, Format

@@ -20,7 +20,7 @@ from mirlo.passes.schedule.blocks.instance import BlockInstance
 from mirlo.passes.schedule.words.group_plan import WordsPlan
 from mirlo.passes.schedule.words.nests import fuse_contiguous
 from mirlo.passes.schedule.words.schedule import Schedule
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.points import merge_points
 
 THREADS = 256

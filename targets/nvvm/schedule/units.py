@@ -14,7 +14,7 @@ from mirlo.dialects.core.dtypes import dtype
 from mirlo.dialects.core.value import is_constant
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import ProductInput
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.contraction.staging import ACCESS as ACCESS
 from mirlo.targets.nvvm.options import Options
 

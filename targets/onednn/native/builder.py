@@ -12,7 +12,7 @@ from dataclasses import field
 
 import numpy as np
 
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.onednn.native import api
 from mirlo.targets.onednn.native.desc import Desc, bytes_of_primitive, of_primitive, row_major, strided
 from mirlo.targets.onednn.native.storage import PrimitiveValue, Storage, aligned

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.onednn.native import api
 from mirlo.targets.onednn.native.builder import Memories, PrimitiveBuilder, PrimitiveCall
 from mirlo.targets.onednn.native.library import OneDnnError, threads_set

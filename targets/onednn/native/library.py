@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.locks import make_lock
+from mirlo.runtime.records import dataclass
 
 NAME = "libdnnl.so.3"
 WHEELS = ("onednn-cpu-gomp", "onednn-cpu-iomp")

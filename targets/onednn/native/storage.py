@@ -7,7 +7,7 @@ from dataclasses import field
 
 import numpy as np
 
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.onednn.native.desc import Desc
 
 ALIGNMENT = 64

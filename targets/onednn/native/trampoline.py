@@ -11,8 +11,8 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from mirlo.runtime.lazy_dataclass import dataclass
 from mirlo.runtime.object_loader import compile_llvm
+from mirlo.runtime.records import dataclass
 from mirlo.runtime.system import after_fork
 from mirlo.runtime.thunks import bind_state
 from mirlo.targets.onednn.native.library import load_library

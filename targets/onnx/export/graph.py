@@ -12,7 +12,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.traits import OnnxName
 from mirlo.passes.byoc.view import ExternalValue
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.onnx.dtypes import code_of
 
 if TYPE_CHECKING:

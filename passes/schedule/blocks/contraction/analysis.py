@@ -21,7 +21,7 @@ from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd, match_multiply_add
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, divisors, form_of, moving
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass

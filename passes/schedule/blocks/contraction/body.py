@@ -11,7 +11,7 @@ from mirlo.dialects.tir.intrinsics import SINGLE_INSTRUCTIONS
 from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.vectors import vector_body
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 ADDS = ("arith.addf", "arith.addi")
 MULTIPLIES = ("arith.mulf", "arith.muli")

@@ -9,7 +9,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, flatten
 from mirlo.dialects.tir.affine import read_affine
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from mirlo.passes.schedule.blocks.attention import AttentionBlocks, cannot_be_at
 from mirlo.passes.schedule.blocks.find_attention import find_attention
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit_blocks
 from mirlo.passes.targets import ThreadLimits, thread_limits
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.attention.lengths import AttentionPlan, QueryCountPlans, with_one_query
 from mirlo.targets.gpu.schedule.attention.split_keys import BlockProperties, choose_key_splits
 from mirlo.targets.gpu.schedule.attention.tiled import Team, ThreadAttentionTile, TiledKernel, in_shared_memory

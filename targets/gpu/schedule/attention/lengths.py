@@ -13,7 +13,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks
 from mirlo.passes.schedule.buffers import ScheduleFacts, TensorBuffers
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.attention.work import Work
 
 

@@ -15,7 +15,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.loops import either, for_loop, when
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.attention.leaves import Loops
 from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, weight
 from mirlo.targets.gpu.schedule.launch import launch_points

@@ -10,7 +10,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.costs import CACHE_BYTES, LAUNCH, SUMS, UNIT_BYTES
 
 MIN_KEYS = 128

@@ -18,7 +18,7 @@ from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.attention import Read
 from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.loops import for_loop, when
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.attention.kernel import AttentionKernel
 from mirlo.targets.gpu.schedule.attention.partial_results import KeyTiles
 from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, weight

@@ -8,7 +8,7 @@ from mirlo.dialects.core.value import Value
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant, for_loop
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.contraction.fma import plan_small_tiles
 from mirlo.targets.gpu.schedule.contraction.tiled import TiledPlan
 from mirlo.targets.gpu.schedule.costs import Shape

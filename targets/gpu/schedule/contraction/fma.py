@@ -12,7 +12,7 @@ from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.loops import for_loop
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.contraction.staging import Load, SharedMatrix, Stager
 from mirlo.targets.gpu.schedule.contraction.tiled import (
     Mover,

@@ -13,7 +13,7 @@ from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.loops import attribute_constant
 from mirlo.passes.schedule.vectors import elements_of
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.launch import clamp_index, shared, split
 from mirlo.targets.gpu.schedule.product_leaves import OperandLine, ProductLeaves
 from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles, tested, values_of

@@ -20,7 +20,7 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant, for_loop
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.contraction.staging import ElementFormat, Load, SharedMatrix, Stager
 from mirlo.targets.gpu.schedule.costs import ProductTile, Shape
 from mirlo.targets.gpu.schedule.launch import Ids, barrier, launch, split

@@ -11,7 +11,7 @@ from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.loops import either
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import NO_CONTRACTION_CHOICES, ContractionChoices, panels_of, with_panels
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.kernel import ContractionEmitter, summary

@@ -15,7 +15,7 @@ from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import either, for_loop, if_any
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span
 from mirlo.targets.llvm.schedule.cost import LINE_BYTES
 

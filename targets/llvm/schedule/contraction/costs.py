@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.buffers import element_bytes
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.schedule.contraction.choices import count_of, operand_bytes, resident_bytes, result_bytes
 from mirlo.targets.llvm.schedule.contraction.orders import LoopOrder, other_orders
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan

@@ -12,7 +12,7 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.blocks.contraction.body import convert_accumulator, count_operations
 from mirlo.passes.schedule.vectors import VectorBody, lane_indices, read_body, splat, vector_body
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
 from mirlo.targets.llvm.schedule.contraction.dynamic_tiles import TileBody, TiledRows

@@ -11,7 +11,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd, ProductInput
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, fuse
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.intrinsics.arm import MATRICES
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand

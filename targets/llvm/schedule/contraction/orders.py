@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from mirlo.dialects.core import dims as D
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import ContractionChoices
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 from mirlo.targets.llvm.schedule.cost import DEPTH_BLOCKS, MIN_K_BLOCK, ROW_BLOCKS

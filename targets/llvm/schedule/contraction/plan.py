@@ -14,7 +14,7 @@ from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, RuleError, deciding, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, analyze
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, fuse, row_major
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import NO_CONTRACTION_CHOICES, ContractionChoices
 from mirlo.targets.llvm.machine import MAX_ACCUMULATORS, Machine
 from mirlo.targets.llvm.schedule.contraction.choices import (

@@ -9,7 +9,7 @@ from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import NO_CONTRACTION_CHOICES, ContractionChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.groups import (

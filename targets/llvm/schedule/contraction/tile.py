@@ -15,7 +15,7 @@ from mirlo.passes.schedule.blocks.contraction.body import emit_init, widened
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.loops import either
 from mirlo.passes.schedule.vectors import splat
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.intrinsics.x86 import call_dot, has_dot
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors

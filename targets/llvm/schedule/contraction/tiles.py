@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import product
 
 from mirlo.dialects.core.dims import Dim
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import COLUMNS_FROM_L2, LOADS, Machine
 from mirlo.targets.llvm.schedule.cost import (
     BEYOND_L2_FACTOR,

@@ -14,7 +14,7 @@ from mirlo.passes.rule_choices import choice_values
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read, cannot_be_attention
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit_blocks
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.attention import plan_attention, plan_group, plan_with_attention
 from mirlo.targets.gpu.schedule.attention.lengths import AttentionPlan, QueryCountPlans
 from mirlo.targets.gpu.schedule.attention.split_keys import BlockProperties, choose_key_splits

@@ -10,7 +10,7 @@ from mirlo.dialects.core.dims import static_dim
 from mirlo.passes.rule_choices import Choice
 from mirlo.passes.rules import decline
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.attention.lengths import AttentionPlan
 from mirlo.targets.nvvm.schedule.attention import grouped
 from mirlo.targets.nvvm.schedule.attention.grouped import GroupAttentionPlan

@@ -21,7 +21,7 @@ from mirlo.passes.schedule.blocks.contraction.body import widened
 from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.loops import for_loop, when
 from mirlo.passes.schedule.vectors import elements_of
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.attention.kernel import AttentionKernel
 from mirlo.targets.gpu.schedule.attention.leaves import Loops
 from mirlo.targets.gpu.schedule.attention.partial_results import KeyTiles

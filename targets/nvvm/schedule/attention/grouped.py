@@ -8,7 +8,7 @@ from math import ceil
 from mirlo.dialects.core.dims import static_dim
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.attention.lengths import AttentionPlan
 from mirlo.targets.gpu.schedule.attention.split_keys import BlockProperties, choose_key_splits
 from mirlo.targets.gpu.schedule.attention.work import Work

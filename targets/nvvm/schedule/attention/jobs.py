@@ -10,7 +10,7 @@ from mirlo.dialects.core.dims import static_dim
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import for_loop
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.attention.leaves import Loops
 from mirlo.targets.gpu.schedule.attention.partial_results import tiles_of
 from mirlo.targets.gpu.schedule.attention.work import Work

@@ -9,7 +9,7 @@ from mirlo.dialects.core.dims import static_dim
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read
 from mirlo.passes.schedule.buffers import ScheduleFacts
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.nvvm.schedule.ring_buffer import GROUP, PRODUCT_ROWS
 from mirlo.targets.nvvm.schedule.tilemaps import MappedMatrix, OuterDim, checked
 from mirlo.targets.nvvm.schedule.units import ACCESS, Format

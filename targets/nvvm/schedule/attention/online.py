@@ -15,7 +15,7 @@ from mirlo.dialects.core.value import Value, index, select
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.schedule.blocks.combine import in_pairs
-from mirlo.runtime.lazy_dataclass import dataclass
+from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger
 from mirlo.targets.gpu.schedule.shuffles import over_team
 from mirlo.targets.gpu.schedule.vectors import element_at

@@ -1,0 +1,288 @@
+"""Dataclasses that are declared without generated text.
+
+`dataclasses.dataclass` writes each method as text and compiles it, 0.5 ms for a class; a process that compiles a model
+declares 400 classes. The decorator here adds functions that loop over the names of the fields: 0.03 ms for a class.
+`dataclasses.fields`, `replace` and `asdict` accept its classes, and it passes on to the standard library what it does
+not implement: `order`, `slots`, `InitVar` and other rare options.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import inspect
+from dataclasses import KW_ONLY, MISSING, Field, FrozenInstanceError, InitVar, field
+from operator import attrgetter
+from reprlib import recursive_repr
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, get_origin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from dataclasses import dataclass as dataclass
+
+_set_attribute = object.__setattr__
+
+
+class _Options(NamedTuple):
+    """The options of the decorator, as the standard library reads them from `__dataclass_params__` of base classes."""
+
+    init: bool = True
+    repr: bool = True
+    eq: bool = True
+    order: bool = False
+    unsafe_hash: bool = False
+    frozen: bool = False
+    match_args: bool = True
+    kw_only: bool = False
+    slots: bool = False
+    weakref_slot: bool = False
+
+
+def _dataclass(cls: type | None = None, /, **flags: bool) -> Any:
+    if cls is None:
+        return lambda decorated: _dataclass(decorated, **flags)
+    annotations = inspect.get_annotations(cls)
+    if not flags.keys() <= {"frozen", "eq", "kw_only"} or any(map(_is_init_variable, _all_annotations(cls))):
+        return dataclasses.dataclass(cls, **flags)
+    options = _Options(**flags)
+    bases = [base for base in cls.__mro__[:0:-1] if "__dataclass_fields__" in base.__dict__]
+    _check_bases(bases, options.frozen)
+    fields = {each.name: each for base in bases for each in dataclasses.fields(base)}
+    fields.update(_own_fields(cls, annotations, options.kw_only))
+    _add_methods(cls, options, tuple(fields.values()))
+    positional = tuple(each.name for each in fields.values() if each.init and not each.kw_only)
+    _define(cls, "__match_args__", positional)
+    vars_of_class: Any = cls
+    vars_of_class.__dataclass_fields__ = fields
+    vars_of_class.__dataclass_params__ = options
+    abc.update_abstractmethods(cls)
+    return cls
+
+
+if not TYPE_CHECKING:
+    dataclass = _dataclass
+
+
+def _all_annotations(cls: type) -> list[object]:
+    return [annotation for base in cls.__mro__ for annotation in base.__dict__.get("__annotations__", {}).values()]
+
+
+def _is_init_variable(annotation: object) -> bool:
+    if isinstance(annotation, str):
+        return annotation.startswith(("InitVar", "dataclasses.InitVar"))
+    return annotation is InitVar or isinstance(annotation, InitVar)
+
+
+def _is_class_variable(annotation: object) -> bool:
+    if isinstance(annotation, str):
+        return annotation.startswith(("ClassVar", "typing.ClassVar"))
+    return annotation is ClassVar or get_origin(annotation) is ClassVar
+
+
+def _check_bases(bases: list[Any], frozen: bool) -> None:
+    for base in bases:
+        if base.__dataclass_params__.frozen and not frozen:
+            raise TypeError("cannot inherit non-frozen dataclass from a frozen one")
+        if frozen and not base.__dataclass_params__.frozen:
+            raise TypeError("cannot inherit frozen dataclass from a non-frozen one")
+
+
+def _own_fields(cls: type, annotations: dict[str, Any], kw_only: bool) -> dict[str, Field[Any]]:
+    """Return the fields that the body of a class declares."""
+    fields: dict[str, Field[Any]] = {}
+    for name, annotation in annotations.items():
+        if annotation is KW_ONLY or annotation in ("KW_ONLY", "dataclasses.KW_ONLY"):
+            kw_only = True
+        elif not _is_class_variable(annotation):
+            fields[name] = _own_field(cls, name, annotation, kw_only)
+    for name, value in cls.__dict__.items():
+        if isinstance(value, Field) and name not in annotations:
+            raise TypeError(f"{name!r} is a field but has no type annotation")
+    for each in fields.values():
+        if each.default is not MISSING:
+            setattr(cls, each.name, each.default)
+        elif each.name in cls.__dict__:
+            delattr(cls, each.name)
+    return fields
+
+
+def _own_field(cls: type, name: str, annotation: Any, kw_only: bool) -> Field[Any]:
+    default = cls.__dict__.get(name, MISSING)
+    declared: Any = default if isinstance(default, Field) else field(default=default)
+    if declared.default.__class__.__hash__ is None:
+        raise ValueError(
+            f"mutable default {type(declared.default)} for field {name} is not allowed: use default_factory"
+        )
+    declared.name, declared.type = name, annotation
+    if declared.kw_only is MISSING:
+        declared.kw_only = kw_only
+    # The one name that is not public: `dataclasses.fields` lists the fields that have it.
+    declared._field_type = dataclasses._FIELD  # type: ignore[attr-defined]
+    return declared  # type: ignore[no-any-return]
+
+
+def _define(cls: type, name: str, value: object) -> None:
+    """Add a method to a class that does not define it."""
+    if name not in cls.__dict__:
+        setattr(cls, name, value)
+
+
+def _add_methods(cls: type, options: _Options, fields: tuple[Field[Any], ...]) -> None:
+    own = cls.__dict__
+    explicit_hash = own.get("__hash__") is not None or "__hash__" in own and "__eq__" not in own
+    if "__init__" not in own:
+        cls.__init__ = _init(cls, fields)  # type: ignore[misc]
+        _define(cls, "__signature__", _Signature(cls.__init__, fields))  # type: ignore[misc]
+    _define(cls, "__repr__", _repr(tuple(each.name for each in fields if each.repr)))
+    if options.eq:
+        _define(cls, "__eq__", _eq(_values_of(each.name for each in fields if each.compare)))
+        if not explicit_hash:
+            hashed = (each.name for each in fields if (each.compare if each.hash is None else each.hash))
+            cls.__hash__ = _hash(_values_of(hashed)) if options.frozen else None  # type: ignore[method-assign, assignment]
+    if options.frozen:
+        for name in ("__setattr__", "__delattr__"):
+            if name in own:
+                raise TypeError(f"Cannot overwrite attribute {name} in class {cls.__name__}")
+        names = frozenset(each.name for each in fields)
+        cls.__setattr__, cls.__delattr__ = _refusals(cls, names)  # type: ignore[method-assign, assignment]
+
+
+class _Signature:
+    """The signature of a class, made when `inspect.signature` asks for it."""
+
+    def __init__(self, init: Callable[..., None], fields: tuple[Field[Any], ...]) -> None:
+        self.init, self.fields = init, fields
+
+    def __get__(self, instance: object, owner: type) -> inspect.Signature:
+        if instance is not None or owner.__init__ is not self.init:  # type: ignore[misc]
+            raise AttributeError("__signature__")
+        return _signature(self.fields)
+
+
+class _Factory:
+    """The default of a field with a factory in a signature."""
+
+    def __repr__(self) -> str:
+        return "<factory>"
+
+
+_FACTORY = _Factory()
+
+
+def _signature(fields: tuple[Field[Any], ...]) -> inspect.Signature:
+    parameters = []
+    for each in fields:
+        if each.init:
+            default = _FACTORY if each.default_factory is not MISSING else each.default
+            parameters.append(
+                inspect.Parameter(
+                    each.name,
+                    inspect.Parameter.KEYWORD_ONLY if each.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                    default=inspect.Parameter.empty if default is MISSING else default,
+                    annotation=each.type,
+                )
+            )
+    parameters.sort(key=lambda parameter: parameter.kind)
+    return inspect.Signature(parameters, return_annotation=None)
+
+
+def _init(cls: type, fields: tuple[Field[Any], ...]) -> Callable[..., None]:
+    names = tuple(each.name for each in fields if each.init and not each.kw_only)
+    known = frozenset(each.name for each in fields if each.init)
+    defaults = {each.name: each.default for each in fields if each.init and each.default is not MISSING}
+    factories = {each.name: each.default_factory for each in fields if each.default_factory is not MISSING}
+    required = known - defaults.keys() - factories.keys()
+    _check_order(names, required)
+    count = len(names)
+    only_positional = count == len(fields)
+    has_post_init = hasattr(cls, "__post_init__")
+
+    def __init__(self: Any, *args: Any, **named: Any) -> None:
+        if only_positional and len(args) == count and not named:
+            for name, value in zip(names, args):  # noqa: B905  # as many names as values
+                _set_attribute(self, name, value)
+        else:
+            values = dict(zip(names, args), **named) if args else named  # noqa: B905  # the check is the next statement
+            if len(args) > count or len(values) != len(args) + len(named) or not required <= values.keys() <= known:
+                _refuse_arguments(cls, fields, args, named)
+            for each in fields:
+                name = each.name
+                if name in values:
+                    _set_attribute(self, name, values[name])
+                elif name in defaults:
+                    _set_attribute(self, name, defaults[name])
+                elif name in factories:
+                    _set_attribute(self, name, factories[name]())
+        if has_post_init:
+            self.__post_init__()
+
+    return __init__
+
+
+def _check_order(names: tuple[str, ...], required: frozenset[str]) -> None:
+    optional = False
+    for name in names:
+        if name not in required:
+            optional = True
+        elif optional:
+            raise TypeError(f"non-default argument {name!r} follows default argument")
+
+
+def _refuse_arguments(cls: type, fields: tuple[Field[Any], ...], args: tuple[Any, ...], named: dict[str, Any]) -> None:
+    """Raise the error of a call with other arguments than a class has."""
+    try:
+        _signature(fields).bind(*args, **named)
+    except TypeError as error:
+        raise TypeError(f"{cls.__qualname__}.__init__() {error}") from None
+
+
+def _values_of(names: Any) -> Callable[[Any], tuple[Any, ...]]:
+    names = tuple(names)
+    if not names:
+        return lambda _: ()
+    if len(names) == 1:
+        one = attrgetter(names[0])
+        return lambda instance: (one(instance),)
+    return attrgetter(*names)
+
+
+def _eq(values: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any, object], Any]:
+    def __eq__(self: Any, other: object) -> Any:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return values(self) == values(other)
+
+    return __eq__
+
+
+def _hash(values: Callable[[Any], tuple[Any, ...]]) -> Callable[[Any], int]:
+    def __hash__(self: Any) -> int:
+        return hash(values(self))
+
+    return __hash__
+
+
+def _repr(names: tuple[str, ...]) -> Callable[[Any], str]:
+    @recursive_repr()
+    def __repr__(self: Any) -> str:
+        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
+    return __repr__
+
+
+def _refusals(
+    cls: Any, names: frozenset[str]
+) -> tuple[Callable[[object, str, object], None], Callable[[object, str], None]]:
+    """Return `__setattr__` and `__delattr__` of a frozen class; a class derived from it may have other attributes."""
+
+    def __setattr__(self: object, name: str, value: object) -> None:
+        if type(self) is cls or name in names:
+            raise FrozenInstanceError(f"cannot assign to field {name!r}")
+        super(cls, self).__setattr__(name, value)
+
+    def __delattr__(self: object, name: str) -> None:
+        if type(self) is cls or name in names:
+            raise FrozenInstanceError(f"cannot delete field {name!r}")
+        super(cls, self).__delattr__(name)
+
+    return __setattr__, __delattr__
