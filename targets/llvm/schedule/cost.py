@@ -105,6 +105,10 @@ MIN_K_BLOCK = 64
 """Smallest extent of a block of K: accumulators are loaded and stored once for each block."""
 LEAD_BYTES = 4096
 """Prefetch distance in bytes for a panel that one tile reads."""
+PREFETCHED_IN_BLOCKS = 4
+"""Multiple of the L1 cache from which on packed weights are prefetched in blocks of rows, which find them in the L2
+cache from the second block on. With an L1 cache of 48 KiB, products of ResNet-50 with weights of 256 KiB and more take
+0.9 of the time, those with 64 KiB 1.07."""
 PANELS_TO_SHARE = 8
 """Panels from which on threads divide the panels; with fewer, they divide the rows of each."""
 COPY_VECTORS = 4

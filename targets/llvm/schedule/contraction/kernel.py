@@ -115,7 +115,7 @@ class ContractionEmitter:
 
         def block(i: LoopIndex, rows: int) -> None:
             self.rows = rows
-            self._all(places.advance(axis, i))
+            self._all(self._at_block(places, axis, i))
             self.rows = None
 
         if isinstance(axis.extent, int):
@@ -127,7 +127,13 @@ class ContractionEmitter:
         if axis.extent % size == 0:
             return
         self.rest = axis.extent - whole
-        if_any(self.code.index(whole), self.code.index(axis.extent), lambda i: self._all(places.advance(axis, i)))
+        if_any(
+            self.code.index(whole), self.code.index(axis.extent), lambda i: self._all(self._at_block(places, axis, i))
+        )
+
+    def _at_block(self, places: TileCursors, axis: LoopAxis, i: LoopIndex) -> TileCursors:
+        """Return the cursors for a block of rows, which prefetches the next panel anew."""
+        return replace(places.advance(axis, i), ahead=places.ahead)
 
     def _all(self, places: TileCursors) -> None:
         """Emit all panels for the current rows."""

@@ -242,7 +242,7 @@ class _Planner:
         )  # fmt: skip
         if not self.choices.has_order:
             loops = fastest_order(plan)
-        return replace(plan, order_of_loops=loops, is_streamed=has_own_rows or not loops.is_reordered)
+        return replace(plan, order_of_loops=loops, is_streamed=has_own_rows or not loops.rows_outside)
 
     def _free_axes(self) -> _FreeAxes:
         """Sort the spatial axes other than that of the lanes by what they index."""

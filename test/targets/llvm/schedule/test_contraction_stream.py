@@ -36,6 +36,24 @@ def test_products_from_panels(m: int, n: int, k: int) -> None:
     assert ("locality<3>" in kernel.text) == (m <= 16)
 
 
+@pytest.mark.parametrize(("l1_bytes", "is_fetched"), [(1024, True), (8192, False)])
+def test_blocks_of_rows_fetch_panels_of_weights_beyond_l1(l1_bytes: int, is_fetched: bool) -> None:
+    m, n, k, width = 301, 128, 32, 32
+    machine = Machine("small cache", 64, 32, masked=True, l1_bytes=l1_bytes, l2_bytes=1 << 16)
+
+    def body(p: Any, x: Any, w: Any) -> Any:
+        return p.reduce("add", (m, n), (k,), lambda i, j, kk: x[i, kk] * w[j // width, kk, j % width])
+
+    generator = np.random.default_rng(0)
+    x = generator.standard_normal((m, k)).astype(np.float32)
+    w = generator.standard_normal((n // width, k, width)).astype(np.float32)
+    kernel = Kernel(body, [(x.shape, "f32"), (w.shape, "f32")], machine)
+    assert "row_block" in kernel.schedule
+    assert ("locality<2>" in kernel.text) == is_fetched
+    want = x @ w.transpose(1, 0, 2).reshape(k, -1)
+    np.testing.assert_allclose(kernel(x, w), want, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("n", [48, 256, 1000])
 def test_a_row_by_weights_in_panels(n: int) -> None:
     """Panels count whether the columns fill them or not: none of them is a row of the tile."""
