@@ -42,6 +42,19 @@ from mirlo.passes.byoc.codegen import (
     ExternalValue,
     Tunable,
 )
+from mirlo.passes.byoc.command_queues import (
+    Banks,
+    Hazard,
+    MemorySpan,
+    QueuedCommand,
+    QueueError,
+    QueueModel,
+    QueueStep,
+    QueueToken,
+    Semaphore,
+    check_signals,
+    synchronize,
+)
 from mirlo.passes.byoc.connected import several
 from mirlo.passes.byoc.helpers import (
     conv_bias_activation,
@@ -129,6 +142,8 @@ __all__ = [
     "require_multiple", "require_part", "result", "results", "rewrite", "rewriter", "same_shape_as", "schedule",
     "scheduled", "several", "tensor_intrin", "Tensor", "aten_converter", "concat", "maximum", "minimum", "stack",
     "stablehlo_converter", "tosa_converter", "FileForm", "register_file_form",
+    "Banks", "Hazard", "MemorySpan", "QueueError", "QueueModel", "QueueStep", "QueuedCommand", "QueueToken", "Semaphore",
+    "check_signals", "synchronize",
     "ArtifactError", "CallFrame", "CallRecord", "CompileOptions", "Frames", "KernelCode", "LaunchStep", "LoadedCode",
     "ModelArtifact", "NoDevice", "Pointers", "SCALARS", "SpirvEnvironment", "StepRange", "StepWorker",
     "WEBGPU", "WhenCalled", "constants_of", "emit_kernels", "gpu_pipeline", "ir", "kernel_texts",

@@ -7,6 +7,8 @@ from enum import IntEnum
 
 import numpy as np
 
+from mirlo.extend import MemorySpan
+
 SIZE = 16
 """Rows and columns of the array, bytes of a row of a scratchpad."""
 DATA_ROWS, WEIGHT_ROWS, PARAMETER_ROWS, ACCUMULATOR_ROWS, RESULT_ROWS = 16384, 4096, 256, 2048, 2048
@@ -49,15 +51,6 @@ class Rows:
     outer_stride: int = 0
 
 
-@dataclass(frozen=True)
-class Span:
-    """Rows of a scratchpad."""
-
-    memory: Memory
-    first: int
-    count: int
-
-
 @dataclass(eq=False)
 class Command:
     """A command, with the rows of scratchpads that it reads and writes."""
@@ -65,8 +58,8 @@ class Command:
     queue: Queue
     op: Op
     words: tuple[int, ...] = ()
-    reads: tuple[Span, ...] = ()
-    writes: tuple[Span, ...] = ()
+    reads: tuple[MemorySpan, ...] = ()
+    writes: tuple[MemorySpan, ...] = ()
     weights: int | None = None
     """The row of the weights of a product."""
     is_linked: bool = False
@@ -85,13 +78,13 @@ class Command:
     @staticmethod
     def table(parameters: int) -> Command:
         """Return a command that takes 16 rows of parameters as the table of following requantizations."""
-        span = Span(Memory.PARAMETERS, parameters, SIZE)
+        span = MemorySpan(Memory.PARAMETERS, parameters, SIZE)
         return Command(Queue.REQUANTIZE, Op.TABLE, (0, 0, parameters << 16), (span,))
 
     @staticmethod
     def take(weights: int) -> Command:
         """Return a command that takes weights for the product behind, which no product has announced."""
-        span = Span(Memory.WEIGHTS, weights, SIZE)
+        span = MemorySpan(Memory.WEIGHTS, weights, SIZE)
         return Command(Queue.ARRAY, Op.WEIGHTS, (0, weights), (span,))
 
     def encoded(self) -> list[int]:
@@ -108,13 +101,13 @@ class Command:
 
     def announcing(self, weights: int) -> Command:
         """Return a product that lets the array take the weights of the product behind."""
-        span = Span(Memory.WEIGHTS, weights, SIZE)
+        span = MemorySpan(Memory.WEIGHTS, weights, SIZE)
         return replace(self, following=weights, reads=(*self.reads, span))
 
 
 def load_rows(rows: Rows, target: int, memory: Memory, line: int = 0) -> Command:
     """Return a copy of rows to a scratchpad; `line` is the distance between the first rows of two outer iterations."""
-    span = Span(memory, target, (rows.outer - 1) * line + rows.inner)
+    span = MemorySpan(memory, target, (rows.outer - 1) * line + rows.inner)
     return Command(Queue.LOAD, Op.LOAD, (*_words(rows, target, line), memory), writes=(span,))
 
 
@@ -125,7 +118,7 @@ def load_table(address: int, target: int) -> Command:
 
 def fill_rows(target: int, inner: int, outer: int, line: int, value: int) -> Command:
     """Return a command that fills rows of data with a value."""
-    span = Span(Memory.DATA, target, (outer - 1) * line + inner)
+    span = MemorySpan(Memory.DATA, target, (outer - 1) * line + inner)
     words = (*_words(Rows(0, SIZE, inner, outer), target, line), (value & 255) << 8)
     return Command(Queue.LOAD, Op.FILL, words, writes=(span,))
 
@@ -134,9 +127,9 @@ def multiply_rows(
     row: int, target: int, counts: tuple[int, int], strides: tuple[int, int], mode: Mode, weights: int, linked: bool,
 ) -> Command:  # fmt: skip
     """Return a product of rows of data and weights; counts and strides are those of the inner and outer loop."""
-    data = Span(Memory.DATA, row, (counts[0] - 1) * strides[0] + (counts[1] - 1) * strides[1] + 1)
-    reads = data, Span(Memory.WEIGHTS, weights, SIZE)
-    sums = Span(Memory.ACCUMULATORS, target, counts[0] * counts[1])
+    data = MemorySpan(Memory.DATA, row, (counts[0] - 1) * strides[0] + (counts[1] - 1) * strides[1] + 1)
+    reads = data, MemorySpan(Memory.WEIGHTS, weights, SIZE)
+    sums = MemorySpan(Memory.ACCUMULATORS, target, counts[0] * counts[1])
     words = (row, target, counts[0] | counts[1] << 16, strides[0] | strides[1] << 16, mode)
     return Command(Queue.ARRAY, Op.MULTIPLY, words, reads, (sums,), weights, linked)
 
@@ -148,16 +141,16 @@ def requantize_rows(
     zero, low, high = (limit & 255 for limit in limits)
     flags = (second is not None) | table << 1
     last = zero | low << 8 | high << 16 | flags << 24
-    sums = [Span(Memory.ACCUMULATORS, each, count) for each in (row, second) if each is not None]
+    sums = [MemorySpan(Memory.ACCUMULATORS, each, count) for each in (row, second) if each is not None]
     return Command(
         Queue.REQUANTIZE, Op.REQUANTIZE, (row, second or 0, count | parameters << 16, target, last),
-        (*sums, Span(Memory.PARAMETERS, parameters, 2 * SIZE)), (Span(Memory.RESULTS, target, count),),
+        (*sums, MemorySpan(Memory.PARAMETERS, parameters, 2 * SIZE)), (MemorySpan(Memory.RESULTS, target, count),),
     )  # fmt: skip
 
 
 def store_rows(rows: Rows, source: int) -> Command:
     """Return a copy of rows of results to main memory."""
-    return Command(Queue.STORE, Op.STORE, _words(rows, source, 0), (Span(Memory.RESULTS, source, rows.inner),))
+    return Command(Queue.STORE, Op.STORE, _words(rows, source, 0), (MemorySpan(Memory.RESULTS, source, rows.inner),))
 
 
 def content(commands: list[Command]) -> bytes:

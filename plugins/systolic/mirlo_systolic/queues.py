@@ -7,11 +7,9 @@ reads, and for the last one that reads what it overwrites.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-
+from mirlo.extend import QueuedCommand, QueueModel, QueueToken, synchronize
 from mirlo_systolic.commands import (
     ACCUMULATOR_ROWS,
     DATA_ROWS,
@@ -124,111 +122,18 @@ def _overlap(load: Command, command: Command) -> bool:
 
 BATCH_ROWS = 256
 """Rows that are loaded before a product may begin: waiting for loads takes 24 cycles in which none begins."""
-WRITER = {
-    Memory.DATA: Queue.LOAD, Memory.WEIGHTS: Queue.LOAD, Memory.PARAMETERS: Queue.LOAD,
-    Memory.ACCUMULATORS: Queue.ARRAY, Memory.RESULTS: Queue.REQUANTIZE,
-}  # fmt: skip
-READER = {
-    Memory.DATA: Queue.ARRAY, Memory.WEIGHTS: Queue.ARRAY, Memory.PARAMETERS: Queue.REQUANTIZE,
-    Memory.ACCUMULATORS: Queue.REQUANTIZE, Memory.RESULTS: Queue.STORE,
-}  # fmt: skip
-"""Each memory has one queue that writes it, and one that reads it."""
+NEIGHBORS = [(one, other) for one in Queue for other in Queue if abs(one - other) == 1]
+MODEL = QueueModel(ROWS, [QueueToken(one, other) for one, other in NEIGHBORS], relay=Queue.ARRAY)
+"""Neighbors exchange tokens; loads of parameters and requantization wait for one another by way of the array."""
 
 
 def with_tokens(commands: Sequence[Command]) -> list[Command]:
-    """Let commands wait for those of other queues on which they depend."""
-    waiting = _Waiting()
-    for command in commands:
-        waiting.append(command)
-    waiting.give_tokens()
-    return waiting.commands
-
-
-class _Waiting:
-    """Which command waits for which, while commands are appended in program order.
-
-    Queues that are no neighbors, loads of parameters and requantization, wait by way of the array.
-    """
-
-    def __init__(self) -> None:
-        self.commands: list[Command] = []
-        self._queues: dict[Queue, list[Command]] = {queue: [] for queue in Queue}
-        self._needs: dict[int, dict[Queue, int]] = {}
-        """By command: for each neighbor, the position in its queue of the command that it waits for."""
-        self._orders: dict[int, int] = {}
-        """By command: its position in program order."""
-        self._written = {memory: np.full(rows, -1) for memory, rows in ROWS.items()}
-        self._read = {memory: np.full(rows, -1) for memory, rows in ROWS.items()}
-        self._batches: dict[int, int] = {}
-        """By batch of loads: the position of the last one."""
-        self._array_waits: list[tuple[int, int]] = []
-        """Positions of requantizations that the array waits for, and of its commands that do."""
-
-    def append(self, command: Command) -> None:
-        """Append a command, with what it waits for by what it reads and writes."""
-        far: list[tuple[Queue, int]] = []
-        for spans, last, queue_of in ((command.reads, self._written, WRITER), (command.writes, self._read, READER)):
-            for span in spans:
-                queue = queue_of[span.memory]
-                position = int(last[span.memory][span.first : span.first + span.count].max())
-                if position < 0 or queue is command.queue:
-                    continue
-                if queue is Queue.LOAD:
-                    position = max(position, self._batches.get(self._queues[queue][position].batch, -1))
-                if abs(queue - command.queue) == 1:
-                    self._wait(command, queue, position)
-                else:
-                    far.append((queue, position))
-        for queue, position in far:
-            self._wait_by_array(command, queue, position)
-        position = self._issue(command)
-        for span in command.reads:
-            if READER[span.memory] is command.queue:
-                self._read[span.memory][span.first : span.first + span.count] = position
-        for span in command.writes:
-            self._written[span.memory][span.first : span.first + span.count] = position
-
-    def give_tokens(self) -> None:
-        """Let each command that another one waits for give it a token, unless a token before says as much."""
-        taken: dict[tuple[Queue, Queue], int] = {}
-        for command in self.commands:
-            for queue, position in self._needs.get(id(command), {}).items():
-                if position > taken.get((queue, command.queue), -1):
-                    taken[queue, command.queue] = position
-                    self._queues[queue][position].gives.add(command.queue)
-                    command.waits.add(queue)
-
-    def _issue(self, command: Command) -> int:
-        position = len(self._queues[command.queue])
-        self._queues[command.queue].append(command)
-        self._orders[id(command)] = len(self.commands)
-        self.commands.append(command)
-        if command.batch:
-            self._batches[command.batch] = position
-        behind = self._needs.get(id(command), {}).get(Queue.REQUANTIZE)
-        if command.queue is Queue.ARRAY and behind is not None:
-            self._array_waits.append((behind, position))
-        return position
-
-    def _wait(self, command: Command, queue: Queue, position: int) -> None:
-        needs = self._needs.setdefault(id(command), {})
-        needs[queue] = max(needs.get(queue, -1), position)
-
-    def _wait_by_array(self, command: Command, queue: Queue, position: int) -> None:
-        """Let a command wait for one of a queue that is no neighbor."""
-        if queue is Queue.LOAD:
-            # The product that it waits for anyway waits for the load.
-            through = self._needs.get(id(command), {}).get(Queue.ARRAY, -1)
-            giver = self._queues[queue][position]
-            if through >= 0 and self._orders[id(giver)] < self._orders[id(self._queues[Queue.ARRAY][through])]:
-                self._wait(self._queues[Queue.ARRAY][through], queue, position)
-                return
-        else:
-            found = bisect_left(self._array_waits, (position, -1))
-            first = self._array_waits[found][1] if found < len(self._array_waits) else None
-            if first is not None:
-                self._wait(command, Queue.ARRAY, first)
-                return
-        relay = Command(Queue.ARRAY, Op.NOP)
-        self._wait(relay, queue, position)
-        self._wait(command, Queue.ARRAY, self._issue(relay))
+    """Return commands with the tokens by which they wait for those of other queues on which they depend."""
+    queued = (QueuedCommand(each.queue, each.reads, each.writes, each.op.name, each.batch or None) for each in commands)
+    result: list[Command] = []
+    for step in synchronize(queued, MODEL):
+        command = Command(Queue.ARRAY, Op.NOP) if step.index is None else commands[step.index]
+        command.waits.update(Queue(queue) for queue in step.takes())
+        command.gives.update(Queue(queue) for queue in step.gives())
+        result.append(command)
+    return result
