@@ -85,9 +85,9 @@ _LAZY = {
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version
+        from mirlo.runtime.entry_points import installed_version
 
-        globals()[name] = version("mirlo")
+        globals()[name] = installed_version("mirlo")
         return globals()[name]
     if name not in _LAZY:
         raise AttributeError(f"module 'mirlo' has no attribute '{name}'")

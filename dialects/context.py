@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from mirlo.dialects.bindings import ir, new_context
 from mirlo.dialects.core.dialect import Dialect
 from mirlo.dialects.core.errors import DialectError
-from mirlo.dialects.core.installed import offered
+from mirlo.runtime.entry_points import offered
 from mirlo.runtime.system import after_fork
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def load_installed_dialects() -> None:
     """Import the dialects that installed packages declare in the entry point group `mirlo.dialects`."""
     owners: dict[str, str] = {}
     for entry in offered(GROUP):
-        package = entry.dist.name if entry.dist else entry.value
+        package = entry.package
         if owners.setdefault(entry.name, package) != package:
             both = f"'{owners[entry.name]}' and '{package}'"
             raise DialectError(f"dialect '{entry.name}' is offered by two packages: {both}; uninstall one")

@@ -7,9 +7,9 @@ with its reason, and removed when no tested version needs it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from importlib import metadata
 from typing import Any
 
+from mirlo.runtime.entry_points import installed_version
 from mirlo.runtime.records import dataclass
 
 
@@ -57,10 +57,9 @@ def lacks(ir: Any) -> list[str]:
 def installed() -> str | None:
     """Return the installed package with the bindings and its version, or None."""
     for wheel in TESTED:
-        try:
-            return f"{wheel.package} {metadata.version(wheel.package)}"
-        except metadata.PackageNotFoundError:
-            continue
+        version = installed_version(wheel.package)
+        if version is not None:
+            return f"{wheel.package} {version}"
     return None
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.core.bytecode import BYTECODE_PREFIX
 from mirlo.frontends.stablehlo.detect import is_portable
+from mirlo.runtime.entry_points import installed_version
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
@@ -64,19 +65,12 @@ def form_of(path: str | Path, content: bytes) -> FileForm | None:
 
 def tool_versions(path: str | Path) -> str | None:
     """Return the versions of the tools that convert files of such a name; None if it is not said what they are."""
-    from importlib.metadata import PackageNotFoundError, version
-
     suffix = Path(path).suffix.lower()
     forms = [form for form in FORMS if suffix in form.suffixes]
     if not forms or not all(form.tools for form in forms):
         return None
-    versions = []
-    for tool in sorted({tool for form in forms for tool in form.tools}):
-        try:
-            versions.append(f"{tool} {version(tool)}")
-        except PackageNotFoundError:
-            versions.append(tool)
-    return ", ".join(versions)
+    tools = sorted({tool for form in forms for tool in form.tools})
+    return ", ".join(f"{tool} {version}" if (version := installed_version(tool)) else tool for tool in tools)
 
 
 def forms_named(path: str | os.PathLike[str]) -> str:

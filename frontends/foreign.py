@@ -14,7 +14,7 @@ from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mirlo.dialects.core.installed import offered
+from mirlo.runtime.entry_points import offered
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.records import dataclass

@@ -32,9 +32,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.installed import offered, package_of
 from mirlo.passes.options import RegistrationError, options_of, print_options
 from mirlo.passes.upstream_names import UPSTREAM_NAMES
+from mirlo.runtime.entry_points import offered
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.nearest import nearest
 
@@ -233,7 +233,7 @@ def _warn_of_packages_without_passes(path: tuple[str, ...]) -> None:
     for entry in offered(PLUGINS):
         if entry.value not in SEARCHED and not _pass_modules(entry.value):
             warnings.warn(
-                f"entry point '{entry.name}' of package '{package_of(entry)}' in group {PLUGINS} has no pass, so that "
+                f"entry point '{entry.name}' of package '{entry.package}' in group {PLUGINS} has no pass, so that "
                 f"nothing imports it: '{entry.value}' registers none with @register_pass. Modules with rules are in "
                 "group mirlo.rules",
                 stacklevel=2,

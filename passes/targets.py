@@ -12,17 +12,16 @@ from dataclasses import field
 from functools import cache
 from typing import TYPE_CHECKING
 
-from mirlo.dialects.core.installed import GROUPS, declared_groups, offered, package_of
+from mirlo.dialects.core.installed import GROUPS
 from mirlo.passes.expectations import KernelExpectation
 from mirlo.passes.figures import Figures
 from mirlo.passes.rules import DEFAULT, RULE_BOOKS, Rule
+from mirlo.runtime.entry_points import EntryPoint, declared_groups, offered
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
     from mirlo.dialects.bindings import ir
     from mirlo.passes.code_forms import CodeForm, KernelText
     from mirlo.passes.instrumentation import Preparation
@@ -202,7 +201,7 @@ def where_from(name: str) -> str:
     if name in _REGISTERED:
         return f"file {_REGISTERED[name][1] or '?'}"
     entry = _entry_points()[name]
-    return f"package '{entry.dist.name if entry.dist else entry.value}'"
+    return f"package '{entry.package}'"
 
 
 @cache
@@ -211,7 +210,7 @@ def _entry_points() -> dict[str, EntryPoint]:
     for entry in offered(GROUP):
         other = points.get(entry.name)
         if other is not None and other.value != entry.value:
-            packages = " and ".join(f"'{e.dist.name if e.dist else e.value}'" for e in (other, entry))
+            packages = " and ".join(f"'{e.package}'" for e in (other, entry))
             raise TargetError(f"target '{entry.name}' is offered by two packages: {packages}; uninstall one")
         points[entry.name] = entry
     return points
@@ -248,7 +247,7 @@ def load_installed_rules() -> None:
     _loaded_rules.update(entry.value for entry in entries)
     _warn_of_useless_entries(tuple(sys.path))
     for entry in entries:
-        where = f"entry point '{entry.name}' of package '{package_of(entry)}' in group {RULES_GROUP}"
+        where = f"entry point '{entry.name}' of package '{entry.package}' in group {RULES_GROUP}"
         before = sum(len(list(book)) for book in RULE_BOOKS)
         try:
             importlib.import_module(entry.value)
@@ -274,7 +273,7 @@ def _useless_entries() -> list[str]:
         for entry in offered(group):
             problem = _problem_of(entry, group)
             if problem is not None:  # to name the package, all that it says of itself is parsed
-                messages.append(f"entry point '{entry.name}' of package '{package_of(entry)}' {problem}")
+                messages.append(f"entry point '{entry.name}' of package '{entry.package}' {problem}")
     return messages
 
 

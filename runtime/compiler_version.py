@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 
+from mirlo.runtime.entry_points import offered
 from mirlo.runtime.sources import MODEL_FOLDERS, compiler_digest, digest_of_sources
 
 _GROUPS = ("mirlo.targets", "mirlo.dialects", "mirlo.passes", "mirlo.rules", "mirlo.loaders", "mirlo.frontends")
@@ -17,9 +17,7 @@ _GROUPS = ("mirlo.targets", "mirlo.dialects", "mirlo.passes", "mirlo.rules", "mi
 def compiler_version() -> str:
     """Return a digest of the sources of Mirlo and of its plug-ins, and of the versions of their dependencies."""
     parts = [sys.version, compiler_digest(MODEL_FOLDERS)]
-    installed = entry_points()  # asked for once: it reads a file of every package
-    offered = [entry.value for group in _GROUPS for entry in installed.select(group=group)]
-    modules = {value.split(":")[0].split(".")[0] for value in offered}
+    modules = {entry.value.split(":")[0].split(".")[0] for group in _GROUPS for entry in offered(group)}
     for module in sorted(modules - {"mirlo"}):
         parts.append(f"{module} {digest_of_sources(_module_paths(module))}")
     return "\n".join(parts)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
+from mirlo.runtime.entry_points import offered
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.records import dataclass
 
@@ -205,15 +206,15 @@ def _find_loader(artifact: ExternalArtifact) -> ExternalLoader:
     loader = _LOADERS.get(artifact.format)
     if loader is not None:
         return loader
-    from importlib.metadata import entry_points
-
-    for point in entry_points(group=GROUP, name=artifact.format):
+    for entry in offered(GROUP):
+        if entry.name != artifact.format:
+            continue
         try:
-            loader = _LOADERS[artifact.format] = point.load()
+            loader = _LOADERS[artifact.format] = entry.load()
         except Exception as error:
-            package = point.dist.name if point.dist else point.value
             raise ArtifactError(
-                f"the loader '{artifact.format}' of package '{package}' does not load: {type(error).__name__}: {error}"
+                f"the loader '{artifact.format}' of package '{entry.package}' does not load: "
+                f"{type(error).__name__}: {error}"
             ) from error
         result: ExternalLoader = loader
         return result

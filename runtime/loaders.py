@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 from mirlo.runtime import archive, interrupts, threads
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.elf_linker import ObjectsInMemory
+from mirlo.runtime.entry_points import offered
 from mirlo.runtime.errors import ArtifactError, MirloError, NotForThisMachine
 from mirlo.runtime.host_cpu import host_cpu
 from mirlo.runtime.locks import UNCUT
@@ -73,9 +73,10 @@ def load_code(artifact: Artifact, device: int | None = None) -> LoadedCode:
 def _load(artifact: Artifact) -> LoadedCode:
     loader = _LOADERS.get(artifact.loader)
     if loader is None:
-        for point in entry_points(group="mirlo.loaders", name=artifact.loader):
-            loader = _LOADERS[artifact.loader] = point.load()
-            break
+        for entry in offered("mirlo.loaders"):
+            if entry.name == artifact.loader:
+                loader = _LOADERS[artifact.loader] = entry.load()
+                break
         else:
             raise ArtifactError(
                 f"the model was compiled for target '{artifact.target}', whose loader '{artifact.loader}' is not "

@@ -6,12 +6,9 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from importlib.metadata import Distribution
+from mirlo.runtime.entry_points import installed_version
 
 ROOT = Path(__file__).resolve().parents[1]
 CODE_FOLDERS = ("dialects", "passes", "targets", "runtime")
@@ -38,13 +35,8 @@ def compiler_digest(folders: tuple[str, ...]) -> str:
 @cache
 def library_versions() -> tuple[str, ...]:
     """Return names and versions of the installed libraries that the compiler uses."""
-    versions = []
-    for name in _LIBRARIES:
-        try:
-            versions.append(f"{name} {_version_of(distribution(name))}")
-        except PackageNotFoundError:
-            continue
-    return tuple(versions)
+    versions = {name: installed_version(name) for name in _LIBRARIES}
+    return tuple(f"{name} {version}" for name, version in versions.items() if version is not None)
 
 
 def digest_of_sources(places: Iterable[Path]) -> str:
@@ -61,13 +53,6 @@ def digest_of_sources(places: Iterable[Path]) -> str:
 @cache
 def _digest_of_folder(folder: str) -> str:
     return digest_of_sources([ROOT / folder])
-
-
-def _version_of(package: Distribution) -> str:
-    """Return the version of an installed package from its metadata line: parsing all metadata takes milliseconds."""
-    head = package.read_text("METADATA") or ""
-    line = next((line for line in head.splitlines() if line.startswith(("Version:", "version:"))), None)
-    return line.partition(":")[2].strip() if line is not None else str(package.version)
 
 
 def _files_in(place: str) -> Iterator[str]:

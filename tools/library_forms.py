@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
-from importlib.metadata import entry_points
 from pathlib import Path
 
 from mirlo.passes.code_forms import LibraryForm
 from mirlo.runtime.artifact import Artifact
+from mirlo.runtime.entry_points import offered
 from mirlo.runtime.params import ParameterStore
 
 GROUP = "mirlo.library_forms"
@@ -39,7 +39,7 @@ BUILT_IN = (
 def library_forms() -> Mapping[str, LibraryForm]:
     """Return the forms by name."""
     forms = {form.name: form for form in BUILT_IN}
-    for entry in entry_points(group=GROUP):
+    for entry in offered(GROUP):
         form = entry.load()
         if not isinstance(form, LibraryForm) or form.name != entry.name or form.name in forms:
             raise ValueError(

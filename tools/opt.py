@@ -116,9 +116,9 @@ def _information_text(arguments: OptArguments) -> str | None:
             return opt_help.pass_list()
         return "\n".join(opt_help.pass_help(name) for name, _ in arguments.passes) or opt_help.overall_help()
     if arguments.version:
-        from importlib.metadata import version
+        from mirlo.runtime.entry_points import installed_version
 
-        return f"mirlo-opt {version('mirlo')}\n"
+        return f"mirlo-opt {installed_version('mirlo')}\n"
     return None
 
 

@@ -22,9 +22,9 @@ def get_version_string() -> str:
 
 def get_build_info() -> str:
     """Return what computes."""
-    from importlib.metadata import version
+    from mirlo.runtime.entry_points import installed_version
 
-    return f"Mirlo {version('mirlo')}, with the interface of ONNX Runtime {API_VERSION}"
+    return f"Mirlo {installed_version('mirlo')}, with the interface of ONNX Runtime {API_VERSION}"
 
 
 def print_debug_info() -> None:

@@ -25,7 +25,7 @@ TYPES_OF_TARGETS = ("runtime.artifact", "runtime.cache")
 
 # The table of docs/architecture.md: what each folder may import besides itself.
 ALLOWED: dict[str, tuple[str, ...]] = {
-    "dialects": ("runtime.records", "runtime.system"),
+    "dialects": ("runtime.entry_points", "runtime.records", "runtime.system"),
     "frontends": (
         "dialects",
         "runtime.params",
@@ -33,6 +33,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "runtime.dtypes",
         "runtime.kinds",
         "runtime.host_cpu",
+        "runtime.entry_points",
         "runtime.records",
         "runtime.names",
         "runtime.nearest",
@@ -48,6 +49,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "runtime.external",
         "runtime.native",
         "runtime.files",
+        "runtime.entry_points",
         "runtime.records",
         "runtime.names",
         "runtime.nearest",

@@ -332,7 +332,7 @@ class _Version(argparse.Action):
     """An action that looks the version up lazily, because that reads files."""
 
     def __call__(self, parser: argparse.ArgumentParser, *unused: object) -> None:
-        from importlib.metadata import version
+        from mirlo.runtime.entry_points import installed_version
 
-        print(f"mirlo {version('mirlo')}")
+        print(f"mirlo {installed_version('mirlo')}")
         parser.exit()

@@ -9,6 +9,7 @@ import numpy as np
 
 from mirlo.driver.compile import compile as compile_model
 from mirlo.driver.request import CompileRequest
+from mirlo.runtime.entry_points import installed_version
 from mirlo.runtime.model_runner import models_run_on
 from mirlo.tools.remote import BoardOptions
 
@@ -96,12 +97,7 @@ def load(
 
     `board` has the fields of `BoardOptions`; `options` are others of `mirlo.compile`.
     """
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        name = version("mirlo")
-    except PackageNotFoundError:
-        name = "checkout"
+    name = installed_version("mirlo") or "checkout"
     compile_options: dict[str, Any] = {"threads": threads, "shapes": shapes or None, **(options or {})}
     request = CompileRequest(model, target, **compile_options)
     runner = BoardOptions(**board).connect() if board is not None else None
