@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from mirlo.frontends.onnx import schema
 from mirlo.frontends.onnx.composed import COMPOSED
-from mirlo.frontends.onnx.errors import NodeError, OnnxImportError
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.expansion import EXPANDED_NODES, Key
 from mirlo.frontends.onnx.graph import FLOATS, AttributeDef, FunctionDef, GraphDef, NodeDef
-from mirlo.frontends.onnx.model import LoadedModel
 from mirlo.frontends.onnx.reading import problem_of, read_attributes, read_function
 from mirlo.frontends.onnx.values import AnyValue
 from mirlo.frontends.onnx.writing import node_message, type_message
@@ -19,13 +19,6 @@ from mirlo.runtime.kinds import Kind
 
 if TYPE_CHECKING:
     import onnx
-
-EXPANSION_DEPTH = 32
-"""Deepest nesting of functions; deeper ones are considered recursive."""
-
-EXPANDED_NODES = 50_000
-"""Most nodes beyond those of the main graph: a few functions that call each other twice, or nested loops, reach
-millions. This number takes about half a minute to compile."""
 
 ADOPTED = {("com.microsoft", "LinearAttention"): (27, ("state_window",))}
 """Operators that ONNX has taken over with the same inputs and outputs: since when, and attributes that it lacks, whose
@@ -173,9 +166,6 @@ def _instance_of_graph(
     return replace(graph, nodes=tuple(_instance(node, values, absent, versions) for node in graph.nodes))
 
 
-Key = tuple[str, str, str]
-
-
 class TooManyIterations(Exception):
     """Nested loops have more nodes than may be unrolled; the outermost one must not be."""
 
@@ -224,36 +214,3 @@ def _key(attribute: AttributeDef) -> tuple[object, ...]:
     value = attribute.value
     is_number = isinstance(value, float) or attribute.kind == FLOATS
     return attribute.name, attribute.kind, repr(value) if is_number else value
-
-
-def require_expandable(model: LoadedModel) -> None:
-    """Refuse a model whose functions, copied at each call, have too many nodes to compile."""
-    sizes: dict[Key, int] = {}
-    nodes = model.content.graph.nodes
-    total = _size(model.content.functions, nodes, sizes, 0)
-    if total - len(nodes) <= EXPANDED_NODES:
-        return
-    key = min((key for key, size in sizes.items() if size > EXPANDED_NODES // 2), key=sizes.__getitem__,
-              default=max(sizes, key=sizes.__getitem__))  # fmt: skip
-    raise OnnxImportError(
-        f"{model.name}: the functions of the model, copied at each call, come to {total} nodes, more than "
-        f"{EXPANDED_NODES}: a call of '{key[1]}' alone to {sizes[key]}; functions that call each other "
-        "several times multiply: have the exporter write such a part as a Loop"
-    )
-
-
-def _size(defined: Mapping[Key, FunctionDef], nodes: Sequence[NodeDef], sizes: dict[Key, int], depth: int) -> int:
-    """Return the nodes of a graph or body, with those of the functions that they call."""
-    total = 0
-    for node in nodes:
-        total += 1
-        key = (node.domain, node.operator, node.overload)
-        body = defined.get(key)
-        if body is not None and depth <= EXPANSION_DEPTH:  # deeper ones are refused when they are imported
-            if key not in sizes:
-                sizes[key] = 0  # recursive functions are refused as well
-                sizes[key] = _size(defined, body.nodes, sizes, depth + 1)
-            total += sizes[key]
-        for graph in node.graphs:
-            total += _size(defined, graph.nodes, sizes, depth)
-    return total

@@ -18,7 +18,6 @@ from mirlo.frontends.onnx.caches import DOMAIN, find_paged_inputs, find_windows,
 from mirlo.frontends.onnx.choices import BranchSearch, Choices
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import OnnxImportError, UnsupportedOperatorError, plural, unsupported_report
-from mirlo.frontends.onnx.functions import require_expandable
 from mirlo.frontends.onnx.graph import STRING_CODE, NodeDef, ValueDef
 from mirlo.frontends.onnx.inputs import InputTypes, Shapes, model_inputs
 from mirlo.frontends.onnx.kinds import join, kind_of
@@ -102,8 +101,6 @@ def _supported(model: models.Source) -> LoadedModel:
     """Return an opened model, of which all operators have converters."""
     load_converters()
     loaded = models.load(model)
-    if loaded.content.functions:
-        require_expandable(loaded)
     missing = unsupported_nodes(loaded)
     if missing:
         raise UnsupportedOperatorError(unsupported_report(loaded.name, missing, CONVERTERS.operators()))

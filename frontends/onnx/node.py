@@ -27,6 +27,7 @@ from mirlo.frontends.onnx import graph as G
 from mirlo.frontends.onnx.checkpoints import INTERVAL, Checkpoint
 from mirlo.frontends.onnx.choices import Choices, Ended, Frame, RanksDiffer
 from mirlo.frontends.onnx.errors import ConverterError, NodeError, OnnxImportError
+from mirlo.frontends.onnx.expansion import EXPANSION_DEPTH
 from mirlo.frontends.onnx.functions import Expansion, TooManyIterations
 from mirlo.frontends.onnx.graph import (
     KIND_NAMES,
@@ -298,8 +299,8 @@ class NodeImporter(ObjectBuilder, ABC):
         """Recompute a value of the node's graph from these values of others."""
         step, scope = self.steps[-1]
         inner = Scope(scope.opsets, None, f"{scope.prefix}{step.name}/", scope.depth + 1)
-        if inner.depth > functions.EXPANSION_DEPTH:
-            raise NodeError(f"gradients are nested more than {functions.EXPANSION_DEPTH} deep")
+        if inner.depth > EXPANSION_DEPTH:
+            raise NodeError(f"gradients are nested more than {EXPANSION_DEPTH} deep")
         outputs = {output for node in scope.nodes for output in node.outputs}
         inner.values.update({key: value for key, value in scope.values.items() if key not in outputs})
         inner.values.update(replacements)
@@ -660,9 +661,8 @@ class NodeImporter(ObjectBuilder, ABC):
         self, body: FunctionDef, step: NodeDef, inputs: Sequence[AnyValue | None], scope: Scope
     ) -> Sequence[AnyValue | None]:
         """Import a function's nodes in place of the node that calls it."""
-        if scope.depth >= functions.EXPANSION_DEPTH:
-            deepest = functions.EXPANSION_DEPTH
-            raise NodeError(f"functions are nested more than {deepest} deep: '{body.name}' calls itself?")
+        if scope.depth >= EXPANSION_DEPTH:
+            raise NodeError(f"functions are nested more than {EXPANSION_DEPTH} deep: '{body.name}' calls itself?")
         if len(inputs) > len(body.inputs):
             raise NodeError(f"function '{body.name}' takes {len(body.inputs)} inputs, got {len(inputs)}")
         operands = list(inputs) + [None] * (len(body.inputs) - len(inputs))

@@ -17,6 +17,7 @@ import numpy as np
 from mirlo.frontends.onnx import graph as G
 from mirlo.frontends.onnx.dtypes import FIELDS
 from mirlo.frontends.onnx.errors import DamagedModelError, OnnxImportError, nearest, plural
+from mirlo.frontends.onnx.expansion import require_expandable
 from mirlo.frontends.onnx.graph import (
     AttributeDef,
     AttributeValue,
@@ -73,6 +74,8 @@ def read_model(proto: onnx.ModelProto, data: Mapping[bytes, memoryview], what: s
     )
     reader.name(proto.domain)
     reader.refuse_ambiguous_names()
+    if model.functions:
+        require_expandable(model, what)
     return model
 
 
@@ -88,7 +91,14 @@ def _supported(proto: onnx.ModelProto, what: str) -> onnx.ModelProto:
             f"{what}: the model uses operator set {version}; supported are those up to {NEWEST_OPSET}: "
             "export it with an older one"
         )
-    return modernized(proto, OLDEST_OPSET, what) if version < OLDEST_OPSET else proto
+    if version >= OLDEST_OPSET:
+        return proto
+    if proto.functions:
+        raise OnnxImportError(
+            f"{what}: the model uses operator set {version} and has functions, which came with operator set 15: "
+            "export it with that or a later one"
+        )
+    return modernized(proto, OLDEST_OPSET, what)
 
 
 def is_old(proto: onnx.ModelProto) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from mirlo.frontends.onnx import functions, schema
 from mirlo.frontends.onnx.errors import Unsupported
+from mirlo.frontends.onnx.expansion import EXPANSION_DEPTH
 from mirlo.frontends.onnx.graph import GRAPH, GRAPHS, NodeDef
 from mirlo.frontends.onnx.model import LoadedModel
 from mirlo.frontends.onnx.registry import CONVERTERS
@@ -30,7 +31,7 @@ class _Search:
         self.waiting.append((self.model.graph.nodes, self.model.opsets, "", 0))
         while self.waiting:
             nodes, opsets, prefix, self.depth = self.waiting.popleft()
-            if self.depth <= functions.EXPANSION_DEPTH:
+            if self.depth <= EXPANSION_DEPTH:
                 yield from self.nodes(nodes, opsets, prefix)
 
     def nodes(self, nodes: Sequence[NodeDef], opsets: Mapping[str, int], prefix: str) -> Iterator[Unsupported]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mirlo.frontends.onnx.model import load
 from mirlo.runtime.bit_fields import pack_fields
-from mirlo.runtime.files import open_regular, require_regular
 from mirlo.runtime.names import terminal
 from mirlo.runtime.records import dataclass
 from mirlo.tools.quantize.errors import QuantizationError
@@ -164,19 +164,11 @@ def _array(tensor: onnx.TensorProto) -> np.ndarray:
 def _load(source: str | os.PathLike[str]) -> onnx.ModelProto:
     """Return the model of a file with its weights."""
     import onnx
-    from google.protobuf.message import DecodeError
 
-    from mirlo.frontends.onnx.model import SIGNATURE_BYTES, kind_by_content, kind_by_name
-
-    require_regular(source)
+    load(source)  # refuses what no command opens
     try:
         return onnx.load(os.fspath(source))
-    except (DecodeError, onnx.checker.ValidationError, ValueError) as error:
-        with open_regular(source) as file:
-            start = file.read(SIGNATURE_BYTES)
-        kind = kind_by_content(start, Path(source)) or kind_by_name(Path(source))
-        if kind is not None and isinstance(error, DecodeError):
-            raise QuantizationError(f"{source}: not an ONNX model but {kind}") from None
+    except (onnx.checker.ValidationError, ValueError) as error:
         raise QuantizationError(f"{source}: not an ONNX model, or a damaged one: {terminal(str(error))}") from None
 
 

@@ -5,12 +5,15 @@ import tracemalloc
 
 import numpy as np
 import onnx
+import onnx.version_converter
 import pytest
+from commands import mirlo as mirlo_command
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import mirlo
 from mirlo.frontends.onnx import functions
+from mirlo.frontends.onnx import model as models
 from mirlo.frontends.onnx.errors import OnnxImportError
 from mirlo.frontends.onnx.importer import import_model
 from mirlo.frontends.onnx.ops import sequence
@@ -76,6 +79,66 @@ def test_functions_that_call_each_other_twice_are_refused_before_they_are_copied
     monkeypatch.setattr(functions, "instantiate", lambda *_: pytest.fail("a function was copied"))
     with pytest.raises(OnnxImportError, match=r"functions of the model.* come to \d+ nodes.* a call of 'f\d+' alone"):
         import_model(chain_of_functions(depth, 2))
+
+
+def inside_of_branches(model):
+    """Move the calls of each function of a model into both branches of an If."""
+    for function in model.functions:
+        for node in [node for node in function.node if node.domain == "my"]:
+            call = onnx.NodeProto.FromString(node.SerializeToString())
+            branch = helper.make_graph([call], "branch", [], [helper.make_empty_tensor_value_info(node.output[0])])
+            flag = helper.make_node("Constant", [], [f"{node.output[0]}_flag"], value_ints=[1])
+            node.CopyFrom(helper.make_node("If", flag.output, node.output, then_branch=branch, else_branch=branch))
+            function.node.insert(0, flag)
+    return model
+
+
+def recursive(length):
+    """Functions each of which calls the next, and the last of which calls the first."""
+    model = chain_of_functions(length, 1)
+    model.functions[0].node[0].CopyFrom(helper.make_node(f"f{length - 1}", ["a"], ["b"], domain="my"))
+    model.functions[0].opset_import.append(MY)
+    return model
+
+
+def of_an_old_opset(model):
+    model.opset_import[0].version = 6
+    return model
+
+
+MULTIPLYING = {
+    "twice": chain_of_functions(25, 2),
+    "often": chain_of_functions(5, 60),
+    "deep": chain_of_functions(100, 2),
+    "deeper": chain_of_functions(3000, 2),
+    "in branches": inside_of_branches(chain_of_functions(14, 2)),
+    "recursive": recursive(1),
+    "recursive in turn": recursive(5),
+    "old": of_an_old_opset(chain_of_functions(40, 2)),
+}
+
+
+@pytest.mark.parametrize("form", MULTIPLYING)
+def test_models_that_multiply_are_refused_where_they_are_opened(form, monkeypatch):
+    """Whatever asks the `onnx` package about a model, or runs its evaluator, copies functions too."""
+    for module, name in ((onnx.shape_inference, "infer_shapes"), (onnx.version_converter, "convert_version")):
+        monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("ONNX was asked"))
+    with pytest.raises(OnnxImportError, match="come to|nested more than 32 deep|which came with operator set 15"):
+        models.load(MULTIPLYING[form])
+
+
+COMMANDS = ("info", "check", "import", "compile", "explain", "explorer", "partition", "bisect", "bench", "tune", "run",
+            "quantize")  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_refuses_models_that_multiply(command, tmp_path):
+    onnx.save(MULTIPLYING["twice"], tmp_path / "m.onnx")
+    output = ("-o", "out") if command in ("compile", "explorer", "quantize") else ()
+    output += ("--target", "onednn,llvm") if command == "partition" else ()
+    result = mirlo_command(command, "m.onnx", *output, cwd=tmp_path)
+    assert (result.returncode, "come to" in result.stderr) == (1, True), result.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["m.onnx"]
 
 
 def test_functions_that_come_to_few_nodes_are_imported():

@@ -94,7 +94,7 @@ def test_files_that_are_damaged_are_refused(tmp_path: Path, capsys: pytest.Captu
         assert main(["quantize", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "q.onnx")]) == 1
         return capsys.readouterr().err
 
-    assert "m.onnx: not an ONNX model, or a damaged one" in problem(b"\xff" * 9)
+    assert "m.onnx: not an ONNX model (9 bytes that are no protobuf message)" in problem(b"\xff" * 9)
     assert "m.onnx: not an ONNX model but a GGUF file" in problem(b"GGUF\3\0\0\0")
     weight = model.graph.initializer[0]
     weight.raw_data = weight.raw_data[:-1]
