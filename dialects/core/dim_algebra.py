@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Union
 
 from mirlo.dialects.core import dim_text as text
@@ -465,7 +466,7 @@ def is_nonnegative(dim: Dim, bounds: int = _MAX_BOUNDS) -> bool:
     """
     if isinstance(dim, int):
         return dim >= 0
-    return dim is not UNKNOWN and _is_nonnegative(dim, bounds)
+    return dim is not UNKNOWN and search_bounds(dim, bounds)[0]
 
 
 LARGEST = 2**63 - 1
@@ -474,15 +475,45 @@ _MAX_QUOTIENTS = 6
 """The most quotients of a dim whose bounds are searched though it can be written with fewer: more take seconds."""
 
 
+MAX_BOUND_STEPS = 4_000
+"""The most terms of dims that a search for bounds looks at, some 20 ms: searches of models look at 300."""
+
+
 @lru_cache(maxsize=16384)
-def _is_nonnegative(dim: Dim, bounds: int) -> bool:
-    if all(factor >= 0 and all(map(_is_nonnegative_atom, atoms)) for atoms, factor in terms_of(dim)):
-        return True
-    return bounds > 0 and any(
-        all(_is_nonnegative(lower, bounds - 1) for lower in lowers)
-        for form in _forms(dim)
-        for lowers in (*_lower_bounds(form), *_min_max_cases(form))
-    )
+def search_bounds(dim: SymbolicDim, bounds: int) -> tuple[bool, int]:
+    """Return whether a dim is shown not to be negative, and how many terms the search looked at."""
+    search = _BoundSearch()
+    return search.is_nonnegative(dim, bounds), search.steps
+
+
+class _BoundSearch:
+    """A search for bounds that show that a dim is not negative; what it finds depends on the dim only."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self._known: dict[tuple[Dim, int], bool] = {}
+
+    def is_nonnegative(self, dim: Dim, bounds: int) -> bool:
+        """Return whether a dim is shown not to be negative with so many quotients replaced."""
+        key = dim, bounds
+        if key not in self._known:
+            self._known[key] = self._search(dim, bounds)
+        return self._known[key]
+
+    def _search(self, dim: Dim, bounds: int) -> bool:
+        terms = terms_of(dim)
+        self.steps += len(terms)
+        if all(factor >= 0 and all(map(_is_nonnegative_atom, atoms)) for atoms, factor in terms):
+            return True
+        if bounds <= 0:
+            return False
+        for form in _forms(dim):
+            for lowers in chain(_lower_bounds(form), _min_max_cases(form)):
+                if self.steps > MAX_BOUND_STEPS:
+                    return False
+                if all(self.is_nonnegative(lower, bounds - 1) for lower in lowers):
+                    return True
+        return False
 
 
 def _forms(dim: Dim) -> list[Dim]:

@@ -10,24 +10,24 @@ more bound of its variables.
 from __future__ import annotations
 
 import math
-import zlib
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dims import Dim, Monomial, SymbolicDim
+from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.index_expr import Atom, FloorDiv, IndexExpr, loop_index
+from mirlo.passes.bounds.dim_proofs import decided_dims, prove_dim, weaker
 from mirlo.runtime.records import dataclass
 
 Facts = tuple[IndexExpr, ...]
 """Expressions that are not negative."""
 MAX_STEPS = 300
 """The most eliminations of a proof: the search is exponential, and proofs that exist need a tenth of that."""
-MAX_BOUNDS = 2
-"""The most quotients of a dim that are replaced by their bounds."""
 MAX_KERNEL_STEPS = 4_000
 """The most eliminations for all accesses of a kernel, a second."""
+DIM_STEPS = 10
+"""So many steps of a proof about a dim take as long as an elimination."""
+BOUND_TERMS = 50
+"""So many terms the algebra of dims looks at in that time."""
 MAX_REFINEMENTS = 24
 """The most facts that are derived from one."""
 
@@ -142,13 +142,20 @@ class Prover:
     def interval(self, expression: IndexExpr) -> tuple[int | None, int | None]:
         """Return the least and the greatest value as integers, None where they are not known as such."""
         constant = expression.constant
-        low, high = (constant, constant) if isinstance(constant, int) else _interval_of_symbols(constant)
+        low, high = (constant, constant) if isinstance(constant, int) else self._interval_of_symbols(constant)
         for atom, factor in expression.terms.items():
             if low is None and high is None:
                 return None, None
             part = self._interval_of_atom(atom)
             low, high = _add_interval(low, high, part, factor)
         return low, high
+
+    def _interval_of_symbols(self, dim: SymbolicDim) -> tuple[int | None, int | None]:
+        # A symbol may be 0, and has no upper bound.
+        constant = dict(dim.terms).get((), 0)
+        if self._is_nonnegative(dim - constant):
+            return constant, None
+        return None, (constant if self._is_nonnegative(constant - dim) else None)
 
     def _interval_of_atom(self, atom: Atom) -> tuple[int | None, int | None]:
         if isinstance(atom, int):
@@ -177,11 +184,26 @@ class Prover:
         if low is not None and low >= 0:
             return True
         outer, self._steps = self._steps, min(MAX_STEPS, self.budget)
-        budget = self._steps
         result = self._prove_within(goal, high, facts)
-        self.budget -= budget - max(self._steps, 0)
         self._steps = outer
         return result
+
+    def _take(self, steps: int) -> None:
+        """Count eliminations, and what takes as long as some of them."""
+        self.budget -= min(steps, max(self._steps, 0))
+        self._steps -= steps
+
+    def _is_nonnegative_dim(self, goal: Dim, facts: tuple[Dim, ...], depth: int = 3) -> bool:
+        holds, steps = prove_dim(goal, facts, depth)
+        self._take(steps // DIM_STEPS)
+        return holds
+
+    def _is_nonnegative(self, dim: Dim) -> bool:
+        if isinstance(dim, int):
+            return dim >= 0
+        holds, terms = D.search_bounds(dim, 1)
+        self._take(terms // BOUND_TERMS)
+        return holds
 
     def _prove(self, goal: IndexExpr, facts: Facts) -> bool:
         low, high = self.interval(goal)
@@ -200,18 +222,20 @@ class Prover:
         return known
 
     def _prove_new(self, goal: IndexExpr, high: int | None, facts: Facts) -> bool:
-        self._steps -= 1
+        self._take(1)
         if self._steps < 0 or (high is not None and high < 0 and not facts):
             return False
         if not goal.terms:
             dims = dims_of(facts)
-            return _is_nonnegative_dim(goal.constant, dims) or _is_nonnegative_dim(_rounded(goal).constant, dims)
+            return self._is_nonnegative_dim(goal.constant, dims) or self._is_nonnegative_dim(
+                _rounded(goal).constant, dims
+            )
         goal = _rounded(goal)
         atom = next(iter(goal.terms)) if len(goal.terms) == 1 else max(goal.terms, key=_order)
         factor = goal.terms[atom]
         dims = () if isinstance(factor, int) else dims_of(facts)
-        positive = _is_nonnegative_dim(factor, dims, 1)
-        if not positive and not _is_nonnegative_dim(-factor, dims, 1):
+        positive = self._is_nonnegative_dim(factor, dims, 1)
+        if not positive and not self._is_nonnegative_dim(-factor, dims, 1):
             return False
         rest = IndexExpr({t: c for t, c in goal.terms.items() if t != atom}, goal.constant)
         if positive and self._is_nonnegative_here(atom, rest, facts) and self._prove(rest, facts):
@@ -237,7 +261,7 @@ class Prover:
         else:
             assert isinstance(atom, FloorDiv), "the variables of kernels are numbered"
             constant = self._interval_of_atom(atom)[0 if positive else 1]
-            if _is_nonnegative(atom.divisor - 1):
+            if self._is_nonnegative(atom.divisor - 1):
                 dividend = atom.inner - (atom.divisor - 1) if positive else atom.inner
                 yield rest * atom.divisor + dividend * factor
         if constant is not None:
@@ -248,7 +272,7 @@ class Prover:
         factor = goal.terms[atom]
         for position, fact in enumerate(facts):
             other = fact.terms.get(atom)
-            if other is None or not _is_nonnegative(other if positive else -other):
+            if other is None or not self._is_nonnegative(other if positive else -other):
                 continue
             simpler = goal * (other if positive else -other) - fact * (factor if positive else -factor)
             if self._prove(simpler, facts[:position] + facts[position + 1 :]):
@@ -319,7 +343,7 @@ class Prover:
                 continue
             result[fact] = None
             if not fact.terms:
-                waiting += [IndexExpr({}, dim) for dim in _weaker(fact.constant)]
+                waiting += [IndexExpr({}, dim) for dim in weaker(fact.constant)]
             for atom, factor in fact.terms.items():
                 if isinstance(atom, int):
                     waiting += self._consequences(fact, atom, factor)
@@ -339,9 +363,9 @@ class Prover:
                 value = loop_index(atom)
                 goals += [*possible[0].facts, possible[0].value - value, value - possible[0].value]
                 goals += [rest + possible[0].value * factor]
-        if _is_nonnegative(factor):
+        if self._is_nonnegative(factor):
             goals += [rest + high * factor for high in known.highs]
-        elif _is_nonnegative(-factor):
+        elif self._is_nonnegative(-factor):
             goals += [rest + low * factor for low in known.lows]
         return goals
 
@@ -393,15 +417,6 @@ def _all_known(bounds: list[int | None], choose: object) -> list[int]:
     return [choose(known)] if known and len(known) == len(bounds) else []
 
 
-@lru_cache(maxsize=16384)
-def _interval_of_symbols(dim: SymbolicDim) -> tuple[int | None, int | None]:
-    # A symbol may be 0, and has no upper bound.
-    constant = dict(dim.terms).get((), 0)
-    if D.is_nonnegative(dim - constant, 1):
-        return constant, None
-    return None, (constant if D.is_nonnegative(constant - dim, 1) else None)
-
-
 def _add_interval(
     low: int | None, high: int | None, part: tuple[int | None, int | None], factor: Dim
 ) -> tuple[int | None, int | None]:
@@ -420,51 +435,6 @@ def _add_interval(
     return None, (high if is_positive and D.is_nonnegative(-factor, 0) else None)
 
 
-def _is_nonnegative(dim: Dim, bounds: int = 1) -> bool:
-    return dim >= 0 if isinstance(dim, int) else D.is_nonnegative(dim, bounds)
-
-
-@lru_cache(maxsize=16384)
-def _is_refuted(goal: SymbolicDim, facts: tuple[Dim, ...]) -> bool:
-    """Return whether a dim is negative for some sizes for which the facts hold: no search finds a proof then."""
-    for sample in range(len(_SAMPLES)):
-        value = _value_in(goal, sample)
-        if value is not None and value < 0 and all((_value_in(fact, sample) or 0) >= 0 for fact in facts):
-            return True
-    return False
-
-
-_SAMPLES = (1, 2, 3, 3, 4, 4, 9, 9, 40, 40, 300, 300)
-"""Sizes are tried that are smaller than these."""
-
-
-@lru_cache(maxsize=65536)
-def _value_in(dim: Dim, sample: int) -> int | None:
-    """Return the value of a dim where its symbols have certain values; None if it has none there."""
-    total = 0
-    for atoms, factor in D.terms_of(dim):
-        for atom in atoms:
-            value = _atom_in(atom, sample)
-            if value is None:
-                return None
-            factor *= value
-        total += factor
-    return total
-
-
-@lru_cache(maxsize=65536)
-def _atom_in(atom: str, sample: int) -> int | None:
-    parts = D.atom_parts(atom)
-    if parts is None:
-        return zlib.crc32(f"{sample} {atom}".encode()) % _SAMPLES[sample]
-    left, right = _value_in(parts[1], sample), _value_in(parts[2], sample)
-    if left is None or right is None or (right == 0 and parts[0] in ("floordiv", "mod")):
-        return None
-    result = D.apply(parts[0], left, right)
-    assert isinstance(result, int)
-    return result
-
-
 def dims_of(facts: Facts) -> tuple[Dim, ...]:
     """Return the facts about sizes alone."""
     return tuple(fact.constant for fact in facts if not fact.terms)
@@ -472,157 +442,5 @@ def dims_of(facts: Facts) -> tuple[Dim, ...]:
 
 def _with_decided(facts: Facts) -> Facts:
     """Return facts about sizes with the minima and maxima in them that the others decide."""
-    decided = (IndexExpr({}, dim) for dim in _decided_dims(dims_of(facts)))
+    decided = (IndexExpr({}, dim) for dim in decided_dims(dims_of(facts)))
     return (*facts, *(fact for fact in decided if fact not in facts))
-
-
-@lru_cache(maxsize=4096)
-def _decided_dims(dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
-    """Return dims that have minima and maxima without those that the others decide."""
-    # A dim does not decide about itself: `d - min(d, 1)` is no proof that d is at least 1.
-    simple = tuple(dim for dim in dims if not _has_choice(dim))
-    return tuple(dict.fromkeys(_decided(dim, simple) for dim in dims if _has_choice(dim)))
-
-
-def _has_choice(dim: Dim) -> bool:
-    return not isinstance(dim, int) and any(_is_choice(atoms) for atoms, _ in dim.terms)
-
-
-@lru_cache(maxsize=16384)
-def _is_choice(atoms: Monomial) -> bool:
-    """Return whether there is a minimum or maximum in a product of atoms."""
-    return any("min(" in atom or "max(" in atom for atom in atoms)
-
-
-@lru_cache(maxsize=16384)
-def _decided(dim: Dim, facts: tuple[Dim, ...]) -> Dim:
-    """Return a dim with the smaller, or larger, operand for each minimum, or maximum, that these facts decide."""
-    if isinstance(dim, int) or not _has_choice(dim):
-        return dim
-    total: Dim = 0
-    for atoms, factor in dim.terms:
-        total = total + D.product([_decided_atom(atom, facts) for atom in atoms]) * factor
-    return total
-
-
-def _decided_atom(atom: str, facts: tuple[Dim, ...]) -> Dim:
-    parts = D.atom_parts(atom)
-    if parts is None:
-        return D.parse(atom)
-    function, left, right = parts[0], _decided(parts[1], facts), _decided(parts[2], facts)
-    if function in ("min", "max"):
-        difference = left - right
-        if _is_nonnegative_dim(difference, facts, 1):
-            return left if function == "max" else right
-        if _is_nonnegative_dim(difference * -1, facts, 1):
-            return right if function == "max" else left
-    return D.apply(function, left, right)
-
-
-@lru_cache(maxsize=65536)
-def _is_nonnegative_dim(goal: Dim, facts: tuple[Dim, ...], depth: int = 3) -> bool:
-    """Return whether a dim is not negative if these are not: it is a sum of multiples of them and such a dim."""
-    if isinstance(goal, int):
-        return goal >= 0
-    if _is_refuted(goal, facts):
-        return False
-    if not _is_refuted(goal, ()) and _is_nonnegative(goal, MAX_BOUNDS):
-        return True
-    if _is_nonnegative_above(goal, facts):
-        return True
-    if not depth:
-        return False
-    if depth > 1 and _has_choice(goal):
-        decided = _decided(goal, tuple(fact for fact in facts if not _has_choice(fact)))
-        if decided != goal:
-            return _is_nonnegative_dim(decided, facts, depth)
-    for fact in facts:
-        for atoms, factor in fact.terms if isinstance(fact, SymbolicDim) else ():
-            for quotient, multiple in _multiples(goal, atoms, factor):
-                if _is_nonnegative_dim(goal * multiple - fact * quotient, facts, depth - 1):
-                    return True
-    return _holds_in_cases(goal, facts, depth - 1)
-
-
-def _is_nonnegative_above(goal: SymbolicDim, facts: tuple[Dim, ...]) -> bool:
-    """Return whether a dim has no negative term if its atoms count from the least values that the facts say.
-
-    So products of differences are proven: `a*b - 4*a - 4*b + 16` is `(a - 4)*(b - 4)`, and 0 or more from 4 on.
-    """
-    least = _least_values(facts)
-    if not least or all(factor >= 0 for _, factor in goal.terms):
-        return False
-    names = dict.fromkeys(atom for atoms, _ in goal.terms for atom in atoms)
-    if not all(atom in least or _is_nonnegative(D.parse(atom)) for atom in names):
-        return False
-    # Symbols of their own: what holds between quotients and their dividends does not hold from there on.
-    above = {atom: D.symbol(f"above{i}") + least.get(atom, 0) for i, atom in enumerate(names)}
-    total: Dim = 0
-    for atoms, factor in goal.terms:
-        total = total + D.product([above[atom] for atom in atoms]) * factor
-    return all(factor >= 0 for _, factor in D.terms_of(total))
-
-
-@lru_cache(maxsize=4096)
-def _least_values(facts: tuple[Dim, ...]) -> dict[str, int]:
-    """Return the least values, above 0, of atoms that facts bound alone."""
-    least: dict[str, int] = {}
-    for fact in facts:
-        terms = dict(D.terms_of(fact))
-        constant = terms.pop((), 0)
-        if constant >= 0 or len(terms) != 1:
-            continue
-        ((atoms, factor),) = terms.items()
-        if len(atoms) == 1 and factor > 0:
-            least[atoms[0]] = max(least.get(atoms[0], 0), -(constant // factor))
-    return least
-
-
-def _weaker(dim: Dim) -> Iterable[Dim]:
-    """Yield simpler dims that are not negative if this one is not."""
-    if isinstance(dim, int):
-        return
-    terms = dict(dim.terms)
-    constant = terms.pop((), 0)
-    if constant >= 0:
-        return
-    # What is subtracted is not negative, and a product is at least 1 only if its factors are.
-    positive = {atoms: factor for atoms, factor in terms.items() if factor > 0}
-    taken = [SymbolicDim(((atoms, 1),)) for atoms, factor in terms.items() if factor < 0]
-    if taken and all(map(_is_nonnegative, taken)):
-        kept: Dim = constant
-        for term in positive.items():
-            kept = kept + SymbolicDim((term,))
-        yield kept
-    if not taken and len(positive) == 1:
-        ((atoms, _),) = positive.items()
-        factors = [D.parse(atom) for atom in atoms]
-        if len(factors) > 1 and all(map(_is_nonnegative, factors)):
-            yield from (factor - 1 for factor in factors)
-    for atoms, factor in positive.items():
-        parts = D.atom_parts(atoms[0]) if len(atoms) == 1 else None
-        if parts is not None and parts[0] == "floordiv" and isinstance(parts[2], int) and parts[2] > 0:
-            yield (dim - SymbolicDim(((atoms, factor),))) * parts[2] + parts[1] * factor
-
-
-def _holds_in_cases(goal: SymbolicDim, facts: tuple[Dim, ...], depth: int) -> bool:
-    """Return whether a dim is not negative with either operand of one of its minima or maxima in its place."""
-    for atoms, factor in goal.terms:
-        parts = D.atom_parts(atoms[0]) if len(atoms) == 1 else None
-        if parts is None or parts[0] not in ("min", "max"):
-            continue
-        rest = goal - SymbolicDim(((atoms, factor),))
-        if all(_is_nonnegative_dim(rest + side * factor, facts, depth) for side in parts[1:]):
-            return True
-    return False
-
-
-def _multiples(goal: SymbolicDim, atoms: Monomial, factor: int) -> Iterable[tuple[Dim, int]]:
-    """Yield by what a fact and a goal are multiplied so that a term of the fact cancels out one of the goal."""
-    for goal_atoms, goal_factor in goal.terms:
-        taken, whole = Counter(atoms), Counter(goal_atoms)
-        if not atoms or goal_factor * factor <= 0 or not taken <= whole:
-            continue
-        quotient = D.product([D.parse(atom) for atom in (whole - taken).elements()]) * abs(goal_factor)
-        if _is_nonnegative(quotient):
-            yield quotient, abs(factor)

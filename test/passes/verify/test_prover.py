@@ -10,7 +10,8 @@ import pytest
 from mirlo.dialects.bindings import ir, new_context
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.index_expr import IndexExpr, number
-from mirlo.passes.bounds.prover import Case, Prover
+from mirlo.passes.bounds.dim_proofs import MAX_DIM_STEPS, prove_dim
+from mirlo.passes.bounds.prover import MAX_KERNEL_STEPS, MAX_STEPS, Case, Prover
 
 
 @pytest.mark.parametrize(
@@ -55,6 +56,55 @@ def test_what_is_proven_of_random_sizes_holds() -> None:
             if all(D.substitute(fact, values) >= 0 for fact in facts):
                 assert D.substitute(goal, values) >= 0, (goal, facts, values)
     assert proven > 30
+
+
+def random_dim(rng: random.Random, terms: int) -> D.Dim:
+    """Return a sum of products of sizes, minima and quotients."""
+    sizes = [D.symbol(f"s{i}") for i in range(8)]
+
+    def atom() -> D.Dim:
+        size: D.Dim = rng.choice(sizes)
+        if rng.random() < 0.3:
+            size = D.minimum(size, rng.choice(sizes) + rng.randrange(5))
+        return size // rng.randrange(2, 4) if rng.random() < 0.2 else size
+
+    total: D.Dim = rng.randrange(-5, 3)
+    for _ in range(terms):
+        total = total + D.product([atom() for _ in range(rng.randint(1, 2))]) * rng.choice((1, 1, 2, -1))
+    return total
+
+
+@pytest.mark.parametrize("count", [4, 16, 60])
+def test_proofs_about_many_sizes_end(count: int) -> None:
+    """A search takes a bounded number of steps, whatever facts there are; the cache changes no outcome."""
+    rng = random.Random(count)
+    for _ in range(2):
+        goal, facts = random_dim(rng, count), tuple(random_dim(rng, count) for _ in range(count))
+        proof = prove_dim(goal, facts)
+        assert proof.steps <= MAX_DIM_STEPS
+        prove_dim.cache_clear()
+        assert prove_dim(goal, facts) == proof
+        prover = Prover()
+        prover.is_nonnegative(number(goal), tuple(map(number, facts)))
+        assert prover.budget >= MAX_KERNEL_STEPS - MAX_STEPS
+
+
+def test_proofs_about_dims_take_steps_of_the_kernel() -> None:
+    rng, prover = random.Random(16), Prover(400)
+    facts = tuple(number(random_dim(rng, 16)) for _ in range(16))
+    for _ in range(40):
+        prover.is_nonnegative(number(random_dim(rng, 16)), facts)
+    assert prover.budget == 0
+    assert not prover.is_nonnegative(number(D.symbol("a") - D.symbol("b")), (number(D.symbol("a") - D.symbol("b")),))
+
+
+@pytest.mark.parametrize("function", ["min", "max", "floordiv"])
+def test_bounds_of_dims_with_many_operations_end(function: str) -> None:
+    rng, total = random.Random(0), D.symbol("n") * -1
+    for i in range(300):
+        total = total + D.apply(function, D.symbol(f"a{i}") + i, rng.randint(2, 9)) * rng.choice((-1, 1))
+    assert not D.is_nonnegative(total)
+    assert D.is_nonnegative(total - total + D.symbol("n"))
 
 
 def test_cases_of_a_condition_beside_those_of_a_minimum() -> None:
