@@ -30,11 +30,6 @@ class Cpu:
     """Bytes of the caches of a core; 0 for the usual ones of its vectors."""
     l2_bytes: int = 0
 
-    @property
-    def has_mesh(self) -> bool:
-        """Return whether its L3 cache is distributed over a mesh of many cores."""
-        return self.name in MESHES
-
 
 MESHES = frozenset(
     {
@@ -43,6 +38,8 @@ MESHES = frozenset(
     }
 )  # fmt: skip
 """Processors whose L3 cache is distributed over a mesh of many cores."""
+MESH_FEATURE = "avx512fp16"
+"""A feature that, of Intel's processors, only those with a mesh have: virtual machines may report another model."""
 L3_OF_MESH = 16.0
 """Bytes per cycle. On an Emerald Rapids, BERT's product with K of 3072, whose panels leave the L2 cache no room for the
 rows, takes 0.85 of the time in blocks of K of 512, ViT's 0.93: the model expects 0.8 and 0.9 with this value."""

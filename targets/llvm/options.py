@@ -175,10 +175,7 @@ def machine_of(processor: Processor, model: Cpu | None = None) -> Machine:
         base = replace(base, vector_bytes=processor.sve_bits // 8, dots=())
     if processor.arch == RISCV:
         base = replace(base, vector_bytes=max(16, _riscv_bits(processor) // 8))
-    if model is None:
-        return base
-    l1_bytes, l2_bytes = model.l1_bytes or base.l1_bytes, model.l2_bytes or base.l2_bytes
-    if model.has_mesh:
+    if processor.has_mesh:
         base = replace(
             base,
             l3_bytes_per_cycle=L3_OF_MESH,
@@ -186,7 +183,9 @@ def machine_of(processor: Processor, model: Cpu | None = None) -> Machine:
             prefetch_level=PREFETCH_LEVEL_OF_MESH,
             exposed_loads=EXPOSED_LOADS_OF_MESH,
         )
-    return replace(base, l1_bytes=l1_bytes, l2_bytes=l2_bytes)
+    if model is None:
+        return base
+    return replace(base, l1_bytes=model.l1_bytes or base.l1_bytes, l2_bytes=model.l2_bytes or base.l2_bytes)
 
 
 def _preset(processor: Processor) -> str:
@@ -301,9 +300,6 @@ def _with_caches(machine: Machine, other: Machine) -> Machine:
         l1_associativity=other.l1_associativity,
         l2_bytes=other.l2_bytes,
         l3_bytes=other.l3_bytes,
-        l3_bytes_per_cycle=other.l3_bytes_per_cycle,
-        streaming_instructions=other.streaming_instructions,
-        prefetch_level=other.prefetch_level,
     )
 
 

@@ -7,7 +7,7 @@ from functools import cache
 
 from mirlo.runtime.host_cpu import host_cpu
 from mirlo.runtime.records import dataclass
-from mirlo.targets.llvm.cpus import ARM, BASE, RISCV, SVE, USED, WASM, X86, arch_of
+from mirlo.targets.llvm.cpus import ARM, BASE, MESH_FEATURE, MESHES, RISCV, SVE, USED, WASM, X86, arch_of
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,16 @@ class Processor:
     def has(self, *features: str) -> bool:
         """Return whether code may use all of these features."""
         return all(feature in self.features for feature in features)
+
+    @property
+    def is_amd(self) -> bool:
+        """Return whether the model is one of AMD's: LLVM knows these by the vendor."""
+        return self.cpu.startswith("znver")
+
+    @property
+    def has_mesh(self) -> bool:
+        """Return whether its L3 cache is distributed over a mesh of many cores."""
+        return self.cpu in MESHES or (self.has(MESH_FEATURE) and not self.is_amd)
 
     @property
     def has_fma(self) -> bool:

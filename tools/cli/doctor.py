@@ -91,7 +91,20 @@ def _machine(problems: list[str]) -> Iterator[str]:
     yield f"{platform.system()} {platform.machine()}, {cores} cores for this process"
     try:
         cpu = host_cpu()
-        known = ("avx2", "fma", "avx512f", "avx512vnni", "avxvnni", "avx512bf16", "amx-int8", "neon", "dotprod", "i8mm")
+        known = (
+            "avx2",
+            "fma",
+            "avx512f",
+            "avx512vnni",
+            "avxvnni",
+            "avx512bf16",
+            "avx512fp16",
+            "amx-bf16",
+            "amx-int8",
+            "neon",
+            "dotprod",
+            "i8mm",
+        )
         listed = ", ".join(name for name in known if name in cpu.features) or "none that matter here"
         yield f"CPU: {cpu.name}; {listed}"
     except (ImportError, RuntimeError) as error:

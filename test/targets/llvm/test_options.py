@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +17,16 @@ from mirlo.runtime.errors import ArtifactError, NotForThisMachine
 from mirlo.runtime.host_cpu import HostCpu, host_cpu
 from mirlo.targets.llvm.cpus import CPUS, X86
 from mirlo.targets.llvm.machine import MachineError
-from mirlo.targets.llvm.options import find_machine, host_machine, parse_options, planning_options, saves_memory
+from mirlo.targets.llvm.options import (
+    find_machine,
+    host_machine,
+    machine_of,
+    parse_options,
+    planning_options,
+    saves_memory,
+)
 from mirlo.targets.llvm.pipeline import compile_pipeline
-from mirlo.targets.llvm.processor import host_processor
+from mirlo.targets.llvm.processor import Processor, host_processor
 
 V2, V3, V4 = (f"cpu=x86-64-v{level}" for level in (2, 3, 4))
 
@@ -55,6 +63,21 @@ def test_machines_follow_from_processors(
     assert (machine.vector_bytes, machine.vector_registers, machine.dots) == (vector_bytes, registers, dots)
     assert found.processor.has_fma == has_fma
     assert find_machine(text) == machine
+
+
+@pytest.mark.parametrize(("cpu", "has_mesh"), [("rocketlake", True), ("znver5", False), ("emeraldrapids", True)])
+def test_features_tell_what_a_virtual_machine_hides(cpu: str, has_mesh: bool) -> None:
+    """Hypervisors report a Xeon with f16 as a model without: what its features imply holds."""
+    features = tuple(sorted(CPUS["emeraldrapids"].features))
+    machine = machine_of(Processor("x86_64-unknown-linux-gnu", cpu, features))
+    named = parse_options("cpu=emeraldrapids").machine
+    assert (machine.exposed_loads == named.exposed_loads) == has_mesh
+    assert (machine.l3_bytes_per_cycle == named.l3_bytes_per_cycle) == has_mesh
+
+
+def test_a_processor_without_a_feature_keeps_its_constants() -> None:
+    named, without = (parse_options(f"cpu=emeraldrapids{more}").machine for more in ("", " features=-avx512fp16"))
+    assert without == replace(named, name=without.name)
 
 
 def test_caches_and_threads_are_options() -> None:
