@@ -80,6 +80,14 @@ from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.tuned import tuned_values
 from mirlo.passes.schedule.words.command_intrin import command_intrin
+from mirlo.passes.schedule.words.command_tree import (
+    AffineAddress,
+    CommandGuard,
+    CommandLoop,
+    CommandSite,
+    CommandTree,
+    LoopOperand,
+)
 from mirlo.passes.schedule.words.commands import TileCommand, TileCommands, TileOperand
 from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
 from mirlo.passes.schedule.words.schedule import Schedule
@@ -142,6 +150,7 @@ __all__ = [
     "require_multiple", "require_part", "result", "results", "rewrite", "rewriter", "same_shape_as", "schedule",
     "scheduled", "several", "tensor_intrin", "Tensor", "aten_converter", "concat", "maximum", "minimum", "stack",
     "stablehlo_converter", "tosa_converter", "FileForm", "register_file_form",
+    "CommandGuard", "CommandLoop", "CommandSite", "CommandTree", "AffineAddress", "LoopOperand",
     "Banks", "Hazard", "MemorySpan", "QueueError", "QueueModel", "QueueStep", "QueuedCommand", "QueueToken",
     "Semaphore", "check_signals", "synchronize",
     "ArtifactError", "CallFrame", "CallRecord", "CompileOptions", "Frames", "KernelCode", "LaunchStep", "LoadedCode",

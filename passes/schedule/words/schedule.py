@@ -41,6 +41,7 @@ from mirlo.passes.schedule.words.tree import (
 from mirlo.runtime.nearest import nearest
 
 if TYPE_CHECKING:
+    from mirlo.passes.schedule.words.command_tree import CommandTree
     from mirlo.passes.schedule.words.commands import TileCommands
     from mirlo.passes.schedule.words.emit import PartEmitter
 
@@ -503,12 +504,20 @@ class Schedule(LoopQueries):
         the loops outside, with its tiles as numbers. Buffers are one behind the other in their memories, at multiples
         of `alignment` bytes; `capacity` are the bytes that memories have. The schedule stays as it is.
         """
-        from mirlo.passes.schedule.words.commands import list_commands
+        return self.command_tree(capacity, alignment).unrolled()
+
+    def command_tree(self, capacity: Mapping[str, int] | None = None, alignment: int = 64) -> CommandTree:
+        """Return the loops outside of the instructions, with the instructions in them; arguments as for `commands`.
+
+        For an accelerator whose programs have loops: `CommandTree.only` selects the instructions of one queue or
+        thread, and the address of each operand is an affine function of the loops.
+        """
+        from mirlo.passes.schedule.words.command_tree import command_tree
 
         self.require_open()
         if self.applied:
             raise ScheduleError("commands: rules of a target emit loops, no commands; use words (apply_rule)")
-        return list_commands(self._root, capacity or {}, alignment)
+        return command_tree(self._root, capacity or {}, alignment)
 
     def parts(self) -> ScheduleParts:
         """Return the parts of a schedule in which rules of the target schedule some of the blocks."""

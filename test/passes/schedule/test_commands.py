@@ -10,7 +10,18 @@ import pytest
 
 import mirlo
 from mirlo import R, Schedule, T
-from mirlo.extend import ScheduleError, TensorType, TileCommand, TileCommands, TileOperand, command_intrin
+from mirlo.extend import (
+    AffineAddress,
+    CommandLoop,
+    CommandSite,
+    CommandTree,
+    ScheduleError,
+    TensorType,
+    TileCommand,
+    TileCommands,
+    TileOperand,
+    command_intrin,
+)
 
 SIZE = 8
 """Lanes of the unit."""
@@ -353,3 +364,50 @@ def test_a_tile_of_an_edge_in_two_loops_is_an_error() -> None:
     s.tensorize(rows, "toy.two_loops")
     with pytest.raises(ScheduleError, match="ends at an edge within several loops of 'toy.two_loops'"):
         s.commands()
+
+
+def _shape_of(tree: CommandTree) -> list[str]:
+    """Return the loops and instructions of a tree, each once, in order."""
+
+    def listed(body: Sequence[CommandLoop | CommandSite], depth: int) -> list[str]:
+        lines: list[str] = []
+        for node in body:
+            if isinstance(node, CommandSite):
+                lines.append("  " * depth + node.name)
+            else:
+                lines += ["  " * depth + f"{node.extent} times", *listed(node.body, depth + 1)]
+        return lines
+
+    return listed(tree.body, 0)
+
+
+def test_a_tree_keeps_the_loops_outside_of_instructions() -> None:
+    tree = _scheduled().command_tree()
+    assert _shape_of(tree.only(lambda site: site.name in ("toy.weights", "toy.multiply"))) == [
+        "3 times", "  1 times", "    3 times", "      1 times", "        toy.weights", "      4 times",
+        "        toy.multiply",
+    ]  # fmt: skip
+    assert _shape_of(tree.only(lambda site: False)) == []
+    assert len(list(tree.sites())) == 4, "a program's size does not depend on how often its loops run"
+    assert len(tree.unrolled()) == 3 + 9 + 27 + 1
+
+
+@pytest.mark.parametrize("name", ["toy.load", "toy.weights", "toy.multiply", "toy.clamp"])
+def test_the_tree_of_one_instruction_has_its_commands(name: str) -> None:
+    """A queue that executes its own loops issues what it has in the unrolled list, in the same order."""
+    s = _scheduled()
+    alone = s.command_tree().only(lambda site: site.name == name)
+    assert list(alone.unrolled()) == [command for command in s.commands() if command.name == name]
+
+
+def test_addresses_are_functions_of_loops() -> None:
+    (site,) = _scheduled().command_tree().only(lambda site: site.name == "toy.load").sites()
+    (target,) = site.writes
+    assert (target.address.loops, target.copies, target.copy_bytes) == (frozenset(), 2, 320)
+    function = AffineAddress(3, (("i", 2),), ((AffineAddress(1, (("i", 1), ("j", 1))), 4, 10),))
+    for i in range(6):
+        for j in range(6):
+            values = {"i": i, "j": j}
+            assert function.at(values) == 3 + 2 * i + (1 + i + j) // 4 * 10
+            assert function.times(3).plus(-2).at(values) == 3 * function.at(values) - 2
+    assert function.loops == {"i", "j"}
