@@ -3,7 +3,7 @@
 from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
 
-SHIPPED = ["dialects", "frontends", "passes", "targets", "runtime", "driver", "generate", "serve", "tools"]
+SHIPPED = ["extend", "dialects", "frontends", "passes", "targets", "runtime", "driver", "generate", "serve", "tools"]
 FOUND = [name for folder in SHIPPED for name in (folder, *(f"{folder}.{sub}" for sub in find_packages(folder)))]
 
 

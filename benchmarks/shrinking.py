@@ -22,7 +22,7 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from mirlo.extend import decline, legalize
+from mirlo.extend.rules import decline, legalize
 from mirlo.frontends.onnx import model as models
 from mirlo.tools.bisect.compare import Tolerance
 from mirlo.tools.bisect.nodes import first_departing_node

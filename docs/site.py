@@ -42,6 +42,22 @@ API = """# Python API
 ## mirlo.extend
 
 ::: mirlo.extend
+
+::: mirlo.extend.ops
+
+::: mirlo.extend.rules
+
+::: mirlo.extend.schedules
+
+::: mirlo.extend.target
+
+::: mirlo.extend.codegen
+
+::: mirlo.extend.frontend
+
+::: mirlo.extend.runtime
+
+::: mirlo.extend.gpu
 """
 SETTINGS = """site_name: Mirlo
 docs_dir: {pages}

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from mirlo.runtime.cache import MANIFESTS, MODELS, Cache, default_folder, digest_of_file
 from mirlo.runtime.compiler_version import compiler_version
 from mirlo.runtime.errors import ArtifactError, NotForThisMachine
+from mirlo.runtime.extenders import foreign_extenders
 from mirlo.runtime.files import resolved
 from mirlo.runtime.records import dataclass
 
@@ -157,8 +158,9 @@ def extended(target: Target) -> str | None:
 
     if plugin_of(target.name) is not None:
         return f"target '{target.name}' belongs to no installed package"
-    if "mirlo.extend" in sys.modules:
-        return "this process has extended the compiler (mirlo.extend)"
+    extenders = foreign_extenders()
+    if extenders:
+        return f"this process has extended the compiler (module '{extenders[0]}' uses mirlo.extend)"
     names = [
         name for name in ("legalize", "onnx_operator", "prim_func", "script") if name in vars(sys.modules["mirlo"])
     ]

@@ -12,7 +12,10 @@ import numpy as np
 
 import mirlo
 from mirlo import extend
-from mirlo.extend import Artifact, CodeGenerator, ExternalFunctions, Target, conv_bias_activation, decline, option
+from mirlo.extend.codegen import Artifact, CodeGenerator, conv_bias_activation
+from mirlo.extend.rules import decline
+from mirlo.extend.runtime import ExternalFunctions
+from mirlo.extend.target import Target, option
 
 
 def one_group(match):

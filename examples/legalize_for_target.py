@@ -4,7 +4,7 @@ import numpy as np
 
 import mirlo
 from mirlo import R, T
-from mirlo.extend import decline, legalize
+from mirlo.extend.rules import decline, legalize
 
 S = T.shapes("S")
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 
 import mirlo
 from mirlo import extend
-from mirlo.extend import CodeGenerator, NativeCode, Target, c_function, contraction, elementwise_prim, wildcard
+from mirlo.extend.codegen import CodeGenerator, c_function, contraction, elementwise_prim, wildcard
+from mirlo.extend.runtime import NativeCode
+from mirlo.extend.target import Target
 
 HEAD = """#include <math.h>
 #include <stdbool.h>

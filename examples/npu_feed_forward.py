@@ -15,7 +15,7 @@ import numpy as np
 
 import mirlo
 from mirlo import R, T
-from mirlo.extend import tensor_intrin
+from mirlo.extend.schedules import tensor_intrin
 from mirlo.runtime.object_loader import define_symbol
 from mirlo.runtime.system import LIBRARY_SUFFIX
 from mirlo.targets.c.compiler import compile_shared, find_compiler

@@ -9,7 +9,7 @@ import onnx
 from onnx import TensorProto, helper
 
 import mirlo
-from mirlo.extend import (
+from mirlo.extend.ops import (
     DialectOp,
     Float,
     OpError,
@@ -17,11 +17,11 @@ from mirlo.extend import (
     compute,
     converter,
     elementwise,
-    legalize,
     operand,
     register_dialect,
     result,
 )
+from mirlo.extend.rules import legalize
 
 DIALECT = register_dialect("example")
 

@@ -10,7 +10,7 @@ import numpy as np
 
 import mirlo
 from mirlo import R
-from mirlo.extend import packed
+from mirlo.extend.runtime import packed
 from mirlo.runtime.packed import register
 
 C_SOURCE = r"""

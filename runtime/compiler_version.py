@@ -17,10 +17,15 @@ _GROUPS = ("mirlo.targets", "mirlo.dialects", "mirlo.passes", "mirlo.rules", "mi
 def compiler_version() -> str:
     """Return a digest of the sources of Mirlo and of its plug-ins, and of the versions of their dependencies."""
     parts = [sys.version, compiler_digest(MODEL_FOLDERS)]
-    modules = {entry.value.split(":")[0].split(".")[0] for group in _GROUPS for entry in offered(group)}
-    for module in sorted(modules - {"mirlo"}):
+    for module in extension_modules():
         parts.append(f"{module} {digest_of_sources(_module_paths(module))}")
     return "\n".join(parts)
+
+
+def extension_modules() -> list[str]:
+    """Return the top-level modules of the installed packages that extend the compiler."""
+    modules = {entry.value.partition(":")[0].partition(".")[0] for group in _GROUPS for entry in offered(group)}
+    return sorted(modules - {"mirlo"})
 
 
 def _module_paths(module: str) -> list[Path]:

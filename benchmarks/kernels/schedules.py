@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import mirlo
-from mirlo.extend import ScheduleError
+from mirlo.extend.schedules import ScheduleError
 from mirlo.tools.explain.model import explain_model
 
 

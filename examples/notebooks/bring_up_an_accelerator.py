@@ -12,7 +12,10 @@ import numpy as np
 
 import mirlo
 from mirlo import R, extend
-from mirlo.extend import Artifact, CodeGenerator, ExternalFunctions, Target, decline, is_const, is_op, wildcard
+from mirlo.extend.codegen import Artifact, CodeGenerator, is_const, is_op, wildcard
+from mirlo.extend.rules import decline
+from mirlo.extend.runtime import ExternalFunctions
+from mirlo.extend.target import Target
 
 # %% [markdown]
 # A pattern says what the unit computes, a check what it does not. A check that declines says why.

@@ -10,7 +10,8 @@ import numpy as np
 
 import mirlo
 from mirlo import R
-from mirlo.extend import Pass, compute, elementwise, option, register_pass
+from mirlo.extend.ops import compute, elementwise
+from mirlo.extend.target import Pass, option, register_pass
 
 
 def model(x: R.Tensor[("n", 64), R.f32]):

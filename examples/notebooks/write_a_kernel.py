@@ -8,7 +8,7 @@ import numpy as np
 
 import mirlo
 from mirlo import R, Schedule, T
-from mirlo.extend import TensorType
+from mirlo.extend.ops import TensorType
 
 # %% [markdown]
 # The function is parsed, never executed. Its dims are symbols: one definition serves all sizes.

@@ -66,7 +66,7 @@ print(module.body.operations[0].type)  # (tensor<4x10xf32>) -> tensor<4x10xf32>
 ## Write a converter
 
 ```python
-from mirlo.extend import converter
+from mirlo.extend.ops import converter
 
 @converter("Twice", domain="com.example", since=1)
 def twice(node):
@@ -84,7 +84,7 @@ a shape; `node.type(0)` is the type of an input. `node.emit_all` makes an operat
 them. Return the output value or a tuple of values. Your converter is tried before an existing one for the same
 operator; return `NotImplemented` to leave the node to that one. Functions of the model need no converter.
 
-`@converter(..., traits=[NodeTrait.MOVES])` declares more of the operator; the traits are also in `mirlo.extend`:
+`@converter(..., traits=[NodeTrait.MOVES])` declares more of the operator; the traits are also in `mirlo.extend.ops`:
 
 | trait | what the import does with it |
 | --- | --- |

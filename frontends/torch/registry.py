@@ -90,4 +90,4 @@ def _remedy(name: str) -> str:
     if namespace in OWN_NAMESPACES:
         return ""
     operator = f"{namespace}::{rest.removesuffix('.default')}"
-    return f": give it a kernel or an operator, mirlo.extend.torch_operator('{operator}', prim_func=...)"
+    return f": give it a kernel or an operator, mirlo.extend.frontend.torch_operator('{operator}', prim_func=...)"

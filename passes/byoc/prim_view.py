@@ -4,8 +4,8 @@
     for block in prim.blocks:
         block.axes, block.reads, block.writes, block.operations, block.equation
 
-`mirlo.extend.c_function(prim)` returns it as C; `mirlo.script_of(prim.operation)` as script; `prim.schedule()` its
-loops, to be rearranged.
+`mirlo.extend.codegen.c_function(prim)` returns it as C; `mirlo.script_of(prim.operation)` as script;
+`prim.schedule()` its loops, to be rearranged.
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ def _instead_of(callee: str) -> str:
         if replacement in INTRINSICS:
             return f"write the intrinsic T.{replacement}, which kernels compute in code of their own{named}"
     return (
-        "use an intrinsic (T.erf, docs/intrinsics.md), or declare one with mirlo.extend.define_intrinsic and lower it "
-        f"for this target with @intrinsic{named}"
+        "use an intrinsic (T.erf, docs/intrinsics.md), or declare one with mirlo.extend.ops.define_intrinsic and lower "
+        f"it for this target with @intrinsic{named}"
     )
 
 

@@ -58,5 +58,5 @@ def test_no_test_module_registers_when_it_is_imported() -> None:
 
 def test_what_registers_is_found() -> None:
     assert registers("DIALECT = register_dialect('own')")
-    assert registers("@mirlo.extend.legalize('relax.relu')\ndef rule(op, b): ...")
+    assert registers("@mirlo.extend.rules.legalize('relax.relu')\ndef rule(op, b): ...")
     assert not registers("def test():\n    register_target(target)")

@@ -17,7 +17,8 @@ from onnx import helper
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.driver.models import open_model
-from mirlo.extend import LEGALIZE, elementwise, legalize
+from mirlo.extend.ops import elementwise
+from mirlo.extend.rules import LEGALIZE, legalize
 from mirlo.tools.explain.model import explain_model
 from mirlo.tools.explain.report import only_node
 

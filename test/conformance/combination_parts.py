@@ -11,26 +11,11 @@ from combination_cells import OPERATORS
 
 import mirlo
 from mirlo import T
-from mirlo.extend import (
-    CodeGenerator,
-    DialectOp,
-    ExternalFunctions,
-    NativeCode,
-    OnnxName,
-    OpError,
-    Target,
-    Trait,
-    is_call_tir,
-    is_const,
-    is_op,
-    operand,
-    register_dialect,
-    register_external_loader,
-    register_target,
-    result,
-    tensor_intrin,
-    wildcard,
-)
+from mirlo.extend.codegen import CodeGenerator, is_call_tir, is_const, is_op, wildcard
+from mirlo.extend.ops import DialectOp, OnnxName, OpError, Trait, operand, register_dialect, result
+from mirlo.extend.runtime import ExternalFunctions, NativeCode, register_external_loader
+from mirlo.extend.schedules import tensor_intrin
+from mirlo.extend.target import Target, register_target
 from mirlo.runtime.object_loader import compile_llvm, define_symbol
 
 BY_RULE = 3.0

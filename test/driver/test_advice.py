@@ -14,7 +14,8 @@ from onnx_models import F32, make_model, node
 import mirlo
 from mirlo import R, T
 from mirlo.dialects.bindings import ir
-from mirlo.extend import Artifact, ExternalArtifact, is_op, rewriter, wildcard
+from mirlo.extend.codegen import Artifact, is_op, rewriter, wildcard
+from mirlo.extend.runtime import ExternalArtifact
 from mirlo.passes.byoc.rewrite import REWRITES
 from mirlo.passes.pipeline import Pipeline
 from mirlo.tools.opt import main as opt

@@ -12,7 +12,8 @@ import pytest
 import mirlo
 from mirlo.dialects.context import graph_operations
 from mirlo.dialects.tir.own_intrinsics import OWN
-from mirlo.extend import LEGALIZE
+from mirlo.extend import codegen, ops, schedules, target  # noqa: F401  (and the rules that they load)
+from mirlo.extend.rules import LEGALIZE
 from mirlo.passes.byoc.rewrite import REWRITES
 from mirlo.passes.byoc.tables import _TABLES
 from mirlo.passes.registry import load_all
@@ -24,10 +25,10 @@ from mirlo.tools.conformance.check import names
 CELL = """
 import mirlo
 from mirlo import R, T
-from mirlo.extend import (
-    DialectOp, TensorType, define_intrinsic, elementwise, intrinsic, is_op, legalize, operand, register_dialect,
-    result, rewriter, tensor_intrin, wildcard,
-)
+from mirlo.extend.codegen import is_op, rewriter, wildcard
+from mirlo.extend.ops import DialectOp, TensorType, define_intrinsic, elementwise, operand, register_dialect, result
+from mirlo.extend.rules import intrinsic, legalize
+from mirlo.extend.schedules import tensor_intrin
 OWN = register_dialect("again")
 define_intrinsic(OWN, "scaled", LETTERS)
 
@@ -86,7 +87,8 @@ def run(module: str, factor: float, letters: str = "f", code: str = CELL) -> Non
 
 MORE = """
 from dataclasses import dataclass
-from mirlo.extend import Pass, Target, pattern_table, register_pass, register_target
+from mirlo.extend.codegen import pattern_table
+from mirlo.extend.target import Pass, Target, register_pass, register_target
 
 class Same(DialectOp, name="same", dialect=OWN):
     x, output = operand(), result()
@@ -140,6 +142,7 @@ def test_the_last_one_counts() -> None:
 )
 def test_two_places_clash(line: str, message: str) -> None:
     run("cell", 2.0)
-    imports = "import sys\nfrom mirlo.extend import *\nCELL = sys.modules['cell']\n"
+    modules = "".join(f"from mirlo.extend.{module} import *\n" for module in ("codegen", "ops", "rules"))
+    imports = f"import sys\n{modules}CELL = sys.modules['cell']\n"
     with pytest.raises((mirlo.MirloError, ValueError, TypeError), match=message):
         run("other", 1.0, code=imports + line)

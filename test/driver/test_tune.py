@@ -25,7 +25,8 @@ from mirlo.driver.tune.measure import ChoiceTiming, Local, time_choices
 from mirlo.driver.tune.ranking import least_expected, promising, rank_correlation
 from mirlo.driver.tune.search import in_flight, search, tune
 from mirlo.driver.tune.tasks import TuningTask, tasks_of
-from mirlo.extend import Choice, Schedule, decline
+from mirlo.extend.rules import Choice, decline
+from mirlo.extend.schedules import Schedule
 from mirlo.passes.rules import ANY, SCHEDULE
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.runtime.errors import MirloError

@@ -13,18 +13,9 @@ from onnx_models import F32, make_model, node
 import mirlo
 from mirlo.driver.tune.database import Database
 from mirlo.driver.tune.search import tune
-from mirlo.extend import (
-    CodeGenerator,
-    ExternalModule,
-    NativeCode,
-    Target,
-    Tunable,
-    is_const,
-    is_op,
-    option,
-    register_target,
-    wildcard,
-)
+from mirlo.extend.codegen import CodeGenerator, ExternalModule, Tunable, is_const, is_op, wildcard
+from mirlo.extend.runtime import NativeCode
+from mirlo.extend.target import Target, option, register_target
 from mirlo.runtime.errors import MirloError
 from mirlo.testing import temporary_registrations
 

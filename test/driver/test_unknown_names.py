@@ -12,17 +12,10 @@ import pytest
 import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.extend import (
-    SCHEDULE,
-    Target,
-    elementwise,
-    intrinsic,
-    is_op,
-    legalize,
-    pattern_table,
-    register_target,
-    schedule,
-)
+from mirlo.extend.codegen import is_op, pattern_table
+from mirlo.extend.ops import elementwise
+from mirlo.extend.rules import SCHEDULE, intrinsic, legalize, schedule
+from mirlo.extend.target import Target, register_target
 from mirlo.passes import targets
 from mirlo.passes.pipeline import PassFailed, Pipeline
 from mirlo.passes.session import Session

@@ -13,7 +13,9 @@ import pytest
 from onnx import helper, numpy_helper, save
 
 import mirlo
-from mirlo.extend import Pipeline, decline, find_target, is_op, rewriter
+from mirlo.extend.codegen import is_op, rewriter
+from mirlo.extend.rules import decline
+from mirlo.extend.target import Pipeline, find_target
 from mirlo.tools import cli, opt
 from mirlo.tools.explain.model import explain_model
 

@@ -19,7 +19,7 @@ import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.core import dims as D
-from mirlo.extend import (
+from mirlo.extend.ops import (
     DialectOp,
     TensorType,
     Trait,

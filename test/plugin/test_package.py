@@ -91,28 +91,28 @@ DIALECTS = "[mirlo.dialects]\nnpu = {module}:DIALECT\n"
         (TARGETS, "", "target 'npu' of package 'other' does not load: module 'other' has no attribute 'TARGET'"),
         (
             TARGETS,
-            "from mirlo.extend import Target\nTARGET = Target('tpu', 'x')",
+            "from mirlo.extend.target import Target\nTARGET = Target('tpu', 'x')",
             "target 'npu' of package 'other' calls itself 'tpu': both names must be one",
         ),
         (
             TARGETS,
-            "from mirlo.extend import Target\nTARGET = Target('npu', 'x', parent='lvm')",
+            "from mirlo.extend.target import Target\nTARGET = Target('npu', 'x', parent='lvm')",
             "target 'npu' of package 'other' has a parent 'lvm', which is not installed",
         ),
         (
             TARGETS,
-            "from mirlo.extend import Target\nTARGET = Target('npu', 'x', rule_modules=('other_rules',))",
+            "from mirlo.extend.target import Target\nTARGET = Target('npu', 'x', rule_modules=('other_rules',))",
             "target 'npu' of package 'other' does not load: No module named 'other_rules'",
         ),
         (
             DIALECTS,
-            "from mirlo.extend import register_dialect\nDIALECT = register_dialect('relax')",
+            "from mirlo.extend.ops import register_dialect\nDIALECT = register_dialect('relax')",
             "dialect 'npu' of package 'other' does not load: dialect 'relax' is registered already, by module 'mirlo': "
             "module 'other' must choose another namespace",
         ),
         (
             DIALECTS,
-            "from mirlo.extend import register_dialect\nDIALECT = register_dialect('tpu')",
+            "from mirlo.extend.ops import register_dialect\nDIALECT = register_dialect('tpu')",
             "entry point 'npu' of package 'other' in group mirlo.dialects is the dialect 'tpu': "
             'expected what register_dialect("npu") gave',
         ),
@@ -127,7 +127,8 @@ def test_broken_packages_are_named(entry_points: str, code: str, message: str, t
 
 RULE = """
 from typing import Annotated
-from mirlo.extend import Choice, Schedule, decline, schedule
+from mirlo.extend.rules import Choice, decline, schedule
+from mirlo.extend.schedules import Schedule
 
 @schedule(target="llvm", priority=1000)
 def thirds(kernel, context, rows: Annotated[int, Choice(range(1, 9), "rows of a tile", tried=(2, 4))] = 3):
@@ -214,7 +215,7 @@ def test_two_packages_with_one_target(site: Path, tmp_path: Path) -> None:
 def test_two_packages_with_one_dialect(site: Path, tmp_path: Path) -> None:
     other = _broken(
         tmp_path, "other", DIALECTS.format(module="other"),
-        "from mirlo.extend import register_dialect\nDIALECT = register_dialect('npu')",
+        "from mirlo.extend.ops import register_dialect\nDIALECT = register_dialect('npu')",
     )  # fmt: skip
     done = mirlo("explain", "relax.relu", site=[site, other])
     expected = "dialect 'npu' is offered by two packages: 'mirlo-npu' and 'other'; uninstall one"
@@ -228,7 +229,7 @@ def test_a_broken_target_is_listed(tmp_path: Path) -> None:
 
 
 BARE = """
-from mirlo.extend import Pipeline, Target, find_target
+from mirlo.extend.target import Pipeline, Target, find_target
 
 def pipeline(options):
     edited = Pipeline.named("llvm", options).for_target("bare")

@@ -13,20 +13,9 @@ from onnx import helper
 
 import mirlo
 from mirlo.driver.specialize import sharing
-from mirlo.extend import (
-    Artifact,
-    CodeGenerator,
-    ExternalArtifact,
-    ExternalFunctions,
-    ExternalModule,
-    LoadContext,
-    Target,
-    is_const,
-    is_op,
-    register_external_loader,
-    register_target,
-    wildcard,
-)
+from mirlo.extend.codegen import Artifact, CodeGenerator, ExternalModule, is_const, is_op, wildcard
+from mirlo.extend.runtime import ExternalArtifact, ExternalFunctions, LoadContext, register_external_loader
+from mirlo.extend.target import Target, register_target
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.specialized import Specialized

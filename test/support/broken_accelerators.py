@@ -20,22 +20,20 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from mirlo.extend import (
+from mirlo.extend.codegen import (
     Artifact,
     CodeGenerator,
-    ExternalFunctions,
     Figures,
-    Target,
     conv_bias_activation,
-    decline,
     is_const,
     is_op,
     matmul_bias_activation,
     maybe,
-    register_external_loader,
-    register_target,
     wildcard,
 )
+from mirlo.extend.rules import decline
+from mirlo.extend.runtime import ExternalFunctions, register_external_loader
+from mirlo.extend.target import Target, register_target
 
 Arrays = Mapping[str, np.ndarray]
 Step = dict[str, Any]

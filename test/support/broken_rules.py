@@ -17,18 +17,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
-from mirlo.extend import (
-    Pipeline,
-    Schedule,
-    Target,
-    decline,
-    elementwise,
-    find_target,
-    intrinsic,
-    legalize,
-    register_target,
-    schedule,
-)
+from mirlo.extend.ops import elementwise
+from mirlo.extend.rules import decline, intrinsic, legalize, schedule
+from mirlo.extend.schedules import Schedule
+from mirlo.extend.target import Pipeline, Target, find_target, register_target
 
 TILE = 8
 ODD_SIZE = 13

@@ -6,7 +6,7 @@ import numpy as np
 
 import mirlo
 from mirlo import R, Schedule, T
-from mirlo.extend import TensorType
+from mirlo.extend.ops import TensorType
 
 N, M, K = T.dims("N", "M", "K")
 

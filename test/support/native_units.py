@@ -11,16 +11,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from mirlo.extend import (
-    CodeGenerator,
-    ExternalModule,
-    NativeCode,
-    Target,
-    is_op,
-    option,
-    register_target,
-    wildcard,
-)
+from mirlo.extend.codegen import CodeGenerator, ExternalModule, is_op, wildcard
+from mirlo.extend.runtime import NativeCode
+from mirlo.extend.target import Target, option, register_target
 from mirlo.passes.byoc.view import ExternalFunction
 from mirlo.targets.c.compiler import find_compiler
 from mirlo.targets.llvm.library.sources import RUN_TIME_FOLDER

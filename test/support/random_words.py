@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mirlo import Schedule
-from mirlo.extend import ScheduleError
+from mirlo.extend.schedules import ScheduleError
 
 
 def apply_random_words(s: Schedule, rng: np.random.Generator, count: int, threads: bool = False) -> None:

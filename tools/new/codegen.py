@@ -10,7 +10,10 @@ import struct
 from mirlo.runtime.records import dataclass
 from pathlib import Path
 
-from mirlo.extend import CodeGenerator, NativeCode, Target, decline, is_op, option, wildcard
+from mirlo.extend.codegen import CodeGenerator, is_op, wildcard
+from mirlo.extend.rules import decline
+from mirlo.extend.runtime import NativeCode
+from mirlo.extend.target import Target, option
 
 TILE = 8
 SCRATCH = 1 << 16

@@ -8,9 +8,18 @@ _MODULE = '''"""The operators `@NAME@.@NAME@` and `gated`: change what they comp
 
 import numpy as np
 
-from mirlo.extend import (
-    DialectOp, Float, OnnxName, OpError, Precision, Tensor, Trait, aten_converter, converter, operand,
-    register_dialect, result, stablehlo_converter,
+from mirlo.extend.frontend import Tensor, aten_converter, stablehlo_converter
+from mirlo.extend.ops import (
+    DialectOp,
+    Float,
+    OnnxName,
+    OpError,
+    Precision,
+    Trait,
+    converter,
+    operand,
+    register_dialect,
+    result,
 )
 
 DIALECT = register_dialect("@NAME@")

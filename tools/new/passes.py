@@ -9,7 +9,7 @@ _MODULE = '''"""The pass `@DASHED@`: change what it matches and makes, and run t
 from mirlo.runtime.records import dataclass
 
 from mirlo.dialects.core.surgery import operations, replace_op
-from mirlo.extend import Pass, option, register_pass
+from mirlo.extend.target import Pass, option, register_pass
 
 
 @register_pass
@@ -33,7 +33,7 @@ _TEST = '''"""The pass `@DASHED@` keeps what a model computes."""
 import @NAME@  # noqa: F401 (registers the pass)
 import numpy as np
 
-from mirlo.extend import Pipeline
+from mirlo.extend.target import Pipeline
 from mirlo.testing import after_passes, runs_as_numpy
 
 MODEL = """

@@ -9,7 +9,10 @@ _MODULE = '''"""The target `@NAME@`: the CPU, with a unit for products. Change i
 from dataclasses import replace
 from pathlib import Path
 
-from mirlo.extend import Pipeline, Target, decline, define_c_functions, find_target, intrinsic, legalize, load_llvm
+from mirlo.extend.codegen import define_c_functions
+from mirlo.extend.rules import decline, intrinsic, legalize
+from mirlo.extend.runtime import load_llvm
+from mirlo.extend.target import Pipeline, Target, find_target
 
 TILE = 8
 DRIVER = Path(__file__).with_name("driver.c")
@@ -92,7 +95,7 @@ _CONFTEST = '''"""Tests run where the package is installed, and where it is not.
 
 from @NAME@ import TARGET, load
 
-from mirlo.extend import register_loader
+from mirlo.extend.runtime import register_loader
 from mirlo.testing import use_target
 
 use_target(TARGET)

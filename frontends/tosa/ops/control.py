@@ -44,7 +44,7 @@ def custom(op: TosaOperation) -> Tensor | Sequence[Tensor]:
     if name not in CONVERTERS:
         raise UnsupportedOperation(
             f"is the operator '{name}', which TOSA does not have: a plug-in converts it with "
-            f"mirlo.extend.tosa_converter('{name}')"
+            f"mirlo.extend.frontend.tosa_converter('{name}')"
         )
     return CONVERTERS[name](op)
 

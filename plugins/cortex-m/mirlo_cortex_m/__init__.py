@@ -3,7 +3,7 @@
 from functools import partial
 from pathlib import Path
 
-from mirlo.extend import CProcessor
+from mirlo.extend.codegen import CProcessor
 
 FLAGS = {
     "cortex-m0plus": ("-mcpu=cortex-m0plus", "-mthumb"),

@@ -16,7 +16,8 @@ from typing import Any
 
 import mirlo
 from mirlo import T
-from mirlo.extend import Schedule, ScheduleError, decline, schedule, tensor_intrin
+from mirlo.extend.rules import decline, schedule
+from mirlo.extend.schedules import Schedule, ScheduleError, tensor_intrin
 
 MOST_OUTPUTS = 4
 """Outputs of one call: their accumulators and the pointers of their weights are in registers."""

@@ -8,19 +8,19 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from mirlo.extend import (
+from mirlo.extend.codegen import (
     Artifact,
     CodeGenerator,
     DeclinedRegions,
     ExternalModule,
     Figures,
-    decline,
     is_const,
     is_op,
     maybe,
-    option,
     wildcard,
 )
+from mirlo.extend.rules import decline
+from mirlo.extend.target import option
 from mirlo_ethos_u.tools import ACCELERATORS, MissingTool, ToolError, compile_region, serialize, versions
 from mirlo_ethos_u.tosa import KERNEL_AXES, tosa_text
 

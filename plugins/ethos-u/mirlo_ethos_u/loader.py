@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mirlo.extend import ExternalArtifact, ExternalFunctions, LoadContext
+from mirlo.extend.runtime import ExternalArtifact, ExternalFunctions, LoadContext
 from mirlo_ethos_u.tools import execute, missing_tools
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.extend import ExternalFunction, ExternalNode, ExternalValue, Step
+from mirlo.extend.codegen import ExternalFunction, ExternalNode, ExternalValue, Step
 
 KERNEL_AXES = {"OI*": (0, 2, 3, 1), "O*I": (0, 1, 2, 3), "*IO": (3, 0, 1, 2)}
 """Axes of weights: out channels, window, in channels."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirlo.extend import LibraryForm
+from mirlo.extend.target import LibraryForm
 from mirlo_npm.writer import write_package
 
 FORM = LibraryForm(

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mirlo.extend import Artifact, write_library
+from mirlo.extend.codegen import Artifact
+from mirlo.extend.target import write_library
 
 CACHE_RANK = 4
 """Of key/value caches: [batch, heads, rows, size]."""

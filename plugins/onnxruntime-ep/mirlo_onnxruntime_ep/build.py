@@ -12,7 +12,7 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-from mirlo.extend import run_time_files
+from mirlo.extend.target import run_time_files
 from mirlo_onnxruntime_ep.compiler import cache_folder
 
 SOURCES = Path(__file__).parent / "provider"

@@ -106,7 +106,7 @@ def answer(request: Request) -> Iterator[str]:
 
 def claim(model: Path) -> list[Claim]:
     """Return which nodes of a model are compiled, in parts that depend on no node between them."""
-    from mirlo.extend import check_model
+    from mirlo.extend.ops import check_model
 
     check = check_model(model)
     if check.problem is not None:
@@ -269,7 +269,8 @@ def _compile(request: Request, folder: Path) -> None:
 
 def _key(request: Request) -> str:
     """Return a hash of all that a library depends on."""
-    from mirlo.extend import compiler_version, find_target
+    from mirlo.extend.runtime import compiler_version
+    from mirlo.extend.target import find_target
 
     name, _, options = (request.target or "llvm").partition("{")
     fingerprint = find_target(name).fingerprint

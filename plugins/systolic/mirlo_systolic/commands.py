@@ -7,7 +7,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from mirlo.extend import MemorySpan
+from mirlo.extend.codegen import MemorySpan
 
 SIZE = 16
 """Rows and columns of the array, bytes of a row of a scratchpad."""

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.extend import decline, functions_of_one_operand
+from mirlo.extend.codegen import functions_of_one_operand
+from mirlo.extend.rules import decline
 
 SHIFT = 1.5 * 2.0**23
 """What `relax.requantize` adds to round."""

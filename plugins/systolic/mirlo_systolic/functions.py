@@ -7,7 +7,7 @@ from typing import Any
 
 import mirlo
 from mirlo import T
-from mirlo.extend import command_intrin
+from mirlo.extend.schedules import command_intrin
 from mirlo_systolic.commands import SIZE
 
 DATA, WEIGHTS, PARAMETERS = "systolic.data", "systolic.weights", "systolic.parameters"

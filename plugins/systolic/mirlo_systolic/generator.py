@@ -7,21 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mirlo.extend import (
+from mirlo.extend.codegen import (
     Artifact,
     CodeGenerator,
     DeclinedRegions,
     ExternalModule,
     Figures,
-    NativeCode,
     Tunable,
     is_const,
     is_op,
     maybe,
-    native_code,
-    option,
     wildcard,
 )
+from mirlo.extend.runtime import NativeCode, native_code
+from mirlo.extend.target import option
 from mirlo_systolic.commands import SIZE
 from mirlo_systolic.expressions import ACTIVATIONS, Misfit
 from mirlo_systolic.layers import AHEAD, Layer, Tiling

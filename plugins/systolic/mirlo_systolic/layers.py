@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.extend import Schedule, TensorType, TileCommand, TileCommands
+from mirlo.extend.ops import TensorType
+from mirlo.extend.schedules import Schedule, TileCommand, TileCommands
 from mirlo_systolic.commands import (
     ACCUMULATOR_ROWS,
     DATA_ROWS,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from mirlo.extend import DeviceStep, ExternalArtifact, ExternalFunctions, LoadContext, native_code
+from mirlo.extend.runtime import DeviceStep, ExternalArtifact, ExternalFunctions, LoadContext, native_code
 from mirlo_systolic.simulator import PARTS, Step, call
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 import mirlo
-from mirlo.extend import DeviceStep
+from mirlo.extend.runtime import DeviceStep
 from mirlo_systolic import simulator
 from mirlo_systolic.functions import Shape, window_products
 from mirlo_systolic.layers import Layer, Tiling, parameters

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mirlo.extend import QueuedCommand, QueueModel, QueueToken, synchronize
+from mirlo.extend.codegen import QueuedCommand, QueueModel, QueueToken, synchronize
 from mirlo_systolic.commands import (
     ACCUMULATOR_ROWS,
     DATA_ROWS,

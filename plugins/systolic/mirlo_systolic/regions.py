@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.extend import decline
+from mirlo.extend.rules import decline
 from mirlo_systolic.commands import ACCUMULATOR_ROWS, DATA_ROWS, SIZE
 from mirlo_systolic.expressions import (
     ACCUMULATORS,

@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 
-from mirlo.extend import ExternalModule, Tunable
+from mirlo.extend.codegen import ExternalModule, Tunable
 from mirlo_systolic.expressions import Misfit
 from mirlo_systolic.layers import Layer, Tiling
 from mirlo_systolic.queues import Program

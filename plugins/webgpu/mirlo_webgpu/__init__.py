@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mirlo.extend import CodeForm, CompileOptions, KernelText, ModelArtifact, Target, ThreadLimits, gpu_pipeline, ir
+from mirlo.extend.gpu import gpu_pipeline
+from mirlo.extend.ops import ir
+from mirlo.extend.runtime import ModelArtifact
+from mirlo.extend.target import CodeForm, CompileOptions, KernelText, Target, ThreadLimits
 
 MAX_SHARED = 16 << 10
 """Bytes that the threads of a block may share on every device."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING
 
-from mirlo.extend import ArtifactError, NoDevice
+from mirlo.extend.runtime import ArtifactError, NoDevice
 from mirlo_webgpu.ranges import MIN_BOUND, words
 
 if TYPE_CHECKING:

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from mirlo.extend import (
-    SCALARS,
-    WEBGPU,
-    KernelCode,
-    KernelText,
-    ModelArtifact,
-    PassError,
-    emit_kernels,
-    ir,
-    kernel_texts,
-    lower_to_spirv,
-)
+from mirlo.extend.gpu import SCALARS, WEBGPU, KernelCode, emit_kernels, kernel_texts, lower_to_spirv
+from mirlo.extend.ops import ir
+from mirlo.extend.runtime import ModelArtifact
+from mirlo.extend.target import KernelText, PassError
 from mirlo_webgpu import MAX_SHARED
 from mirlo_webgpu.wgsl import ENTRY, print_wgsl
 

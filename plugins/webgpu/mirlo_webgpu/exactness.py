@@ -7,7 +7,7 @@ Such intermediate results are passed through an integer operation with a zero th
 
 from __future__ import annotations
 
-from mirlo.extend import ir
+from mirlo.extend.ops import ir
 
 _SUMS = frozenset({"spirv.FAdd", "spirv.FSub"})
 _ARITHMETIC = _SUMS | {"spirv.FMul", "spirv.GL.Fma"}

@@ -8,7 +8,8 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mirlo.extend import PassError, ir
+from mirlo.extend.ops import ir
+from mirlo.extend.target import PassError
 
 _VECTOR = re.compile(r"vector<(\d)x(\w+)>")
 _SCALARS = {"i32": "u32", "f32": "f32", "i1": "bool"}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mirlo.extend import LoadedCode, ModelArtifact, WhenCalled
+from mirlo.extend.gpu import WhenCalled
+from mirlo.extend.runtime import LoadedCode, ModelArtifact
 from mirlo_webgpu.device import device
 from mirlo_webgpu.model import WebGpuModel
 

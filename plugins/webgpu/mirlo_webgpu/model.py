@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirlo.extend import (
+from mirlo.extend.gpu import (
     CallFrame,
     CallRecord,
     Frames,
     LaunchStep,
-    ModelArtifact,
     Pointers,
     StepRange,
     StepWorker,
@@ -25,6 +24,7 @@ from mirlo.extend import (
     params_of,
     pointers,
 )
+from mirlo.extend.runtime import ModelArtifact
 from mirlo_webgpu.device import DeviceError, WebGpuDevice
 from mirlo_webgpu.ranges import MIN_BOUND, bound_size, resolve, words
 

@@ -7,19 +7,9 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from mirlo.extend import (
-    ArtifactError,
-    CallFrame,
-    Frames,
-    LaunchStep,
-    LibraryForm,
-    ModelArtifact,
-    ParameterStore,
-    Region,
-    StepRange,
-    TensorSpec,
-    constants_of,
-)
+from mirlo.extend.gpu import CallFrame, Frames, LaunchStep, Region, StepRange, constants_of
+from mirlo.extend.runtime import ArtifactError, ModelArtifact, ParameterStore, TensorSpec
+from mirlo.extend.target import LibraryForm
 from mirlo_webgpu.ranges import bound_size, resolve, words
 
 SCRIPT = Path(__file__).parent / "page" / "index.js"

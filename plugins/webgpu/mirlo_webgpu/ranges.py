@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mirlo.extend import CallFrame, StepRange
+from mirlo.extend.gpu import CallFrame, StepRange
 
 MIN_BOUND = 16
 """Least bytes of a bound range: what the widest element has."""

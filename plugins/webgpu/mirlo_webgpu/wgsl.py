@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mirlo.extend import PassError, ir
+from mirlo.extend.ops import ir
+from mirlo.extend.target import PassError
 from mirlo_webgpu.exactness import must_round
 from mirlo_webgpu.expressions import EXPRESSIONS, MULTIPLY_EXTENDED, Operand, literal, shielded, type_name
 

@@ -12,7 +12,7 @@ from onnx.helper import make_node as node
 
 import mirlo
 from mirlo import Executable, MirloError
-from mirlo.extend import ParameterStore
+from mirlo.extend.runtime import ParameterStore
 from mirlo.tools import samples
 
 pytestmark = needs_webgpu()

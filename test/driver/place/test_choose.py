@@ -19,7 +19,8 @@ from mirlo.driver.place.choose import Problem, choose
 from mirlo.driver.place.decision import Decision
 from mirlo.driver.place.store import PlacementStore, PlacementStoreError
 from mirlo.driver.place.survey import place_parts
-from mirlo.extend import CodeGenerator, Target, is_op, register_target
+from mirlo.extend.codegen import CodeGenerator, is_op
+from mirlo.extend.target import Target, register_target
 from mirlo.passes.byoc.restrict import as_text
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.figures import Figures

@@ -190,7 +190,7 @@ def test_what_is_declared_must_be_made() -> None:
 
 
 def test_a_host_function_of_the_user() -> None:
-    from mirlo.extend import converter
+    from mirlo.extend.ops import converter
     from mirlo.frontends.onnx.registry import CONVERTERS
     from mirlo.runtime.kinds import Kind
 

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 import mirlo
 from mirlo import R, T
-from mirlo.extend import TensorType
+from mirlo.extend.ops import TensorType
 
 M, N = T.dims("M", "N")
 

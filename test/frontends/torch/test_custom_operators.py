@@ -13,24 +13,13 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
 
 import mirlo  # noqa: E402
 from mirlo import T  # noqa: E402
-from mirlo.extend import (  # noqa: E402
-    CodeGenerator,
-    DialectOp,
-    Float,
-    Target,
-    compute,
-    elementwise,
-    is_op,
-    legalize,
-    operand,
-    packed,
-    register_dialect,
-    register_target,
-    result,
-    scheduled,
-    torch_operator,
-    wildcard,
-)
+from mirlo.extend.codegen import CodeGenerator, is_op, wildcard  # noqa: E402
+from mirlo.extend.frontend import torch_operator  # noqa: E402
+from mirlo.extend.ops import DialectOp, Float, compute, elementwise, operand, register_dialect, result  # noqa: E402
+from mirlo.extend.rules import legalize  # noqa: E402
+from mirlo.extend.runtime import packed  # noqa: E402
+from mirlo.extend.schedules import scheduled  # noqa: E402
+from mirlo.extend.target import Target, register_target  # noqa: E402
 from mirlo.frontends.torch.registry import USERS  # noqa: E402
 
 DYNAMIC = torch.export.Dim.DYNAMIC

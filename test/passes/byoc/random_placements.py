@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.extend import is_const, is_op, repeat, several, wildcard
+from mirlo.extend.codegen import is_const, is_op, repeat, several, wildcard
 from mirlo.passes.byoc.outline import functions_of
 from mirlo.passes.byoc.outline_external import external_modules
 from mirlo.passes.byoc.tables import PatternEntry, entry_of

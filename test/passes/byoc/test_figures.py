@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mirlo.extend import CodeGenerator, Figures
+from mirlo.extend.codegen import CodeGenerator, Figures
 
 FIGURES = Figures(gflops=10.0, gbytes=5.0)
 

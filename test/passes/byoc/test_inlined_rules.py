@@ -11,7 +11,9 @@ import mirlo
 from mirlo import R
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.extend import CodeGenerator, Target, decline, intrinsic, is_op, register_target, wildcard
+from mirlo.extend.codegen import CodeGenerator, is_op, wildcard
+from mirlo.extend.rules import decline, intrinsic
+from mirlo.extend.target import Target, register_target
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import PassError
 from mirlo.passes.session import Session

@@ -17,18 +17,9 @@ from commands import output_of, run_script
 import mirlo
 from mirlo import R, T
 from mirlo.dialects.bindings import ir
-from mirlo.extend import (
-    Artifact,
-    CodeGenerator,
-    ExternalFunctions,
-    Target,
-    c_function,
-    elementwise_prim,
-    is_op,
-    register_external_loader,
-    register_target,
-    wildcard,
-)
+from mirlo.extend.codegen import Artifact, CodeGenerator, c_function, elementwise_prim, is_op, wildcard
+from mirlo.extend.runtime import ExternalFunctions, register_external_loader
+from mirlo.extend.target import Target, register_target
 from mirlo.testing import stages_round_trip, temporary_registrations
 from mirlo.tools.cli import main
 

@@ -13,20 +13,16 @@ from c_compiler import needs_c_compiler
 
 import mirlo
 from mirlo import R
-from mirlo.extend import (
-    CodeGenerator,
+from mirlo.extend.codegen import CodeGenerator, is_op, wildcard
+from mirlo.extend.runtime import (
     ExternalArtifact,
     ExternalFunctions,
     LoadContext,
     NativeCode,
-    Target,
-    find_target,
-    is_op,
     native_code,
     register_external_loader,
-    register_target,
-    wildcard,
 )
+from mirlo.extend.target import Target, find_target, register_target
 from mirlo.passes.byoc.artifacts import artifacts_of, attach_artifact
 from mirlo.passes.targets import TargetError, makes_libraries, makes_source, takes_options
 from mirlo.runtime.errors import ArtifactError, PackedFunctionError
@@ -113,7 +109,7 @@ def test_it_survives_the_ir() -> None:
         {"a_0": "4*n"}, ("w",), {"s.c": "y"}, ("-O3",), {3: "off"}, "mine", b"lib", "t", {"more": [1]},
     )  # fmt: skip
     from mirlo.dialects.bindings import ir
-    from mirlo.extend import make_context
+    from mirlo.extend.ops import make_context
 
     with make_context(), ir.Location.unknown():
         module = ir.Module.create()

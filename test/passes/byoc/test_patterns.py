@@ -9,7 +9,8 @@ import pytest
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.extend import decline, is_const, is_op, repeat, rewrite, rewriter, several, wildcard
+from mirlo.extend.codegen import is_const, is_op, repeat, rewrite, rewriter, several, wildcard
+from mirlo.extend.rules import decline
 from mirlo.passes.byoc.hoist_layouts import LayoutRecord
 from mirlo.passes.byoc.partition import Partitioner
 from mirlo.passes.byoc.pattern import check_pattern

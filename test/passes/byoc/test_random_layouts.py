@@ -10,7 +10,7 @@ from random_placements import evaluate, random_image_graph, random_padded_chain
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.extend import is_const, is_op, repeat, wildcard
+from mirlo.extend.codegen import is_const, is_op, repeat, wildcard
 from mirlo.passes.byoc.hoist_layouts import LayoutRecord
 from mirlo.passes.byoc.partition import Partitioner, RegionLimits
 from mirlo.passes.byoc.tables import entry_of

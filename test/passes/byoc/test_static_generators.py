@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mirlo.extend import CodeGenerator, Target, is_op, register_target
+from mirlo.extend.codegen import CodeGenerator, is_op
+from mirlo.extend.target import Target, register_target
 from mirlo.testing import placement_of, temporary_registrations
 
 MODULE = """

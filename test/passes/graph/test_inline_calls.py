@@ -13,7 +13,9 @@ import pytest
 import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.extend import CodeGenerator, Target, elementwise, is_op, register_target
+from mirlo.extend.codegen import CodeGenerator, is_op
+from mirlo.extend.ops import elementwise
+from mirlo.extend.target import Target, register_target
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
 from mirlo.passes.targets import CompileOptions

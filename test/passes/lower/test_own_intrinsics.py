@@ -13,7 +13,8 @@ import mirlo
 from mirlo import R, T
 from mirlo.dialects.core.errors import DialectError
 from mirlo.dialects.core.types import TensorType
-from mirlo.extend import INTRINSIC, define_intrinsic, intrinsic, register_dialect
+from mirlo.extend.ops import define_intrinsic, register_dialect
+from mirlo.extend.rules import INTRINSIC, intrinsic
 from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.same import same_ir
 from mirlo.passes.rules import LEGALIZE
@@ -209,7 +210,7 @@ def f(x: T.Buffer[(4,), "f32"], y: T.Out[(4,), "f32"]):
 
 def test_vectors() -> None:
     """A pure intrinsic in an elementwise body is vectorized with it."""
-    from mirlo.extend import compute, elementwise
+    from mirlo.extend.ops import compute, elementwise
 
     found = compiled(lambda op, b: elementwise(op, b, [op.x], lambda x: compute.call("ownunit.held", x) * 2.0))(X)
     np.testing.assert_array_equal(found, np.minimum(X, 1) * 2)
@@ -233,7 +234,7 @@ def median(op: Any, b: Any) -> Any:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_rule_may_write_statements(threads: int) -> None:
-    from mirlo.extend import compute, elementwise
+    from mirlo.extend.ops import compute, elementwise
 
     def rule(op: Any, b: Any) -> Any:
         return elementwise(op, b, [op.x], lambda x: compute.call("ownunit.median", x, x * x, x * 0.0))

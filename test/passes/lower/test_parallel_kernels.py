@@ -7,7 +7,8 @@ import random
 import pytest
 
 from mirlo.dialects.bindings import ir
-from mirlo.extend import Pipeline, find_target, make_context
+from mirlo.extend.ops import make_context
+from mirlo.extend.target import Pipeline, find_target
 from mirlo.passes.lower.parallel import ParallelRecord
 from mirlo.passes.session import Session
 from mirlo.passes.targets import CompileOptions

@@ -11,8 +11,8 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.calls import CallPacked
-from mirlo.extend import is_op, rewriter, several, wildcard
-from mirlo.extend import rewrite as rewrite_matches
+from mirlo.extend.codegen import is_op, rewriter, several, wildcard
+from mirlo.extend.codegen import rewrite as rewrite_matches
 from mirlo.passes.apply_rules import AppliedRule, NoRule, RuleCall, apply_rules
 from mirlo.passes.graph.rewrite import kind_of, rewrite
 from mirlo.passes.legalize.conversion import Conversion

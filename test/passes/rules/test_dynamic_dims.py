@@ -12,7 +12,9 @@ import pytest
 
 import mirlo
 from mirlo.dialects.core.dims import symbol
-from mirlo.extend import Artifact, CodeGenerator, Target, decline, is_op, wildcard
+from mirlo.extend.codegen import Artifact, CodeGenerator, is_op, wildcard
+from mirlo.extend.rules import decline
+from mirlo.extend.target import Target
 from mirlo.passes.rules import Decline, Rule, run_rule
 from mirlo.testing import after_passes, use_target
 

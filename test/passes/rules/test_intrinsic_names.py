@@ -9,7 +9,7 @@ import pytest
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.extend import INTRINSIC, decline, intrinsic
+from mirlo.extend.rules import INTRINSIC, decline, intrinsic
 from mirlo.passes.pipeline import PassFailed, Pipeline
 from mirlo.passes.session import Session
 

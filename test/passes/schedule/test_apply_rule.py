@@ -20,7 +20,9 @@ import mirlo
 from mirlo import Schedule, T
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.extend import ScheduleError, TensorType, decline
+from mirlo.extend.ops import TensorType
+from mirlo.extend.rules import decline
+from mirlo.extend.schedules import ScheduleError
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.rule_choices import Choice
 from mirlo.passes.rules import ANY, SCHEDULE, refused_rules

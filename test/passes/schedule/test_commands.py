@@ -10,13 +10,13 @@ import pytest
 
 import mirlo
 from mirlo import R, Schedule, T
-from mirlo.extend import (
+from mirlo.extend.ops import TensorType
+from mirlo.extend.schedules import (
     AffineAddress,
     CommandLoop,
     CommandSite,
     CommandTree,
     ScheduleError,
-    TensorType,
     TileCommand,
     TileCommands,
     TileOperand,

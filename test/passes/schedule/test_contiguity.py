@@ -12,7 +12,7 @@ from dynamic_programs import schedule_of
 from mirlo import Schedule
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.extend import ScheduleError
+from mirlo.extend.schedules import ScheduleError
 
 SHAPES = ((3, 4, 5), (3, 1, 5), (1, 4, 1), (3, 4, 1))
 RANK = 3

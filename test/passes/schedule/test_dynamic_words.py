@@ -13,7 +13,7 @@ from random_words import apply_random_words
 
 import mirlo
 from mirlo import Schedule
-from mirlo.extend import ScheduleError
+from mirlo.extend.schedules import ScheduleError
 
 PLAIN = "builtin.module(schedule,lower-loops,lower-intrinsics,plan-memory)"
 SHAPES = ((0, 1, 0), (1, 0, 1), (1, 1, 1), (3, 2, 5), (8, 16, 4), (7, 17, 9), (20, 33, 6))

@@ -9,7 +9,8 @@ import pytest
 
 import mirlo
 from mirlo import R, Schedule, T
-from mirlo.extend import ScheduleError, TensorType
+from mirlo.extend.ops import TensorType
+from mirlo.extend.schedules import ScheduleError
 
 N, C = 6, 37
 PLAIN = "builtin.module(schedule,lower-loops,lower-intrinsics,plan-memory)"

@@ -7,7 +7,8 @@ import pytest
 
 import mirlo
 from mirlo import R, Schedule, T
-from mirlo.extend import ScheduleError, TensorType
+from mirlo.extend.ops import TensorType
+from mirlo.extend.schedules import ScheduleError
 
 N, C = 23, 5
 PLAIN = "builtin.module(schedule,lower-loops,lower-intrinsics,plan-memory)"

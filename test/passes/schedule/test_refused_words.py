@@ -10,7 +10,8 @@ import pytest
 
 import mirlo
 from mirlo import R, Schedule, T
-from mirlo.extend import ScheduleError, TensorType, tensor_intrin
+from mirlo.extend.ops import TensorType
+from mirlo.extend.schedules import ScheduleError, tensor_intrin
 from mirlo.passes.schedule.words.arguments import PRIMITIVES
 
 M, N, K = 6, 8, 4

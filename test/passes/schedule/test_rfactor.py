@@ -9,7 +9,8 @@ import pytest
 
 import mirlo
 from mirlo import R, Schedule, T
-from mirlo.extend import ScheduleError, TensorType
+from mirlo.extend.ops import TensorType
+from mirlo.extend.schedules import ScheduleError
 
 ROWS, COLUMNS = 10, 24
 

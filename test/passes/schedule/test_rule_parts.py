@@ -13,7 +13,8 @@ from staged_program import assert_staged, random_word, staged, staged_model
 
 import mirlo
 from mirlo import Schedule
-from mirlo.extend import ScheduleError, TensorType
+from mirlo.extend.ops import TensorType
+from mirlo.extend.schedules import ScheduleError
 from mirlo.passes.schedule.words.trace import Trace
 
 

@@ -16,7 +16,9 @@ import mirlo
 from mirlo import R, Schedule, T
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context, register_dialect
-from mirlo.extend import ScheduleError, TensorType, define_intrinsic, intrinsic, tensor_intrin
+from mirlo.extend.ops import TensorType, define_intrinsic
+from mirlo.extend.rules import intrinsic
+from mirlo.extend.schedules import ScheduleError, tensor_intrin
 from mirlo.passes.schedule.words.arguments import PRIMITIVES
 from mirlo.runtime.object_loader import define_symbol
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import mirlo
+import mirlo.extend.ops
 from mirlo import R, Schedule, T
-from mirlo.extend import ScheduleError, tensor_intrin
+from mirlo.extend.schedules import ScheduleError, tensor_intrin
 
 N, TILE = 32, 8
 
@@ -190,7 +191,7 @@ def test_a_copy_of_another_type() -> None:
                 vj = T.axes("S", j)
                 y[vj] = x[vj]
 
-    s = Schedule.of(copied, mirlo.extend.TensorType.of((TILE,), "f32"))
+    s = Schedule.of(copied, mirlo.extend.ops.TensorType.of((TILE,), "f32"))
     with pytest.raises(ScheduleError, match="tensorize: 'x' is f32, expected the f64 of 'fits.copies'"):
         s.tensorize("copied_i", "fits.copies")
 

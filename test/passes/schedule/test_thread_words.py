@@ -12,7 +12,8 @@ from schedules import scheduled
 
 import mirlo
 from mirlo import R, Schedule, T
-from mirlo.extend import ScheduleError, TensorType
+from mirlo.extend.ops import TensorType
+from mirlo.extend.schedules import ScheduleError
 
 ROWS, COLUMNS = 8, 64
 

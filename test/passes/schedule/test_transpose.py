@@ -10,7 +10,8 @@ import pytest
 
 import mirlo
 from mirlo import R, Schedule, T
-from mirlo.extend import ScheduleError, TensorType
+from mirlo.extend.ops import TensorType
+from mirlo.extend.schedules import ScheduleError
 
 PLAIN = "builtin.module(schedule,lower-loops,lower-intrinsics,plan-memory)"
 ROWS, COLUMNS = T.dims("ROWS", "COLUMNS")

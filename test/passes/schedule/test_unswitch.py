@@ -8,7 +8,8 @@ from random_words import apply_random_words
 
 import mirlo
 from mirlo import R, Schedule, T
-from mirlo.extend import ScheduleError, TensorType
+from mirlo.extend.ops import TensorType
+from mirlo.extend.schedules import ScheduleError
 
 N, C, K = 9, 5, 6
 PLAIN = "builtin.module(schedule,lower-loops,lower-intrinsics,plan-memory)"

@@ -10,7 +10,9 @@ import pytest
 import mirlo
 from mirlo import R, Schedule, T
 from mirlo.driver.models import open_model
-from mirlo.extend import ScheduleError, TensorType, decline, tensor_intrin
+from mirlo.extend.ops import TensorType
+from mirlo.extend.rules import decline
+from mirlo.extend.schedules import ScheduleError, tensor_intrin
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.schedule.words.trace import Trace
 

@@ -10,7 +10,7 @@ import pytest
 from mirlo.dialects.bindings import arith, ir
 from mirlo.dialects.core.surgery import replace_op
 from mirlo.dialects.core.symbols import symbol_name
-from mirlo.extend import make_context
+from mirlo.extend.ops import make_context
 from mirlo.passes.bounds.accesses import ACCESSES
 from mirlo.passes.bounds.calls import find_calls
 from mirlo.passes.bounds.verify_bounds import verify_kernel

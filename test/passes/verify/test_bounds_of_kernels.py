@@ -8,7 +8,8 @@ import pytest
 from generated_kernels import GENERATORS, attention
 
 from mirlo.dialects.bindings import ir
-from mirlo.extend import Pipeline, find_target, make_context
+from mirlo.extend.ops import make_context
+from mirlo.extend.target import Pipeline, find_target
 from mirlo.passes.session import Session
 from mirlo.passes.targets import CompileOptions
 from mirlo.runtime.params import ParameterStore

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import operations, replace_op
-from mirlo.extend import Pass, register_pass
+from mirlo.extend.target import Pass, register_pass
 from mirlo_npu.dialect import Conv, Gemm
 from mirlo_npu.rules import refusal
 

@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 
-from mirlo.extend import ExternalFunctions
+from mirlo.extend.runtime import ExternalFunctions
 from mirlo.runtime.loaders import load_llvm
 from mirlo.runtime.object_loader import define_symbol
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mirlo.extend import (
+from mirlo.extend.ops import (
     Bool,
     DialectOp,
     Float,

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from mirlo.extend import CodeGenerator, conv_bias_activation, decline, is_op, wildcard
+from mirlo.extend.codegen import CodeGenerator, conv_bias_activation, is_op, wildcard
+from mirlo.extend.rules import decline
 from mirlo_npu.rules import refusal
 
 TYPES = (("f32", "f32"), ("i8", "i32"))

@@ -2,7 +2,8 @@
 
 from typing import Annotated
 
-from mirlo.extend import Choice, Schedule, decline, intrinsic, legalize, schedule
+from mirlo.extend.rules import Choice, decline, intrinsic, legalize, schedule
+from mirlo.extend.schedules import Schedule
 from mirlo_npu.dialect import Gemm
 
 TILE = 4

@@ -6,7 +6,7 @@ It compiles whole models, `--target npu`, and takes parts of models for another 
 import re
 from dataclasses import replace
 
-from mirlo.extend import CodeForm, Pipeline, Target, find_target
+from mirlo.extend.target import CodeForm, Pipeline, Target, find_target
 
 
 def pipeline(options):

@@ -7,7 +7,8 @@ from onnx import TensorProto, helper
 import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.extend import LEGALIZE, compute, elementwise
+from mirlo.extend.ops import compute, elementwise
+from mirlo.extend.rules import LEGALIZE
 from mirlo.passes.byoc.graph import BlockGraph
 from mirlo.passes.byoc.helpers import activations
 from mirlo.passes.byoc.read_external import node_of

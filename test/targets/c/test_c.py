@@ -67,7 +67,7 @@ def test_page_of_c_is_up_to_date() -> None:
 
 PLUGIN = """
 import numpy as np
-from mirlo.extend import DialectOp, Float, OpError, Trait, operand, register_dialect, result
+from mirlo.extend.ops import DialectOp, Float, OpError, Trait, operand, register_dialect, result
 
 class Wave(DialectOp, name="wave", dialect=register_dialect("ocean")):
     TRAITS = (Trait.ELEMENTWISE,)

@@ -14,7 +14,8 @@ import mirlo
 from mirlo.benchmarks.models import tiny
 from mirlo.driver.code import compile_code
 from mirlo.driver.request import CompileRequest
-from mirlo.extend import CProcessor, register_target
+from mirlo.extend.codegen import CProcessor
+from mirlo.extend.target import register_target
 from mirlo.passes.targets import TargetError, forget_targets
 from mirlo.targets.c.compiler import find_compiler
 from mirlo.targets.c.library import write_source

@@ -32,7 +32,7 @@ def test_c_functions_in_kernels(target: str) -> None:
 @pytest.mark.parametrize(
     ("function", "advice"),
     [("__nv_erff", "write the intrinsic T.erf"), ("__nv_fast_cosf", "write the intrinsic T.cos"),
-     ("MyDriver", "declare one with mirlo.extend.define_intrinsic")],
+     ("MyDriver", "declare one with mirlo.extend.ops.define_intrinsic")],
 )  # fmt: skip
 def test_c_functions_have_advice(target: str, function: str, advice: str) -> None:
     body = f"""

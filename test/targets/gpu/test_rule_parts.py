@@ -15,7 +15,8 @@ from staged_program import assert_staged, random_word, staged, staged_model
 
 import mirlo
 from mirlo import R, Schedule, T
-from mirlo.extend import ScheduleError, TensorType
+from mirlo.extend.ops import TensorType
+from mirlo.extend.schedules import ScheduleError
 from mirlo.passes.schedule.words.trace import Trace
 
 TARGETS = ["nvvm", pytest.param("spirv", marks=needs_vulkan())]

@@ -9,7 +9,8 @@ from emulator.driver import emulated
 from onnx import save
 from onnx_models import F32, make_model, node
 
-from mirlo.extend import elementwise, legalize
+from mirlo.extend.ops import elementwise
+from mirlo.extend.rules import legalize
 from mirlo.testing import temporary_registrations
 from mirlo.tools.cli import main
 

@@ -17,7 +17,7 @@ import mirlo
 from mirlo import Schedule
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.extend import ScheduleError
+from mirlo.extend.schedules import ScheduleError
 
 NVVM = "nvvm{chip=sm_80}"
 TARGETS = [NVVM, pytest.param("spirv", marks=needs_vulkan())]

@@ -8,7 +8,8 @@ from emulator.driver import emulated
 
 import mirlo
 from mirlo import R, Schedule, T
-from mirlo.extend import ScheduleError, TensorType
+from mirlo.extend.ops import TensorType
+from mirlo.extend.schedules import ScheduleError
 
 
 @mirlo.prim_func

@@ -13,7 +13,8 @@ from onnx_models import F32, make_model, node
 pytestmark = needs_vulkan()
 
 WRONG = """
-from mirlo.extend import elementwise, legalize
+from mirlo.extend.ops import elementwise
+from mirlo.extend.rules import legalize
 
 @legalize("relax.tanh", target="spirv")
 def wrong(op, b):

@@ -7,16 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mirlo.extend import (
-    INTRINSIC,
-    Target,
-    decline,
-    define_intrinsic,
-    find_target,
-    intrinsic,
-    register_dialect,
-    register_target,
-)  # fmt: skip
+from mirlo.extend.ops import define_intrinsic, register_dialect
+from mirlo.extend.rules import INTRINSIC, decline, intrinsic
+from mirlo.extend.target import Target, find_target, register_target  # fmt: skip
 from mirlo.passes.pipeline import Pipeline
 from mirlo.tools.cli import main
 from mirlo.tools.conformance.check import DECLINED, OK, WRONG, check_target, names

@@ -11,7 +11,7 @@ from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.tree import NAN_BY_NODE
-from mirlo.extend import LEGALIZE, decline, legalize
+from mirlo.extend.rules import LEGALIZE, decline, legalize
 from mirlo.passes.byoc.operators import is_const, is_op, wildcard
 from mirlo.passes.rules import Rule
 from mirlo.tools.conformance import case_search

@@ -8,18 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from mirlo.extend import (
-    CodeGenerator,
-    ExternalModule,
-    NativeCode,
-    Target,
-    functions_of_one_operand,
-    is_const,
-    is_op,
-    option,
-    register_target,
-    wildcard,
-)
+from mirlo.extend.codegen import CodeGenerator, ExternalModule, functions_of_one_operand, is_const, is_op, wildcard
+from mirlo.extend.runtime import NativeCode
+from mirlo.extend.target import Target, option, register_target
 from mirlo.testing import temporary_registrations
 from mirlo.tools.cli import main
 from mirlo.tools.conformance.check import names

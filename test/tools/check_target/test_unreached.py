@@ -8,24 +8,10 @@ from typing import Any
 
 import pytest
 
-from mirlo.extend import (
-    CodeGenerator,
-    DialectOp,
-    Pipeline,
-    Target,
-    TensorType,
-    decline,
-    decline_machine,
-    elementwise,
-    find_target,
-    is_op,
-    legalize,
-    operand,
-    register_dialect,
-    register_target,
-    result,
-    wildcard,
-)
+from mirlo.extend.codegen import CodeGenerator, is_op, wildcard
+from mirlo.extend.ops import DialectOp, TensorType, elementwise, operand, register_dialect, result
+from mirlo.extend.rules import decline, decline_machine, legalize
+from mirlo.extend.target import Pipeline, Target, find_target, register_target
 from mirlo.targets.llvm.cpus import X86
 from mirlo.targets.llvm.processor import host_processor
 from mirlo.testing import Draw, case, conformance_case, temporary_registrations

@@ -28,7 +28,7 @@ WEIGHT = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
 
 WRONG_RULE = '''
 from mirlo.dialects.tir.compute import exp
-from mirlo.extend import legalize
+from mirlo.extend.rules import legalize
 
 @legalize("relax.tanh", target="llvm", priority=10)
 def wrong(op, b):
@@ -38,7 +38,7 @@ def wrong(op, b):
 
 CRASH = '''
 import os
-from mirlo.extend import legalize
+from mirlo.extend.rules import legalize
 
 @legalize("relax.tanh", target="llvm", priority=10)
 def crash(op, b):
@@ -51,7 +51,7 @@ from dataclasses import dataclass
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import operations, replace_op
 from mirlo.dialects.relax import DIALECT
-from mirlo.extend import Pass, register_pass
+from mirlo.extend.target import Pass, register_pass
 
 @register_pass
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def test_a_crash_is_found_like_a_wrong_result(model: Path) -> None:
 
 
 WRONG_INTRINSIC = """
-from mirlo.extend import intrinsic
+from mirlo.extend.rules import intrinsic
 
 @intrinsic("tanh", target="llvm", priority=10)
 def wrong(op, b):
@@ -178,7 +178,7 @@ def wrong(op, b):
 """
 
 RAISING_SCHEDULE = """
-from mirlo.extend import schedule
+from mirlo.extend.rules import schedule
 
 @schedule(target="llvm", priority=10_000)
 def raising(kernel, context):
@@ -187,7 +187,7 @@ def raising(kernel, context):
 
 WRONG_REWRITE = """
 from mirlo.dialects.relax import DIALECT
-from mirlo.extend import is_op, rewriter, wildcard
+from mirlo.extend.codegen import is_op, rewriter, wildcard
 
 @rewriter(is_op("relax.sigmoid")(wildcard().named("x")), name="wrong-sigmoid")
 def wrong_sigmoid(match, b):
@@ -197,7 +197,10 @@ def wrong_sigmoid(match, b):
 WRONG_UNIT = """
 from dataclasses import dataclass
 from mirlo import extend
-from mirlo.extend import CodeGenerator, Target, elementwise, is_op, legalize, wildcard
+from mirlo.extend.codegen import CodeGenerator, is_op, wildcard
+from mirlo.extend.ops import elementwise
+from mirlo.extend.rules import legalize
+from mirlo.extend.target import Target
 
 @dataclass(frozen=True)
 class Unit(CodeGenerator):
@@ -215,7 +218,8 @@ def wrong(op, b):
 
 
 TWICE_WRONG = """
-from mirlo.extend import elementwise, legalize
+from mirlo.extend.ops import elementwise
+from mirlo.extend.rules import legalize
 
 @legalize("relax.tanh", target="llvm", priority=11)
 def wrong(op, b):

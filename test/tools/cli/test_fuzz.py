@@ -34,7 +34,7 @@ from mirlo.tools.fuzz.workers import run_jobs
 
 WRONG_RULE = '''
 from mirlo.dialects.tir.compute import exp
-from mirlo.extend import legalize
+from mirlo.extend.rules import legalize
 
 @legalize("relax.cumsum", target="llvm", priority=10)
 def wrong(op, b):

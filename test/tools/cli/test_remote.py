@@ -32,7 +32,7 @@ pytestmark = [
 
 WRONG_RULE = """
 from mirlo.dialects.tir.compute import exp
-from mirlo.extend import legalize
+from mirlo.extend.rules import legalize
 
 @legalize("relax.relu", target="llvm", priority=10)
 def wrong(op, b):

@@ -10,15 +10,10 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper, save
 
-from mirlo.extend import (
-    CodeGenerator,
-    Target,
-    elementwise,
-    is_op,
-    legalize,
-    pattern_table,
-    register_target,
-)
+from mirlo.extend.codegen import CodeGenerator, is_op, pattern_table
+from mirlo.extend.ops import elementwise
+from mirlo.extend.rules import legalize
+from mirlo.extend.target import Target, register_target
 from mirlo.testing import temporary_registrations
 from mirlo.tools.cli import main
 from mirlo.tools.cli.arguments import make_parser

@@ -6,18 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mirlo.extend import (
-    Artifact,
-    CodeGenerator,
-    DeclinedRegions,
-    ExternalFunctions,
-    Target,
-    decline,
-    is_op,
-    option,
-    register_external_loader,
-    register_target,
-)
+from mirlo.extend.codegen import Artifact, CodeGenerator, DeclinedRegions, is_op
+from mirlo.extend.rules import decline
+from mirlo.extend.runtime import ExternalFunctions, register_external_loader
+from mirlo.extend.target import Target, option, register_target
 
 NUMPY = {
     "relax.add": np.add,

@@ -1,9 +1,8 @@
 """Pattern tables for the lit tests of the pattern language: a target for each feature."""
 
 from mirlo.dialects.relax import OPS
-from mirlo.extend import (
+from mirlo.extend.codegen import (
     conv_bias_activation,
-    decline,
     is_const,
     is_op,
     is_var,
@@ -16,6 +15,7 @@ from mirlo.extend import (
     several,
     wildcard,
 )
+from mirlo.extend.rules import decline
 
 relu, tanh, exp, add = (is_op(f"relax.{name}") for name in ("relu", "tanh", "exp", "add"))
 x = wildcard().named("x")

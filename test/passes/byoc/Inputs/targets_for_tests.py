@@ -1,8 +1,7 @@
 """Pattern tables of targets that exist in tests only."""
 
-from mirlo.extend import (
+from mirlo.extend.codegen import (
     CodeGenerator,
-    Target,
     contraction,
     conv_bias_activation,
     elementwise_prim,
@@ -11,9 +10,9 @@ from mirlo.extend import (
     is_op,
     maybe,
     pattern_table,
-    register_target,
     wildcard,
 )
+from mirlo.extend.target import Target, register_target
 
 
 @pattern_table("fuser")

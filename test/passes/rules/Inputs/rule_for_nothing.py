@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mirlo.extend import DialectOp, decline, legalize, operand, register_dialect, result
+from mirlo.extend.ops import DialectOp, operand, register_dialect, result
+from mirlo.extend.rules import decline, legalize
 
 
 class Chain(DialectOp, name="chain", dialect=register_dialect("test")):

@@ -5,20 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from mirlo.extend import (
-    LEGALIZE,
-    DialectOp,
-    Pass,
-    compute,
-    decline,
-    elementwise,
-    legalize,
-    operand,
-    option,
-    register_dialect,
-    register_pass,
-    result,
-)
+from mirlo.extend.ops import DialectOp, compute, elementwise, operand, register_dialect, result
+from mirlo.extend.rules import LEGALIZE, decline, legalize
+from mirlo.extend.target import Pass, option, register_pass
 from mirlo.passes.legalize.legalize import Legalize
 
 DIALECT = register_dialect("test")

@@ -20,7 +20,8 @@ from onnx_models import F32, make_model, node
 import mirlo
 from mirlo.driver.code import compile_code
 from mirlo.driver.request import CompileRequest
-from mirlo.extend import Artifact, CodeGenerator, Target, is_op, register_target, wildcard
+from mirlo.extend.codegen import Artifact, CodeGenerator, is_op, wildcard
+from mirlo.extend.target import Target, register_target
 from mirlo.runtime.artifact import load
 from mirlo.targets.llvm.library.build import link_model, write_library
 from mirlo.targets.llvm.library.description import LibraryError

@@ -13,7 +13,8 @@ from onnx_models import F32, make_model, node
 
 import mirlo
 from mirlo.driver.tune.tasks import tasks_of
-from mirlo.extend import BlockGroup, Choice, WordsPlan, decline, part_rule, words_of
+from mirlo.extend.rules import Choice, decline
+from mirlo.extend.schedules import BlockGroup, WordsPlan, part_rule, words_of
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.kernel import ScheduleContext
 from mirlo.testing import temporary_registrations

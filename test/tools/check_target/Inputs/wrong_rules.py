@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mirlo.extend import elementwise, intrinsic, legalize
+from mirlo.extend.ops import elementwise
+from mirlo.extend.rules import intrinsic, legalize
 
 
 @legalize("relax.relu", target="llvm", priority=1000)

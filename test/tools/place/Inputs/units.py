@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mirlo.extend import CodeGenerator, Target, conv_bias_activation, decline, is_op, register_target
+from mirlo.extend.codegen import CodeGenerator, conv_bias_activation, is_op
+from mirlo.extend.rules import decline
+from mirlo.extend.target import Target, register_target
 
 
 def small(match: Any) -> Any:

@@ -1,0 +1,30 @@
+"""Rules that lead from operators to loops and from intrinsics to instructions."""
+
+from mirlo.passes.rule_choices import Choice
+from mirlo.passes.rules import (
+    INTRINSIC,
+    LEGALIZE,
+    SCHEDULE,
+    Decline,
+    decline,
+    decline_machine,
+    intrinsic,
+    legalize,
+    schedule,
+)
+from mirlo.runtime.extenders import record_extenders
+
+__all__ = [
+    "Choice",
+    "Decline",
+    "INTRINSIC",
+    "LEGALIZE",
+    "SCHEDULE",
+    "decline",
+    "decline_machine",
+    "intrinsic",
+    "legalize",
+    "schedule",
+]
+
+record_extenders(__name__)

@@ -1,0 +1,48 @@
+"""Schedules of kernels: the primitives, and what rules see."""
+
+from mirlo.passes.schedule.blocks.group import BlockGroup
+from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
+from mirlo.passes.schedule.tuned import tuned_values
+from mirlo.passes.schedule.words.command_intrin import command_intrin
+from mirlo.passes.schedule.words.command_tree import (
+    AffineAddress,
+    CommandGuard,
+    CommandLoop,
+    CommandSite,
+    CommandTree,
+    LoopOperand,
+)
+from mirlo.passes.schedule.words.commands import TileCommand, TileCommands, TileOperand
+from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
+from mirlo.passes.schedule.words.schedule import Schedule
+from mirlo.passes.schedule.words.scheduled_prim import scheduled
+from mirlo.passes.schedule.words.tensorize import tensor_intrin
+from mirlo.passes.schedule.words.tree import ScheduleError
+from mirlo.runtime.extenders import record_extenders
+from mirlo.targets.llvm.schedule.part_rules import part_rule
+
+__all__ = [
+    "AffineAddress",
+    "BlockGroup",
+    "CommandGuard",
+    "CommandLoop",
+    "CommandSite",
+    "CommandTree",
+    "Kernel",
+    "LoopOperand",
+    "Schedule",
+    "ScheduleContext",
+    "ScheduleError",
+    "TileCommand",
+    "TileCommands",
+    "TileOperand",
+    "WordsPlan",
+    "command_intrin",
+    "part_rule",
+    "scheduled",
+    "tensor_intrin",
+    "tuned_values",
+    "words_of",
+]
+
+record_extenders(__name__)

@@ -1,0 +1,30 @@
+"""Targets, passes, pipelines, forms of code."""
+
+from mirlo.passes.code_forms import CodeForm, KernelText, LibraryForm
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.registry import Pass, PassError, option, register_pass
+from mirlo.passes.targets import CompileOptions, Target, TargetError, ThreadLimits, find_target, register_target
+from mirlo.runtime.extenders import record_extenders
+from mirlo.targets.llvm.library.build import write_library
+from mirlo.targets.llvm.library.sources import run_time_files
+
+__all__ = [
+    "CodeForm",
+    "CompileOptions",
+    "KernelText",
+    "LibraryForm",
+    "Pass",
+    "PassError",
+    "Pipeline",
+    "Target",
+    "TargetError",
+    "ThreadLimits",
+    "find_target",
+    "option",
+    "register_pass",
+    "register_target",
+    "run_time_files",
+    "write_library",
+]
+
+record_extenders(__name__)

@@ -1,0 +1,68 @@
+"""The modules of `mirlo.extend`: what they export, what they load, the old names, and who uses them."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import ROOT
+
+import mirlo.extend
+from mirlo.runtime import compiler_version, extenders
+
+MODULES = sorted(path.stem for path in (ROOT / "extend").glob("*.py") if path.stem != "__init__")
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_all_imported_names_are_exported(module: str) -> None:
+    tree = ast.parse((ROOT / "extend" / f"{module}.py").read_text(encoding="utf-8"))
+    imported = {
+        alias.asname or alias.name
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module != "mirlo.runtime.extenders"
+        for alias in node.names
+    }
+    loaded = importlib.import_module(f"mirlo.extend.{module}")
+    assert set(loaded.__all__) == imported and list(loaded.__all__) == sorted(loaded.__all__)
+
+
+def test_the_table_of_modules_is_complete() -> None:
+    listed = [line.split("`")[1] for line in str(mirlo.extend.__doc__).splitlines() if line.startswith("| `")]
+    assert sorted(listed) == MODULES
+
+
+def test_old_names_are_those_of_the_modules_and_warn() -> None:
+    for name, module in mirlo.extend._MODULES.items():
+        with pytest.warns(DeprecationWarning, match=rf"mirlo\.extend\.{name} is now mirlo\.extend\.{module}\.{name}"):
+            old = getattr(mirlo.extend, name)
+        assert old is getattr(importlib.import_module(f"mirlo.extend.{module}"), name)
+    assert set(mirlo.extend._MODULES) <= set(dir(mirlo.extend))
+    with pytest.raises(AttributeError, match="module 'mirlo.extend' has no attribute 'legalise'"):
+        _ = mirlo.extend.legalise
+
+
+def test_loaders_need_no_compiler() -> None:
+    code = (
+        "import sys, mirlo.extend.runtime\n"
+        "folders = ('mirlo.dialects', 'mirlo.passes', 'mirlo.frontends', 'mirlo.targets', 'mirlo.driver')\n"
+        "print([m for m in sys.modules if m.startswith(folders) or 'mlir' in m or m == 'onnx'])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"
+
+
+def test_modules_that_extend_the_compiler_are_recorded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(extenders, "_EXTENDERS", {})
+    exec("from mirlo.extend.rules import legalize", {"__name__": "mirlo_unit.rules"})
+    exec("import mirlo.extend.ops\nmirlo.extend.ops.DialectOp", {"__name__": "script"})
+    with pytest.warns(DeprecationWarning):
+        exec("from mirlo.extend.rules import legalize", {"__name__": "old"})
+    exec("import mirlo.extend.ops", {"__name__": "unused"})
+    assert extenders.foreign_extenders() == ["mirlo_unit.rules", "script", "old"]
+    monkeypatch.setattr(extenders, "extension_modules", lambda: ["mirlo_unit"])
+    assert extenders.foreign_extenders() == ["script", "old"], "an installed package is part of the key of the cache"
+    assert "mirlo" not in compiler_version.extension_modules()
