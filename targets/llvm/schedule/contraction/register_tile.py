@@ -116,6 +116,13 @@ class RegisterTilePlan:
         return sum(piece.lanes for piece in column_vectors(columns, self.lanes, self.machine.masked))
 
     @property
+    def covered_columns(self) -> int:
+        """Return the columns of the vectors of all panels, including the inactive ones of the last vector."""
+        columns: int = self.lane_axis.extent
+        before = (columns - 1) // self.tile_columns * self.tile_columns
+        return before + sum(piece.lanes for piece in self.cut(columns - before))
+
+    @property
     def row_spans(self) -> list[tuple[Span, bool]]:
         """Return the tiles along the rows, each with whether it is at an edge, where products are skipped.
 

@@ -322,15 +322,18 @@ class Tiles:
 
 
 def _has_whole_columns(plan: RegisterTilePlan) -> bool:
-    """Return whether vectors of columns may be read whole: memory beyond the last column is readable."""
+    """Return whether vectors of columns may be read whole: the last one of every k-step ends inside of the operand."""
     side, lane_axis = plan.columns, plan.lane_axis
     if plan.dot or not isinstance(lane_axis.extent, int):
         return False
     if side.padded_shape is not None or side.form.stride(lane_axis) != 1:
         return False
-    steps = [step for axis, step in side.form.terms.items() if axis != lane_axis.id]
-    sizes = [side.form.constant, *steps, prod(side.access.shape)]
-    return all(isinstance(size, int) and size % plan.panel_columns == 0 for size in sizes)
+    extents = {axis.id: axis.extent for axis in (*plan.column_loops, *plan.reduce)}
+    extents[lane_axis.id] = plan.covered_columns
+    sizes = [*side.access.shape, *(extents.get(variable) for variable in side.form.variables())]
+    if not all(isinstance(size, int) for size in sizes):
+        return False
+    return bool(side.form.range(extents)[1] < prod(side.access.shape))
 
 
 def converted(plan: RegisterTilePlan, side: ContractionOperand, element: ir.Value, lanes: int) -> ir.Value:

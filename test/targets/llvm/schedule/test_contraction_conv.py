@@ -11,7 +11,7 @@ import pytest
 from kernels import Kernel
 
 from mirlo.dialects.tir.compute import maximum
-from mirlo.targets.llvm.options import host_machine
+from mirlo.targets.llvm.options import find_machine
 
 
 @dataclass(frozen=True)
@@ -168,9 +168,10 @@ def test_random_convolutions(seed: int) -> None:
 
 @pytest.mark.parametrize("out", [64, 40, 33, 17])
 @pytest.mark.parametrize("size", [8, 3])
-def test_packed_weights(out: int, size: int) -> None:
-    """Weights that are stored as panels, the last one filled up, are read in place."""
-    width = 2 * host_machine().lanes(4)
+@pytest.mark.processors
+def test_packed_weights(out: int, size: int, processor: str) -> None:
+    """Weights that are stored as panels, the last one filled up, are read in place, and whole."""
+    width = 2 * find_machine(processor).lanes(4)
     x_shape, w_shape = (1, size, size, 16), (-(-out // width), 3, 3, 16, width)
 
     def body(p: Any, x: Any, w: Any) -> Any:
@@ -182,7 +183,7 @@ def test_packed_weights(out: int, size: int) -> None:
 
     generator = np.random.default_rng(0)
     x, w = (generator.standard_normal(s).astype(np.float32) for s in (x_shape, w_shape))
-    kernel = Kernel(body, [(x_shape, "f32"), (w_shape, "f32")])
+    kernel = Kernel(body, [(x_shape, "f32"), (w_shape, "f32")], processor)
     plain = Conv(1, 16, (size, size), out, (3, 3))
     want = plain.reference(x, w.transpose(1, 2, 3, 0, 4).reshape(3, 3, 16, -1)[..., :out])
     np.testing.assert_allclose(kernel(x, w), want, rtol=1e-4, atol=1e-3)
