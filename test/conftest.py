@@ -65,6 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "sample(every): run one case in so many, none for 0, all for 1 whatever they cost; with --whole, all"
     )
+    config.addinivalue_line("markers", "processors(name, ...): those of the argument `processor`; none for all")
     # xdist hands out files in the order of this file's hook, not by their numbers of tests.
     config.option.loadscopereorder = False
     _collect_from_either_end(config)
@@ -261,6 +262,16 @@ def _skip_what_is_lacking() -> Generator[None, object, object]:
         if not reason:
             raise
         pytest.skip(reason)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test that is marked `processors` for each of them, or for those that it names."""
+    marker = metafunc.definition.get_closest_marker("processors")
+    if marker is not None:
+        from presets import PROCESSORS
+
+        names = marker.args or tuple(PROCESSORS)
+        metafunc.parametrize("processor", [PROCESSORS[name] for name in names], ids=names)
 
 
 @pytest.fixture

@@ -1,8 +1,12 @@
-"""The presets of machines of target `llvm`: which of them this processor runs, and code for those that it does not."""
+"""The processors that tests of code name, which of them this one runs, and code for those that it does not.
+
+A test of code looks at instructions, spills, tiles, masks or reasons: it names the processor, by the argument
+`processor` or by itself, and passes on every machine. A test of numbers runs what is compiled for the host.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Generic, TypeVar, overload
 
 import mirlo
 from mirlo.runtime.unloaded import UnloadedModel
@@ -10,6 +14,48 @@ from mirlo.targets.llvm import cpus
 from mirlo.targets.llvm.intrinsics.x86 import missing_instruction
 from mirlo.targets.llvm.machine import PRESETS, Machine
 from mirlo.targets.llvm.processor import host_processor
+
+PROCESSORS = {
+    "nehalem": "cpu=nehalem",
+    "zen3": "cpu=znver3",
+    "alderlake": "cpu=alderlake",
+    "skylake": "cpu=skylake-avx512",
+    "icelake": "cpu=icelake-server",
+    "sapphire": "cpu=sapphirerapids",
+    "neoverse-n1": "cpu=neoverse-n1",
+    "neoverse-n2": "cpu=neoverse-n2",
+    "riscv64-v": "cpu=spacemit-x60",
+}
+"""Processors by name, as options of target `llvm` and of passes: the argument `processor` of tests."""
+
+Code = TypeVar("Code")
+
+
+class CodeOf(Generic[Code]):
+    """An attribute that shows code: reading it where `machine` is None, the host's, is an error of the test."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> CodeOf[Code]: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> Code: ...
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is None:
+            return self
+        if instance.machine is None:
+            raise AssertionError(
+                f"'{self._name}' is that of this machine's processor, and another's differs: name a machine, such as "
+                "the argument 'processor'"
+            )
+        return instance.__dict__[self._name]
+
+    def __set__(self, instance: object, value: Code) -> None:
+        instance.__dict__[self._name] = value
+
 
 CPUS = {
     "avx512": "x86-64-v4",
@@ -36,6 +82,12 @@ def _runs_here(machine: Machine) -> bool:
 
 
 RUNNABLE = [name for name, machine in PRESETS.items() if _runs_here(machine)]
+
+
+def compile_for(cpu: str, model: Any, **options: Any) -> tuple[Any, bool]:
+    """Return a model's executable for a processor of LLVM's name, or "" for the host's, and whether it runs here."""
+    executable = mirlo.compile(model, target=f"llvm{{cpu={cpu}}}" if cpu else "llvm", cache=False, jobs=1, **options)
+    return executable, not cpu or runs_code_of(cpu)
 
 
 def compile_for_preset(preset: str, model: Any, **options: Any) -> Any:

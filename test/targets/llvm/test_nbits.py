@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from packed_products import BOUNDS, LEVELS, SHAPES, TABLES, Weights, error, float_weights, kernels, table_weights
-from presets import RUNNABLE, compile_for_preset
+from presets import RUNNABLE, compile_for, compile_for_preset
 
 import mirlo
 from mirlo.dialects.bindings import ir, new_context
@@ -19,7 +19,7 @@ from mirlo.targets.llvm.nbits.code import Dots
 from mirlo.targets.llvm.nbits.functions import product_function
 from mirlo.targets.llvm.nbits.layout import COLUMNS, PanelLayout
 from mirlo.targets.llvm.nbits.product import Product
-from mirlo.targets.llvm.options import find_machine, host_machine
+from mirlo.targets.llvm.options import find_machine
 
 CASES = list(product((2, 4, 8), (16, 32, 64, 256), ("", "packed", "real"), ("exact", "i8")))[::5] + list(
     product((2, 4, 8), (32,), ("packed",), ("exact", "i8"))
@@ -56,18 +56,19 @@ FEW_BITS = {5: (112, 144), 6: (96, 160), "5 above": (128, 160), "6 above": (128,
 @pytest.mark.parametrize("block", (16, 32, 64))
 @pytest.mark.parametrize("zeros", ("", "packed", "real"))
 @pytest.mark.parametrize("needed", FEW_BITS)
-def test_weights_that_need_fewer_bits(needed: int | str, zeros: str, block: int) -> None:
+@pytest.mark.parametrize("cpu", ("x86-64-v3", "x86-64-v4"))
+def test_weights_that_need_fewer_bits(cpu: str, needed: int | str, zeros: str, block: int) -> None:
     """Machines with AVX-512 keep weights of 8 bits in 5 or 6, if they need no more and words have room for them."""
     columns, rows = SHAPES[block % len(SHAPES)]
     weights = Weights(columns, rows, 8, block, zeros)
     weights.constants["w"] = np.random.default_rng(0).integers(
         *FEW_BITS[needed], weights.constants["w"].shape, np.uint8
     )
-    executable = mirlo.compile(weights.model(), cache=False, jobs=1)
+    executable, runs = compile_for(cpu, weights.model())
     bits = int(str(needed)[0])
-    stored = (6 if bits == 5 and block == 16 else bits if bits < 7 else 8) if host_machine().avx512 else 8
+    stored = (6 if bits == 5 and block == 16 else bits if bits < 7 else 8) if cpu == "x86-64-v4" else 8
     assert any(name.startswith(f"matmul_u{stored}_f32") for name in kernels(executable))
-    for count in (1, 2, 9, 65):
+    for count in (1, 2, 9, 65) if runs else ():
         assert error(executable, weights, count) < BOUNDS["exact"]
 
 
@@ -84,16 +85,20 @@ def test_activations(activations: str, zeros: str) -> None:
 @pytest.mark.sample(0)
 @pytest.mark.parametrize("activations", BOUNDS)
 @pytest.mark.parametrize("bits, zeros", ((4, ""), (4, "packed"), (8, "")))
-def test_each_number_of_rows(activations: str, bits: int, zeros: str) -> None:
+@pytest.mark.parametrize("cpu", ("", "x86-64-v3", "cascadelake"))
+def test_each_number_of_rows(cpu: str, activations: str, bits: int, zeros: str) -> None:
     """Kernels for few rows are within the bound; with quantized rows each row is what it is alone.
 
     Processors without products of u8 and s8 multiply weights of 8 bits as f32.
     """
     weights = Weights(50, 160, bits, 32, zeros)
-    executable = mirlo.compile(weights.model(4), activations=activations, cache=False, jobs=1)
+    executable, runs = compile_for(cpu, weights.model(4), activations=activations)
     is_quantized = any("_i8x" in name for name in kernels(executable))
     layout = PanelLayout(bits, 32, 50, 160, "f32")
-    assert is_quantized == (activations.startswith("i8") and Dots.supports(host_machine(), layout))
+    has_dots = cpu and Dots.supports(find_machine(f"cpu={cpu}"), layout)
+    assert not cpu or is_quantized == (activations.startswith("i8") and has_dots)
+    if not runs:
+        return
     x = np.random.default_rng(1).standard_normal((17, 160)).astype(np.float32)
     wanted = x.astype(np.float64) @ weights.real().T
     alone = np.concatenate([executable(row[None]) for row in x])

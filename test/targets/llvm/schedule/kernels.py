@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from presets import CodeOf
 
 from mirlo.dialects.bindings import execution_engine, ir
 from mirlo.dialects.context import make_context
@@ -31,14 +33,25 @@ def contiguous(shape: Sequence[int], element: Any) -> np.ndarray:
 
 
 class Kernel:
-    """A prim function that `body(p, *tensors)` builds, as machine code. `inputs` are (shape, dtype) pairs."""
+    """A prim function that `body(p, *tensors)` builds, as machine code. `inputs` are (shape, dtype) pairs.
+
+    Only a kernel for a named machine shows its code: `schedule`, `text` and `declines`.
+    """
+
+    schedule = CodeOf[str]()
+    """The attribute `tir.schedule`."""
+    text = CodeOf[str]()
+    """The buffer form."""
+    declines = CodeOf[list[str]]()
 
     def __init__(
         self, body: Body, inputs: Sequence[tuple[Sequence[int], str]], machine: Any = None, opt_level: int = 2
     ):
+        self.machine = machine
+        self._opt_level = opt_level
         self._context = make_context()
         with self._context, ir.Location.unknown():
-            module = ir.Module.create()
+            self._module = module = ir.Module.create()
             prim = PrimBuilder("kernel", [TensorType.of(tuple(s), d) for s, d in inputs], ir.Location.unknown())
             made = body(prim, *prim.inputs)
             outputs: tuple[TensorExpr, ...] = made if isinstance(made, tuple) else (made,)
@@ -55,11 +68,20 @@ class Kernel:
             self.text = str(module)
             self._workspace = contiguous((work,), np.uint8)
             function.operation.attributes["sym_visibility"] = ir.StringAttr.get("public")
+
+    @cached_property
+    def engine(self) -> Any:
+        """Return the machine code, for this processor."""
+        module = self._module
+        with self._context, ir.Location.unknown():
             Lowering(("llvm", "default"), options=self.session.options).run(module.operation)
             lower_to_llvm(module, host_processor())
             module.body.operations[0].operation.attributes["no_inline"] = ir.UnitAttr.get()
-            self.engine = execution_engine.ExecutionEngine(module, opt_level=opt_level)
-        self._function: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.engine.raw_lookup("kernel"))
+            return execution_engine.ExecutionEngine(module, opt_level=self._opt_level)
+
+    @cached_property
+    def _function(self) -> Any:
+        return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.engine.raw_lookup("kernel"))
 
     def bind(self, *arrays: np.ndarray) -> tuple[Callable[[], None], list[np.ndarray]]:
         """Return a call without arguments on these arrays, and the arrays it writes."""

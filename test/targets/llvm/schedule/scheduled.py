@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from presets import CodeOf
 from unoptimized import engine_level
 
 from mirlo.dialects.bindings import execution_engine, ir
@@ -18,12 +20,8 @@ from mirlo.passes.lower.loops import LowerLoops
 from mirlo.passes.schedule.buffers import WORKSPACE
 from mirlo.passes.schedule.schedule import SchedulePrims
 from mirlo.passes.session import Session
-from mirlo.targets.llvm.options import host_machine
 from mirlo.targets.llvm.pipeline import lower_to_llvm
 from mirlo.targets.llvm.processor import host_processor
-
-HAS_MASKS = host_machine().masked
-"""Whether this processor stores part of a vector: only then are tiles transposed, and windows with tails vectorized."""
 
 Build = Callable[..., Any]
 """Takes the compute builder and a tensor per input; returns the output tensor, or a tuple of them."""
@@ -34,16 +32,24 @@ def tensor(*shape: int, dtype: str = "f32") -> TensorType:
 
 
 class Kernel:
-    """A prim function as code. `rule` names what scheduled it; `text` is its buffer form."""
+    """A prim function as code. `rule` names what scheduled it.
+
+    Only a kernel for a named machine shows its code: `text`, which is its buffer form, and `declined`.
+    """
+
+    text = CodeOf[str]()
+    declined = CodeOf[dict[str, str]]()
+    """Why rules declined, by their names."""
 
     def __init__(
         self, build: Build, inputs: Sequence[TensorType], target: str = "llvm", options: dict[str, Any] | None = None
     ):
         self.inputs = list(inputs)
+        self.machine = "any" if target == "default" else (options or {}).get("machine")
         self._context = make_context()
-        session = Session(options=options or {})
+        self._session = session = Session(options=options or {})
         with self._context, ir.Location.unknown() as location:
-            module = ir.Module.create()
+            self._module = module = ir.Module.create()
             prim = PrimBuilder("kernel", inputs, location)
             made = build(prim, *prim.inputs)
             outputs: tuple[TensorExpr, ...] = made if isinstance(made, tuple) else (made,)
@@ -61,13 +67,22 @@ class Kernel:
             workspace = attributes[WORKSPACE].value if WORKSPACE in attributes else 0
             self._workspace = np.zeros(workspace + 64, np.uint8)
             del function.operation.attributes["sym_visibility"]
-            LowerLoops().run(module.operation, session)
-            function.operation.attributes["no_inline"] = ir.UnitAttr.get()
-            Lowering(("llvm", "default"), options=session.options).run(module.operation)
-            lower_to_llvm(module, host_processor())
-            self._engine = execution_engine.ExecutionEngine(module, opt_level=engine_level())
         self._has_workspace = bool(workspace)
-        self._function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._engine.raw_lookup("kernel"))
+
+    @cached_property
+    def _engine(self) -> Any:
+        """Return the machine code, for this processor."""
+        module = self._module
+        with self._context, ir.Location.unknown():
+            LowerLoops().run(module.operation, self._session)
+            module.body.operations[0].operation.attributes["no_inline"] = ir.UnitAttr.get()
+            Lowering(("llvm", "default"), options=self._session.options).run(module.operation)
+            lower_to_llvm(module, host_processor())
+            return execution_engine.ExecutionEngine(module, opt_level=engine_level())
+
+    @cached_property
+    def _function(self) -> Any:
+        return ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self._engine.raw_lookup("kernel"))
 
     def pack(self, arrays: Sequence[np.ndarray]) -> tuple[Callable[[], None], list[np.ndarray]]:
         """Return a call on these inputs without overhead, and the arrays that it writes."""
@@ -124,7 +139,7 @@ def compare(
     plain = Kernel(build, inputs, target="default")
     assert plain.rule == "scalar_nest"
     if rule is not None:
-        assert fast.rule == rule, fast.declined
+        assert fast.rule == rule
     generator = np.random.default_rng(seed)
     arrays = [random_array(kind, generator) for kind in inputs]
     for found, wanted in zip(fast(*arrays), plain(*arrays), strict=True):

@@ -84,7 +84,7 @@ def reference(body: Any, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def test_declines(body: Any, reason: str) -> None:
     generator = np.random.default_rng(0)
     a, b = (generator.standard_normal(s).astype(np.float32) for s in ((9, 7), (7, 8)))
-    kernel = Kernel(body, [(a.shape, "f32"), (b.shape, "f32")])
+    kernel = Kernel(body, [(a.shape, "f32"), (b.shape, "f32")], "avx2")
     found = [text for text in kernel.declines if text.startswith("contraction")]
     assert len(found) == 1 and reason in found[0], kernel.declines
     np.testing.assert_allclose(kernel(a, b), reference(body, a, b), rtol=1e-4, atol=1e-4)

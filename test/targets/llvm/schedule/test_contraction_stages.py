@@ -15,7 +15,7 @@ def rng(*shape: int) -> np.ndarray:
 
 
 def build(body: Any, *arrays: np.ndarray, rule: str = "staged_contractions") -> tuple[Kernel, Any]:
-    kernel = Kernel(body, [(a.shape, "f32") for a in arrays])
+    kernel = Kernel(body, [(a.shape, "f32") for a in arrays], "avx2")
     assert kernel.rule == rule
     return kernel, kernel(*arrays)
 

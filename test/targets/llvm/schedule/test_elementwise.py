@@ -15,7 +15,9 @@ from mirlo.tools.explain.model import explain_model
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("size", [1, 2, 3, 8, 15, 17, 31, 64, 70, 130, 200])
 def test_every_length(size: int) -> None:
-    kernel = compare(lambda p, x: p.compute((size,), lambda i: x[i] * 2.0 + 1.0), [tensor(size)], "elementwise")
+    kernel = compare(
+        lambda p, x: p.compute((size,), lambda i: x[i] * 2.0 + 1.0), [tensor(size)], "elementwise", machine="avx2"
+    )
     assert ("vector" in kernel.text) == (size > 1)
 
 
@@ -55,8 +57,9 @@ def test_broadcast(left: tuple[int, ...], right: tuple[int, ...]) -> None:
 
 def test_contiguous_loops_become_one() -> None:
     kernel = compare(
-        lambda p, x: p.compute((4, 5, 16), lambda i, j, k: exp(x[i, j, k])), [tensor(4, 5, 16)], "elementwise"
-    )
+        lambda p, x: p.compute((4, 5, 16), lambda i, j, k: exp(x[i, j, k])), [tensor(4, 5, 16)], "elementwise",
+        machine="avx2",
+    )  # fmt: skip
     assert kernel.text.count("scf.for") == 1
 
 
@@ -67,7 +70,7 @@ def test_blocks_over_one_domain_share_registers() -> None:
         c = p.compute((9, 33), lambda i, j: b[i, j] - a[i, j])
         return b, c
 
-    kernel = compare(build, [tensor(9, 33), tensor(33)], "elementwise")
+    kernel = compare(build, [tensor(9, 33), tensor(33)], "elementwise", machine="avx2")
     assert "tir.workspace" not in kernel.text and "alloca" not in kernel.text
 
 
@@ -98,8 +101,9 @@ def test_conversions() -> None:
 
 def test_integer_division_computes_no_lane_that_is_off() -> None:
     kernel = compare(
-        lambda p, x, y: p.compute((53,), lambda i: x[i] // y[i]), [tensor(53, dtype="i32")] * 2, "elementwise"
-    )
+        lambda p, x, y: p.compute((53,), lambda i: x[i] // y[i]), [tensor(53, dtype="i32")] * 2, "elementwise",
+        machine="avx2",
+    )  # fmt: skip
     assert "mask" not in kernel.text
 
 
@@ -118,8 +122,9 @@ def test_triangle_mask() -> None:
 
 def test_padding() -> None:
     kernel = compare(
-        lambda p, x: p.compute((24, 45), lambda i, j: x.at(i - 2, j - 3, outside=1.5)), [tensor(20, 40)], "elementwise"
-    )
+        lambda p, x: p.compute((24, 45), lambda i, j: x.at(i - 2, j - 3, outside=1.5)), [tensor(20, 40)], "elementwise",
+        machine="avx2",
+    )  # fmt: skip
     assert "cmpi" not in kernel.text
 
 
@@ -135,6 +140,7 @@ def test_padding_with_elements(kind: str) -> None:
         lambda p, x: p.compute((3, 26, 134), lambda c, i, j: x[c, inside(i - 3, 20), inside(j - 2, 130)]),
         [tensor(3, 20, 130)],
         "elementwise",
+        machine="avx2",
     )
     assert "pieces = 3" in kernel.text and "arith.maxsi" in kernel.text  # the latter in vectors at the edges only
 
@@ -157,7 +163,7 @@ def test_concatenation_is_cut_at_the_joints(axis: int) -> None:
 
         return p.compute(total, element)
 
-    kernel = compare(build, [tensor(*s) for s in shapes], "elementwise")
+    kernel = compare(build, [tensor(*s) for s in shapes], "elementwise", machine="avx2")
     # Along the vectors the joints fall within one.
     assert ("select" in kernel.text) == (axis == 2)
 
@@ -212,8 +218,9 @@ def test_blocks_of_space_move_to_depth_and_back(block: int, height: int, width: 
 
 def test_heads_are_split_and_joined_row_by_row() -> None:
     kernel = compare(
-        lambda p, x: p.compute((2, 4, 9, 32), lambda b, h, s, d: x[b, s, h, d]), [tensor(2, 9, 4, 32)], "elementwise"
-    )
+        lambda p, x: p.compute((2, 4, 9, 32), lambda b, h, s, d: x[b, s, h, d]), [tensor(2, 9, 4, 32)], "elementwise",
+        machine="avx2",
+    )  # fmt: skip
     assert "gather" not in kernel.text
 
 
@@ -225,7 +232,7 @@ def test_embedding_copies_rows() -> None:
 
         return p.compute((7, 40), element)
 
-    kernel = Kernel(build, [tensor(50, 40), tensor(7, dtype="i64")])
+    kernel = Kernel(build, [tensor(50, 40), tensor(7, dtype="i64")], options={"machine": "avx2"})
     assert kernel.rule == "elementwise" and "gather" not in kernel.text
     generator = np.random.default_rng(0)
     table = generator.standard_normal((50, 40), dtype=np.float32)
@@ -237,7 +244,7 @@ def test_gather_along_memory() -> None:
     def build(p, x, ids):
         return p.compute((5, 21), lambda i, j: x[i, within(ids[i, j], 30)])
 
-    kernel = Kernel(build, [tensor(5, 30), tensor(5, 21, dtype="i64")])
+    kernel = Kernel(build, [tensor(5, 30), tensor(5, 21, dtype="i64")], options={"machine": "avx2"})
     assert kernel.rule == "elementwise" and "vector.gather" in kernel.text
     generator = np.random.default_rng(0)
     x = generator.standard_normal((5, 30), dtype=np.float32)
@@ -284,5 +291,6 @@ def test_random(seed: int) -> None:
 
 
 def test_reduction_is_declined() -> None:
-    kernel = Kernel(lambda p, x: p.reduce("add", (4,), (40,), lambda i, j: x[i, j]), [tensor(4, 40)])
+    avx2 = {"machine": "avx2"}
+    kernel = Kernel(lambda p, x: p.reduce("add", (4,), (40,), lambda i, j: x[i, j]), [tensor(4, 40)], options=avx2)
     assert kernel.declined["elementwise"] == "a block reduces (block=reduce_add)"

@@ -16,6 +16,7 @@ from onnx_models import F32, make_model, node
 from presets import compile_for_preset
 from weightless import weightless_model
 
+import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx.importer import import_model
 from mirlo.passes.pipeline import Pipeline
@@ -26,7 +27,7 @@ from mirlo.targets.llvm.intrinsics.x86 import missing_instruction
 from mirlo.targets.llvm.machine import PRESETS, Machine
 from mirlo.targets.llvm.machine_code import CodeSettings
 from mirlo.targets.llvm.object_code import compile_text
-from mirlo.targets.llvm.options import find_machine
+from mirlo.targets.llvm.options import find_machine, parse_options
 from mirlo.targets.llvm.pipeline import compile_pipeline, lower_to_llvm
 from mirlo.targets.llvm.processor import Processor, host_processor
 
@@ -187,6 +188,26 @@ def test_random_operators_compute_the_same_for_every_preset(preset: str, seed: i
         return
     for found, wanted in zip(executable.run(arrays).values(), session.run(None, arrays), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.sample(1)
+@pytest.mark.processors
+def test_kernels_of_all_families_compile_for_each_processor(processor: str) -> None:
+    """Code that does not run here is compiled: products, windows, rows, arithmetic and copies."""
+    model = make_model(
+        [
+            node("Conv", "x w", "c", pads=[1, 1, 1, 1]), node("MaxPool", "c", "p", kernel_shape=[3, 3]),
+            node("Transpose", "p", "t", perm=[0, 2, 3, 1]), node("Softmax", "t", "s"), node("Gelu", "s", "y"),
+            node("MatMulInteger", "a b", "z"), node("Cast", "z", "q", to=DTYPES["bf16"]), node("MatMul", "q v", "u"),
+        ],
+        {"x": (F32, [1, 3, 9, 11]), "a": (DTYPES["u8"], [3, 40]), "v": (DTYPES["bf16"], [17, 20])}, ["y", "u"],
+        {"w": np.ones((17, 3, 3, 3), np.float32), "b": np.ones((40, 17), np.int8)}, opset=20,
+    )  # fmt: skip
+    executable = mirlo.compile(model, target=f"llvm{{{processor}}}", cache=False, jobs=1)
+    assert {"contraction", "injective", "row"} <= {kernel.kind for kernel in executable.artifact.kernels}
+    described = parse_options(processor).processor
+    assert executable.artifact.metadata["triple"] == described.triple
+    assert set(executable.artifact.metadata["features"]) == set(described.features)
 
 
 def test_presets_take_nothing_from_the_host(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ def test_softmax_of_every_length(size: int) -> None:
 
 
 def test_softmax_needs_no_memory_of_its_own() -> None:
-    kernel = compare(softmax, [tensor(2, 3, 5, 300)], "rows")
+    kernel = compare(softmax, [tensor(2, 3, 5, 300)], "rows", machine="avx2")
     assert "alloca" not in kernel.text and "workspace" not in kernel.text
     assert "rows = array<i64: 30>" in kernel.text and "walks = 3" in kernel.text
 
@@ -190,7 +190,7 @@ def test_reduction_in_an_order_of_its_own_is_declined() -> None:
     def build(p, x):
         return p.reduce_many((5,), (40,), lambda i, j: [x[i, j]], [0.0], lambda held, new: [held[0] * 0.5 + new[0]])[0]
 
-    kernel = compare(build, [tensor(5, 40)], "scalar_nest")
+    kernel = compare(build, [tensor(5, 40)], "scalar_nest", machine="avx2")
     assert kernel.declined["rows"].startswith("a reduction combines by no single associative operation")
 
 
@@ -213,9 +213,10 @@ def test_integer_division_in_a_reduction() -> None:
 
 
 def test_declined() -> None:
-    short = Kernel(lambda p, x: p.reduce("add", (40,), (3,), lambda i, j: x[i, j]), [tensor(40, 3)])
+    avx2 = {"machine": "avx2"}
+    short = Kernel(lambda p, x: p.reduce("add", (40,), (3,), lambda i, j: x[i, j]), [tensor(40, 3)], options=avx2)
     assert short.declined["rows"] == "rows are too short for vectors (elements=3)"
-    across = Kernel(lambda p, x: p.reduce("add", (40,), (30,), lambda i, j: x[j, i]), [tensor(30, 40)])
+    across = Kernel(lambda p, x: p.reduce("add", (40,), (30,), lambda i, j: x[j, i]), [tensor(30, 40)], options=avx2)
     assert across.declined["rows"].startswith("the reduction does not run along memory")
-    plain = Kernel(lambda p, x: p.compute((4,), lambda i: x[i]), [tensor(4)], options={})
+    plain = Kernel(lambda p, x: p.compute((4,), lambda i: x[i]), [tensor(4)])
     assert plain.rule == "elementwise"

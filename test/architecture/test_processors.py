@@ -1,0 +1,52 @@
+"""Tests of code name their processor; only tests of numbers run what is compiled for the host's."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from commands import ROOT
+
+OF_THE_HOST = re.compile(r"\bhost_machine\(|import .*\bhost_machine\b|\.host_machine\"")
+EXCEPT = {
+    "targets/llvm/test_options.py": "without options the machine is the host's",
+}
+EXPLAINED = {"explain_model", "explain"}
+CODE = {"choices", "cycles", "tile", "flops_per_cycle"}
+"""What an explanation has of a kernel that is another for each processor."""
+
+
+def test_no_test_asks_for_the_machine_of_the_host() -> None:
+    found = {
+        path.relative_to(ROOT / "test").as_posix()
+        for path in (ROOT / "test").rglob("*.py")
+        if path != Path(__file__) and OF_THE_HOST.search(path.read_text(encoding="utf-8"))
+    }
+    assert found == set(EXCEPT), "a test of code names a processor: test/support/presets.py"
+
+
+def test_explanations_whose_code_is_looked_at_are_for_a_named_processor() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{function.lineno} {function.name}"
+        for path in (ROOT / "test").rglob("test_*.py")
+        if any(name in (text := path.read_text(encoding="utf-8")) for name in EXPLAINED)
+        for function in ast.walk(ast.parse(text))
+        if isinstance(function, ast.FunctionDef) and function.name.startswith("test_")
+        if any(_explains_for_the_host(function)) and CODE & _attributes(function)
+    ]
+    assert not found, "an explanation without `target` is that of this machine's processor: name one"
+
+
+def _explains_for_the_host(function: ast.FunctionDef) -> Iterator[ast.Call]:
+    """Yield the calls in a test that explain a model for target `llvm` without options."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in EXPLAINED:
+            names = {keyword.arg for keyword in node.keywords}
+            if len(node.args) < 2 and not names & {"target", None}:
+                yield node
+
+
+def _attributes(function: ast.FunctionDef) -> set[str]:
+    return {node.attr for node in ast.walk(function) if isinstance(node, ast.Attribute)}
