@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 
 _MOVED = {
     "codegen": (
-        "Artifact Banks CLoopsError CProcessor CodeGenerator DeclinedRegions ExternalFunction ExternalModule "
-        "ExternalNode ExternalValue Figures Hazard MemorySpan QueueError QueueModel QueueStep QueueToken "
-        "QueuedCommand Semaphore Step Tunable c_function check_signals contraction conv_bias_activation "
+        "Artifact CLoopsError CProcessor CodeGenerator DeclinedRegions ExternalFunction ExternalModule "
+        "ExternalNode ExternalValue Figures "
+        "Step Tunable c_function contraction conv_bias_activation "
         "define_c_functions elementwise_prim functions_of_one_operand is_call_tir is_const is_op is_var "
-        "matmul_bias_activation maybe pattern_table repeat rewrite rewriter same_shape_as several synchronize "
+        "matmul_bias_activation maybe pattern_table repeat rewrite rewriter same_shape_as several "
         "wildcard with_activation"
     ),
     "frontend": (

@@ -14,7 +14,7 @@ from mirlo.targets.llvm.machine import COLUMNS_FROM_L2, LOADS, MachineError
 
 KIB, MIB = 1 << 10, 1 << 20
 
-X86, ARM, RISCV, WASM = "x86_64", "aarch64", "riscv64", "wasm32"
+X86, ARM, RISCV, RISCV32, WASM = "x86_64", "aarch64", "riscv64", "riscv32", "wasm32"
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ all tiles of 157 kernels of six models, what is chosen with these values takes 0
 WASM_THREADS = ("atomics", "bulk-memory")
 """What object files of WebAssembly need, so that they may have a memory that threads share."""
 
-BASE = {X86: "x86-64", ARM: "generic", RISCV: "generic-rv64", WASM: "generic"}
+BASE = {X86: "x86-64", ARM: "generic", RISCV: "generic-rv64", RISCV32: "generic-rv32", WASM: "generic"}
 """The processor of LLVM whose features all processors of a kind have."""
 
 _LEVELS = {
@@ -129,6 +129,7 @@ _TABLE: tuple[tuple[str, str, frozenset[str], int, int], ...] = (
     ("apple-m1", ARM, _ARM82, 128 * KIB, 4 * MIB),
     ("apple-m2", ARM, _ARM86, 128 * KIB, 4 * MIB),
     ("generic-rv64", RISCV, frozenset({"m", "a", "f", "d", "c"}), 32 * KIB, 512 * KIB),
+    ("generic-rv32", RISCV32, frozenset({"m"}), 0, 0),
     ("sifive-x280", RISCV, _RVV | {"zvl512b"}, 32 * KIB, 512 * KIB),
     ("spacemit-x60", RISCV, _RVV | {"zvl256b"}, 32 * KIB, 512 * KIB),
 )
@@ -146,11 +147,20 @@ USED: dict[str, frozenset[str]] = {
     X86: frozenset().union(*(cpu.features for cpu in CPUS.values() if cpu.arch == X86)) | {"avxneconvert"},
     ARM: frozenset().union(*(cpu.features for cpu in CPUS.values() if cpu.arch == ARM)) | set(SVE),
     RISCV: frozenset().union(*(cpu.features for cpu in CPUS.values() if cpu.arch == RISCV)),
+    RISCV32: frozenset({"m", "a", "f", "d", "c"}),
     WASM: frozenset({"simd128", "relaxed-simd", *WASM_THREADS}),
 }
 """By kind of processor, all features that generated code may use."""
 
-_ARCHES = {"x86_64": X86, "amd64": X86, "aarch64": ARM, "arm64": ARM, "riscv64": RISCV, "wasm32": WASM}
+_ARCHES = {
+    "x86_64": X86,
+    "amd64": X86,
+    "aarch64": ARM,
+    "arm64": ARM,
+    "riscv64": RISCV,
+    "riscv32": RISCV32,
+    "wasm32": WASM,
+}
 _SYSTEMS = {"linux": "linux", "windows": "windows", "w64": "windows"} | dict.fromkeys(
     ("darwin", "macos", "apple"), "darwin"
 )

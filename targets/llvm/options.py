@@ -24,6 +24,7 @@ from mirlo.targets.llvm.cpus import (
     L3_OF_MESH,
     PREFETCH_LEVEL_OF_MESH,
     RISCV,
+    RISCV32,
     STREAMING_OF_MESH,
     SVE,
     USED,
@@ -45,7 +46,7 @@ MOST_BYTES = 1 << 40
 """Largest cache that options may describe."""
 _TRIPLES = {
     X86: "x86_64-unknown-linux-gnu", ARM: "aarch64-unknown-linux-gnu", RISCV: "riscv64-unknown-linux-gnu",
-    WASM: "wasm32-unknown-unknown",
+    RISCV32: "riscv32-unknown-elf", WASM: "wasm32-unknown-unknown",
 }  # fmt: skip
 """The systems that code is for where options name a processor of another kind than this machine's."""
 _TRIPLE = re.compile(r"[a-z0-9_]+(-[A-Za-z0-9_.]+){1,3}")

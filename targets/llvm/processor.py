@@ -7,7 +7,7 @@ from functools import cache
 
 from mirlo.runtime.host_cpu import host_cpu
 from mirlo.runtime.records import dataclass
-from mirlo.targets.llvm.cpus import ARM, BASE, MESH_FEATURE, MESHES, RISCV, SVE, USED, WASM, X86, arch_of
+from mirlo.targets.llvm.cpus import ARM, BASE, MESH_FEATURE, MESHES, RISCV, RISCV32, SVE, USED, WASM, X86, arch_of
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,12 @@ class Processor:
     @property
     def counter(self) -> str:
         """Return LLVM's intrinsic for ticks: RISC-V's counter of cycles is closed to programs, its clock is not."""
-        return "llvm.readsteadycounter" if self.arch == RISCV else "llvm.readcyclecounter"
+        return "llvm.readsteadycounter" if self.arch in (RISCV, RISCV32) else "llvm.readcyclecounter"
+
+    @property
+    def is_bare(self) -> bool:
+        """Return whether there is no operating system: no threads, no files."""
+        return self.triple.rpartition("-")[2] in ("elf", "none", "eabi")
 
     @property
     def sve_bits(self) -> int:
@@ -62,12 +67,14 @@ class Processor:
     @property
     def has_fma(self) -> bool:
         """Return whether a product and a sum are one instruction."""
-        return self.has("fma") if self.arch == X86 else self.arch != WASM
+        needed = {X86: "fma", RISCV32: "f"}.get(self.arch)
+        return self.has(needed) if needed else self.arch != WASM
 
     @property
     def rounds_to_integers(self) -> bool:
         """Return whether LLVM rounds floats to integers by instructions."""
-        return self.arch != X86 or self.has("sse4.1")
+        needed = {X86: "sse4.1", RISCV32: "f"}.get(self.arch)
+        return needed is None or self.has(needed)
 
     @property
     def has_f16(self) -> bool:

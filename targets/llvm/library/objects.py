@@ -90,6 +90,8 @@ def unit_objects(description: Description, settings: CodeSettings) -> list[tuple
 
 def has_pool(processor: Processor) -> bool:
     """Return whether there is a thread pool for a system."""
+    if processor.is_bare:
+        return False
     return processor.arch != WASM or set(WASM_THREADS) <= set(processor.features)
 
 
