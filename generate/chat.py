@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Mapping, Sequence, Set
 from importlib.util import find_spec
 from numbers import Integral, Real
@@ -14,13 +13,15 @@ from mirlo.generate.errors import GenerationError, ModelFolderError
 from mirlo.generate.gguf.container import GgufFile
 from mirlo.generate.gguf.tokenizer import token_texts
 from mirlo.generate.json_file import JsonObject, read_bytes, read_json
-from mirlo.generate.rendering import TemplateProcess
 from mirlo.generate.tokenizer import INSTALL
+from mirlo.runtime.bounded import BoundedFailure, BoundedRefusal, BoundedWorker, Bounds
 
 CONFIG, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
 PROCESSOR_TEMPLATE = "chat_template.json"
 MAX_TEMPLATE = 1 << 20
 """Bytes of the largest template; those of models have up to 20 KB."""
+BOUNDS = Bounds()
+"""What the process of a template may take; those of models take milliseconds and 50 MB."""
 SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
 Message = Mapping[str, object]
 
@@ -36,10 +37,13 @@ class ChatTemplate:
         self.path, self._text, self._special = path, text, dict(special)
         if find_spec("jinja2") is None:
             raise GenerationError(f"{path}: chat templates need the package 'jinja2': {INSTALL}")
-        self._lock = threading.Lock()
-        self._process: TemplateProcess | None = None
-        with self._lock:
-            self._running()
+        self._worker = BoundedWorker(
+            "mirlo.generate.template_process", text.encode("utf-8", "surrogatepass"), bounds=BOUNDS
+        )
+        try:
+            self._worker.process()
+        except BoundedFailure as error:
+            raise ModelFolderError(f"{path}: the chat template cannot be read: {error}") from None
 
     @property
     def takes_tools(self) -> bool:
@@ -58,22 +62,12 @@ class ChatTemplate:
             line = json.dumps(names, default=_plain)
         except (TypeError, ValueError, RecursionError) as error:
             raise GenerationError(f"messages and arguments of templates hold what JSON does: {error}") from None
-        with self._lock:
-            answer = self._running().ask(line)
-        if "refused" in answer:
-            raise GenerationError(f"{self.path}: the chat template refuses the messages: {answer['refused']}")
-        if "text" not in answer:
-            raise ModelFolderError(f"{self.path}: the chat template fails: {answer['failed']}")
-        return answer["text"]
-
-    def _running(self) -> TemplateProcess:
-        """Return the process of the template; start one where there is none, or only that of a parent."""
-        if self._process is None or not self._process.is_usable():
-            self._process = TemplateProcess()
-            answer = self._process.open(self._text)
-            if "text" not in answer:
-                raise ModelFolderError(f"{self.path}: the chat template cannot be read: {answer['failed']}")
-        return self._process
+        try:
+            return self._worker.call("render", line.encode()).content.decode("utf-8", "surrogatepass")
+        except BoundedRefusal as error:
+            raise GenerationError(f"{self.path}: the chat template refuses the messages: {error}") from None
+        except BoundedFailure as error:
+            raise ModelFolderError(f"{self.path}: the chat template fails: {error}") from None
 
 
 def gguf_template(path: Path, file: GgufFile) -> ChatTemplate | None:

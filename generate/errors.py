@@ -11,3 +11,7 @@ class ModelFolderError(MirloError, ValueError):
 
 class GenerationError(MirloError, ValueError):
     """An argument of a generator that cannot be, or a model that does not compute what generation needs."""
+
+
+class FormError(GenerationError):
+    """A form of answers that cannot be compiled, or that an answer cannot go on in."""

@@ -1,113 +1,109 @@
-"""Answers of a given form: a JSON schema, a regular expression or a grammar, through the package `llguidance`."""
+"""Answers of a given form: a JSON schema, a regular expression or a grammar, through the package `llguidance`.
+
+It runs in a bounded process (`tokenizer_process.py`), as forms come from clients: one for each form.
+"""
 
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from importlib.util import find_spec
+from itertools import count
 
 import numpy as np
 
-from mirlo.generate.errors import GenerationError, ModelFolderError
-from mirlo.generate.tokenizer import INSTALL
-
-if TYPE_CHECKING:
-    from llguidance import LLMatcher
+from mirlo.generate.errors import FormError, GenerationError
+from mirlo.generate.references import MAX_CHAIN, lark_chain, schema_chain
+from mirlo.generate.tokenizer import INSTALL, ModelTokenizer
+from mirlo.runtime.bounded import BoundedFailure, BoundedProcess, BoundedRefusal
 
 FORMS = ("json_schema", "regex", "lark")
+COMPILE_SECONDS = 5
+"""Time in which a form must be compiled; schemas of large interfaces take some 100 ms."""
+STEP_SECONDS = 2
+"""Time in which the tokens that may follow must be found: all sequences of an engine wait for them."""
 
 
 class Grammar:
     """A form of answers, for the tokens of a model."""
 
     def __init__(
-        self, path: Path, tokenizer: bytes, vocabulary: int, ends: Sequence[int], form: str, text: object
+        self, tokenizer: ModelTokenizer, vocabulary: int, ends: Sequence[int], form: str, text: object
     ) -> None:
-        """`tokenizer` is a `tokenizer.json`, `path` the file that errors name."""
         if not ends:
             raise GenerationError(f"{form}: the model has no token that ends an answer, which a form needs")
-        self.form, self.vocabulary, self._ends = form, vocabulary, list(ends)
+        if find_spec("llguidance") is None:
+            raise GenerationError(f"{form}: forms of answers need the package 'llguidance': {INSTALL}")
+        self.form, self.vocabulary = form, vocabulary
+        self._tokenizer, self._ends, self._numbers = tokenizer, list(ends), count()
         try:
-            from llguidance import LLMatcher, LLTokenizer
-        except ImportError:
-            raise GenerationError(f"{form}: forms of answers need the package 'llguidance': {INSTALL}") from None
-        self._matcher = LLMatcher
-        content = tokenizer.decode("utf-8", "replace")
+            self._text = _text(form, text).encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise GenerationError(f"{form}: {error}") from None
+        self._process: BoundedProcess | None = None
+        self._usable_process()
+
+    def new_guide(self) -> int:
+        """Return a number for an answer, which no other has."""
+        return next(self._numbers)
+
+    def allowed(self, guide: int, answer: Sequence[int]) -> np.ndarray:
+        """Return for each token whether it may follow the tokens of an answer."""
+        tokens = array("i", answer).tobytes()
         try:
-            self._tokens = LLTokenizer(content, n_vocab=vocabulary, eos_token=self._ends)
-        except BaseException as error:  # panics of the package are no `Exception`
-            if isinstance(error, (KeyboardInterrupt, SystemExit)):
-                raise
-            raise ModelFolderError(f"{path}: forms of answers cannot use the tokenizer: {error}") from None
-        self._grammar = self._compiled(text)
-        Guide(self)  # raises an error if the grammar is wrong
+            process = self._usable_process()
+            bits = process.call("allowed_tokens", tokens, STEP_SECONDS, guide=guide).content
+        except (BoundedFailure, BoundedRefusal) as error:
+            raise FormError(f"{self.form}: {error}") from None
+        if not bits:
+            allowed = np.zeros(self.vocabulary, bool)
+            allowed[self._ends] = True
+            return allowed
+        unpacked = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little")
+        result: np.ndarray = unpacked[: self.vocabulary].astype(bool)
+        return result
 
-    def _compiled(self, text: object) -> str:
-        if self.form == "json_schema":
-            if not isinstance(text, (str, Mapping)):
-                raise GenerationError(f"json_schema: expected a dict or JSON as text, found {text!r:.60}")
-            try:
-                schema = text if isinstance(text, str) else json.dumps(text)
-                return str(self._matcher.grammar_from_json_schema(schema))
-            except (ValueError, TypeError, RecursionError) as error:
-                raise GenerationError(f"json_schema: {error}") from None
-        if not isinstance(text, str):
-            raise GenerationError(f"{self.form}: expected text, found {text!r:.60}")
-        make_grammar = self._matcher.grammar_from_regex if self.form == "regex" else self._matcher.grammar_from_lark
+    def _usable_process(self) -> BoundedProcess:
+        """Return the process that has compiled the form; start one where there is none any more."""
+        if self._process is not None and self._process.is_usable:
+            return self._process
+        process = self._tokenizer.form_process(self.vocabulary, self._ends)
         try:
-            return str(make_grammar(text))
-        except ValueError as error:  # text that is not Unicode
-            raise GenerationError(f"{self.form}: {error}") from None
-
-    def matcher(self) -> LLMatcher:
-        """Return a matcher at the start of an answer."""
-        return self._matcher(self._tokens, self._grammar, log_level=0)
-
-    def only_ends(self) -> np.ndarray:
-        """Return which tokens may follow a complete answer."""
-        allowed = np.zeros(self.vocabulary, bool)
-        allowed[self._ends] = True
-        return allowed
+            process.call("compile_form", self._text, COMPILE_SECONDS, form=self.form)
+        except (BoundedFailure, BoundedRefusal) as error:
+            process.end()
+            raise FormError(f"{self.form}: {error}") from None
+        self._process = process
+        return process
 
 
 class Guide:
     """Which tokens may follow those of an answer."""
 
     def __init__(self, grammar: Grammar) -> None:
-        self._grammar = grammar
-        self._matcher = grammar.matcher()
-        self._taken: list[int] = []
-        self._require()
+        self._grammar, self._number = grammar, grammar.new_guide()
 
     def allowed(self, answer: Sequence[int]) -> np.ndarray:
         """Return for each token whether it may follow the tokens of an answer."""
+        return self._grammar.allowed(self._number, answer)
+
+
+def _text(form: str, text: object) -> str:
+    """Return the text of a form, whose references are few enough for compilers that recurse along them."""
+    if form == "json_schema":
+        if not isinstance(text, (str, Mapping)):
+            raise GenerationError(f"json_schema: expected a dict or JSON as text, found {text!r:.60}")
         try:
-            return self._allowed(answer)
-        except BaseException:  # the matcher may have taken a token that is not noted
-            self._matcher, self._taken = self._grammar.matcher(), []
-            raise
-
-    def _allowed(self, answer: Sequence[int]) -> np.ndarray:
-        same = 0
-        while same < len(answer) and same < len(self._taken) and answer[same] == self._taken[same]:
-            same += 1
-        if same < len(self._taken) and not self._matcher.rollback(len(self._taken) - same):
-            self._matcher, same = self._grammar.matcher(), 0
-        self._taken = self._taken[:same]
-        for token in answer[same:]:
-            if self._matcher.is_stopped():
-                break
-            self._matcher.consume_token(token)
-            self._require()
-            self._taken.append(token)
-        if self._matcher.is_stopped():
-            return self._grammar.only_ends()
-        bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
-        self._require()
-        result: np.ndarray = np.unpackbits(bits, bitorder="little")[: self._grammar.vocabulary].astype(bool)
-        return result
-
-    def _require(self) -> None:
-        if self._matcher.is_error():
-            raise GenerationError(f"{self._grammar.form}: {self._matcher.get_error()}")
+            written = text if isinstance(text, str) else json.dumps(text)
+            chain = schema_chain(json.loads(written))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise GenerationError(f"json_schema: {error}") from None
+    elif not isinstance(text, str):
+        raise GenerationError(f"{form}: expected text, found {text!r:.60}")
+    else:
+        written, chain = text, lark_chain(text) if form == "lark" else 0
+    if chain > MAX_CHAIN:
+        what = "definitions" if form == "json_schema" else "rules"
+        raise FormError(f"{form}: expected up to {MAX_CHAIN} {what} that refer to one another, found {chain}")
+    return written

@@ -154,11 +154,10 @@ class LanguageModel:
             return None
         if len(forms) > 1:
             raise GenerationError(f"an answer has one form, found {' and '.join(forms)}")
-        tokenizer = read_tokenizer(self.config)
-        if tokenizer is None:
+        if self.tokenizer is None:
             raise GenerationError(f"{self._place}: there is no {self._missing}, which forms of answers need")
         ((form, text),) = forms.items()
-        return Grammar(*tokenizer, self._decoder.vocabulary, self.config.ends, form, text)
+        return Grammar(self.tokenizer, self._decoder.vocabulary, self.config.ends, form, text)
 
     def perplexity(self, text: Prompt, window: int | None = None) -> Perplexity:
         """Return how well the model predicts a text, or tokens.

@@ -46,6 +46,8 @@ class Request:
         self.logprobs: list[TokenLogprob] = []
         """Of each token of the answer, if they were requested."""
         self._most_logprobs = logprobs
+        self.has_form = grammar is not None
+        """Whether another process says which tokens may follow."""
         self._config, self._texts, self._step = config, texts, step
         self._sampler = Sampler(options, config.ends, 0, None if grammar is None else Guide(grammar))
         self._answer = None if texts is None else AnswerText(texts, self.prompt, stops)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Lock
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING
 from mirlo.generate.errors import GenerationError, ModelFolderError
 from mirlo.generate.gguf.tokenizer import tokenizer_json
 from mirlo.generate.json_file import MAX_BYTES, read_bytes
+from mirlo.runtime.bounded import BoundedProcess, BoundedWorker, Bounds
+from mirlo.runtime.errors import MirloError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -18,6 +21,10 @@ if TYPE_CHECKING:
 
 FILE = "tokenizer.json"
 INSTALL = "pip install 'mirlo[generate]'"
+INLINE_CHARACTERS = 4096
+"""Characters of texts that are encoded in this process: it takes less time than passing them to another one."""
+BOUNDS = Bounds(seconds=30, memory=8 << 30)
+"""What the process of a tokenizer may take: the largest files have 30 MB, which take 2 seconds and 300 MB."""
 
 
 def read_tokenizer(config: ModelConfig) -> tuple[Path, bytes] | None:
@@ -30,7 +37,11 @@ def read_tokenizer(config: ModelConfig) -> tuple[Path, bytes] | None:
 
 
 class ModelTokenizer:
-    """The tokenizer of a model."""
+    """The tokenizer of a model.
+
+    A bounded process reads the file first, and encodes long texts: the package holds Python's lock meanwhile, and
+    aborts where memory ends. What it could read is read in this process too, for short texts and for tokens.
+    """
 
     def __init__(self, path: Path, content: bytes) -> None:
         """`content` is a `tokenizer.json`, `path` the file that errors name."""
@@ -39,7 +50,12 @@ class ModelTokenizer:
             from tokenizers import Tokenizer
         except ImportError:
             raise GenerationError(f"{path}: tokenizers need the package 'tokenizers': {INSTALL}") from None
+        self._worker = BoundedWorker("mirlo.generate.tokenizer_process", content, bounds=BOUNDS)
+        self._prepared: object = None
+        """What the process has prepared forms of answers for."""
         try:
+            self.longest = int(self._worker.call("describe").value["longest"])
+            """Bytes of the longest token: a text has at most its number of tokens times this of characters."""
             self._tokenizer: Tokenizer = Tokenizer.from_str(content.decode("utf-8"))
             self._tokenizer.no_truncation()
             self._tokenizer.no_padding()
@@ -48,11 +64,42 @@ class ModelTokenizer:
 
     def encode(self, text: str, special: bool) -> list[int]:
         """Return the tokens of a text; with `special`, also those that mark its start and end."""
+        if len(text) > INLINE_CHARACTERS:
+            return self._encoded_alone(text, None, None, special)[0]
         try:
             result: list[int] = self._tokenizer.encode(text, add_special_tokens=special).ids
         except BaseException as error:
             raise _failed(self.path, "the text cannot be encoded", error) from None
         return result
+
+    def _encoded_alone(
+        self, text: str, other: str | None, longest: int | None, special: bool
+    ) -> tuple[list[int], list[int]]:
+        """Return the tokens of a text or a pair, and of which of the two each is, from the bounded process."""
+        try:
+            first = text.encode("utf-8")
+            second = b"" if other is None else other.encode("utf-8")
+            start = None if other is None else len(first)
+            result = self._worker.call_alone(
+                "encode", first + second, _bounds_of(first + second), other=start, longest=longest, special=special
+            )
+        except (MirloError, UnicodeEncodeError) as error:
+            raise GenerationError(f"{self.path}: the text cannot be encoded: {error}") from None
+        numbers = array("i", result.content).tolist()
+        return numbers[: len(numbers) // 2], numbers[len(numbers) // 2 :]
+
+    def form_process(self, vocabulary: int, ends: Sequence[int]) -> BoundedProcess:
+        """Return a new process for a form of answers."""
+        try:
+            with self._lock:
+                process = self._worker.process()
+                prepared = (process, vocabulary, tuple(ends))
+                if self._prepared != prepared:
+                    process.call("prepare_forms", vocabulary=vocabulary, ends=list(ends))
+                    self._prepared = prepared
+            return process.fork()
+        except MirloError as error:
+            raise ModelFolderError(f"{self.path}: forms of answers cannot use the tokenizer: {error}") from None
 
     def start(self) -> list[int]:
         """Return the special tokens that the tokenizer puts before a text."""
@@ -65,6 +112,8 @@ class ModelTokenizer:
 
         With `longest`, a text that has more tokens loses its end; of a pair, the longer one.
         """
+        if len(text) + len(other or "") > INLINE_CHARACTERS:
+            return self._encoded_alone(text, other, longest, True)
         with self._lock:
             try:
                 if longest is not None:
@@ -93,6 +142,11 @@ class ModelTokenizer:
         """Return the text of a token as prompts have it; None if there is no such token."""
         result: str | None = self._tokenizer.id_to_token(token)
         return result
+
+
+def _bounds_of(text: bytes) -> Bounds:
+    """Return what encoding a text may take; 2 to 10 microseconds and 200 bytes for each of its bytes are usual."""
+    return Bounds(seconds=10 + len(text) // 40_000, growth=(1 << 29) + 256 * len(text))
 
 
 def _failed(path: Path, what: str, error: BaseException) -> BaseException:

@@ -19,10 +19,13 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+if TYPE_CHECKING:
+    from subprocess import Popen
 
 OBJECT_FORMAT = {"win32": "coff", "darwin": "macho"}.get(sys.platform, "elf")
 """Format of the object files that LLVM writes for this system."""
@@ -283,6 +286,58 @@ def _signal_group(leader: int, number: int) -> None:
             os.killpg(leader, number)
 
 
+def start_connected(command: Sequence[str], variables: Mapping[str, str]) -> tuple[Popen[bytes], socket.socket]:
+    """Start a program with a socket as its standard input; return the process and the other end of the socket.
+
+    The program is in a session of its own: Ctrl-C in a terminal reaches this process only.
+    """
+    import subprocess
+
+    own, other = socket.socketpair()
+    environment = {**os.environ, **variables}
+    with other:
+        if sys.platform == "win32":
+            popen = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
+            )
+            assert popen.stdin is not None
+            with popen.stdin as pipe:
+                pipe.write(other.share(popen.pid))
+        else:
+            popen = subprocess.Popen(
+                command, stdin=other.fileno(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment,
+                start_new_session=True,
+            )  # fmt: skip
+    return popen, own
+
+
+def connected_input() -> socket.socket:
+    """Return the socket that `start_connected` gave to this process."""
+    if sys.platform == "win32":
+        return socket.fromshare(sys.stdin.buffer.read())
+    return socket.socket(fileno=os.dup(0))
+
+
+def fork_process() -> int:
+    """Copy this process, which has one thread; return the copy's number, and 0 in the copy."""
+    if sys.platform == "win32":
+        raise OSError("this system has no forks")
+    return os.fork()
+
+
+def end_fork(process: int) -> int:
+    """End a copy of this process if it runs; return its exit code, below 0 a signal's number."""
+    if sys.platform == "win32":
+        raise OSError("this system has no forks")
+    import signal
+
+    ended, status = os.waitpid(process, os.WNOHANG)
+    if ended != process:
+        os.kill(process, signal.SIGKILL)
+        _, status = os.waitpid(process, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
 def signal_name(number: int) -> str:
     """Return a signal's name; its number if it has none."""
     import signal
@@ -299,6 +354,27 @@ def limit_memory(nbytes: int) -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (nbytes, nbytes))
+
+
+def limit_growth(nbytes: int) -> None:
+    """Limit what this process may map beside what it has; only Linux reports that."""
+    if sys.platform == "linux":
+        import resource
+
+        with open("/proc/self/statm", encoding="ascii") as file:
+            most = int(file.read().split()[0]) * mmap.PAGESIZE + nbytes
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        limit_memory(most if hard == resource.RLIM_INFINITY else min(most, hard))
+
+
+def limit_stack(nbytes: int) -> None:
+    """Limit the stack of this process's first thread; without such limits, nothing happens."""
+    if sys.platform != "win32":
+        import resource
+
+        hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
+        most = nbytes if hard == resource.RLIM_INFINITY else min(nbytes, hard)
+        resource.setrlimit(resource.RLIMIT_STACK, (most, hard))
 
 
 def unused_addresses() -> int | None:

@@ -143,7 +143,8 @@ class EngineThread:
         self._seconds = float("inf")
         """What the last steps took; a step that takes much longer than the one before is taken to be interrupted."""
         self._has_long = False
-        """Whether a prompt waits that the event loop does not compute."""
+        """Whether there are steps that the event loop does not compute: of long prompts, and of answers of a form, for
+        which another process is waited for."""
         self._is_scheduled = False
         """Whether the event loop is about to compute a step."""
         self._thread = threading.Thread(target=self._run, name=f"engine of {name}", daemon=True)
@@ -152,7 +153,9 @@ class EngineThread:
     def submit(self, job: AnswerJob) -> None:
         """Deliver what the requests of a job get, which the engine has already; called in the event loop."""
         self._new.append(job)
-        if sum(len(request.prompt) for request in job.requests) > INLINE_TOKENS:
+        if sum(len(request.prompt) for request in job.requests) > INLINE_TOKENS or any(
+            request.has_form for request in job.requests
+        ):
             self._has_long = True
         self._continue()
 
@@ -199,9 +202,12 @@ class EngineThread:
         while not self._is_ending:
             self._wake.get()
             with self._driving:
-                while not (self._is_ending or self._step(AnswerJob.post)):
-                    pass
-                self._has_long = False
+                is_idle = False
+                while not (self._is_ending or is_idle):
+                    while not (self._is_ending or self._step(AnswerJob.post)):
+                        pass
+                    self._has_long = False  # a job that set it since is in `_new`
+                    is_idle = not self._new
 
     def _step(self, post: Post) -> bool:
         """Compute a step, and deliver what requests got; return whether there is nothing more to compute."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from mirlo.generate.errors import FormError
 from mirlo.runtime.ranks import RankError
 from mirlo.serve.body import BodyFields, Disconnected, Receive, Scope, Send
 from mirlo.serve.completions import CompletionWriter
@@ -118,6 +119,8 @@ def _require_going(job: AnswerJob) -> None:
         raise Disconnected
     if job.failure is not None:
         message = str(job.failure)
+        if isinstance(job.failure, FormError):
+            raise RequestError(400, message[:2000], code="invalid_form")
         is_stopping = message == STOPPING
         status = 503 if is_stopping or isinstance(job.failure, RankError) else 500
         raise RequestError(status, message[:2000], code="engine_error", retry=1 if is_stopping else 0)

@@ -1,15 +1,18 @@
-"""Decoding of image files, with Pillow."""
+"""Decoding of image files, with Pillow, in a bounded process."""
 
 from __future__ import annotations
 
-import io
+from importlib.util import find_spec
 
 import numpy as np
 
+from mirlo.runtime.bounded import BoundedFailure, BoundedRefusal, BoundedWorker, Bounds
 from mirlo.runtime.host import host_function
 
 _WEIGHTS = (19595, 38470, 7471)
 """Weights of red, green and blue in gray, in units of 1 / 65536: ITU-R 601-2."""
+
+_DECODER = BoundedWorker("mirlo.runtime.image_process", bounds=Bounds(seconds=30, growth=4 << 30))
 
 
 @host_function("mirlo.image.decode")
@@ -29,20 +32,13 @@ def decode(encoded: np.ndarray, *, pixel_format: str) -> np.ndarray:
 def rgb_pixels(data: bytes, most: int | None = None, is_upright: bool = False) -> np.ndarray:
     """Return the pixels of a file, u8[height, width, 3]; those of more than `most` pixels are refused unread.
 
-    With `is_upright` an image is rotated as its file says that the camera was.
+    With `is_upright` an image is rotated as its file says that the camera was. The file is decoded in a bounded
+    process: decoders in C have had errors that files made use of.
     """
+    if find_spec("PIL") is None:
+        raise ValueError("images are decoded with Pillow: install it with pip install 'mirlo[images]'")
     try:
-        from PIL import Image, ImageOps
-    except ImportError:
-        raise ValueError("images are decoded with Pillow: install it with pip install 'mirlo[images]'") from None
-    try:
-        with Image.open(io.BytesIO(data)) as image:
-            if most is not None and image.width * image.height > most:
-                raise ValueError(f"expected up to {most} pixels, found {image.width} x {image.height}")
-            upright = ImageOps.exif_transpose(image) if is_upright else image
-            if not upright.mode.startswith("I"):
-                return np.array(upright.convert("RGB"))
-            gray = (np.asarray(upright) >> 8).astype(np.uint8)  # of 16 bits, which conversion to RGB would clip
-            return np.repeat(gray[..., None], 3, axis=2)
-    except Exception as problem:  # damaged files raise errors of many types
-        raise ValueError(f"the image cannot be decoded: {type(problem).__name__}: {problem}") from None
+        size, content = _DECODER.call_alone("decode", data, most=most, is_upright=is_upright)
+    except (BoundedFailure, BoundedRefusal) as problem:
+        raise ValueError(f"the image cannot be decoded: {problem}") from None
+    return np.frombuffer(bytearray(content), np.uint8).reshape(size["height"], size["width"], 3)

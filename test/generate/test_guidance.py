@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import sys
 from pathlib import Path
@@ -11,9 +12,12 @@ from typing import Any
 import pytest
 from commands import mirlo, output_of
 from folders import example, write_genai
+from hostile_forms import draw
 
 from mirlo import generate
 from mirlo.generate import GenerationError, LanguageModel, ModelFolderError
+from mirlo.generate.errors import FormError
+from mirlo.generate.references import lark_chain, longest_chain, schema_chain
 
 pytest.importorskip("tokenizers")
 pytest.importorskip("llguidance")
@@ -104,6 +108,73 @@ def test_wrong_forms(model: LanguageModel, form: dict[str, Any], message: str) -
         model.generator(**form)
 
 
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        ("start: r0\n" + "".join(f"r{i}: r{i + 1}\n" for i in range(3000)) + 'r3000: "a"\n', "found 3002"),
+        ("start: a\na: b\nb: a\n", "no answer can go on from here"),
+    ],
+)
+def test_references_are_bounded(model: LanguageModel, form: str, message: str) -> None:
+    with pytest.raises(FormError, match=message):
+        model.generator(lark=form)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the process ends in another way")
+def test_a_crash_of_the_compiler_is_an_error(model: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rules that refer to one another in a long chain end the process that compiles them, and no other one."""
+    monkeypatch.setattr("mirlo.generate.guidance.MAX_CHAIN", 1 << 30)
+    chain = "start: r0\n" + "".join(f"r{i}: r{i + 1}\n" for i in range(20000)) + 'r20000: "a"\n'
+    going = model.generator(regex="[a-d]{6}", max_new_tokens=9)
+    texts = going.stream("x")
+    first = next(texts)
+    with pytest.raises(FormError, match="lark: its process ended by signal SIG(SEGV|BUS)"):
+        model.generator(lark=chain)
+    assert re.fullmatch("[a-d]{6}", first + "".join(texts))
+
+
+@pytest.mark.sample(12)
+@pytest.mark.parametrize("seed", range(60))
+def test_hostile_forms(model: LanguageModel, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each form is an error, or an answer has it, whether its references are counted before or not."""
+    monkeypatch.setattr("mirlo.generate.guidance.MAX_CHAIN", (500, 1 << 30)[seed % 2])
+    form, text = draw(random.Random(seed))
+    arguments: dict[str, Any] = {form: text}
+    try:
+        generator = model.generator(max_new_tokens=4, do_sample=True, seed=seed, **arguments)
+        assert len(generator.generate("x")) <= 4
+    except FormError as error:
+        assert str(error).startswith(f"{form}: ")
+
+
+def test_chains_of_references() -> None:
+    assert longest_chain({}) == 0
+    assert longest_chain({"a": {"b", "c"}, "b": {"c"}, "c": {"d"}, "x": {"a"}}) == 4
+    assert longest_chain({"a": {"b"}, "b": {"a", "c"}, "c": {"c"}}) == 3
+    generator = random.Random(1)
+    for _ in range(200):
+        names = range(generator.randint(1, 7))
+        graph = {str(i): {str(j) for j in names if generator.random() < 0.25} for i in names}
+        assert longest_chain(graph) == _longest(graph)
+    assert schema_chain({"$ref": "#/a~1b", "a/b": {"items": [{"$ref": "#/c%64"}]}, "cd": {"$ref": "other"}}) == 3
+    assert lark_chain('start: a "b" | C // d\na: D\nC: /x/\nD.2: C\nb: a\nd: b\n%ignore C') == 5
+
+
+def _longest(graph: dict[str, set[str]]) -> int:
+    """Return the longest chain, where all that refer to each other are one after the other: by trying everything."""
+    reached = {name: {name} for name in graph}
+    for _ in graph:
+        for name in graph:
+            reached[name] |= {further for other in graph[name] for further in reached[other]}
+    circles = {name: frozenset(other for other in reached[name] if name in reached[other]) for name in graph}
+
+    def length(circle: frozenset[str]) -> int:
+        after = {circles[other] for name in circle for other in graph[name]} - {circle}
+        return len(circle) + max(map(length, after), default=0)
+
+    return max(length(circle) for circle in circles.values())
+
+
 @pytest.mark.sample(0)
 def test_what_is_missing(model: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = write_genai(tmp_path)
@@ -111,8 +182,8 @@ def test_what_is_missing(model: LanguageModel, tmp_path: Path, monkeypatch: pyte
     with pytest.raises(GenerationError, match="there is no tokenizer.json, which forms of answers need"):
         plain.generator(regex="a")
     (folder / "tokenizer.json").write_text("{}")
-    with pytest.raises(ModelFolderError, match="tokenizer.json: "):
-        plain.generator(regex="a")
+    with pytest.raises(ModelFolderError, match=r"tokenizer\.json: the tokenizer cannot be read: "):
+        generate.load(folder).generator(regex="a")
     monkeypatch.setitem(sys.modules, "llguidance", None)
     with pytest.raises(GenerationError, match=r"package 'llguidance': pip install 'mirlo\[generate\]'"):
         model.generator(regex="a")

@@ -17,6 +17,7 @@ from mirlo import generate
 from mirlo.generate import GenerationError, LanguageModel, ModelFolderError
 from mirlo.generate.chat import read_template
 from mirlo.generate.tokenizer import ModelTokenizer
+from mirlo.runtime.bounded import Bounds
 from mirlo.runtime.system import can_fork, run_forked
 
 pytest.importorskip("tokenizers")
@@ -132,7 +133,7 @@ UNBOUNDED = {
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("kind", UNBOUNDED)
 def test_templates_are_bounded(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirlo.generate.rendering.SECONDS", 2)
+    monkeypatch.setattr("mirlo.generate.chat.BOUNDS", Bounds(seconds=2))
     with pytest.raises(ModelFolderError, match=r"tokenizer_config\.json: the chat template (fails|cannot be read): \w"):
         found = read_template(with_template(tmp_path, UNBOUNDED[kind]))
         assert found is not None
@@ -143,7 +144,7 @@ def test_templates_are_bounded(tmp_path: Path, kind: str, monkeypatch: pytest.Mo
 @pytest.mark.sample(0)
 def test_templates_after_failures_and_in_forks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A template goes on after one that did not end, and in forks, which share no process with their parent."""
-    monkeypatch.setattr("mirlo.generate.rendering.SECONDS", 2)
+    monkeypatch.setattr("mirlo.generate.chat.BOUNDS", Bounds(seconds=2))
     slow = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
     template = f"{{% if messages[0].content == 'slow' %}}{slow}{{% endif %}}{{{{ messages[0].content }}}}"
     found = read_template(with_template(tmp_path, template))

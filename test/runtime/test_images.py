@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
 import io
-from typing import Any
+import sys
 
 import numpy as np
 import pytest
@@ -74,13 +73,6 @@ def test_damaged_files_are_refused(kind: str) -> None:
 
 
 def test_without_pillow_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def fails(name: str, *args: Any, **kwargs: Any) -> Any:
-        if name == "PIL":
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", fails)
+    monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(ValueError, match=r"pip install 'mirlo\[images\]'"):
         decoded(b"")

@@ -186,6 +186,13 @@ def test_models(client: Any) -> None:
     assert client.get("/v1/models/none").json()["error"]["code"] == "model_not_found"
 
 
+CHAIN = "start: r0\n" + "".join(f'r{i}: r{i + 1} "b"\n' for i in range(2999)) + 'r2999: "a"\n'
+
+
+def schema_form(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"response_format": {"type": "json_schema", "json_schema": {"schema": schema}}}
+
+
 BAD_BODIES: list[tuple[dict[str, Any], str]] = [
     ({"messages": []}, "messages"),
     ({"messages": "hello"}, "messages"),
@@ -213,6 +220,17 @@ BAD_BODIES: list[tuple[dict[str, Any], str]] = [
     ({"response_format": {"type": "json_schema", "json_schema": {}}}, "json_schema.schema"),
     ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "nonsense"}}}}, "json_schema"),
     ({"regex": "("}, "regex"),
+    ({"lark": CHAIN}, "lark: expected up to 500 rules that refer to one another, found 3001"),
+    ({"lark": "start: a\na: b\nb: a\n"}, "lark: no answer can go on from here"),
+    (schema_form({"$ref": "#"}), "json_schema: no answer can go on from here"),
+    (
+        schema_form({"$ref": "#/$defs/a", "$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}, {"type": "null"}]}}}),
+        "json_schema: circular",
+    ),
+    (
+        schema_form({"$ref": "#/$defs/0", "$defs": {str(i): {"$ref": f"#/$defs/{i + 1}"} for i in range(3000)}}),
+        "json_schema: expected up to 500 definitions that refer to one another, found 3002",
+    ),
     ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "name"),
     ({"tools": [TOOL, TOOL]}, "same name"),
     ({"tool_choice": "required"}, "there are no tools"),

@@ -25,7 +25,13 @@ class TimedEngine:
 
     def add(self, prompt: int) -> Any:
         request = SimpleNamespace(
-            prompt=[0] * prompt, sequence=[0] * prompt, reason=None, error=None, logprobs=[], take=lambda: "x"
+            has_form=False,
+            prompt=[0] * prompt,
+            sequence=[0] * prompt,
+            reason=None,
+            error=None,
+            logprobs=[],
+            take=lambda: "x",
         )
         self.requests.append(request)
         return request

@@ -1,0 +1,116 @@
+"""Bounded processes: whatever a function does there, this process gets an error, and the next call is answered."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from mirlo.runtime.bounded import BoundedFailure, BoundedRefusal, BoundedWorker, Bounds
+from mirlo.runtime.system import can_fork, run_forked
+
+MODULE = "bounded_functions"
+BOUNDS = Bounds(seconds=30, memory=1 << 28, growth=1 << 26)
+FAILURES = {
+    "fail": "it cannot be",
+    "end": "its process ended with exit code 3",
+    "sleep": "it takes longer than 1 s",
+    "compute": "it takes longer than 1 s|its process ended by signal SIGXCPU",
+}
+if sys.platform != "win32":
+    FAILURES |= {
+        "crash": "its process ended by signal SIGSEGV",
+        "recurse": "its process ended by signal (SIGSEGV|SIGBUS)",
+        "grow": "it takes too much memory",
+    }
+
+
+@pytest.fixture
+def worker(monkeypatch: pytest.MonkeyPatch) -> Iterator[BoundedWorker]:
+    monkeypatch.setattr("mirlo.runtime.bounded._origins", [])  # one that knows this folder
+    yield BoundedWorker(MODULE, bounds=BOUNDS)
+
+
+def process_of(worker: BoundedWorker) -> int:
+    process: int = worker.call("echo").value["process"]
+    return process
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_failures(worker: BoundedWorker, name: str) -> None:
+    seconds = 1 if name in ("sleep", "compute") else 30
+    for new in (worker.process, lambda: worker.process().fork()):
+        with pytest.raises(BoundedFailure, match=f"^({FAILURES[name]})$"):
+            new().call(name, seconds=seconds)
+        assert worker.call("echo", b"content", value=[1]).content == b"content"
+
+
+def test_failures_of_opening(worker: BoundedWorker) -> None:
+    for name in ("fail", "end", "sleep"):
+        with pytest.raises(BoundedFailure, match=f"^({FAILURES[name]})$"):
+            BoundedWorker(MODULE, b"", {"problem": name}, Bounds(seconds=1)).process()
+    with pytest.raises(BoundedFailure, match="No module named 'mirlo.runtime.nothing'"):
+        BoundedWorker("mirlo.runtime.nothing").process()
+    assert worker.call("echo").value["value"] is None
+
+
+def test_a_copy_takes_nothing_from_the_others(worker: BoundedWorker) -> None:
+    """What ends a copy ends no other one, and a call in one waits for none in another."""
+    shared, process = process_of(worker), worker.process()
+    first, second = process.fork(), process.fork()
+    numbers = {shared, *(each.call("echo").value["process"] for each in (first, second))}
+    assert len(numbers) == 3 and os.getpid() not in numbers or not can_fork()
+    slow = threading.Thread(target=lambda: pytest.raises(BoundedFailure, first.call, "sleep", seconds=5))
+    slow.start()
+    assert second.call("echo", b"x" * (1 << 22)).content == b"x" * (1 << 22) and slow.is_alive()
+    slow.join()
+    assert not first.is_usable and second.is_usable and process_of(worker) == shared
+    with pytest.raises(BoundedFailure, match="its process has ended"):
+        first.call("echo")
+    second.end()
+
+
+def test_refusals_and_threads(worker: BoundedWorker) -> None:
+    with pytest.raises(BoundedRefusal, match="^these arguments are wrong$"):
+        worker.call("refuse")
+    with ThreadPoolExecutor(8) as threads:
+        values = list(threads.map(lambda i: worker.call_alone("echo", b"x" * i, value=i), range(40)))
+    assert [(result.value["value"], len(result.content)) for result in values] == [(i, i) for i in range(40)]
+
+
+@pytest.mark.skipif(not can_fork(), reason="the system has no forks")
+def test_a_fork_of_this_process_has_others(worker: BoundedWorker) -> None:
+    process = process_of(worker)
+    done = run_forked(lambda: str(process_of(worker)).encode())
+    assert int(done.content) != process and process_of(worker) == process
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system does not list processes")
+def test_no_process_is_left(worker: BoundedWorker) -> None:
+    """A process ends once nothing refers to it, and with this process: its socket is closed."""
+    copies = [worker.process().fork() for _ in range(3)]
+    numbers = [process_of(worker), *(each.call("echo").value["process"] for each in copies)]
+    copies[0].end()
+    del copies, worker
+    gc.collect()
+    other = BoundedWorker(MODULE, bounds=BOUNDS)
+    end = time.monotonic() + 20
+    while any(_runs(number) for number in numbers[1:]) and time.monotonic() < end:
+        process_of(other)
+        time.sleep(0.05)
+    assert not any(_runs(number) for number in numbers[1:])
+
+
+def _runs(process: int) -> bool:
+    """Return whether a process runs; one that has ended may wait for its parent."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
