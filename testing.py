@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
+from mirlo.runtime.files import write_regular
 from mirlo.tools.conformance.case import Draw, OperatorCase, case
 from mirlo.tools.conformance.case import operator as conformance_case
 
@@ -271,7 +272,7 @@ def _as_file(model: object) -> Iterator[object]:
         return
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.mlir"
-        path.write_text(model, encoding="utf-8")
+        write_regular(path, model)
         yield path
 
 

@@ -10,7 +10,7 @@ from mirlo.driver.bytecode import parse_file
 from mirlo.driver.type_sizes import require_type_sizes
 from mirlo.passes.files import FileError, listed_params, open_params, save_params
 from mirlo.passes.session import Session
-from mirlo.runtime.files import read_regular
+from mirlo.runtime.files import read_regular, write_regular
 
 PARAM_READERS = {".onnx": "mirlo.frontends.onnx.model"}
 """Modules that register a reader for parameter files of a kind; imported when one is listed, because they are large."""
@@ -63,7 +63,6 @@ def write_script(module: ir.Module, path: str | os.PathLike[str], session: Sessi
     """Write a module to a file as script, with what its parameters need."""
     try:
         save_params(module, path, session)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(script_text(module))
+        write_regular(path, script_text(module))
     except OSError as error:
         raise FileError(f"cannot write '{error.filename or path}': {error.strerror or error}") from error

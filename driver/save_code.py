@@ -12,6 +12,7 @@ from mirlo.passes.code_forms import CodeForm, KernelText, with_comments
 from mirlo.passes.files import FileError
 from mirlo.passes.kernel_nodes import kernel_nodes
 from mirlo.passes.targets import CompileOptions, Target, code_target
+from mirlo.runtime.files import write_regular
 from mirlo.runtime.names import file_name
 
 CODE_FOLDER = "code"
@@ -61,6 +62,6 @@ def write_code(folder: Path, form: CodeForm, files: Iterable[tuple[str, bytes]])
 def write_bytes(path: str | Path, content: bytes) -> None:
     """Write a file, or raise the error of a file that cannot be written."""
     try:
-        Path(path).write_bytes(content)
+        write_regular(path, content)
     except OSError as error:
         raise FileError(f"cannot write '{path}': {error.strerror or error}") from error

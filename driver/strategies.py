@@ -22,7 +22,7 @@ from mirlo.passes.pass_failed import PassFailed
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.rules import Rule
 from mirlo.passes.session import Session
-from mirlo.runtime.files import read_regular
+from mirlo.runtime.files import read_regular, write_regular
 from mirlo.runtime.records import dataclass
 
 ROUNDS = 5
@@ -92,7 +92,7 @@ class Measured:
         if self.cache is None:
             return
         try:
-            Path(self.cache).write_text(json.dumps(self.known, indent=1), encoding="utf-8")
+            write_regular(self.cache, json.dumps(self.known, indent=1))
         except OSError as error:
             raise FileError(f"cannot write measured strategies to '{self.cache}': {error}") from error
 

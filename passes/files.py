@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.runtime.errors import MirloError, ParameterError
+from mirlo.runtime.files import read_regular, replacing, write_regular
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
@@ -69,12 +70,12 @@ def write_ir(
     try:
         save_params(module, path, session)
         if bytecode:
-            with open(path, "wb") as file:
+            with replacing(path) as file:
                 module.operation.write_bytecode(file)
             return
-        text = module.operation.get_asm(**printing)
-        with open(path, "a" if append else "w", encoding="utf-8") as text_file:
-            text_file.write(f"{header}{text.rstrip()}\n")
+        before = read_regular(path) if append and os.path.exists(path) else b""
+        text = f"{header}{module.operation.get_asm(**printing).rstrip()}\n"
+        write_regular(path, before + text.encode())
     except OSError as error:
         raise FileError(f"cannot write '{error.filename or path}': {error.strerror or error}") from error
 

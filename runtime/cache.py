@@ -20,7 +20,7 @@ from functools import cached_property
 from pathlib import Path
 
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.files import open_regular, read_regular
+from mirlo.runtime.files import open_regular, read_regular, write_regular
 from mirlo.runtime.private_folders import make_private, unsafe_folder, unsafe_mode
 from mirlo.runtime.records import dataclass
 from mirlo.runtime.system import positional_read, user_cache
@@ -146,13 +146,7 @@ class Cache:
     def set_limit(self, limit: int) -> None:
         """Store the limit in the folder for all processes that use it, and evict entries above it."""
         make_private(self.folder)
-        temporary = self.folder / f"{_TEMPORARY}{secrets.token_hex(8)}"
-        try:
-            temporary.write_text(f"{limit}\n", encoding="ascii")
-            os.replace(temporary, self.folder / "limit")
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
+        write_regular(self.folder / "limit", f"{limit}\n")
         self.trim()
 
     def entries(self) -> list[CacheEntry]:

@@ -16,14 +16,12 @@ Numbers are little-endian. The tensors are outside the checksum: they are mapped
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import math
 import os
 import struct
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, TypedDict
 
@@ -33,7 +31,7 @@ from mirlo.runtime import system
 from mirlo.runtime.dtypes import ELEMENT_TYPES, numpy_dtype
 from mirlo.runtime.errors import MirloError, OutOfMemoryError
 from mirlo.runtime.fields import Fields
-from mirlo.runtime.files import open_regular
+from mirlo.runtime.files import open_regular, replacing
 from mirlo.runtime.memory import LARGE, require_available
 from mirlo.runtime.records import dataclass
 
@@ -196,7 +194,7 @@ def write_file(
     data_start = aligned(aligned(ALIGNMENT + len(text)) + len(code))
     prefix = _PREFIX.pack(_MAGIC, kind.tag, kind.version, len(text), len(code), data_start + end)
     try:
-        with _replacing(target) as file:
+        with replacing(target) as file:
             file.write(prefix + _digest(prefix, text, code))
             _pad_to(file, ALIGNMENT)
             file.write(text)
@@ -301,17 +299,3 @@ def _digest(prefix: bytes, text: bytes, code: bytes) -> bytes:
 
 def _pad_to(file: BinaryIO, offset: int) -> None:
     file.write(b"\0" * (offset - file.tell()))
-
-
-@contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[BinaryIO]:
-    """Yield a temporary file beside `path` that replaces it once everything is written."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-    try:
-        with open(temporary, "xb") as file:
-            yield file
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise

@@ -1,10 +1,16 @@
-"""Opening of regular files only: opening a pipe or a device instead could block forever."""
+"""Reading and writing of regular files only.
+
+Opening a pipe or a device could block forever, and writing to one, or replacing it, is never meant. All files that
+Mirlo writes are written here: whole or not at all, where a link leads to.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,7 +31,7 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
         if not stat.S_ISREG(mode):
-            raise OSError(errno.EINVAL, f"it is a {_kind(mode)}, expected a regular file", os.fspath(path))
+            raise _irregular(path, mode)
         return os.fdopen(handle, "rb", buffering=0)
     except BaseException:
         os.close(handle)
@@ -41,6 +47,57 @@ def read_regular(path: str | os.PathLike[str]) -> bytes:
     """Return the content of a regular file; OSError for anything else."""
     with open_regular(path) as file:
         return file.read()
+
+
+def require_writable(path: str | os.PathLike[str]) -> Path:
+    """Return where a file is written that a path names; OSError if there is something that is no regular file.
+
+    For functions that open it by themselves.
+    """
+    target = resolved(path)
+    try:
+        mode = os.stat(target).st_mode
+    except FileNotFoundError:
+        return target
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    if not stat.S_ISREG(mode):
+        raise _irregular(path, mode)
+    if not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), os.fspath(path))
+    return target
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Yield a file for writing that takes the place of a regular file, or of none, once everything is written.
+
+    OSError if there is anything else. A link stays, and the file that it leads to is replaced.
+    """
+    target = require_writable(path)
+    temporary = target.with_name(f".mirlo-{os.urandom(8).hex()}")
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+        with contextlib.suppress(FileNotFoundError):
+            os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
+        os.replace(temporary, target)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, OSError) and error.filename == os.fspath(temporary):
+            error.filename = os.fspath(path)
+        raise
+
+
+def write_regular(path: str | os.PathLike[str], content: bytes | memoryview | str) -> None:
+    """Write a regular file, text as UTF-8; OSError if there is anything else."""
+    with replacing(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+def _irregular(path: str | os.PathLike[str], mode: int) -> OSError:
+    return OSError(errno.EINVAL, f"it is a {_kind(mode)}, expected a regular file", os.fspath(path))
 
 
 def _kind(mode: int) -> str:

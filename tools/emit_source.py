@@ -19,6 +19,7 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
 from mirlo.passes.targets import TargetError
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.files import write_regular
 
 SHOWN = 5
 """How many operators that no target took are named."""
@@ -111,7 +112,7 @@ def _write(files: Mapping[str, bytes], folder: Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
-            (folder / name).write_bytes(content)
+            write_regular(folder / name, content)
     except OSError as error:
         raise FileError(f"cannot write to '{folder}': {error.strerror or error}") from error
     return [folder / name for name in files]

@@ -12,6 +12,7 @@ import numpy as np
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.files import write_regular
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.tensor_bytes import read_tensors, tensor_bytes
 from mirlo.targets.c.compiler import find_compiler
@@ -46,7 +47,7 @@ def run_library(
         files = [str(SOURCE), str(folder / "mirlo.c"), *(os.fspath(source) for source in sources)]
         command = [find_compiler(), *FLAGS, f"-I{folder}", *files, *where, "-o", str(program)]
         _run([*command, "-lm", "-ldl", "-lpthread"])
-        (folder / "inputs").write_bytes(tensor_bytes(inputs[spec.name] for spec in artifact.inputs))
+        write_regular(folder / "inputs", tensor_bytes(inputs[spec.name] for spec in artifact.inputs))
         _run([str(program), str(folder / "inputs"), str(folder / "outputs")])
         return read_tensors(artifact.outputs, (folder / "outputs").read_bytes())[0]
 

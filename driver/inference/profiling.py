@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 from mirlo.runtime.artifact import KernelInfo
+from mirlo.runtime.files import write_regular
 from mirlo.runtime.profile import TimedRun, tick_length
 
 _MOST_EVENTS = 1_000_000
@@ -47,8 +48,7 @@ class SessionProfile:
         if not self._is_open:
             return ""
         self._is_open = False
-        with open(self.path, "w", encoding="utf-8") as file:
-            file.write("[\n" + ",\n".join(json.dumps(event) for event in self._all_events()) + "\n]\n")
+        write_regular(self.path, "[\n" + ",\n".join(json.dumps(event) for event in self._all_events()) + "\n]\n")
         return self.path
 
     def _all_events(self) -> Iterator[Event]:

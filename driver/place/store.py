@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.files import read_regular
+from mirlo.runtime.files import read_regular, write_regular
 
 VERSION = 1
 
@@ -31,11 +30,9 @@ class PlacementStore:
     def add(self, key: str, entry: Mapping[str, object]) -> None:
         """Keep an entry; what others added in the meantime stays."""
         entries = {**self._read(), key: dict(entry)}
-        temporary = self.path.with_name(f".{self.path.name}-{secrets.token_hex(4)}")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(json.dumps({"version": VERSION, "entries": entries}) + "\n", encoding="utf-8")
-            os.replace(temporary, self.path)
+            write_regular(self.path, json.dumps({"version": VERSION, "entries": entries}) + "\n")
         except OSError as error:
             raise PlacementStoreError(f"cannot write '{self.path}': {error.strerror or error}") from error
 

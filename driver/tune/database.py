@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import secrets
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -14,7 +13,7 @@ from typing import TypedDict
 
 from mirlo.runtime.cache import default_folder
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.files import read_regular
+from mirlo.runtime.files import read_regular, write_regular
 from mirlo.runtime.private_folders import unsafe_folder
 from mirlo.runtime.records import dataclass
 
@@ -70,11 +69,9 @@ class Database:
         """Keep an entry, in the file too; what others added in the meantime stays."""
         self.entries = {**self._read(), **self.entries, key: entry}
         content = {"version": VERSION, "entries": {name: asdict(tuned) for name, tuned in self.entries.items()}}
-        temporary = self.path.with_name(f".{self.path.name}-{secrets.token_hex(4)}")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-            os.replace(temporary, self.path)
+            write_regular(self.path, json.dumps(content, indent=1) + "\n")
         except OSError as error:
             raise DatabaseError(f"cannot write '{self.path}': {error.strerror or error}") from error
 

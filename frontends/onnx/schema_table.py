@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirlo.runtime.files import write_regular
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def main() -> None:
     """Write the file."""
     import onnx
 
-    FILE.write_text(written(onnx.defs.get_all_schemas_with_history(), onnx.__version__), encoding="utf-8")
+    write_regular(FILE, written(onnx.defs.get_all_schemas_with_history(), onnx.__version__))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mirlo.frontends.tosa.errors import TosaImportError
+from mirlo.runtime.files import write_regular
 
 SECONDS = 300
 """Limit of one run of a tool: models of 50 MB take two seconds."""
@@ -42,7 +43,7 @@ def from_flatbuffer(path: Path) -> bytes:
         raise TosaImportError(f"{path} is a flatbuffer of TOSA, which tosa-opt reads: pip install tosa-tools")
     with tempfile.TemporaryDirectory() as folder:
         empty, result = Path(folder, "empty.mlir"), Path(folder, "model.mlirbc")
-        empty.write_text("module {}\n", encoding="utf-8")
+        write_regular(empty, "module {}\n")
         flags = ["--tosa-deserialize", f"--tosa-deserialize-filename={path.absolute()}", "-emit-bytecode"]
         return _output([tool, empty, *flags, "-o", result], result, path)
 

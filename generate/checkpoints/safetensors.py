@@ -14,7 +14,7 @@ import numpy as np
 from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.json_file import JsonObject, is_unsigned, read_json
 from mirlo.runtime.dtypes import numpy_dtype
-from mirlo.runtime.files import open_regular
+from mirlo.runtime.files import open_regular, replacing
 from mirlo.runtime.system import map_file
 
 MAX_HEADER = 64 << 20
@@ -121,7 +121,7 @@ def write_safetensors(path: Path, tensors: Mapping[str, np.ndarray]) -> None:
         header[name], at = entry, at + array.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    with path.open("wb") as file:
+    with replacing(path) as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for array in tensors.values():
             file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)

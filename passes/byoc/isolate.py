@@ -21,6 +21,7 @@ from mirlo.passes.registry import load_plugin
 from mirlo.passes.rules import Decline
 from mirlo.passes.targets import plugin_of
 from mirlo.runtime.external import ExternalArtifact
+from mirlo.runtime.files import write_regular
 from mirlo.runtime.system import signal_name
 
 if TYPE_CHECKING:
@@ -61,16 +62,14 @@ def _write(output: object, folder: Path) -> None:
     """Write an artifact as files, or the description of any other object."""
     if isinstance(output, DeclinedRegions):
         reasons = {name: reason.reason for name, reason in output.reasons.items()}
-        (folder / "declined").write_text(json.dumps(reasons), encoding="utf-8")
+        write_regular(folder / "declined", json.dumps(reasons))
         return
     if not isinstance(output, ExternalArtifact):
-        (folder / "problem").write_text(
-            f"gave a {type(output).__name__}: expected NativeCode or an Artifact", encoding="utf-8"
-        )
+        write_regular(folder / "problem", f"gave a {type(output).__name__}: expected NativeCode or an Artifact")
         return
     header = {"format": output.format, "functions": list(output.functions), "params": list(output.params)}
-    (folder / "data").write_bytes(output.data)
-    (folder / "header").write_text(json.dumps({**header, "metadata": dict(output.metadata)}), encoding="utf-8")
+    write_regular(folder / "data", output.data)
+    write_regular(folder / "header", json.dumps({**header, "metadata": dict(output.metadata)}))
 
 
 def _read(folder: Path) -> ExternalArtifact | DeclinedRegions:
@@ -108,7 +107,7 @@ def main(arguments: Sequence[str]) -> None:
         except Exception as error:
             problem = describe_error(error)
         if problem is not None:
-            (Path(folder) / "problem").write_text(problem, encoding="utf-8")
+            write_regular(Path(folder) / "problem", problem)
             return
         _write(artifact, Path(folder))
 

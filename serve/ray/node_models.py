@@ -14,6 +14,7 @@ from mirlo.driver.compile import compile as compile_model
 from mirlo.runtime.artifact import MODEL_FILE
 from mirlo.runtime.container import has_magic
 from mirlo.runtime.executable import Executable
+from mirlo.runtime.files import write_regular
 from mirlo.runtime.load import load
 from mirlo.runtime.program import Program
 from mirlo.runtime.records import dataclass
@@ -55,9 +56,7 @@ class NodeModel:
         if path.is_file() and _digest(path.read_bytes()) == self.digest:
             return path
         content: bytes = ray.get(self.content)
-        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
-            file.write(content)
-        os.replace(file.name, path)  # two processes may write it: both files are the same
+        write_regular(path, content)  # two processes may write it: both files are the same
         return path
 
 

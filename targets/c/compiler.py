@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.files import write_regular
 from mirlo.runtime.system import LIBRARY_SUFFIX
 
 CANDIDATES = ("cc", "gcc", "clang")
@@ -67,7 +68,7 @@ def _compiled(
     with tempfile.TemporaryDirectory(prefix="mirlo-c-") as name:
         folder = Path(name)
         for file, content in contents.items():
-            (folder / file).write_bytes(content)
+            write_regular(folder / file, content)
         library = folder / output
         command = [compiler, *flags, *how, *(str(folder / file) for file in inputs), "-o", str(library), *libraries]
         try:

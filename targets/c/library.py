@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.dtypes import ELEMENT_TYPES
+from mirlo.runtime.files import write_regular
 from mirlo.runtime.names import c_comment
 from mirlo.runtime.params import ParameterStore
 from mirlo.targets.c.bare import LARGEST, bare_files
@@ -68,7 +69,7 @@ def _written(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
     for file, content in files.items():
         written.append(folder / file)
         written[-1].parent.mkdir(parents=True, exist_ok=True)
-        written[-1].write_bytes(content)
+        write_regular(written[-1], content)
     return written
 
 

@@ -10,6 +10,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
+from mirlo.runtime.files import write_regular
 from mirlo.runtime.records import dataclass
 from mirlo.targets.nvvm.chips import Chip
 
@@ -45,7 +46,7 @@ def run_ptxas(ptx: str | bytes, chip: Chip) -> Assembled:
         raise AssemblerError("there is no ptxas: install CUDA, or pip install nvidia-cuda-nvcc")
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "kernel.ptx", Path(folder) / "kernel.cubin"
-        source.write_bytes(ptx.encode() if isinstance(ptx, str) else ptx)
+        write_regular(source, ptx.encode() if isinstance(ptx, str) else ptx)
         done = subprocess.run(
             [path, "-v", f"-arch={chip.name}", str(source), "-o", str(target)], capture_output=True, text=True
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.files import replacing
 from mirlo.tools.bench import drawing
 from mirlo.tools.bench.drawing import BOTTOM, COLORS, HEIGHT, LEFT, RIGHT, TOP, WIDTH
 from mirlo.tools.bench.measure import ModelRow
@@ -124,7 +125,8 @@ def write_png(rows: Sequence[ModelRow], path: Path) -> None:
     for row, axis in zip(rows, axes[:, 0], strict=True):
         _draw(row, axis)
     figure.tight_layout()
-    figure.savefig(path, dpi=130)
+    with replacing(path) as file:
+        figure.savefig(file, format="png", dpi=130)
     pyplot.close(figure)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from mirlo.runtime.files import write_regular
 from mirlo.tools.bench.page import page
 from mirlo.tools.bench.plot import PlotError, svg, write_png
 from mirlo.tools.bench.results import Results, markdown
@@ -34,16 +35,16 @@ def write(results: Results, path: Path) -> list[Path]:
     elif path.suffix == ".png":
         write_png(plotted, path)
     elif path.suffix == ".json":
-        path.write_text(json.dumps(results.as_json(), indent=1) + "\n", encoding="utf-8")
+        write_regular(path, json.dumps(results.as_json(), indent=1) + "\n")
     elif path.suffix == ".md":
-        path.write_text(markdown(results), encoding="utf-8")
+        write_regular(path, markdown(results))
     elif path.suffix == ".html":
-        path.write_text(page(results), encoding="utf-8")
+        write_regular(path, page(results))
     elif len(plotted) == 1:
-        path.write_text(svg(plotted[0]), encoding="utf-8")
+        write_regular(path, svg(plotted[0]))
     else:
         written = [path.with_name(f"{path.stem}-{row.model}-{row.threads}.svg") for row in plotted]
         for row, file in zip(plotted, written, strict=True):
-            file.write_text(svg(row), encoding="utf-8")
+            write_regular(file, svg(row))
         return written
     return [path]

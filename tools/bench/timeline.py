@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 
+from mirlo.runtime.files import write_regular
 from mirlo.tools.bench import drawing
 from mirlo.tools.bench.drawing import BOTTOM, LEFT, RIGHT, TOP, WIDTH
 from mirlo.tools.bench.kernels import RooflineRow
@@ -68,7 +69,7 @@ def memory_plan(row: ModelRow) -> str:
 def write_trace(rows: Sequence[ModelRow], path: Path) -> None:
     """Write the kernels as events of Chrome's trace format, which chrome://tracing and Perfetto display."""
     events = [event for number, row in enumerate(rows) for event in _events(row, number)]
-    path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}) + "\n", encoding="utf-8")
+    write_regular(path, json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}) + "\n")
 
 
 def _events(row: ModelRow, number: int) -> Iterator[dict[str, object]]:

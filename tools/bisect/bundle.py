@@ -16,6 +16,7 @@ import numpy as np
 
 from mirlo.driver.save_code import CODE_FOLDER
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.files import read_regular, replacing, write_regular
 from mirlo.runtime.names import file_name, shell_word
 from mirlo.tools.bisect.oracles import Oracle
 from mirlo.tools.bisect.passes import Culprit
@@ -50,10 +51,8 @@ def write_bundle(
 
     Return the command to replay it.
     """
-    import onnx
-
     _prepare(folder)
-    onnx.save(part.model, folder / "model.onnx")
+    write_regular(folder / "model.onnx", part.model.SerializeToString())
     input_flags = [shell_word(f"--input={name}={path}") for name, path in _arrays(folder, "input", part.feeds)]
     _arrays(folder, "expected", {name: expected[name] for name in part.outputs})
     replay = " ".join(
@@ -82,7 +81,7 @@ def write_bundle(
         "rules": list(culprit.rules),
         "versions": {"python": platform.python_version(), "machine": platform.machine(), **_versions()},
     }
-    (folder / REPORT).write_text(json.dumps(report, indent=2) + "\n")
+    write_regular(folder / REPORT, json.dumps(report, indent=2) + "\n")
     return replay
 
 
@@ -122,7 +121,8 @@ def _arrays(folder: Path, what: str, arrays: Mapping[str, ModelValue]) -> list[t
     """Write tensors to files; sequences and strings have no file format."""
     result = _paths(what, arrays)
     for name, path in result:
-        np.save(folder / path, np.asarray(arrays[name]))
+        with replacing(folder / path) as file:
+            np.save(file, np.asarray(arrays[name]))
     return result
 
 
@@ -154,7 +154,7 @@ def _ir(
         else:
             chosen = {files[culprit.position]: "before.mlir", files[culprit.position + 1]: "after.mlir"}
         for file, name in chosen.items():
-            shutil.copy(file, folder / name)
+            write_regular(folder / name, read_regular(file))
 
 
 def _versions() -> dict[str, str]:

@@ -7,6 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from mirlo.runtime.files import replacing
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.progress import Progress
 
@@ -34,7 +35,7 @@ def execute(arguments: Arguments) -> None:
     if arguments.output is not None:
         import numpy as np
 
-        with open(arguments.output, "wb") as file:
+        with replacing(arguments.output) as file:
             np.save(file, rows)
         return
     for text, row in zip(texts, rows, strict=True):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.files import write_regular
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.files import is_compiled, require_file
@@ -58,7 +59,7 @@ def execute(arguments: Arguments) -> None:
 
 def _write(path: Path, text: str) -> None:
     try:
-        path.write_text(text, encoding="utf-8")
+        write_regular(path, text)
     except OSError as error:
         raise CommandError(f"cannot write '{path}': {error.strerror or error}") from error
     print(f"wrote {path}: {bytes_text(len(text))}")

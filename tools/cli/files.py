@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirlo.runtime.files import open_regular
+from mirlo.runtime.files import open_regular, replacing
 from mirlo.runtime.names import file_name
 from mirlo.tools.cli.errors import CommandError
 
@@ -63,7 +63,8 @@ def write_arrays(folder: str, arrays: dict[str, np.ndarray]) -> list[Path]:
         target.mkdir(parents=True, exist_ok=True)
         for name, array in arrays.items():
             path = target / f"{_file_name(name, {path.stem for path in paths})}.npy"
-            np.save(path, array)
+            with replacing(path) as file:
+                np.save(file, array)
             paths.append(path)
     except OSError as error:
         raise CommandError(f"cannot write outputs to '{folder}': {error.strerror or error}") from error

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirlo.driver.options import PLACEMENTS
+from mirlo.runtime.files import write_regular
 from mirlo.runtime.nearest import nearest
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
@@ -94,7 +95,7 @@ def _print(arguments: Arguments, survey: Survey) -> None:
 
 def _write(path: Path, survey: Survey, title: str) -> None:
     try:
-        path.write_text(_written(path.suffix, survey, title), encoding="utf-8")
+        write_regular(path, _written(path.suffix, survey, title))
     except OSError as error:
         raise CommandError(f"cannot write '{path}': {error.strerror or error}") from error
 

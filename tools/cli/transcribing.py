@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
+from mirlo.runtime.files import write_regular
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.progress import Progress
 
@@ -37,4 +37,4 @@ def execute(arguments: Arguments) -> None:
     if arguments.output is None:
         sys.stdout.write(text)
     else:
-        Path(arguments.output).write_text(text, encoding="utf-8")
+        write_regular(arguments.output, text)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from mirlo.runtime.files import replacing, write_regular
 from mirlo.runtime.names import file_name, shell_word
 from mirlo.tools.bisect.bisect import is_rounding
 from mirlo.tools.bisect.compare import ModelValue, Tolerance, difference, tolerance_of
@@ -86,9 +87,10 @@ def write(seed: int, folder: Path) -> None:
     import numpy as np
 
     graph = random_graph(seed)
-    (folder / "model.onnx").write_bytes(graph.model.SerializeToString())
+    write_regular(folder / "model.onnx", graph.model.SerializeToString())
     inputs = []
     for name, array in graph.feeds.items():
-        np.save(folder / f"{file_name(name)}.npy", array)
+        with replacing(folder / f"{file_name(name)}.npy") as file:
+            np.save(file, array)
         inputs.append(shell_word(f"--input={name}={file_name(name)}.npy"))
-    (folder / "bisect.txt").write_text(f"mirlo bisect model.onnx {' '.join(inputs)}\n")
+    write_regular(folder / "bisect.txt", f"mirlo bisect model.onnx {' '.join(inputs)}\n")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirlo.runtime import system
+from mirlo.runtime.files import replacing, write_regular
 from mirlo.runtime.records import dataclass
 from mirlo.tools.bisect.compare import ModelValue, Tolerance, difference
 from mirlo.tools.bisect.oracles import Oracle, OracleError, onnxruntime, reference
@@ -336,6 +337,7 @@ def departures(node: SizedCase, computed: Mapping[str, np.ndarray]) -> list[str 
 def write(seed: int, folder: Path) -> None:
     """Write the model of a seed and its inputs."""
     model, feeds = model_of(random_nodes(seed))
-    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    write_regular(folder / "model.onnx", model.SerializeToString())
     for name, array in feeds.items():
-        np.save(folder / f"{name}.npy", array)
+        with replacing(folder / f"{name}.npy") as file:
+            np.save(file, array)

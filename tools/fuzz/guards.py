@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirlo.runtime.executable import Executable
+from mirlo.runtime.files import replacing, write_regular
 from mirlo.runtime.names import file_name, shell_word
 from mirlo.runtime.records import dataclass
 from mirlo.tools.fuzz.graphs import RandomGraph, random_graph
@@ -242,14 +243,15 @@ def write(seed: int, folder: Path) -> None:
     """Write the models of a seed, and the arrays and the command of each call, none of which is run here."""
     case = guarded_case(seed)
     for index, model in enumerate(case.models):
-        (folder / f"model{index}.onnx").write_bytes(model.SerializeToString())
+        write_regular(folder / f"model{index}.onnx", model.SerializeToString())
         lines = []
         for number, feeds in enumerate(case.calls([value.name for value in model.graph.input])):
             place = folder / f"model{index}-call{number}"
             place.mkdir(exist_ok=True)
             words = []
             for name, array in feeds.items():
-                np.save(place / f"{file_name(name)}.npy", array)
+                with replacing(place / f"{file_name(name)}.npy") as file:
+                    np.save(file, array)
                 words.append(shell_word(f"--input={name}={place.name}/{file_name(name)}.npy"))
             lines.append(f"mirlo run model{index}.onnx {' '.join(words)}\n")
-        (folder / f"model{index}.txt").write_text("".join(lines))
+        write_regular(folder / f"model{index}.txt", "".join(lines))

@@ -17,6 +17,7 @@ import numpy as np
 
 from mirlo.runtime import container, seal
 from mirlo.runtime.artifact import MODEL_FILE
+from mirlo.runtime.files import write_regular
 from mirlo.tools.fuzz.verdict import ACCEPTED, STATES_OF_READERS, SeedVerdict, verdict_of_error
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def judge(seed: int) -> SeedVerdict:
     kind = what.split(" ", 1)[0]
     with tempfile.TemporaryDirectory(prefix="mirlo-fuzz-") as folder:
         path = Path(folder) / "m.mirlo"
-        path.write_bytes(content)
+        write_regular(path, content)
         try:
             artifacts.load(path)
             list(compiled_lines(str(path)))
@@ -149,5 +150,5 @@ def judge(seed: int) -> SeedVerdict:
 def write(seed: int, folder: Path) -> None:
     """Write the file of a seed, and what was changed in it."""
     content, what, _ = hostile_file(seed)
-    (folder / "model.mirlo").write_bytes(content)
-    (folder / "change.txt").write_text(what + "\n")
+    write_regular(folder / "model.mirlo", content)
+    write_regular(folder / "change.txt", what + "\n")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from mirlo.runtime.files import write_regular
 from mirlo.tools.fuzz.graphs import random_graph
 from mirlo.tools.fuzz.verdict import ACCEPTED, STATES_OF_READERS, SeedVerdict, verdict_of_error
 
@@ -230,4 +231,4 @@ MUTATIONS: tuple[Callable[[onnx.ModelProto, np.random.Generator], bytes], ...] =
 
 def write(seed: int, folder: Path) -> None:
     """Write the file of a seed."""
-    (folder / "model.onnx").write_bytes(broken_file(seed)[0])
+    write_regular(folder / "model.onnx", broken_file(seed)[0])

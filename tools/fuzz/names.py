@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mirlo.runtime.files import write_regular
 from mirlo.runtime.names import terminal
 from mirlo.tools.fuzz.verdict import FAILED, REFUSED, SeedVerdict
 
@@ -194,7 +195,7 @@ def judge_model(model: onnx.ModelProto, name: str) -> tuple[str, str]:
     with tempfile.TemporaryDirectory(prefix="mirlo-fuzz-") as folder:
         os.chdir(folder)
         try:
-            Path("m.onnx").write_bytes(model.SerializeToString())
+            write_regular("m.onnx", model.SerializeToString())
             words = [word.replace("{x}", terminal(model.graph.input[0].name)) for word in COMMANDS[name]]
             out, err = io.StringIO(newline=""), io.StringIO(newline="")
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -254,5 +255,5 @@ def _unsafe_files(folder: Path) -> Iterator[str]:
 
 def write(seed: int, folder: Path) -> None:
     """Write the model of a seed, and the command that it is given to."""
-    (folder / "model.onnx").write_bytes(hostile_model(seed)[0].SerializeToString())
-    (folder / "command.txt").write_text(" ".join(list(COMMANDS.values())[seed % len(COMMANDS)]) + "\n")
+    write_regular(folder / "model.onnx", hostile_model(seed)[0].SerializeToString())
+    write_regular(folder / "command.txt", " ".join(list(COMMANDS.values())[seed % len(COMMANDS)]) + "\n")

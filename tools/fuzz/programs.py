@@ -17,6 +17,7 @@ import numpy as np
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.files import write_regular
 from mirlo.runtime.records import dataclass
 from mirlo.runtime.tensor_bytes import read_tensors, tensor_bytes
 from mirlo.targets.c.compiler import find_compiler
@@ -66,7 +67,7 @@ def require_host() -> None:
     """Raise an error where programs for a machine of 32 bits cannot be compiled or run here."""
     with tempfile.TemporaryDirectory(prefix="mirlo-fuzz-") as name:
         source, program = Path(name) / "probe.c", Path(name) / "probe"
-        source.write_text("#include <sys/stat.h>\nint main(void) { return (int)sizeof(void *) - 4; }\n")
+        write_regular(source, "#include <sys/stat.h>\nint main(void) { return (int)sizeof(void *) - 4; }\n")
         compiler = find_compiler()
         for command in ([compiler, *FLAGS, *NARROW, str(source), "-o", str(program)], [str(program)]):
             if subprocess.run(command, capture_output=True, check=False).returncode:
@@ -104,7 +105,7 @@ def judge_calls(artifact: Artifact, store: ParameterStore, calls: Sequence[Feeds
     """
     with tempfile.TemporaryDirectory(prefix="mirlo-fuzz-") as name:
         folder = Path(name)
-        (folder / "calls").write_bytes(_content(artifact, calls))
+        write_regular(folder / "calls", _content(artifact, calls))
         results = []
         for bits, flags in ((64, WIDE), (32, NARROW)):
             try:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mirlo.runtime.files import replacing, write_regular
 from mirlo.runtime.records import dataclass
 from mirlo.tools.bisect.compare import Tolerance, difference
 from mirlo.tools.bisect.oracles import Oracle, OracleError, onnxruntime, reference
@@ -302,6 +303,7 @@ def _departs(call: ModelCall, computed: Mapping[str, np.ndarray], oracle: Oracle
 def write(seed: int, folder: Path) -> None:
     """Write the model of a seed and what it is called with."""
     call = hostile_call(seed)
-    (folder / "model.onnx").write_bytes(call.model.SerializeToString())
+    write_regular(folder / "model.onnx", call.model.SerializeToString())
     for name, array in call.feeds.items():
-        np.save(folder / f"{name}.npy", array)
+        with replacing(folder / f"{name}.npy") as file:
+            np.save(file, array)

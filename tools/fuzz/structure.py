@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from mirlo.runtime.files import write_regular
 from mirlo.tools.fuzz import extreme, malformed
 from mirlo.tools.fuzz.structure_parts import model_to_change
 from mirlo.tools.fuzz.verdict import ACCEPTED, STATES_OF_READERS, SeedVerdict, verdict_of_error
@@ -64,4 +65,4 @@ def judge(seed: int) -> SeedVerdict:
 
 def write(seed: int, folder: Path) -> None:
     """Write the model of a seed."""
-    (folder / "model.onnx").write_bytes(hostile_model(seed)[0].SerializeToString())
+    write_regular(folder / "model.onnx", hostile_model(seed)[0].SerializeToString())

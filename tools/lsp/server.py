@@ -13,6 +13,7 @@ from lsprotocol import types as lsp
 from pygls.lsp.server import LanguageServer
 from pygls.workspace import TextDocument
 
+from mirlo.runtime.files import write_regular
 from mirlo.runtime.names import file_name
 from mirlo.tools.lsp.document import Function, Index, Name, TextProblem, TextSpan
 from mirlo.tools.lsp.process import Worker, WorkerError
@@ -45,7 +46,7 @@ def write_report(what: str, uri: str, text: str, folder: Path) -> Path:
     """Write what a command found to a file that editors show."""
     suffix = ".s" if what == "assembly" else ".txt"
     path = folder / f"{file_name(Path(uri).stem)}-{what}{suffix}"
-    path.write_text(text, encoding="utf-8")
+    write_regular(path, text)
     return path
 
 

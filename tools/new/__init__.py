@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.files import write_regular
 from mirlo.tools.new import codegen, operator, passes, target
 
 KINDS: dict[str, Callable[[str], dict[str, str]]] = {
@@ -35,6 +36,6 @@ def write_package(kind: str, name: str, parent: Path) -> list[Path]:
     for relative, text in KINDS[kind](name).items():
         path = folder / relative
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        write_regular(path, text)
         written.append(path)
     return written

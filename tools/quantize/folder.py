@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from mirlo.generate.config import PLAIN, ModelConfig, read_config
 from mirlo.generate.json_file import read_json
 from mirlo.generate.model import LanguageModel, load
 from mirlo.generate.perplexity import Perplexity, sum_losses
+from mirlo.runtime.files import read_regular, write_regular
 from mirlo.runtime.records import dataclass
 from mirlo.tools.quantize.awq import ReadRows, scale_channels
 from mirlo.tools.quantize.decoder_layers import DecoderLayer, LayerRunner, decoder_layers
@@ -188,9 +188,9 @@ def _write(config: ModelConfig, target: Path, quantizer: _DecoderQuantizer, how:
     target.mkdir(parents=True, exist_ok=True)
     for path in sorted(config.folder.iterdir()):
         if path.is_file() and path.suffix in COPIED and path.name not in (PLAIN, INDEX):
-            shutil.copyfile(path, target / path.name)
+            write_regular(target / path.name, read_regular(path))
     write_safetensors(target / WEIGHTS, tensors)
     keys = read_json(config.source)
     root = {key: keys.value(key) for key in keys}
     root[CONFIG] = gptq_keys(how.bits, how.block, how.symmetric, how.method)
-    (target / PLAIN).write_text(json.dumps(root, indent=2), encoding="utf-8")
+    write_regular(target / PLAIN, json.dumps(root, indent=2))

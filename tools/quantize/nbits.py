@@ -11,6 +11,7 @@ import numpy as np
 
 from mirlo.frontends.onnx.model import load
 from mirlo.runtime.bit_fields import pack_fields
+from mirlo.runtime.files import require_writable, write_regular
 from mirlo.runtime.names import terminal
 from mirlo.runtime.records import dataclass
 from mirlo.tools.quantize.errors import QuantizationError
@@ -184,11 +185,11 @@ def quantize_file(source: str | os.PathLike[str], target: str | os.PathLike[str]
 
 def save_model(model: onnx.ModelProto, target: str | os.PathLike[str]) -> None:
     """Write a model; one that protobuf cannot hold has its weights in a file beside it."""
-    import onnx
+    from onnx import external_data_helper
 
-    data = Path(f"{os.fspath(target)}.data")
-    if model.ByteSize() < EXTERNAL_BYTES:
-        onnx.save(model, os.fspath(target))
-        return
-    data.unlink(missing_ok=True)  # onnx appends to a file that exists
-    onnx.save(model, os.fspath(target), save_as_external_data=True, location=data.name)
+    if model.ByteSize() >= EXTERNAL_BYTES:
+        data = Path(f"{os.fspath(target)}.data")
+        require_writable(data).unlink(missing_ok=True)  # onnx appends to a file that exists
+        external_data_helper.convert_model_to_external_data(model, location=data.name)
+        external_data_helper.write_external_data_tensors(model, str(data.parent))
+    write_regular(target, model.SerializeToString())

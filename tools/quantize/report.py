@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from mirlo.runtime.files import write_regular
 from mirlo.runtime.names import html, terminal
 from mirlo.runtime.records import dataclass
 
@@ -107,7 +108,7 @@ class StaticReport:
     def save(self, path: str | Path) -> None:
         """Write the report: JSON, HTML, or text, whichever the name ends with."""
         forms = {".json": self.as_json, ".html": self.as_html}
-        Path(path).write_text(forms.get(Path(path).suffix.lower(), self.as_text)(), encoding="utf-8")
+        write_regular(path, forms.get(Path(path).suffix.lower(), self.as_text)())
 
     def _sorted(self) -> Sequence[QuantizedNode]:
         return sorted(self.nodes, key=lambda node: -(node.effect or -1.0))

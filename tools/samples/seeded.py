@@ -11,12 +11,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirlo.runtime.cache import default_folder
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.files import write_regular
 from mirlo.runtime.private_folders import make_private
 
 if TYPE_CHECKING:
@@ -50,14 +50,7 @@ def write(model: onnx.ModelProto, path: str | os.PathLike[str]) -> Path:
     """Write a model; the file appears whole or not at all."""
     target = Path(path)
     make_private(target.parent)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(model.SerializeToString())
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    write_regular(target, model.SerializeToString())
     return target
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mirlo.passes.schedule.words.tree import ScheduleError
-from mirlo.runtime.files import read_regular
+from mirlo.runtime.files import read_regular, write_regular
 from mirlo.runtime.records import dataclass
 
 VERSION = 1
@@ -49,7 +49,7 @@ class Trace:
         return {"version": VERSION, "words": [_call_json(call) for call in self.words]}
 
     def save(self, path: str | Path) -> None:
-        Path(path).write_text(json.dumps(self.as_json(), indent=1) + "\n")
+        write_regular(path, json.dumps(self.as_json(), indent=1) + "\n")
 
     @staticmethod
     def from_json(data: object, what: str = "the trace") -> Trace:

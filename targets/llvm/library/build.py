@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from mirlo.runtime.artifact import Artifact
+from mirlo.runtime.files import write_regular
 from mirlo.runtime.params import ParameterStore
 from mirlo.targets.llvm.cpus import WASM
 from mirlo.targets.llvm.library.description import EMBED_BYTES, Description, LibraryError, describe
@@ -62,7 +63,7 @@ def write_library(
     for file, content in contents.items():
         path = folder / file
         path.parent.mkdir(exist_ok=True)
-        path.write_bytes(content)
+        write_regular(path, content)
         written.append(path)
     return written
 
@@ -106,7 +107,7 @@ def _write_objects(folder: Path, description: Description, settings: CodeSetting
     paths = []
     for file, content in files:
         paths.append(folder / file)
-        paths[-1].write_bytes(content)
+        write_regular(paths[-1], content)
     for linked in description.linked:
         paths += write_native_objects(folder, description, linked, settings.processor.triple)
     if description.embedded:

@@ -6,6 +6,8 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
+from mirlo.runtime.files import replacing
+
 MACHINES = {"x86_64": 0x8664, "aarch64": 0xAA64}
 _READ_ONLY_DATA, _ALIGNED_64 = 0x40000040, 0x00700000
 _HEADER, _SECTION = 20, 40
@@ -21,7 +23,7 @@ def write_data(path: Path, arch: str, symbol: str, content: Iterable[bytes | mem
     strings = symbol.encode() + b"\0"
     # The name is at offset 4 of the strings, behind their size.
     table = struct.pack("<IIIhHBB", 0, 4, 0, 1, 0, _EXTERNAL, 0) + struct.pack("<I", 4 + len(strings)) + strings
-    with path.open("wb") as file:
+    with replacing(path) as file:
         file.write(head + section)
         for part in content:
             file.write(part)

@@ -6,6 +6,8 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
+from mirlo.runtime.files import replacing
+
 MACHINES = {"x86_64": (62, 0), "aarch64": (183, 0), "riscv64": (243, 0x5)}
 """Number of the machine and flags of the header; RISC-V's are compressed code and f64 in registers."""
 _ALLOC, _LARGE = 0x2, 0x10000000
@@ -46,7 +48,7 @@ def write_data(path: Path, arch: str, symbol: str, content: Iterable[bytes | mem
         row(".shstrtab", 3, 0, names_at, len(names), 0, 0, 1, 0),
         row(".note.GNU-stack", 1, 0, names_at, 0, 0, 0, 1, 0),
     ]
-    with path.open("wb") as file:
+    with replacing(path) as file:
         file.write(head)
         for part in content:
             file.write(part)

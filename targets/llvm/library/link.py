@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from mirlo.runtime.files import require_writable, write_regular
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.cpus import system_of
 from mirlo.targets.llvm.library.description import LibraryError
@@ -73,7 +74,7 @@ def link_shared(toolchain: Toolchain, objects: Sequence[Path], output: Path, sym
             flags += [f"-Wl,-exported_symbol,_{symbol}"]
         elif system == "linux":
             script = Path(folder) / "exports"
-            script.write_text(f"{{ global: {symbol}; local: *; }};\n", encoding="ascii")
+            write_regular(script, f"{{ global: {symbol}; local: *; }};\n")
             flags += [
                 f"-Wl,--version-script={script}",
                 "-Wl,-z,text",
@@ -83,11 +84,10 @@ def link_shared(toolchain: Toolchain, objects: Sequence[Path], output: Path, sym
         elif "msvc" in toolchain.triple and "ziglang" in toolchain.command:
             # Code with floats refers to a symbol of Microsoft's C library; Zig links with MinGW's, which lacks it.
             symbols = Path(folder) / "symbols.c"
-            symbols.write_text("int _fltused = 1;\n", encoding="ascii")
+            write_regular(symbols, "int _fltused = 1;\n")
             flags.append(str(symbols))
-        run(
-            [*toolchain.command, *flags, *map(str, objects), "-o", str(output), *(["-lm"] if system == "linux" else [])]
-        )
+        target = str(require_writable(output))
+        run([*toolchain.command, *flags, *map(str, objects), "-o", target, *(["-lm"] if system == "linux" else [])])
 
 
 def run(command: Sequence[str]) -> None:

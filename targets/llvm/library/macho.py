@@ -6,6 +6,8 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
+from mirlo.runtime.files import replacing
+
 MACHINES = {"x86_64": (0x01000007, 3), "aarch64": (0x0100000C, 0)}
 _MAGIC, _OBJECT = 0xFEEDFACF, 1
 _SEGMENT, _SYMBOLS, _KINDS_OF_SYMBOLS, _BUILD_VERSION = 0x19, 0x2, 0xB, 0x32
@@ -27,7 +29,7 @@ def write_data(path: Path, arch: str, symbol: str, content: Iterable[bytes | mem
     kinds = struct.pack("<20I", _KINDS_OF_SYMBOLS, 80, 0, 0, 0, 1, 1, 0, *(0,) * 12)
     commands = segment + section + version + table + kinds
     head = struct.pack("<IIIIIIII", _MAGIC, *MACHINES[arch], _OBJECT, 4, len(commands), 0, 0)
-    with path.open("wb") as file:
+    with replacing(path) as file:
         file.write((head + commands).ljust(_DATA_AT, b"\0"))
         for part in content:
             file.write(part)

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from mirlo.runtime.files import write_regular
 from mirlo.targets.c.compiler import FLAGS
 from mirlo.targets.llvm.cpus import arch_of, system_of
 from mirlo.targets.llvm.library.description import (
@@ -32,14 +33,14 @@ def write_native_objects(folder: Path, description: Description, linked: LinkedC
     for file, content in code.objects.items():
         for member, each in object_members(file, content):
             written.append(folder / f"{stem}_{Path(member).stem}.o")
-            written[-1].write_bytes(each)
+            write_regular(written[-1], each)
     units = [file for file in code.sources if file.endswith(".c")]
     if units:
         toolchain = find_toolchain(triple, f"the C source of target '{linked.target}'")
         with tempfile.TemporaryDirectory(prefix="mirlo-link-") as name:
             place = Path(name)
             for file, text in renamed_sources(linked).items():
-                (place / file).write_text(text, encoding="utf-8")
+                write_regular(place / file, text)
             for file in units:
                 written.append(folder / f"{stem}_{Path(file).stem}.o")
                 flags = [*FLAGS, *code.flags, "-fvisibility=hidden", f"-I{RUN_TIME_FOLDER}"]

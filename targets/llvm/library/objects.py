@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.runtime import archive
 from mirlo.runtime.artifact import Artifact
+from mirlo.runtime.files import replacing
 from mirlo.runtime.records import dataclass
 from mirlo.runtime.threads import pool_text
 from mirlo.targets.host.llvm_ir import llvmlite
@@ -120,7 +121,7 @@ def write_weights(path: Path, description: Description, processor: Processor) ->
 
 def write_weights_file(path: Path, description: Description) -> None:
     """Write the weights as a file that programs map."""
-    with path.open("wb") as file:
+    with replacing(path) as file:
         file.write((MAGIC + description.digest).ljust(HEADER_BYTES, b"\0"))
         for part in padded(description.weights, description.weights_bytes):
             file.write(part)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from mirlo.runtime.files import require_writable, write_regular
 from mirlo.targets.llvm.cpus import ARM, RISCV, X86, arch_of, system_of
 from mirlo.targets.llvm.library.description import LibraryError
 from mirlo.targets.llvm.library.link import find_toolchain, run
@@ -27,9 +28,9 @@ def write_runner(output: Path, processor: Processor) -> list[Path]:
     toolchain = find_toolchain(processor.triple, "the runner")
     with tempfile.TemporaryDirectory(prefix="mirlo-runner-") as name:
         pool = Path(name) / POOL
-        pool.write_bytes(pool_object(processor))
+        write_regular(pool, pool_object(processor))
         sources = [str(RUN_TIME_FOLDER / source) for source in SOURCES]
-        run([*toolchain.command, *FLAGS, *sources, str(pool), "-o", str(output), *LIBRARIES])
+        run([*toolchain.command, *FLAGS, *sources, str(pool), "-o", str(require_writable(output)), *LIBRARIES])
     return [output]
 
 
@@ -44,7 +45,7 @@ def write_runner_source(folder: Path, processor: Processor) -> list[Path]:
     written = []
     for file, content in contents.items():
         written.append(folder / file)
-        written[-1].write_bytes(content)
+        write_regular(written[-1], content)
     return written
 
 
