@@ -31,6 +31,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "runtime.params",
         "runtime.errors",
         "runtime.dtypes",
+        "runtime.files",
         "runtime.kinds",
         "runtime.host_cpu",
         "runtime.entry_points",
