@@ -251,7 +251,7 @@ class Compiler:
                     _row_passes(request.last_rows, recorded),
                     _rank_passes(request, recorded),
                     _cache_passes(request.kv_cache_dtype, recorded),
-                    precision_passes(request.precision, recorded),
+                    precision_passes(request.precision, recorded, self.target, self.options),
                 ],
             )
         )
@@ -327,12 +327,13 @@ def _require_in_place(target: Target, options: CompileOptions) -> None:
         )
 
 
-def precision_passes(dtype: str | None, recorded: str | None) -> str:
+def precision_passes(dtype: str | None, recorded: str | None, target: Target, options: CompileOptions) -> str:
     """Return the passes that come first: they must see what they recognize, attention say, before casts are in it."""
     if dtype is None:
         return ""
     _require_first("precision", recorded)
-    return f"simplify,fold-constant,to-mixed-precision{{dtype={dtype}}},fold-constant"
+    operands = "" if target.narrow_operands is None else f" operands={target.narrow_operands(dtype, options)}"
+    return f"simplify,fold-constant,to-mixed-precision{{dtype={dtype}{operands}}},fold-constant"
 
 
 def _cache_passes(dtype: str | None, recorded: str | None) -> str:

@@ -123,6 +123,9 @@ class Target:
     """Other named pipelines (stages of the main one)."""
     codegen: type | str | None = None
     """Its code generator for parts of models: a subclass of `CodeGenerator`, or its address, `"module:Class"`."""
+    narrow_operands: Callable[[str, CompileOptions], str] | None = None
+    """Returns what products read in a type that `precision` names, an option of the pass `to-mixed-precision`: all
+    operands, or constants only; without it, all."""
     lanes: Callable[[str | None, int], int] | None = None
     """Returns how many elements of a size in bytes a vector has, on the machine that the pass `schedule` names, or None
     for the target's own; without it, its parent's."""

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 F32 = DTYPES["f32"]
 LOW_PRECISION_TYPES = ("bf16", "f16")
+ALL, CONSTANTS = "all", "constants"
+"""Operands of products that are narrow."""
 LOWEST = {"bf16": -(2.0**127) * (2 - 2.0**-7), "f16": -65504.0}
 """The lowest finite value of each type."""
 
@@ -43,18 +45,23 @@ class ToMixedPrecision(Pass):
     elements follow their operands. Inputs and outputs keep their types. Operators named in `keep` stay in f32, such
     as `relax.conv`, or `node:/head/MatMul` for one node of the model, as do all that reduce or magnify errors: an
     operator's class declares its `PRECISION`. A constant beyond the range of the low-precision type, such as a
-    mask's -1e9 in f16, keeps its users in f32.
+    mask's -1e9 in f16, keeps its users in f32. With `operands=constants` only constants are in low precision: products
+    widen them where they read them, and everything that is computed stays in f32, for machines that multiply no
+    elements of the type faster.
     """
 
     name = "to-mixed-precision"
     contained = True
     anchor = "func.func"
     dtype: str = option("bf16", "the narrow type: bf16 or f16")
+    operands: str = option(ALL, "what products read in the narrow type: all, or constants")
     keep: tuple[str, ...] = option((), "operators or nodes that stay in f32: relax.conv, node:/head/MatMul")
 
     def run(self, op: ir.OpView, session: Session) -> None:
         if self.dtype not in LOW_PRECISION_TYPES:
             raise PassError(f"dtype must be {' or '.join(LOW_PRECISION_TYPES)}, got '{self.dtype}'")
+        if self.operands not in (ALL, CONSTANTS):
+            raise PassError(f"operands must be {ALL} or {CONSTANTS}, got '{self.operands}'")
         if "tir.prim_func" in op.operation.attributes or not len(op.operation.regions[0].blocks):
             return
         operators = graph_operations()
@@ -63,7 +70,8 @@ class ToMixedPrecision(Pass):
                 raise PassError(f"keep: '{name}' is neither an operator nor 'node:NAME'{nearest(name, operators)}")
         check_nodes(self.keep, "keep", op, session)
         all_blocks = blocks(op)
-        converter = _Converter(DTYPES[self.dtype], frozenset(self.keep), session)
+        kind = _Converter if self.operands == ALL else _ConstantConverter
+        converter = kind(DTYPES[self.dtype], frozenset(self.keep), session)
         for block in all_blocks:
             for operation in [o.operation for o in block.operations]:
                 converter.convert(operation)
@@ -226,6 +234,30 @@ class _Converter:
                 wide, emit_constant(lowest, TensorType.of((), "f32"), self.session, "lowest")
             )
             return result
+
+
+class _ConstantConverter(_Converter):
+    """Converter that narrows the constants of products and of tables only."""
+
+    def _sum_wide(self, op: ir.Operation) -> None:
+        for i, value in enumerate(op.operands):
+            is_weight = i < 2 and _is_f32(value) and is_constant(value) and self._fits(value)
+            op.operands[i] = self._rounded(value) if is_weight else self._wide(value)
+
+    def _narrow(self, op: ir.Operation) -> None:
+        if isinstance(op.opview, AttentionBase):
+            self._stay(op)
+        else:
+            self._sum_wide(op)
+
+    def _rounded(self, constant: ir.Value) -> ir.Value:
+        """Return a constant in the low-precision type, widened to f32."""
+        self._narrowed(constant)
+        return self._widened(constant)
+
+    def _move(self, op: ir.Operation) -> None:
+        results = self._remake(op, [self._narrowed(value) for value in op.operands])
+        self._remember(op, [_PrecisionVersions(None, value, False) for value in results])
 
 
 def _cast(value: ir.Value, dtype: DType) -> ir.Value:

@@ -87,6 +87,13 @@ def _expectation(
     return expectation(function, values, options)
 
 
+def _narrow_operands(dtype: str, options: CompileOptions) -> str:
+    from mirlo.passes.graph.mixed_precision import ALL, CONSTANTS
+    from mirlo.targets.llvm.options import machine_for
+
+    return ALL if dtype == "bf16" and machine_for(options).has_fast_bf16 else CONSTANTS
+
+
 def _operator_choices() -> Mapping[str, type]:
     from mirlo.targets.llvm.choices import ConvolutionChoices
 
@@ -135,4 +142,5 @@ TARGET = Target(
     expectation=_expectation,
     operator_choices=_operator_choices,
     lanes=_lanes,
+    narrow_operands=_narrow_operands,
 )

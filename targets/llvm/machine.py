@@ -64,6 +64,8 @@ class Machine:
     """Products that one instruction sums up. In each lane: `u8xi8`, four of unsigned and signed int8 (VNNI), `i8xi8`,
     four of int8 that are both signed or both unsigned (AArch64), `i16`, two of 16-bit integers, and `bf16`, two. Of two
     rows and two columns of 8 bytes: `i8mm`, int8 of any signs, and `bfmmla` (AArch64, with `usdot` and `bfdot`)."""
+    bf16_dot_rate: float = 2.0
+    """Products of bf16 in the time of one of f32, by instructions of `dots` for bf16."""
     avx512: bool = False
     """Whether vectors are registers of AVX-512, with its instructions for scaling and permutation."""
 
@@ -71,6 +73,11 @@ class Machine:
     def avx2(self) -> bool:
         """Return whether vectors are registers of AVX2, with its instructions for permutation."""
         return self.vector_bytes == 32 and "i16" in self.dots
+
+    @property
+    def has_fast_bf16(self) -> bool:
+        """Return whether an instruction multiplies bf16 faster than f32."""
+        return self.bf16_dot_rate > 1 and not {"bf16", "bfmmla"}.isdisjoint(self.dots)
 
     @property
     def private_cache_bytes(self) -> int:

@@ -19,6 +19,7 @@ from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.cpus import (
     ARM,
     BASE,
+    BF16_DOTS_OF_INTEL,
     CPUS,
     EXPOSED_LOADS_OF_MESH,
     L3_OF_MESH,
@@ -172,6 +173,8 @@ def host_machine() -> Machine:
 def machine_of(processor: Processor, model: Cpu | None = None) -> Machine:
     """Return the machine of a processor: its vectors, and the caches of a model."""
     base = replace(PRESETS[_preset(processor)], name=processor.cpu, dots=_dots(processor))
+    if processor.arch == X86 and not processor.is_amd:
+        base = replace(base, bf16_dot_rate=BF16_DOTS_OF_INTEL)
     if processor.sve_bits:
         base = replace(base, vector_bytes=processor.sve_bits // 8, dots=())
     if processor.arch == RISCV:

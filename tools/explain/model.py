@@ -166,7 +166,7 @@ def explain_model(
     options = CompileOptions(host.name, threads, target_options=targets.host.options)
     session.options["strategies"] = bind_strategies(strategies, options, session, build)
     pipeline = Pipeline(opened.pipeline or targets.pipeline(threads))
-    pipeline.prepend(precision_passes(precision, opened.pipeline))
+    pipeline.prepend(precision_passes(precision, opened.pipeline, host, options))
     pipeline.prepend(rank_passes(ranks, 0, rank_plan))
     _verify_all(pipeline, host.name)
     watch = _Watch()

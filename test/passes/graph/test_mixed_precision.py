@@ -10,6 +10,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
+from mirlo.driver.compiler import precision_passes
+from mirlo.passes.targets import CompileOptions, find_target
+from mirlo.tools.explain.model import explain_model
 
 BOUNDS = {"bf16": 2.0**-6, "f16": 2.0**-9}
 """Largest error, relative to the largest value: four units in the last place of 8 and 11 bits."""
@@ -60,14 +63,42 @@ def test_numbers_are_near_those_in_f32(precision: str) -> None:
     assert 0 < error <= BOUNDS[precision]
 
 
-def test_weights_take_half_of_the_memory() -> None:
-    weights = np.random.default_rng(2).standard_normal((256, 256)).astype(np.float32)
+def test_large_weights_take_half_of_the_memory() -> None:
+    weights = np.random.default_rng(2).standard_normal((1024, 1152)).astype(np.float32)
     model = onnx.parser.parse_model(
-        '<ir_version: 10, opset_import: ["": 20]> g (float[64, 256] x) => (float[64, 256] y) { y = MatMul(x, w) }'
+        '<ir_version: 10, opset_import: ["": 20]> g (float[64, 1024] x) => (float[64, 1152] y) { y = MatMul(x, w) }'
     )
     model.graph.initializer.append(numpy_helper.from_array(weights, "w"))
     wide, narrow = (mirlo.compile(model, cache=False, precision=p).memory.weights_bytes for p in (None, "bf16"))
     assert (wide, narrow) == (weights.nbytes, weights.nbytes // 2)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "precision", "operands"),
+    [
+        ("emeraldrapids", "bf16", "constants"), ("znver5", "bf16", "all"), ("znver3", "bf16", "constants"),
+        ("znver5", "f16", "constants"), ("neoverse-n2", "bf16", "all"), ("neoverse-n1", "bf16", "constants"),
+    ],
+)  # fmt: skip
+def test_only_weights_are_narrow_where_no_instruction_multiplies_faster(
+    cpu: str, precision: str, operands: str
+) -> None:
+    target = find_target("llvm")
+    passes = precision_passes(precision, None, target, CompileOptions("llvm", target_options=f"cpu={cpu}"))
+    assert f"to-mixed-precision{{dtype={precision} operands={operands}}}" in passes
+
+
+@pytest.mark.parametrize("cpu", ["emeraldrapids", "znver5"])
+def test_rows_stay_wide_where_only_weights_are_narrow(cpu: str) -> None:
+    weights = np.random.default_rng(2).standard_normal((1024, 1152)).astype(np.float32)
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 20]> g (float[64, 1024] x) => (float[64, 1152] y) { y = MatMul(x, w) }'
+    )
+    model.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    compiled = explain_model(model, f"llvm{{cpu={cpu}}}", follow=True, precision="bf16")
+    text = "".join(stage.text for stages in compiled.stages.values() for stage in stages)
+    assert "bf16" in text
+    assert ('instruction = "vdpbf16ps"' in text) == (cpu == "znver5")
 
 
 def test_what_cannot_be_asked_for() -> None:

@@ -1,5 +1,6 @@
 // RUN: mirlo-opt %s --to-mixed-precision --split-input-file | FileCheck %s
 // RUN: mirlo-opt %s "--to-mixed-precision=dtype=f16 keep=relax.conv,relax.softmax" --split-input-file | FileCheck %s --check-prefix=F16
+// RUN: mirlo-opt %s "--to-mixed-precision=operands=constants" --split-input-file | FileCheck %s --check-prefix=CONSTANTS
 
 // Products read bf16 and are summed in f32; what follows one and is read once only is computed from the f32 sums. What
 // several operators read lies in memory as bf16; softmax is computed in f32.
@@ -16,6 +17,15 @@
 // CHECK-NEXT:    %[[C:.*]] = "relax.cast"(%[[B]]) {dtype = bf16}
 // CHECK-NEXT:    %[[R:.*]] = "relax.matmul"(%[[C]], %[[W]]) {out_dtype = f32}
 // CHECK-NEXT:    return %[[R]] : tensor<8x4xf32>
+//
+// Of constants only, which products widen: everything that is computed stays in f32.
+// CONSTANTS-LABEL: func.func @mlp(
+// CONSTANTS:         %[[N:.*]] = "relax.cast"(%{{.*}}) {dtype = bf16} : (tensor<4x4xf32>) -> tensor<4x4xbf16>
+// CONSTANTS-NEXT:    %[[W:.*]] = "relax.cast"(%[[N]]) {dtype = f32} : (tensor<4x4xbf16>) -> tensor<4x4xf32>
+// CONSTANTS-NOT:     relax.cast
+// CONSTANTS:         "relax.matmul"(%arg0, %[[W]]) : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
+// CONSTANTS-NOT:     relax.cast
+// CONSTANTS:         "relax.matmul"(%{{.*}}, %[[W]]) : (tensor<8x4xf32>, tensor<4x4xf32>) -> tensor<8x4xf32>
 func.func @mlp(%x: tensor<8x4xf32>) -> tensor<8x4xf32> {
   %w = "relax.constant"() {value = dense<0.5> : tensor<4x4xf32>} : () -> tensor<4x4xf32>
   %b = "relax.constant"() {value = dense<0.1> : tensor<4xf32>} : () -> tensor<4xf32>

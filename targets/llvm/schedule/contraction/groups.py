@@ -87,7 +87,7 @@ def kind_of_group(
         )
         if is_bf16 and "bfmmla" in machine.dots:
             return DotGroup(4, "bfmmla") if is_tall else DotGroup(2, "bfdot")
-        return DotGroup(2, "vdpbf16ps") if is_bf16 and "bf16" in machine.dots else None
+        return DotGroup(2, "vdpbf16ps") if is_bf16 and machine.has_fast_bf16 else None
     if product.accumulate_type != ir.IntegerType.get_signless(32):
         return None
     casts = [_widened_by(factor, ("arith.extsi", "arith.extui")) for factor in (rows, columns)]
