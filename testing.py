@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from mirlo.runtime.executable import Executable
 
 __all__ = [
-    "Draw", "OperatorCase", "after_passes", "case", "configure_lit", "conformance_case", "placement_of",
-    "runs_as_library", "runs_as_numpy", "runs_as_onnxruntime", "stages_round_trip", "temporary_registrations",
-    "use_target",
+    "Draw", "OperatorCase", "after_passes", "assert_verified", "case", "configure_lit", "conformance_case",
+    "placement_of", "runs_as_library", "runs_as_numpy", "runs_as_onnxruntime", "stages_round_trip",
+    "temporary_registrations", "use_target",
 ]  # fmt: skip
 
 RTOL = 1e-4
@@ -130,6 +130,21 @@ def after_passes(model: object, passes: str) -> str:
     module, session = opened.module, opened.session
     Pipeline(passes).run(module, session)
     return str(module)
+
+
+def assert_verified(model: object, target: str = "llvm", **options: Any) -> None:
+    """Assert that each kernel of a model is equal to its definition, in every element, over finite fields.
+
+    Options are those of `verify_model`: schedules by hand, shapes, sizes of threads. A kernel that is not compared, as
+    it has no definition or no exact meaning, fails as well.
+    """
+    from mirlo.tools.verify.model import verify_model
+
+    with _as_file(model) as opened:
+        verification = verify_model(opened, target, **options)
+    wrong = [str(verdict) for verdict in verification.verdicts if verdict.status != "equal"]
+    assert verification.verdicts, "the model has no kernels"
+    assert not wrong, "\n".join(wrong)
 
 
 def stages_round_trip(

@@ -256,10 +256,18 @@ class Compiler:
             )
         )
         if recorded:
-            return Pipeline(recorded)
+            return self._verified(Pipeline(recorded))
         pipeline = Pipeline(self.target.pipeline(self.options))
         self.targets.placed(pipeline, self._placed_nodes(module, first)).prepend(first)
-        return pipeline
+        return self._verified(pipeline)
+
+    def _verified(self, pipeline: Pipeline) -> Pipeline:
+        """Add the comparison of kernels with their definitions, where it is requested."""
+        if not self.request.verify:
+            return pipeline
+        from mirlo.passes.exact.verify_schedule import with_verification
+
+        return with_verification(pipeline)
 
     def _placed_nodes(self, module: ir.Module, first: str) -> str | None:
         """Return the nodes that code generators may have, as text, as the requested placement does; None for none."""

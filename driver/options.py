@@ -447,6 +447,19 @@ class CompileArguments:
         own_pass="shard",
         kind=values_that("a list of texts such as '*/mlp/*=replicate'", lambda value: is_list(value, is_text)),
     )
+    verify: bool = option(
+        False,
+        "Whether to compare each kernel with its definition, exactly, at its sizes: one that computes something else "
+        "is an error that names its nodes, its schedule and the first wrong element. It takes a few times as long as "
+        "the passes.",
+        OptionFlag(
+            "--verify",
+            form="constant",
+            help="compare each kernel with its definition, exactly; one that computes something else is an error",
+        ),
+        own_pass="verify-schedule",
+        kind=BOOLEAN,
+    )
     trust_file: bool = option(
         False,
         "Whether a file of IR may name passes that reach outside of the module, and hold code of code generators.",

@@ -43,7 +43,6 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "passes": (
         "dialects",
-        "runtime.fresh_process",
         "runtime.params",
         "runtime.container",
         "runtime.errors",
@@ -52,6 +51,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "runtime.native",
         "runtime.files",
         "runtime.entry_points",
+        "runtime.host_cpu",
+        "runtime.object_loader",
         "runtime.records",
         "runtime.names",
         "runtime.nearest",

@@ -46,7 +46,7 @@ VALUES: dict[str, Any] = {
     "intrinsics": {"exp": print},
     "strategies": {"relax.conv": "im2col"}, "schedules": {"kernel": print}, "opt_level": 1, "save_ir": "folder",
     "target": "llvm{cpu=x86-64-v3}", "params": ParameterStore(), "last_rows": "logits", "ring_caches": True,
-    "trust_file": True, "ranks": 2, "rank": 1, "rank_plan": ("*=row",),
+    "trust_file": True, "verify": True, "ranks": 2, "rank": 1, "rank_plan": ("*=row",),
 }  # fmt: skip
 """A value of each option that is in cache keys and has no choices, other than the default."""
 
@@ -62,6 +62,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "tune": (None, -1, float("nan"), float("inf"), 10**400, []), "precision": ("F16",), "activations": ("i9",),
     "kv_cache_dtype": ("i4", ["i8"]), "last_rows": (3,), "ring_caches": (None, 1, "no"),
     "placement": (None, ["llvm"], {"onednn": 3}), "specialize": ({"n": 1}, [3], "n=1"), "trust_file": (1, "no", None),
+    "verify": (1, "no", None),
     "args": (3, "x"), "kwargs": ([1], {1: 2}), "ranks": (0, "2", None, 1 << 20), "rank": (-1, "0"),
     "rank_plan": (None, "*=row", [3]),
 }  # fmt: skip

@@ -21,6 +21,7 @@ COMMANDS = {
     "link": "mirlo.tools.cli.library",
     "info": "mirlo.tools.cli.info",
     "check": "mirlo.tools.cli.check",
+    "verify": "mirlo.tools.cli.verifying",
     "bisect": "mirlo.tools.cli.bisecting",
     "fuzz": "mirlo.tools.cli.fuzzing",
     "tune": "mirlo.tools.cli.tuning",

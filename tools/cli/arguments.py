@@ -48,6 +48,9 @@ class Arguments(argparse.Namespace):
     seed: int
     profile: bool
     kernel_rows: int
+    processor: str | None
+    rounds: int
+    casts: str
     plugin: list[str]
     kind: str
     package: str
@@ -145,6 +148,7 @@ def make_parser() -> argparse.ArgumentParser:
     add_options(check, "target")
     check.add_argument("--json", action="store_true", help="print JSON, with every node")
     add_options(check, "shapes", "dims")
+    _add_verify(commands)
     importing = _add(commands, "import", "turn an ONNX model, or a StableHLO program, into IR")
     add_model(importing, "MODEL", "the model: .onnx, .tflite, .tosa, or StableHLO or TOSA as .mlir or .mlirbc")
     importing.add_argument("-o", "--output", metavar="FILE", help="the file to write (default: standard output)")
@@ -271,6 +275,20 @@ def _add_explain(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_options(parser, "threads", "precision", "shapes", "dims", "strategies", "schedules", "tune")
     add_options(parser, "ranks", "rank_plan")
+
+
+def _add_verify(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
+    parser = _add(commands, "verify", "compare each kernel of a model with its definition, exactly")
+    add_model(parser, "MODEL", "an ONNX model, or IR")
+    add_options(parser, "target")
+    parser.add_argument(
+        "--processor", metavar="CPU", help="the processor that kernels are scheduled for (default: this machine's)"
+    )
+    parser.add_argument("--kernel", metavar="NAME", help="compare this kernel only")
+    parser.add_argument("--rounds", metavar="N", type=positive, default=2, help="runs of each kernel (default: 2)")
+    parser.add_argument("--casts", choices=("identity", "exact"), default="identity", help="require the same rounding")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_options(parser, "threads", "precision", "shapes", "dims", "strategies", "schedules", "tune")
 
 
 def _add_explorer(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -28,6 +28,8 @@ from mirlo.passes.byoc.artifacts import detach_artifacts
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.decisions import PassDecision
+from mirlo.passes.exact.verdict import KernelVerdict
+from mirlo.passes.exact.verify_schedule import with_verification
 from mirlo.passes.expectations import KernelExpectation
 from mirlo.passes.graph.inline_calls import inline_calls
 from mirlo.passes.instrumentation import Instrument
@@ -86,14 +88,18 @@ class ExplainedKernel:
     tuned: dict[str, int] = field(default_factory=dict)
     """What measurements chose."""
     bounds: BoundsRecord | None = None
+    verdict: KernelVerdict | None = None
+    """Whether it is equal to its definition; only if the kernel was asked for by name."""
     expectation: KernelExpectation | None = None
     """What the target expects of it; only if the kernel was asked for by name."""
     decisions: list[PassDecision] = field(default_factory=list)
 
-    def take(self, note: ScheduleRecord | ParallelRecord | TuningRecord | BoundsRecord) -> None:
+    def take(self, note: ScheduleRecord | ParallelRecord | TuningRecord | BoundsRecord | KernelVerdict) -> None:
         """Keep what became of it."""
         if isinstance(note, ScheduleRecord):
             self.schedule = note
+        elif isinstance(note, KernelVerdict):
+            self.verdict = note
         elif isinstance(note, BoundsRecord):
             # The compilation tests accesses first; then all others are proven.
             guarded = note.guarded if self.bounds is None else (*self.bounds.guarded, *note.guarded)
@@ -169,6 +175,8 @@ def explain_model(
     pipeline.prepend(precision_passes(precision, opened.pipeline, host, options))
     pipeline.prepend(rank_passes(ranks, 0, rank_plan))
     _verify_all(pipeline, host.name)
+    if kernel is not None and "schedule" in pipeline and "lower-loops" in pipeline:
+        with_verification(pipeline, kernel=kernel, fail="never")
     watch = _Watch()
     followed = FollowedKernels(kernel) if follow or kernel is not None else None
     unscheduled = UnscheduledModule() if kernel is not None else None
@@ -292,7 +300,8 @@ def _assemble(
 
 def _take_note(note: object, nodes: dict[str, ExplainedNode], kernels: dict[str, ExplainedKernel]) -> None:
     """Add a record of the compilation to the nodes and the kernels that it is about."""
-    if isinstance(note, (ScheduleRecord, ParallelRecord, TuningRecord, BoundsRecord)) and note.function in kernels:
+    of_kernels = ScheduleRecord, ParallelRecord, TuningRecord, BoundsRecord, KernelVerdict
+    if isinstance(note, of_kernels) and note.function in kernels:
         kernels[note.function].take(note)
     elif isinstance(note, LegalizationRecord):
         for name in note.names or (note.location,):

@@ -120,6 +120,8 @@ def _kernel(kernel: ExplainedKernel, with_words: bool) -> Iterator[str]:
     for choice in kernel.intrinsics:
         yield f"  tir.{choice.intrinsic} on {choice.type}: {_rule(choice.rule)}"
         yield from _declined(choice.attempts, "    ")
+    if kernel.verdict is not None:
+        yield f"  compared with its definition: {kernel.verdict.summary}"
     if kernel.bounds is not None and kernel.bounds.guarded:
         yield f"  tested at run time to be in bounds: {len(kernel.bounds.guarded)} of {kernel.bounds.accesses} accesses"
         yield from (f"    {access}" for access in kernel.bounds.guarded)
@@ -260,6 +262,7 @@ def _kernel_json(kernel: ExplainedKernel) -> dict[str, object]:
             }
             for choice in kernel.intrinsics
         ],
+        "verified": None if kernel.verdict is None else kernel.verdict.as_json(),
         "bounds": None
         if kernel.bounds is None
         else {

@@ -1,0 +1,274 @@
+"""The definition of a kernel: each block of a prim function in tensor form, as the loop nest that it stands for.
+
+No code of schedules takes part. One spatial axis is computed in lanes, of which the last ones may be computed twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import dims_of
+from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
+from mirlo.passes.exact.arithmetic import Arithmetic
+from mirlo.passes.exact.ir_text import ModuleText
+from mirlo.passes.exact.outside import OutsideError
+from mirlo.passes.exact.translate_arith import affine
+from mirlo.passes.exact.translator import Argument, KernelTranslator
+from mirlo.passes.exact.values import BufferRef, IntValue, Number, bits_of, element_of, is_float
+
+LANES = 32
+
+
+def translate_definition(view: PrimView, arithmetic: Arithmetic, module: ModuleText, name: str) -> list[Argument]:
+    """Append a function of this name to a module; return its arguments: inputs, outputs, then what is in between."""
+    if view.others:
+        raise OutsideError(f"the operation '{view.others[0].operation.name}' between blocks")
+    translation = _Definition(arithmetic, module, name)
+    for value in view.arguments:
+        translation.take(value, "in")
+    for value in view.returned:
+        if value in translation.t.values:
+            raise OutsideError("a result that is an argument, or another result")
+        translation.take(value, "out")
+    for block in view.blocks:
+        for output in block.outputs:
+            if output.value not in translation.t.values:
+                translation.take(output.value, "scratch")
+    for block in view.blocks:
+        _Nest(translation, block).emit()
+    translation.t.f.finish()
+    return translation.t.arguments
+
+
+class _Definition:
+    """The translator of a definition, with the values of its dims."""
+
+    def __init__(self, arithmetic: Arithmetic, module: ModuleText, name: str):
+        self.t = KernelTranslator(arithmetic, module, name)
+        self._sizes: dict[str, IntValue] = {}
+
+    def take(self, value: ir.Value, role: str) -> None:
+        """Make a tensor a buffer of the arguments."""
+        element, dims = element_of(value.type), dims_of(value.type)
+        kind = "f" if is_float(element) else "i"
+        argument = Argument(role, kind, 0 if kind == "f" else bits_of(element), dims)
+        shape = [self.size(dim) for dim in dims]
+        buffer = self.t.buffer_argument(argument, shape)
+        self.t.values[value] = BufferRef(
+            buffer.kind, buffer.bits, buffer.roots, buffer.room, buffer.shape, self._strides(dims)
+        )
+
+    def size(self, dim: Dim) -> int | IntValue:
+        """Return a dim: a number, or an argument."""
+        if isinstance(dim, int):
+            return dim
+        if str(dim) not in self._sizes:
+            self._sizes[str(dim)] = self.t.size_argument(dim)
+        return self._sizes[str(dim)]
+
+    def _strides(self, dims: Sequence[Dim]) -> tuple[int | IntValue, ...]:
+        strides: list[int | IntValue] = []
+        total: Dim = 1
+        for dim in reversed(dims):
+            strides.append(self.size(total))
+            total = total * dim
+        return tuple(reversed(strides))
+
+    def index(self, dim: Dim) -> IntValue:
+        size = self.size(dim)
+        return size if isinstance(size, IntValue) else self.t.index(size)
+
+
+class _Nest:
+    """The loops of one block, and one point of them, or a vector of points along `lane_axis`."""
+
+    def __init__(self, definition: _Definition, block: BlockView):
+        self.definition, self.t, self.block = definition, definition.t, block
+        wide = [i for i in block.spatial if block.domain[i] != 1]
+        self.lane_axis = wide[-1] if wide else None
+        self.extent: Dim = 1 if self.lane_axis is None else block.domain[self.lane_axis]
+        self.lanes: int | None = None
+        self.at: dict[int, IntValue] = {}
+        """The index of each axis: a vector along the axis of lanes."""
+        self.first = self.t.index(0)
+        """The index of the first lane."""
+
+    def emit(self) -> None:
+        if 0 in self.block.domain and 0 in [self.block.domain[i] for i in self.block.spatial]:
+            return
+        outer = [i for i in self.block.spatial if i != self.lane_axis]
+        self._loops(outer, self._lanes)
+
+    def _loops(self, axes: Sequence[int], body: Any) -> None:
+        if not axes:
+            body()
+            return
+
+        def inner(index: IntValue, carried: list[Number]) -> Sequence[Number]:
+            self.at[axes[0]] = index
+            self._loops(axes[1:], body)
+            return []
+
+        t = self.t
+        t.loop(t.index(0), self.definition.index(self.block.domain[axes[0]]), t.index(1), [], inner)
+
+    def _lanes(self) -> None:
+        if self.lane_axis is None:
+            self._point()
+        elif isinstance(self.extent, int):
+            self._chunks(min(LANES, self.extent))
+        else:  # whole vectors where there is one, else one point after the other
+            t, size = self.t, self.definition.index(self.extent)
+            enough = t.compare("sge", size, t.index(LANES))
+            t.branch(enough, lambda: self._chunks(LANES), lambda: self._chunks(1))
+
+    def _chunks(self, lanes: int) -> list[Number]:
+        """Emit a loop over vectors of points; the last one begins earlier, so that it ends at the end."""
+        t, axis = self.t, self.lane_axis
+        assert axis is not None
+        self.lanes = lanes
+        size = self.definition.index(self.extent)
+        last = t.arith("sub", size, t.index(lanes))
+
+        def chunk(index: IntValue, carried: list[Number]) -> Sequence[Number]:
+            self.first = IntValue(t.f.extreme("smin", index.name, last.name), 64)
+            self.at[axis] = t.arith("add", t.splat_ints(self.first, lanes), t.steps(lanes))
+            self._point()
+            return []
+
+        t.loop(t.index(0), size, t.index(lanes), [], chunk)
+        return []
+
+    def _point(self) -> None:
+        t, block = self.t, self.block
+        if not block.is_reduction:
+            results = self._body([])
+        else:
+            pairs = zip(block.init, block.outputs, strict=True)
+            elements = [
+                (attribute, element_of(output.value.type)) for attribute, output in pairs if attribute is not None
+            ]
+            start = [t.splat(t.scalar_constant(a, element, None), self.lanes) for a, element in elements]
+            results = self._reduced(list(block.reduce), start)
+        for output, value in zip(block.outputs, results, strict=True):
+            self._write(output, t.splat(value, self.lanes))
+
+    def _reduced(self, axes: Sequence[int], carried: Sequence[Number]) -> list[Number]:
+        if not axes:
+            return [self.t.splat(v, self.lanes) for v in self._body(carried)]
+
+        def body(index: IntValue, inner: list[Number]) -> Sequence[Number]:
+            self.at[axes[0]] = index
+            return self._reduced(axes[1:], inner)
+
+        t = self.t
+        size = self.definition.index(self.block.domain[axes[0]])
+        return t.loop(t.index(0), size, t.index(1), carried, body)
+
+    # ------------------------------------------------------------------------------------------------- one point
+
+    def _body(self, carried: Sequence[Number]) -> list[Number]:
+        t, block = self.t, self.block
+        for axis, argument in enumerate(block.index_arguments):
+            if axis in self.at:
+                t.values[argument] = self.at[axis]
+        for argument, operand in zip(block.input_arguments, block.inputs, strict=True):
+            if operand.is_opaque:
+                t.values[argument] = t.values[operand.value]
+            elif any(True for _ in argument.uses):
+                t.values[argument] = self._read(operand)
+        for argument, v in zip(block.accumulators, carried, strict=True):
+            t.values[argument] = v
+        self._operations()
+        return [t.number(v) for v in block.yielded]
+
+    def _operations(self) -> None:
+        """Emit the body, with a sum and a product of its own as one operation: equal in a field, and faster."""
+        t, block = self.t, self.block
+        ops = block.body_ops
+        fused = {} if not t.arithmetic.carries_loose else dict(_multiply_adds(block, ops))
+        products = {id(ops[k]) for k, _ in fused.values()}
+        for i, op in enumerate(ops):
+            if id(op) in products:
+                continue
+            if i not in fused:
+                t.emit(op)
+                continue
+            k, addend = fused[i]
+            a, b, c = t.splat_floats(*(t.floats(v) for v in (*ops[k].operands, op.operands[addend])))
+            t.set(op, t.arithmetic.fma(t.f, a, b, c))
+
+    def _indices(self, map_: Any, at: dict[int, IntValue]) -> list[IntValue]:
+        dims = [at.get(axis, self.t.index(0)) for axis in range(map_.n_dims)]
+        return [affine(self.t, expression, dims) for expression in map_.results]
+
+    def _is_contiguous(self, map_: Any) -> bool:
+        """Return whether only the last dim depends on the axis of lanes, as a sum with coefficient 1."""
+        axis, expressions = self.lane_axis, list(map_.results)
+        if axis is None or not expressions or any(_depends(e, axis) for e in expressions[:-1]):
+            return False
+        return _depends(expressions[-1], axis) and _is_plain(expressions[-1], axis)
+
+    def _scalar_lanes(self) -> dict[int, IntValue]:
+        return self.at if self.lane_axis is None else {**self.at, self.lane_axis: self.first}
+
+    def _read(self, operand: OperandView) -> Number:
+        t, buffer = self.t, self.t.buffer(operand.value)
+        if operand.outside is None:
+            if self._is_contiguous(operand.map):
+                return t.load(buffer, t.offset(buffer, self._indices(operand.map, self._scalar_lanes())), self.lanes)
+            return t.load(buffer, t.offset(buffer, self._indices(operand.map, self.at)))
+        inside: IntValue | None = None
+        held = []
+        for i, size in zip(self._indices(operand.map, self.at), buffer.shape, strict=True):
+            ok = t.compare("ult", i, size if isinstance(size, IntValue) else t.index(size))
+            clamped = t.select(ok, i, t.index(0))
+            assert isinstance(clamped, IntValue)
+            held.append(clamped)
+            inside = ok if inside is None else t.arith("and", inside, ok)
+        value = t.load(buffer, t.offset(buffer, held))
+        beyond = t.scalar_constant(operand.outside, element_of(operand.value.type), None)
+        return value if inside is None else t.select(inside, value, beyond)
+
+    def _write(self, output: OperandView, value: Number) -> None:
+        t, buffer = self.t, self.t.buffer(output.value)
+        at = self._scalar_lanes() if self._is_contiguous(output.map) else self.at
+        t.store(value, buffer, t.offset(buffer, self._indices(output.map, at)))
+
+
+def _multiply_adds(block: BlockView, ops: Sequence[ir.Operation]) -> Any:
+    """Yield the sums of an accumulator and a product that nothing else uses: (sum, (product, operand of the sum))."""
+    accumulators = list(block.accumulators)
+    for i, op in enumerate(ops):
+        if op.name != "arith.addf":
+            continue
+        for mine, other in ((0, 1), (1, 0)):
+            product = op.operands[mine].owner
+            if isinstance(product, ir.Block) or product.name != "arith.mulf":
+                continue
+            if sum(1 for _ in op.operands[mine].uses) == 1 and op.operands[other] in accumulators:
+                yield i, (next(k for k, each in enumerate(ops) if each == product.operation), other)
+                break
+
+
+def _depends(expression: ir.AffineExpr, axis: int) -> bool:
+    if isinstance(expression, ir.AffineDimExpr):
+        return bool(expression.position == axis)
+    if isinstance(expression, (ir.AffineConstantExpr, ir.AffineSymbolExpr)):
+        return False
+    return _depends(expression.lhs, axis) or _depends(expression.rhs, axis)
+
+
+def _is_plain(expression: ir.AffineExpr, axis: int) -> bool:
+    """Return whether an expression that depends on an axis is that axis, or a sum of it and what does not."""
+    if isinstance(expression, ir.AffineDimExpr):
+        return True
+    if not isinstance(expression, ir.AffineAddExpr):
+        return False
+    for mine, other in ((expression.lhs, expression.rhs), (expression.rhs, expression.lhs)):
+        if _depends(mine, axis):
+            return not _depends(other, axis) and _is_plain(mine, axis)
+    return False

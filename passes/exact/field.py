@@ -1,0 +1,309 @@
+"""Arithmetic of residues: exact sums, products and quotients, a keyed order, exp as a power, hashes for the rest.
+
+A value is a residue modulo P, with exponentials also one modulo Q. Sums of products stay unreduced below 2^39 in loops.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+from mirlo.passes.exact.arithmetic import Arithmetic
+from mirlo.passes.exact.ir_text import ROUND_TABLES, FunctionText
+from mirlo.passes.exact.outside import OutsideError
+from mirlo.passes.exact.primes import EXPONENTS, INFINITY, MINUS_INFINITY, NAN, VALUES, P, Plane
+from mirlo.passes.exact.values import FloatValue, IntValue, llvm_type
+
+ORDER_FACTOR, ORDER_SHIFT, HASH_KEY = 0, 1, 2
+"""Positions of constants of the round: the key of the order is x * factor + shift mod P."""
+WINDOW, WINDOWS = 6, 5
+"""Powers are products of five entries of tables of 64."""
+_EXPONENTIAL = 77
+"""Key of the hash that is the second residue of an exponential."""
+_TESTS = {"gt": "sgt", "ge": "sge", "lt": "slt", "le": "sle", "eq": "eq", "ne": "ne"}
+
+
+class FieldArithmetic(Arithmetic):
+    """Residues modulo P, and with `has_exponents` modulo Q; with `has_infinities`, infinities and NaN occur."""
+
+    element = "i64"
+
+    def __init__(self, has_exponents: bool, has_infinities: bool, has_exact_casts: bool = False):
+        self.has_infinities, self.has_exact_casts = has_infinities, has_exact_casts
+        self.moduli: tuple[Plane, ...] = (VALUES, EXPONENTS) if has_exponents else (VALUES,)
+        self.planes = len(self.moduli)
+        self.carries_loose = not has_infinities
+
+    # ------------------------------------------------------------------------------------------------------- reduction
+
+    def canonical(self, f: FunctionText, x: FloatValue) -> FloatValue:
+        if not x.is_loose:
+            return x
+        reduced = (_reduced(f, name, x.lanes, plane) for name, plane in zip(x.planes, self.moduli, strict=True))
+        return FloatValue(tuple(reduced), x.lanes)
+
+    def _each(
+        self, f: FunctionText, operands: Sequence[FloatValue], compute: Callable[[Plane, list[str]], str]
+    ) -> FloatValue:
+        """Return what a function makes of the residues in each plane; an operand outside of the field stays."""
+        lanes = operands[0].lanes
+        operands = [self.canonical(f, x) for x in operands]
+        names = [compute(plane, [x.planes[plane.index] for x in operands]) for plane in self.moduli]
+        if self.has_infinities:
+            kind = llvm_type("i64", lanes)
+            for x in reversed(operands):
+                special = self._is_special(f, x)
+                names = [f.op(f"select {special}, {kind} {x.planes[0]}, {kind} {name}") for name in names]
+        return FloatValue(tuple(names), lanes)
+
+    def _is_special(self, f: FunctionText, x: FloatValue) -> str:
+        """Return the type and the name of whether a value is outside of the field."""
+        test = f.op(f"icmp uge {llvm_type('i64', x.lanes)} {x.planes[0]}, {f.constant(P, 64, x.lanes)}")
+        return f"{llvm_type('i1', x.lanes)} {test}"
+
+    # ------------------------------------------------------------------------------------------------------ arithmetic
+
+    def constant(self, f: FunctionText, value: float, lanes: int | None) -> FloatValue:
+        if math.isfinite(value):
+            numbers = [plane.residue(Fraction(value)) for plane in self.moduli]
+        elif not self.has_infinities:
+            raise OutsideError("an infinity or NaN among values that have none")
+        else:
+            number = NAN if math.isnan(value) else INFINITY if value > 0 else MINUS_INFINITY
+            numbers = [number] * self.planes
+        return FloatValue(tuple(f.constant(number, 64, lanes) for number in numbers), lanes)
+
+    def add(self, f: FunctionText, a: FloatValue, b: FloatValue) -> FloatValue:
+        kind = llvm_type("i64", a.lanes)
+        return self._each(
+            f, [a, b], lambda plane, x: _below_twice(f, f.op(f"add {kind} {x[0]}, {x[1]}"), a.lanes, plane)
+        )
+
+    def sub(self, f: FunctionText, a: FloatValue, b: FloatValue) -> FloatValue:
+        kind = llvm_type("i64", a.lanes)
+
+        def difference(plane: Plane, x: list[str]) -> str:
+            less = f.op(f"sub {kind} {x[0]}, {x[1]}")
+            more = f.op(f"add {kind} {less}, {f.constant(plane.modulus, 64, a.lanes)}")
+            return f.extreme("umin", less, more, 64, a.lanes)
+
+        return self._each(f, [a, b], difference)
+
+    def neg(self, f: FunctionText, a: FloatValue) -> FloatValue:
+        return self.sub(f, self.constant(f, 0.0, a.lanes), a)
+
+    def mul(self, f: FunctionText, a: FloatValue, b: FloatValue) -> FloatValue:
+        kind = llvm_type("i64", a.lanes)
+        return self._each(f, [a, b], lambda plane, x: _reduced(f, f.op(f"mul {kind} {x[0]}, {x[1]}"), a.lanes, plane))
+
+    def fma(self, f: FunctionText, a: FloatValue, b: FloatValue, c: FloatValue) -> FloatValue:
+        if self.has_infinities:
+            return self.add(f, self.mul(f, a, b), c)
+        kind = llvm_type("i64", a.lanes)
+        a, b = self.canonical(f, a), self.canonical(f, b)
+        names = []
+        for plane, x, y, z in zip(self.moduli, a.planes, b.planes, c.planes, strict=True):
+            product = f.op(f"mul {kind} {x}, {y}")
+            names.append(_folded(f, f.op(f"add {kind} {product}, {z}"), a.lanes, plane))
+        return FloatValue(tuple(names), a.lanes, is_loose=True)
+
+    def div(self, f: FunctionText, a: FloatValue, b: FloatValue) -> FloatValue:
+        inverse = self._each(f, [b], lambda plane, x: _call(f, _inverse_helper(f, plane, b.lanes), x[0], b.lanes))
+        return self.mul(f, a, inverse)
+
+    def exp2(self, f: FunctionText, a: FloatValue) -> FloatValue:
+        if self.planes == 1:
+            raise OutsideError("an exponential among values without exponents")
+        a = self.canonical(f, a)
+        kind, zero = llvm_type("i64", a.lanes), f.constant(0, 64, a.lanes)
+        if not self.has_infinities:
+            power = _call(f, _power_helper(f, a.lanes), a.planes[1], a.lanes)
+        else:  # exp(-inf) = 0
+            special = self._is_special(f, a)
+            safe = f.op(f"select {special}, {kind} {zero}, {kind} {a.planes[1]}")
+            power = _call(f, _power_helper(f, a.lanes), safe, a.lanes)
+            power = f.op(f"select {special}, {kind} {zero}, {kind} {power}")
+        return FloatValue((power, _hashed(f, power, a.lanes, _EXPONENTIAL, EXPONENTS)), a.lanes)
+
+    # ------------------------------------------------------------------------------------------------------- the order
+
+    def _order_key(self, f: FunctionText, x: FloatValue) -> str:
+        kind = llvm_type("i64", x.lanes)
+        scaled = f.op(f"mul {kind} {x.planes[0]}, {f.round_constant(ORDER_FACTOR, x.lanes)}")
+        shifted = f.op(f"add {kind} {scaled}, {f.round_constant(ORDER_SHIFT, x.lanes)}")
+        key = _reduced(f, shifted, x.lanes, VALUES)
+        if self.has_infinities:
+            key = f.op(f"select {self._is_special(f, x)}, {kind} {x.planes[0]}, {kind} {key}")
+        return key
+
+    def compare(self, f: FunctionText, predicate: str, a: FloatValue, b: FloatValue) -> IntValue:
+        if predicate in ("ord", "uno") and self.has_infinities:
+            names = [self.classify(f, "isnan", x).name for x in (a, b)]
+            kind = llvm_type("i1", a.lanes)
+            either = f.op(f"or {kind} {names[0]}, {names[1]}")
+            flip = f.constant(int(predicate == "ord"), 1, a.lanes)
+            return IntValue(f.op(f"xor {kind} {either}, {flip}"), 1, a.lanes)
+        if predicate in ("ord", "uno", "true", "false"):
+            return IntValue(f.constant(int(predicate in ("ord", "true")), 1, a.lanes), 1, a.lanes)
+        a, b = self.canonical(f, a), self.canonical(f, b)
+        left, right = self._order_key(f, a), self._order_key(f, b)
+        return IntValue(f.op(f"icmp {_TESTS[predicate[1:]]} {llvm_type('i64', a.lanes)} {left}, {right}"), 1, a.lanes)
+
+    def maximum(self, f: FunctionText, a: FloatValue, b: FloatValue) -> FloatValue:
+        return self.select(f, self.compare(f, "ogt", a, b), a, b)
+
+    def minimum(self, f: FunctionText, a: FloatValue, b: FloatValue) -> FloatValue:
+        return self.select(f, self.compare(f, "olt", a, b), a, b)
+
+    def absolute(self, f: FunctionText, a: FloatValue) -> FloatValue:
+        return self.maximum(f, a, self.neg(f, a))
+
+    def classify(self, f: FunctionText, name: str, a: FloatValue) -> IntValue:
+        x, kind = self.canonical(f, a).planes[0], llvm_type("i64", a.lanes)
+        if name == "isfinite":
+            test = f.op(f"icmp ult {kind} {x}, {f.constant(P, 64, a.lanes)}")
+        elif name == "isnan":
+            test = f.op(f"icmp eq {kind} {x}, {f.constant(NAN, 64, a.lanes)}")
+        else:
+            low = f.op(f"icmp eq {kind} {x}, {f.constant(MINUS_INFINITY, 64, a.lanes)}")
+            high = f.op(f"icmp eq {kind} {x}, {f.constant(INFINITY, 64, a.lanes)}")
+            test = f.op(f"or {llvm_type('i1', a.lanes)} {low}, {high}")
+        return IntValue(test, 1, a.lanes)
+
+    # ---------------------------------------------------------------------------------------------------------- hashes
+
+    def function(self, f: FunctionText, name: str, operands: Sequence[FloatValue]) -> FloatValue:
+        operands = [self.canonical(f, x) for x in operands]
+        lanes = operands[0].lanes
+        kind = llvm_type("i64", lanes)
+        x = operands[0].planes[0]
+        for other in operands[1:]:
+            x = f.op(f"mul {kind} {x}, {f.constant(0x2545F4914F6CDD1D, 64, lanes)}")
+            x = f.op(f"add {kind} {other.planes[0]}, {x}")
+        key = sum(ord(c) * 131**i for i, c in enumerate(name)) % 1000003
+        return FloatValue(tuple(_hashed(f, x, lanes, key, plane) for plane in self.moduli), lanes)
+
+    def truncated(self, f: FunctionText, a: FloatValue, kind: str) -> FloatValue:
+        return self.function(f, f"truncf {kind}", [a]) if self.has_exact_casts else a
+
+    def to_int(self, f: FunctionText, a: FloatValue, bits: int, name: str) -> IntValue:
+        x = self.function(f, name, [a]).planes[0]
+        if bits < 64:
+            x = f.op(f"trunc {llvm_type('i64', a.lanes)} {x} to {llvm_type(f'i{bits}', a.lanes)}")
+        return IntValue(x, bits, a.lanes)
+
+    def from_int(self, f: FunctionText, a: IntValue, is_signed: bool) -> FloatValue:
+        kind, x = llvm_type("i64", a.lanes), a.name
+        if a.bits < 64:
+            narrow = llvm_type(f"i{a.bits}", a.lanes)
+            x = f.op(f"{'sext' if is_signed else 'zext'} {narrow} {x} to {kind}")
+        names = []
+        for plane in self.moduli:
+            modulus = f.constant(plane.modulus, 64, a.lanes)
+            rest = f.op(f"{'srem' if is_signed else 'urem'} {kind} {x}, {modulus}")
+            more = f.op(f"add {kind} {rest}, {modulus}")
+            names.append(f.extreme("umin", rest, more, 64, a.lanes))
+        return FloatValue(tuple(names), a.lanes)
+
+    def from_bits(self, f: FunctionText, a: IntValue, kind: str) -> FloatValue:
+        x = a.name
+        if a.bits < 64:
+            x = f.op(f"zext {llvm_type(f'i{a.bits}', a.lanes)} {x} to {llvm_type('i64', a.lanes)}")
+        return self.function(f, f"bitcast {kind}", [FloatValue((x,) * self.planes, a.lanes)])
+
+
+# ------------------------------------------------------------------------------------------------------------- helpers
+
+
+def _folded(f: FunctionText, x: str, lanes: int | None, plane: Plane) -> str:
+    """Return a number that is equal modulo the prime, and smaller: 2^bits = c."""
+    kind = llvm_type("i64", lanes)
+    low = f.op(f"and {kind} {x}, {f.constant((1 << plane.bits) - 1, 64, lanes)}")
+    high = f.op(f"lshr {kind} {x}, {f.constant(plane.bits, 64, lanes)}")
+    scaled = f.op(f"mul {kind} {high}, {f.constant(plane.c, 64, lanes)}")
+    return f.op(f"add {kind} {low}, {scaled}")
+
+
+def _below_twice(f: FunctionText, x: str, lanes: int | None, plane: Plane) -> str:
+    """Reduce a number below twice the modulus."""
+    less = f.op(f"sub {llvm_type('i64', lanes)} {x}, {f.constant(plane.modulus, 64, lanes)}")
+    return f.extreme("umin", x, less, 64, lanes)
+
+
+def _reduced(f: FunctionText, x: str, lanes: int | None, plane: Plane) -> str:
+    return _below_twice(f, _folded(f, _folded(f, x, lanes, plane), lanes, plane), lanes, plane)
+
+
+def _hashed(f: FunctionText, x: str, lanes: int | None, key: int, plane: Plane) -> str:
+    """Return a residue that depends on all bits of a number, on the key, and on the key of the round."""
+    kind = llvm_type("i64", lanes)
+    factor = 0x9E3779B97F4A7C15 + 2 * (key * 0x1F3D5B79 + plane.index * 0x51ED27)
+    x = f.op(f"add {kind} {x}, {f.round_constant(HASH_KEY, lanes)}")
+    x = f.op(f"mul {kind} {x}, {f.constant(factor, 64, lanes)}")
+    high = f.op(f"lshr {kind} {x}, {f.constant(31, 64, lanes)}")
+    x = f.op(f"xor {kind} {x}, {high}")
+    x = f.op(f"mul {kind} {x}, {f.constant(0xBF58476D1CE4E5B9, 64, lanes)}")
+    x = f.op(f"lshr {kind} {x}, {f.constant(64 - plane.bits, 64, lanes)}")
+    return _below_twice(f, x, lanes, plane)
+
+
+def _call(f: FunctionText, helper: str, x: str, lanes: int | None) -> str:
+    kind = llvm_type("i64", lanes)
+    return f.op(f"call {kind} @{helper}({kind} {x}, ptr %round)")
+
+
+def _inverse_helper(f: FunctionText, plane: Plane, lanes: int | None) -> str:
+    """Return the name of a function that computes x^(modulus - 2); 0 has the inverse 0."""
+    name = f"inverse_{plane.index}_{lanes or 0}"
+    if name in f.module.helpers:
+        return name
+    kind = llvm_type("i64", lanes)
+    g = FunctionText(f.module, name)
+    g.lines += [
+        "  br label %head", "head:", "  %i = phi i64 [ 0, %body ], [ %j, %head ]",
+        f"  %r = phi {kind} [ {g.constant(1, 64, lanes)}, %body ], [ %next, %head ]",
+        f"  %b = phi {kind} [ %x, %body ], [ %square, %head ]",
+    ]  # fmt: skip
+    shifted = g.op(f"lshr i64 {plane.modulus - 2}, %i")
+    is_odd = g.op(f"trunc i64 {shifted} to i1")
+    product = _reduced(g, g.op(f"mul {kind} %r, %b"), lanes, plane)
+    g.effect(f"%next = select i1 {is_odd}, {kind} {product}, {kind} %r")
+    square = _reduced(g, g.op(f"mul {kind} %b, %b"), lanes, plane)
+    g.effect(f"%square = add {kind} {square}, {g.constant(0, 64, lanes)}")
+    g.effect("%j = add i64 %i, 1")
+    g.effect(f"%more = icmp ult i64 %j, {plane.modulus.bit_length()}")
+    g.effect("br i1 %more, label %head, label %end")
+    g.lines += ["end:", f"  ret {kind} %r"]
+    g.finish_helper(kind, f"{kind} %x")
+    return name
+
+
+def _power_helper(f: FunctionText, lanes: int | None) -> str:
+    """Return the name of a function that computes the power of the round's base, by its tables."""
+    name = f"power_{lanes or 0}"
+    if name in f.module.helpers:
+        return name
+    kind = llvm_type("i64", lanes)
+    g = FunctionText(f.module, name)
+    result = ""
+    for window in range(WINDOWS):
+        digit = g.op(f"lshr {kind} %x, {g.constant(WINDOW * window, 64, lanes)}")
+        digit = g.op(f"and {kind} {digit}, {g.constant((1 << WINDOW) - 1, 64, lanes)}")
+        digit = g.op(f"add {kind} {digit}, {g.constant(ROUND_TABLES + (window << WINDOW), 64, lanes)}")
+        factor = _table_entry(g, digit, lanes)
+        result = _reduced(g, g.op(f"mul {kind} {result}, {factor}"), lanes, VALUES) if result else factor
+    g.effect(f"ret {kind} {result}")
+    g.finish_helper(kind, f"{kind} %x")
+    return name
+
+
+def _table_entry(g: FunctionText, position: str, lanes: int | None) -> str:
+    if lanes is None:
+        pointer = g.op(f"getelementptr i64, ptr %round, i64 {position}")
+        return g.op(f"load i64, ptr {pointer}, align 8")
+    pointers = g.op(f"getelementptr i64, ptr %round, <{lanes} x i64> {position}")
+    return g.call(
+        f"<{lanes} x i64>", f"llvm.masked.gather.v{lanes}i64.v{lanes}p0", (f"<{lanes} x ptr>", pointers), ("i32", "8"),
+        (f"<{lanes} x i1>", g.constant(1, 1, lanes)), (f"<{lanes} x i64>", "poison"),
+    )  # fmt: skip

@@ -1,0 +1,118 @@
+"""LLVM IR as text, under construction."""
+
+from __future__ import annotations
+
+from mirlo.passes.exact.values import llvm_type
+
+ROUND_TABLES = 12
+"""Position of the first table in the constants of a round (`rounds.py`)."""
+
+
+class ModuleText:
+    """A module: declarations, helper functions and kernels."""
+
+    def __init__(self) -> None:
+        self.declarations: dict[str, None] = {}
+        self.helpers: dict[str, str] = {}
+        self.functions: list[str] = []
+
+    def __str__(self) -> str:
+        return "\n".join([*sorted(self.declarations), *self.helpers.values(), *self.functions])
+
+
+class FunctionText:
+    """A function of a module: `void name(ptr %args, ptr %round, i64 %reverse)`."""
+
+    def __init__(self, module: ModuleText, name: str):
+        self.module, self.name = module, name
+        self.entry: list[str] = []
+        """What is computed once, before the body."""
+        self.lines: list[str] = []
+        self.block = "body"
+        """The label of the block under construction."""
+        self._count = 0
+        self._constants: dict[tuple[int, int | None], str] = {}
+
+    def fresh(self) -> str:
+        self._count += 1
+        return f"%v{self._count}"
+
+    def op(self, text: str) -> str:
+        """Append an instruction; return the name of its result."""
+        name = self.fresh()
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def effect(self, text: str) -> None:
+        """Append an instruction without a result."""
+        self.lines.append(f"  {text}")
+
+    def at_entry(self, text: str) -> str:
+        name = self.fresh()
+        self.entry.append(f"  {name} = {text}")
+        return name
+
+    def label(self, name: str) -> None:
+        self.lines.append(f"{name}:")
+        self.block = name
+
+    def new_label(self, hint: str) -> str:
+        self._count += 1
+        return f"{hint}{self._count}"
+
+    def constant(self, value: int, bits: int, lanes: int | None) -> str:
+        """Return an integer constant, in all lanes."""
+        if bits == 1:
+            text = "true" if value else "false"
+        else:
+            text = str((value + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1)))
+        return text if lanes is None else f"splat (i{bits} {text})"
+
+    def splat(self, name: str, element: str, lanes: int | None, is_at_entry: bool = False) -> str:
+        """Return a vector with a scalar in all lanes."""
+        if lanes is None:
+            return name
+        emit = self.at_entry if is_at_entry else self.op
+        one = emit(f"insertelement <{lanes} x {element}> poison, {element} {name}, i64 0")
+        zeros = f"<{lanes} x i32> zeroinitializer"
+        return emit(f"shufflevector <{lanes} x {element}> {one}, <{lanes} x {element}> poison, {zeros}")
+
+    def call(self, result: str, name: str, *arguments: tuple[str, str]) -> str:
+        """Call a function of (type, value) arguments, which is declared."""
+        self.declare(result, name, [kind for kind, _ in arguments])
+        return self.op(f"call {result} @{name}({', '.join(f'{kind} {value}' for kind, value in arguments)})")
+
+    def call_effect(self, name: str, *arguments: tuple[str, str]) -> None:
+        self.declare("void", name, [kind for kind, _ in arguments])
+        self.effect(f"call void @{name}({', '.join(f'{kind} {value}' for kind, value in arguments)})")
+
+    def declare(self, result: str, name: str, kinds: list[str]) -> None:
+        self.module.declarations[f"declare {result} @{name}({', '.join(kinds)})"] = None
+
+    def extreme(self, what: str, left: str, right: str, bits: int = 64, lanes: int | None = None) -> str:
+        """Return the result of `llvm.umin` and the like."""
+        kind = llvm_type(f"i{bits}", lanes)
+        suffix = f"i{bits}" if lanes is None else f"v{lanes}i{bits}"
+        return self.call(kind, f"llvm.{what}.{suffix}", (kind, left), (kind, right))
+
+    def round_constant(self, index: int, lanes: int | None = None) -> str:
+        """Return a constant of the round, which is loaded once."""
+        if (index, None) not in self._constants:
+            pointer = self.at_entry(f"getelementptr i64, ptr %round, i64 {index}")
+            self._constants[index, None] = self.at_entry(f"load i64, ptr {pointer}, align 8")
+        if (index, lanes) not in self._constants:
+            self._constants[index, lanes] = self.splat(self._constants[index, None], "i64", lanes, is_at_entry=True)
+        return self._constants[index, lanes]
+
+    def finish(self) -> None:
+        """Append the function to its module."""
+        head = f"define void @{self.name}(ptr %args, ptr %round, i64 %reverse) {{\nentry:\n"
+        entry, body = "\n".join(self.entry), "\n".join(self.lines)
+        self.module.functions.append(f"{head}{entry}\n  br label %body\nbody:\n{body}\n  ret void\n}}\n")
+
+    def finish_helper(self, result: str, parameters: str) -> None:
+        """Make this a helper function of its module; its body returns."""
+        body = "\n".join([*self.entry, "  br label %body", "body:", *self.lines])
+        self.module.helpers[self.name] = (
+            f"define internal {result} @{self.name}({parameters}, ptr %round) noinline {{\nentry:\n{body}\n}}\n"
+        )

@@ -1,0 +1,118 @@
+"""Memory for translated functions: random elements, between guards of garbage."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mirlo.dialects.core.dims import Dim, substitute
+from mirlo.passes.exact.arithmetic import Arithmetic
+from mirlo.passes.exact.field import FieldArithmetic
+from mirlo.passes.exact.outside import OutsideError
+from mirlo.passes.exact.translator import GUARD_BYTES, Argument
+from mirlo.runtime.records import dataclass
+
+Array = npt.NDArray[Any]
+_INTEGERS = {1: np.int8, 8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
+MOST_BYTES = 2 << 30
+"""The most memory of one buffer."""
+
+
+def number_of(dim: Dim, sizes: Mapping[str, int]) -> int:
+    """Return a dim as a number."""
+    value = dim if isinstance(dim, int) else substitute(dim, sizes)
+    if not isinstance(value, int):
+        raise OutsideError(f"the size {dim}")
+    return value
+
+
+@dataclass
+class GuardedBuffer:
+    """The planes of a buffer, each with guards around it."""
+
+    wholes: list[Array]
+    count: int
+
+    @property
+    def planes(self) -> list[Array]:
+        """Return the elements between the guards."""
+        return [whole[_guard(whole) : _guard(whole) + self.count] for whole in self.wholes]
+
+    @property
+    def words(self) -> list[int]:
+        """Return what a function takes: the address of each plane, and the bytes of one."""
+        planes = self.planes
+        return [*(int(plane.ctypes.data) for plane in planes), self.count * self.wholes[0].itemsize]
+
+    def guards(self) -> list[Array]:
+        """Return copies of the guards."""
+        return [part.copy() for part in self._guards()]
+
+    def has_guards(self, guards: Sequence[Array]) -> bool:
+        """Return whether the guards are as they were."""
+        pairs = zip(self._guards(), guards, strict=True)
+        return all(np.array_equal(now.view(np.uint8), before.view(np.uint8)) for now, before in pairs)
+
+    def _guards(self) -> list[Array]:
+        return [part for whole in self.wholes for part in (whole[: _guard(whole)], whole[_guard(whole) + self.count :])]
+
+
+def _guard(whole: Array) -> int:
+    return GUARD_BYTES // int(whole.itemsize)
+
+
+class RandomMemory:
+    """Maker of buffers for an arithmetic."""
+
+    def __init__(self, arithmetic: Arithmetic, seed: int, scale: float = 1.0):
+        self.arithmetic, self.scale = arithmetic, scale
+        self.rng = np.random.default_rng(seed)
+
+    def buffer(
+        self, argument: Argument, sizes: Mapping[str, int], values: IntegerInputs | None = None
+    ) -> GuardedBuffer:
+        """Return a buffer of random elements; integers are drawn from `values`, if any."""
+        count = math.prod(number_of(dim, sizes) for dim in argument.shape)
+        if count * self.arithmetic.bytes > MOST_BYTES:
+            raise OutsideError(f"a buffer of {count} elements, which is too large to be compared")
+        if argument.kind == "f":
+            return GuardedBuffer([self._floats(count, plane) for plane in range(self.arithmetic.planes)], count)
+        dtype = _INTEGERS.get(argument.bits)
+        if dtype is None:
+            raise OutsideError(f"a buffer of integers of {argument.bits} bits")
+        size = count + 2 * GUARD_BYTES // np.dtype(dtype).itemsize
+        planes = self.arithmetic.planes if argument.kind == "bytes" else 1
+        info = np.iinfo(dtype)
+        wholes = [
+            self.rng.integers(info.min, info.max, size, dtype, endpoint=True)
+            if values is None
+            else values.draw(self.rng, size).astype(dtype)
+            for _ in range(planes)
+        ]
+        return GuardedBuffer(wholes, count)
+
+    def _floats(self, count: int, plane: int) -> Array:
+        size = count + 2 * GUARD_BYTES // self.arithmetic.bytes
+        if isinstance(self.arithmetic, FieldArithmetic):
+            return self.rng.integers(0, self.arithmetic.moduli[plane].modulus, size, dtype=np.int64)
+        return self.rng.standard_normal(size) * self.scale
+
+
+@dataclass(frozen=True)
+class IntegerInputs:
+    """What integers of an input are drawn from: special ones, others near them, zeros and ones."""
+
+    special: Array
+    is_bool: bool = False
+
+    def draw(self, rng: np.random.Generator, size: int) -> Array:
+        if self.is_bool:
+            return rng.integers(0, 2, size)
+        kind = rng.random(size)
+        near = rng.integers(self.special.min() - 2, self.special.max() + 3, size)
+        values = np.where(kind < 0.35, rng.choice(self.special, size), near)
+        return np.where(kind > 0.65, rng.integers(0, 2, size), values)

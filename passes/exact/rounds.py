@@ -1,0 +1,61 @@
+"""The constants of a round: the order of residues, the key of hashes, the base of powers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from mirlo.passes.exact.field import HASH_KEY, ORDER_FACTOR, ORDER_SHIFT, WINDOW, WINDOWS
+from mirlo.passes.exact.ir_text import ROUND_TABLES
+from mirlo.passes.exact.primes import VALUES, P
+from mirlo.passes.exact.translate_memory import ADDRESS
+
+TABLE_WORDS = ROUND_TABLES + (WINDOWS << WINDOW)
+_TRIES = 200_000
+_ORDERED = 4
+"""The most constants whose order is kept: more are unlikely to be in order by chance."""
+_LEAST, _MOST = 0.05, 0.2
+"""The share of residues below the first constant, and above the last one."""
+
+
+def round_constants(seed: int, compared: Sequence[float]) -> npt.NDArray[np.int64]:
+    """Return the constants of a round.
+
+    The constants that a kernel compares with keep their order: the first one lies low and the last one high, so that
+    most values are between them, as clip passes them on, and a tenth on each side. A single one lies low or high in
+    turn.
+    """
+    rng = np.random.default_rng(seed)
+    table = np.zeros(TABLE_WORDS, np.int64)
+    table[ORDER_FACTOR], table[ORDER_SHIFT] = _order(rng, compared, seed % 2 == 0)
+    table[HASH_KEY] = rng.integers(0, 2**62)
+    table[ADDRESS] = 0 if seed % 2 == 0 else 4 * int(rng.integers(1, 1 << 20)) + 4
+    base = pow(int(rng.integers(2, P - 1)), 2, P)  # a square: of order Q
+    for window in range(WINDOWS):
+        factor, power = pow(base, 1 << (WINDOW * window), P), 1
+        for digit in range(1 << WINDOW):
+            table[ROUND_TABLES + (window << WINDOW) + digit] = power
+            power = power * factor % P
+    return table
+
+
+def _order(rng: np.random.Generator, compared: Sequence[float], is_low: bool) -> tuple[int, int]:
+    """Return a and b of the order by a * x + b mod P."""
+    residues = [VALUES.residue(Fraction(value)) for value in sorted(compared)]
+    for _ in range(_TRIES):
+        a, b = int(rng.integers(1, P)), int(rng.integers(0, P))
+        keys = [(a * residue + b) % P / P for residue in residues]
+        if not keys or len(keys) > _ORDERED or _is_in_order(keys, is_low):
+            break
+    return a, b
+
+
+def _is_in_order(keys: Sequence[float], is_low: bool) -> bool:
+    first, last = _LEAST < keys[0] < _MOST, _LEAST < 1 - keys[-1] < _MOST
+    if len(keys) == 1:
+        return first if is_low else last
+    gap = 1 / (6 * (len(keys) + 1))
+    return first and last and all(y - x >= gap for x, y in zip(keys, keys[1:], strict=False))

@@ -1,0 +1,59 @@
+"""The scheduled form of a kernel: a prim function in buffer form, after `lower-loops` and before `lower-intrinsics`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim, parse
+from mirlo.dialects.tir.buffers import workspace_of
+from mirlo.dialects.tir.sizes import SYMBOLS
+from mirlo.passes.exact.arithmetic import Arithmetic
+from mirlo.passes.exact.ir_text import ModuleText
+from mirlo.passes.exact.operations import operations_in
+from mirlo.passes.exact.outside import OutsideError
+from mirlo.passes.exact.translate_memory import float_bytes
+from mirlo.passes.exact.translator import Argument, KernelTranslator, is_float_buffer
+from mirlo.passes.exact.values import bits_of, element_of, is_float
+
+
+def translate_scheduled(
+    function: ir.Operation, shapes: Sequence[tuple[str, tuple[Dim, ...]]], arithmetic: Arithmetic, module: ModuleText,
+    name: str,
+) -> list[Argument]:  # fmt: skip
+    """Append a function of this name to a module; return its arguments.
+
+    `shapes` are the roles and the dims of inputs and outputs, as the definition has them: buffers of dynamic size have
+    none. Workspaces and sizes follow.
+    """
+    t = KernelTranslator(arithmetic, module, name)
+    views = [op.results[0].type for op in operations_in(function) if op.name == "memref.view"]
+    ratios = [arithmetic.bytes / float_bytes(kind.element_type) for kind in views if is_float_buffer(kind)]
+    t.view_ratio = int(max([1, *ratios]))
+    symbols = iter(_symbols(function))
+    block = function.regions[0].blocks[0]
+    for i, argument in enumerate(block.arguments):
+        kind = argument.type
+        if isinstance(kind, ir.IndexType):
+            t.values[argument] = t.size_argument(next(symbols))
+        elif not isinstance(kind, ir.MemRefType):
+            raise OutsideError(f"a parameter of type {kind}")
+        elif i < len(shapes):
+            role, dims = shapes[i]
+            element = element_of(kind)
+            bits = 0 if is_float(element) else bits_of(element)
+            t.values[argument] = t.buffer_argument(
+                Argument(role, "f" if is_float(element) else "i", bits, dims), tuple(kind.shape)
+            )
+        else:
+            workspace = t.scratch(element_of(kind), (workspace_of(function.opview),))
+            t.values[argument] = t.buffer_argument(workspace, tuple(kind.shape))
+    t.emit_block(block)
+    t.f.finish()
+    return t.arguments
+
+
+def _symbols(function: ir.Operation) -> list[Dim]:
+    if SYMBOLS not in function.attributes:
+        return []
+    return [parse(ir.StringAttr(each).value) for each in ir.ArrayAttr(function.attributes[SYMBOLS])]

@@ -1,0 +1,86 @@
+"""The meanings of tir's intrinsics, and of sizes."""
+
+from __future__ import annotations
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import parse, substitute
+from mirlo.dialects.tir.intrinsics import INTRINSICS
+from mirlo.passes.exact.arithmetic import Arithmetic
+from mirlo.passes.exact.ir_text import FunctionText
+from mirlo.passes.exact.outside import OutsideError
+from mirlo.passes.exact.translator import KernelTranslator, translates
+from mirlo.passes.exact.values import FloatValue, IntValue, llvm_type
+
+EXPONENTIALS = ("tir.exp", "tir.exp2", "tir.expm1", "tir.sigmoid")
+CLASSES = ("isnan", "isinf", "isfinite")
+_FLOAT_FUNCTIONS = [
+    f"tir.{row.name}" for row in INTRINSICS.values() if row.operands == "float" and row.result == "same"
+]
+_SATURATING = {"sat_adds": "sadd", "sat_addu": "uadd", "sat_subs": "ssub", "sat_subu": "usub"}
+
+
+@translates("tir.size")
+def size(t: KernelTranslator, op: ir.Operation) -> None:
+    dim = substitute(parse(op.opview.dim), t.sizes)
+    if not isinstance(dim, int):
+        raise OutsideError("a size of run time")
+    t.set(op, t.index(dim))
+
+
+@translates(*_FLOAT_FUNCTIONS)
+def float_function(t: KernelTranslator, op: ir.Operation) -> None:
+    operands = t.float_operands(op)
+    t.set(op, _function(t.arithmetic, t.f, op.name.partition(".")[2], operands))
+
+
+def _function(w: Arithmetic, f: FunctionText, name: str, operands: list[FloatValue]) -> FloatValue:
+    x = operands[0]
+    if name == "exp":
+        return w.exp(f, x)
+    if name == "exp2":
+        return w.exp2(f, x)
+    if name == "abs":
+        return w.absolute(f, x)
+    if name in ("fma", "fmuladd"):
+        return w.fma(f, *operands)
+    one = w.constant(f, 1.0, x.lanes)
+    if name == "expm1":
+        return w.sub(f, w.exp(f, x), one)
+    if name == "sigmoid":
+        return w.div(f, one, w.add(f, one, w.exp(f, w.neg(f, x))))
+    if name == "rsqrt":
+        return w.div(f, one, w.function(f, "sqrt", operands))
+    return w.function(f, name, operands)
+
+
+@translates(*(f"tir.{name}" for name in CLASSES))
+def classification(t: KernelTranslator, op: ir.Operation) -> None:
+    t.set(op, t.arithmetic.classify(t.f, op.name.partition(".")[2], t.floats(op.operands[0])))
+
+
+@translates(*(f"tir.{name}" for name in _SATURATING))
+def saturating(t: KernelTranslator, op: ir.Operation) -> None:
+    a, b = t.int_operands(op)
+    name = _SATURATING[op.name.partition(".")[2]]
+    t.set(op, IntValue(t.f.extreme(f"{name}.sat", a.name, b.name, a.bits, a.lanes), a.bits, a.lanes))
+
+
+@translates("tir.popcount", "tir.clz", "tir.ctz")
+def counted_bits(t: KernelTranslator, op: ir.Operation) -> None:
+    x = t.ints(op.operands[0])
+    name = {"popcount": "ctpop", "clz": "ctlz", "ctz": "cttz"}[op.name.partition(".")[2]]
+    kind = llvm_type(f"i{x.bits}", x.lanes)
+    suffix = f"i{x.bits}" if x.lanes is None else f"v{x.lanes}i{x.bits}"
+    arguments = [(kind, x.name), *([] if name == "ctpop" else [("i1", "false")])]
+    t.set(op, IntValue(t.f.call(kind, f"llvm.{name}.{suffix}", *arguments), x.bits, x.lanes))
+
+
+@translates("tir.shl", "tir.shrs", "tir.shru")
+def guarded_shift(t: KernelTranslator, op: ir.Operation) -> None:
+    x, by = t.int_operands(op)
+    width = IntValue(t.f.constant(x.bits, x.bits, x.lanes), x.bits, x.lanes)
+    last = IntValue(t.f.constant(x.bits - 1, x.bits, x.lanes), x.bits, x.lanes)
+    held = IntValue(t.f.extreme("umin", by.name, last.name, x.bits, x.lanes), x.bits, x.lanes)
+    moved = t.arith({"tir.shl": "shl", "tir.shrs": "ashr", "tir.shru": "lshr"}[op.name], x, held)
+    zero = IntValue(t.f.constant(0, x.bits, x.lanes), x.bits, x.lanes)
+    t.set(op, moved if op.name == "tir.shrs" else t.select(t.compare("ult", by, width), moved, zero))

@@ -1,0 +1,117 @@
+"""The pass `verify-schedule`: compares each kernel with its definition, exactly."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.surgery import erase_op
+from mirlo.dialects.core.symbols import symbol_name
+from mirlo.dialects.tir.view import prim_functions
+from mirlo.passes.exact.blame import first_wrong_primitive
+from mirlo.passes.exact.calls import CalledKernel, called_kernels
+from mirlo.passes.exact.compare import KernelPair
+from mirlo.passes.exact.keep_definitions import definitions_of
+from mirlo.passes.exact.verdict import DIFFERENT, EQUAL, OUTSIDE, KernelVerdict
+from mirlo.passes.options import quote
+from mirlo.passes.registry import Pass, PassError, option, register_pass
+from mirlo.passes.schedule.schedule import ScheduleRecord
+from mirlo.runtime.nearest import nearest
+from mirlo.runtime.records import dataclass
+
+if TYPE_CHECKING:
+    from mirlo.passes.pipeline import Pipeline
+    from mirlo.passes.session import Session
+
+FAILURES = ("never", "different", "outside")
+"""Which verdicts end the compilation."""
+CASTS = ("identity", "exact")
+"""What casts to narrower floats are: nothing, or rounding that must be in the same places."""
+
+
+@register_pass
+@dataclass(frozen=True)
+class VerifySchedule(Pass):
+    """Compare each kernel with its definition over finite fields, at its real sizes.
+
+    It runs between `lower-loops` and `lower-intrinsics`, on what `keep-definitions` kept before `schedule`. Results
+    are equal in each element, or the kernel computes something else than its definition, which is an error.
+    """
+
+    name = "verify-schedule"
+    contained = True
+    trusted = True
+    rounds: int = option(2, "how often each kernel runs, on other numbers")
+    casts: str = option("identity", "casts to narrower floats: identity, or exact, where both forms must round alike")
+    fail: str = option("different", "fail for kernels that are: different, outside (not compared, too), or never")
+    kernel: str = option("", "the only kernel to compare (default: all)")
+    schedule: str = option("", "options of `schedule`, with which the primitives of a wrong kernel are replayed")
+    remarks: bool = option(False, "report the verdict of each kernel as a remark")
+
+    def __post_init__(self) -> None:
+        for value, values in ((self.fail, FAILURES), (self.casts, CASTS)):
+            if value not in values:
+                raise ValueError(f"expected one of {', '.join(values)}, found '{value}'{nearest(value, values)}")
+
+    def run(self, op: ir.OpView, session: Session) -> None:
+        kept = definitions_of(op)
+        if kept is None:
+            raise PassError("there are no definitions to compare with: run 'keep-definitions' before 'schedule'")
+        definitions = {symbol_name(each): each.operation for each in prim_functions(kept)}
+        records = {note.function: note for note in session.notes if isinstance(note, ScheduleRecord)}
+        called = called_kernels(op.operation, session)
+        for function in prim_functions(op):
+            name = symbol_name(function)
+            if not self.kernel or name == self.kernel:
+                kernel = called.get(name, CalledKernel())
+                verdict = self._verdict(name, function.operation, definitions, kernel)
+                verdict = replace(verdict, nodes=tuple(kernel.nodes))
+                if name in records:
+                    verdict = self._with_schedule(verdict, records[name], definitions)
+                session.notes.append(verdict)
+                self._report(verdict, function.location, session)
+        erase_op(kept)
+
+    def _verdict(
+        self, name: str, scheduled: ir.Operation, definitions: dict[str, ir.Operation], kernel: CalledKernel
+    ) -> KernelVerdict:
+        if name not in definitions:
+            return KernelVerdict(name, OUTSIDE, "it is written as loops over buffers, and has no definition")
+        pair = KernelPair(definitions[name], scheduled, constants=kernel.constants)
+        return pair.verify(self.rounds, self.casts == "exact")
+
+    def _with_schedule(
+        self, verdict: KernelVerdict, record: ScheduleRecord, definitions: dict[str, ir.Operation]
+    ) -> KernelVerdict:
+        """Return a verdict with the rule that made the kernel, and the primitive that made it wrong."""
+        verdict = replace(verdict, rule=record.rule.name, choices=dict(record.choices))
+        if verdict.status != DIFFERENT:
+            return verdict
+        step = f"schedule{{{self.schedule}}}"
+        return replace(verdict, primitive=first_wrong_primitive(definitions[verdict.function], record.words, step))
+
+    def _report(self, verdict: KernelVerdict, location: ir.Location, session: Session) -> None:
+        is_failure = verdict.status == DIFFERENT or (verdict.status == OUTSIDE and self.fail == "outside")
+        if is_failure and self.fail != "never":
+            raise PassError(str(verdict), location)
+        if self.remarks or (verdict.status != EQUAL and self.fail == "never"):
+            session.remark(str(verdict), location)
+
+
+def with_verification(pipeline: Pipeline, **options: object) -> Pipeline:
+    """Add the comparison of kernels with their definitions to a pipeline; return it.
+
+    `options` are those of `verify-schedule`.
+    """
+    missing = [name for name in ("schedule", "lower-loops") if name not in pipeline]
+    if missing:
+        raise PassError(
+            f"kernels are compared with their definitions between 'schedule' and 'lower-intrinsics', but there is no "
+            f"pass '{missing[0]}' in '{pipeline}'"
+        )
+    _, _, schedule = str(pipeline["schedule"]).partition("{")
+    described = {**options, "schedule": schedule.removesuffix("}")}
+    text = " ".join(f"{name}={quote(str(value))}" for name, value in described.items() if value != "")
+    pipeline.insert_before("schedule", "keep-definitions")
+    return pipeline.insert_after("lower-loops", f"verify-schedule{{{text}}}" if text else "verify-schedule")

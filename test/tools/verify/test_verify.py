@@ -1,0 +1,142 @@
+"""`mirlo verify`, `verify=True` and `assert_verified`: what they find, and what they show of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import mirlo
+from mirlo.dialects.bindings import ir
+from mirlo.passes.exact import blame, compare, verify_schedule
+from mirlo.passes.exact.operations import operations_in
+from mirlo.passes.exact.verdict import DIFFERENT, EQUAL
+from mirlo.passes.pass_failed import PassFailed
+from mirlo.testing import assert_verified
+from mirlo.tools.cli import main
+from mirlo.tools.verify.model import verify_model
+
+MODEL = """
+func.func @main(%x: tensor<4x32xf32>, %w: tensor<32x20xf32>) -> tensor<4x20xf32> {
+  %y = "relax.matmul"(%x, %w) {out_dtype = f32}
+    : (tensor<4x32xf32>, tensor<32x20xf32>) -> tensor<4x20xf32> loc("product")
+  %z = "relax.softmax"(%y) {axis = 1 : i64} : (tensor<4x20xf32>) -> tensor<4x20xf32> loc("weights")
+  return %z : tensor<4x20xf32>
+}
+"""
+
+
+@pytest.fixture(name="model")
+def _model(tmp_path: Path) -> str:
+    path = tmp_path / "model.mlir"
+    path.write_text(MODEL)
+    return str(path)
+
+
+def _is_sum(op: ir.Operation) -> bool:
+    return op.name in ("arith.addf", "vector.fma")
+
+
+class Fault:
+    """Which sum of a scheduled product loses a term: the first one that this holds for."""
+
+    holds_for = staticmethod(_is_sum)
+
+
+@pytest.fixture(name="faulty")
+def _faulty(monkeypatch: pytest.MonkeyPatch) -> type[Fault]:
+    """Leave a term out of each scheduled product."""
+
+    class FaultyPair(compare.KernelPair):
+        def __init__(self, definition, scheduled, *rest, **named) -> None:  # type: ignore[no-untyped-def]
+            super().__init__(definition, scheduled, *rest, **named)
+            if self.view.name == "matmul":
+                for op in filter(Fault.holds_for, operations_in(scheduled)):
+                    op.results[0].replace_all_uses_with(op.operands[len(op.operands) - 1])
+                    break
+
+    monkeypatch.setattr(verify_schedule, "KernelPair", FaultyPair)
+    monkeypatch.setattr(blame, "KernelPair", FaultyPair)
+    return Fault
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_kernels_are_equal(model: str, target: str) -> None:
+    verification = verify_model(model, target)
+    assert [(v.function, v.status, v.nodes) for v in verification.verdicts] == [
+        ("matmul", EQUAL, ("product",)),
+        ("softmax", EQUAL, ("weights",)),
+    ]
+    assert_verified(MODEL, target)
+
+
+@pytest.mark.parametrize("processor", ["x86-64-v2", "neoverse-v1"])
+def test_kernels_for_other_processors_are_compared_here(model: str, processor: str) -> None:
+    verification = verify_model(model, processor=processor)
+    assert verification.count(EQUAL) == 2 and f"cpu={processor}" in verification.target
+
+
+def test_the_table(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", model]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["kernel", "schedule", "found", "nodes"]
+    assert lines[1].split()[:3] == ["matmul", "equal", "contraction"] and lines[1].endswith("product")
+    assert "2 equal, 0 different, 0 outside" in lines[-1]
+    assert main(["verify", model, "--json", "--kernel", "softmax"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert [kernel["kernel"] for kernel in shown["kernels"]] == ["softmax"]
+
+
+def test_a_kernel_that_differs_is_described(
+    model: str, faulty: type[Fault], capsys: pytest.CaptureFixture[str]
+) -> None:
+    (verdict,) = [v for v in verify_model(model).verdicts if v.status == DIFFERENT]
+    assert verdict.wrong is not None and verdict.wrong.first == (0, 0) and verdict.wrong.total == 80
+    assert verdict.rule == "contraction" and verdict.choices and verdict.nodes == ("product",)
+    assert verdict.primitive.startswith("no primitive: the loops differ")
+    assert main(["verify", model]) == 1
+    printed = capsys.readouterr()
+    assert "kernel '@matmul' differs from its definition:" in printed.out
+    assert "of 80 elements, first at [0, 0], in round 0" in printed.out
+    assert "1 kernel differs from the definition" in printed.err
+
+
+def test_a_kernel_that_differs_ends_the_compilation(model: str, faulty: type[Fault]) -> None:
+    with pytest.raises(PassFailed, match=r"kernel '@matmul' \(product\), scheduled by 'contraction' with .* differs"):
+        mirlo.compile(model, verify=True, cache=False)
+    with pytest.raises(AssertionError, match="kernel '@matmul'"):
+        assert_verified(MODEL)
+
+
+def test_compiled_models_are_compared_on_request(model: str) -> None:
+    assert mirlo.compile(model, verify=True) is not None
+
+
+def test_unknown_kernels_are_named(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", model, "--kernel", "matmull"]) == 1
+    assert "there is no kernel 'matmull'" in capsys.readouterr().err
+
+
+def test_pipelines_of_the_caller_name_the_pass(model: str) -> None:
+    with pytest.raises(mirlo.MirloError, match="says so itself, with the pass verify-schedule"):
+        mirlo.compile(model, verify=True, pipeline="legalize{target=llvm}", cache=False)
+
+
+def test_the_first_wrong_primitive_is_named(model: str, faulty: type[Fault], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A primitive that changes results, in a schedule by hand, is found by replaying the schedule with fewer."""
+
+    def schedule(s: mirlo.Schedule) -> None:
+        loops = s.loops("matmul")
+        s.split(loops[0], [2, None])
+        s.reorder(loops[2], loops[1])
+        s.vectorize(loops[1])
+
+    monkeypatch.setattr(faulty, "holds_for", _is_sum_of_vectors)
+    (verdict,) = [v for v in verify_model(model, schedules={"matmul": schedule}).verdicts if v.status == DIFFERENT]
+    assert verdict.primitive.startswith("primitive 3 of 3, s.vectorize("), verdict
+    assert "it first differs after primitive 3 of 3" in str(verdict)
+
+
+def _is_sum_of_vectors(op: ir.Operation) -> bool:
+    return op.name in ("arith.addf", "vector.fma") and isinstance(op.results[0].type, ir.VectorType)

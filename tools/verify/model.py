@@ -1,0 +1,120 @@
+"""The kernels of a model, compared with their definitions: what `mirlo verify` shows."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from mirlo.dialects.bindings import ir
+from mirlo.driver.bind_strategies import bind_strategies
+from mirlo.driver.build import build
+from mirlo.driver.compiler import precision_passes
+from mirlo.driver.fat import require_one_build
+from mirlo.driver.given import check_used, give, node_watch
+from mirlo.driver.models import open_model, require_sizes
+from mirlo.driver.tune.database import Database, open_database
+from mirlo.passes.byoc.target_list import Targets
+from mirlo.passes.exact.verdict import KernelVerdict
+from mirlo.passes.exact.verify_schedule import with_verification
+from mirlo.passes.graph.inline_calls import inline_calls
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.registry import PassError
+from mirlo.passes.schedule.tuned import TUNING
+from mirlo.passes.targets import CompileOptions
+from mirlo.runtime.nearest import nearest
+from mirlo.runtime.records import dataclass
+
+if TYPE_CHECKING:
+    from mirlo.driver.options import GivenSchedule, Strategies
+    from mirlo.driver.strategies import Measured
+    from mirlo.frontends.foreign import ImportedModule
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The verdicts of all kernels of a model for a target."""
+
+    target: str
+    verdicts: tuple[KernelVerdict, ...]
+    seconds: float
+    """How long the comparison took, the passes before it aside."""
+
+    def count(self, status: str) -> int:
+        return sum(verdict.status == status for verdict in self.verdicts)
+
+
+def verify_model(
+    model: str | ir.Module | ImportedModule | object,
+    target: str = "llvm",
+    *,
+    processor: str | None = None,
+    threads: int = 1,
+    shapes: Mapping[str, Sequence[int | str] | None] | None = None,
+    strategies: Strategies | Measured | str | None = None,
+    schedules: Mapping[str, GivenSchedule] | None = None,
+    tune: Database | bool | str | os.PathLike[str] = True,
+    kernel: str | None = None,
+    precision: str | None = None,
+    rounds: int = 2,
+    casts: str = "identity",
+) -> Verification:
+    """Compile a model up to its kernels, and compare each with its definition.
+
+    `processor` is the one that kernels are scheduled for; it need not be this machine's. Other options are those of
+    `mirlo.compile`.
+    """
+    targets = Targets.parse(_for_processor(target, processor)).or_host()
+    require_one_build(targets)
+    host = targets.host_target
+    assert targets.host is not None
+    opened = open_model(model, shapes)
+    module, session = opened.module, opened.session
+    inline_calls(module.operation)
+    require_sizes(module, host.name)
+    give(opened, model, shapes, schedules=schedules)
+    session.options[TUNING] = open_database(tune)
+    options = CompileOptions(host.name, threads, target_options=targets.host.options)
+    session.options["strategies"] = bind_strategies(strategies, options, session, build)
+    pipeline = Pipeline(opened.pipeline or targets.pipeline(threads))
+    pipeline.prepend(precision_passes(precision, opened.pipeline, host, options))
+    with_verification(pipeline, kernel=kernel or "", rounds=rounds, casts=casts, fail="never")
+    steps = list(pipeline.steps)
+    names = [step.name for step in steps]
+    if "verify-schedule" not in names:
+        raise PassError(f"target '{target}' schedules kernels in a nested pipeline, which is not compared")
+    last = names.index("verify-schedule")
+    with module.context, ir.Location.unknown():
+        session.report = _no_report
+        Pipeline(steps[:last]).run(module, session, node_watch(session))
+        start = time.perf_counter()
+        Pipeline(steps[last : last + 1]).run(module, session)
+        seconds = time.perf_counter() - start
+        check_used(session)
+    verdicts = [note for note in session.notes if isinstance(note, KernelVerdict)]
+    if kernel is not None and not verdicts:
+        raise PassError(f"there is no kernel '{kernel}'{nearest(kernel, _kernels(module))}")
+    return Verification(str(targets), tuple(verdicts), seconds)
+
+
+def _for_processor(target: str, processor: str | None) -> str:
+    """Return a target with a processor among its options."""
+    if processor is None:
+        return target
+    head, _, last = target.rpartition(",")
+    name, brace, options = last.partition("{")
+    others = options.removesuffix("}").strip() if brace else ""
+    described = f"{name}{{{' '.join(filter(None, (others, f'cpu={processor}')))}}}"
+    return f"{head},{described}" if head else described
+
+
+def _kernels(module: ir.Module) -> list[str]:
+    from mirlo.dialects.core.symbols import symbol_name
+    from mirlo.dialects.tir.view import prim_functions
+
+    return [symbol_name(function) for function in prim_functions(module.operation)]
+
+
+def _no_report(severity: str, message: str, location: ir.Location | None) -> None:
+    """Report nothing: verdicts are shown in a table."""
