@@ -11,7 +11,7 @@ MODELS := .cache/models
 unexport PYTHONDONTWRITEBYTECODE
 CHIP ?= sm_90a
 
-.PHONY: run test checks test-doors test-clients test-serve test-ranks ethos-u-tools test-ethos-u lint typecheck lit pytest coverage docs package release canary bench test-gpu test-emulated test-arm test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards combinations broken-accelerators nightly stages samples bench-gpu kit format clean
+.PHONY: run test checks test-doors test-clients test-serve test-ranks ethos-u-tools test-ethos-u lint typecheck lit pytest coverage docs package release canary bench test-gpu test-emulated test-arm test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards combinations broken-accelerators nightly nightly-status stages bench-gpu kit format clean
 
 run: $(VENV)/ready
 	@$(BIN)/mirlo run --sample $(MODEL) --profile
@@ -129,17 +129,15 @@ guards: $(VENV)/ready
 	done
 	$(BIN)/mirlo fuzz programs --count 5000 --processes $(JOBS) -o found
 
-# What takes longer than a change may wait for.
-nightly: combinations stages samples test-times test-avx2 test-sse42 test-qemu test-cross test-arm test-ethos-u
+# What takes longer than a change may wait for: all cases of all tests, and the targets of PARTS in benchmarks/nightly.py.
+# `make nightly SHARD=3/8` runs the third part of eight, at most 90 minutes on two cores; `make nightly-status` shows which
+# have run at which commit, and what failed.
+SHARD ?= 1/1
+nightly: $(VENV)/ready
+	$(BIN)/python -m benchmarks.nightly $(SHARD) --jobs $(JOBS)
 
-# All of what `make test` takes a sample of: ONNX's suite, all element types of operators on the GPU targets, all cases
-# of tests that are marked `sample`.
-samples: $(VENV)/ready
-	$(BIN)/pytest -q --whole -m sample -n $(JOBS) --dist worksteal
-	$(BIN)/pytest -q --whole test/conformance/test_onnx_backend.py::test_suite test/targets/nvvm/test_assembled.py test/targets/gpu/test_support.py \
-		test/targets/gpu/test_benchmark_models.py test/targets/c/test_source.py test/passes/schedule/test_apply_rule.py test/passes/schedule/test_rule_parts.py \
-		test/end_to_end/test_models.py test/tools/cli/test_fuzz.py test/tools/check_target/test_check_target.py \
-		test/tools/check_target/test_accelerators.py test/readme/test_snippets.py
+nightly-status: $(VENV)/ready
+	@$(BIN)/python -m benchmarks.nightly --status
 
 # What check-target, bisect and placement find of accelerators that compute wrongly: writes docs/broken-accelerators.md. Twenty minutes.
 broken-accelerators: $(VENV)/ready

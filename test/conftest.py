@@ -57,6 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--sample", type=int, default=0, metavar="N",
         help="other samples, as large as those of `make test`, and a part of what no sample has",
     )  # fmt: skip
+    parser.addoption("--shard", metavar="I/N", help="the tests of one of so many shards of `make nightly`")
     parser.addoption("--cpu-times", help="a file to which the processor time of each test is appended")
     parser.addoption("--host-cpu", help="the processor that Mirlo sees instead of this one: x86-64-v3, for example")
 
@@ -111,6 +112,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _keep_hypothesis_from_parsing()
     yield
     _deselect_what_is_not_sampled(config, items)
+    if config.getoption("--shard"):
+        _keep_shard(config, items)
     if hasattr(config, "workerinput"):
         items.sort(key=_turn)
 
@@ -184,6 +187,15 @@ def _deselect_what_is_not_sampled(config: pytest.Config, items: list[pytest.Item
     if left:
         config.hook.pytest_deselected(items=[item for item in items if item in left])
         items[:] = [item for item in items if item not in left]
+
+
+def _keep_shard(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the tests of other shards."""
+    from mirlo.benchmarks.nightly import parse_shard, shard_of
+
+    kept = shard_of([item.nodeid for item in items], *parse_shard(config.getoption("--shard")))
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])
+    items[:] = [item for item in items if item.nodeid in kept]
 
 
 def _representatives(cases: list[pytest.Item], count: int, seed: int = 0) -> list[pytest.Item]:

@@ -43,7 +43,7 @@ def test_the_system_is_asked_in_one_place() -> None:
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("platform", ["win32", "darwin"])
 def test_types_on_other_systems(platform: str, whole: bool, tmp_path: Path) -> None:
-    """Check the module of the systems, which imports nothing of Mirlo; all code in `make samples`."""
+    """Check the module of the systems, which imports nothing of Mirlo; all code in `make nightly`."""
     command = [sys.executable, "-m", "mypy", "--platform", platform, "--cache-dir", str(tmp_path)]
     done = subprocess.run(
         [*command, *([] if whole else ["--follow-imports=skip", "-m", "mirlo.runtime.system"])],

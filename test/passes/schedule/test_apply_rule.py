@@ -49,7 +49,7 @@ def test_words_of_a_model_make_the_same_kernels(
         reason = "weights are packed for a tile of 6 vectors, and images of 2 x 2 pixels then get one of 3"
         request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
     if not whole and (name not in SAMPLED or target != "llvm"):
-        pytest.skip("in `make samples`")
+        pytest.skip("in `make nightly`")
     path = reduced(name)
     code, records = scheduled(str(path), {}, target)
     assert all(record.words.words and not record.is_given for record in records)

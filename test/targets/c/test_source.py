@@ -162,7 +162,7 @@ def test_programs_for_aarch64_under_emulation(name: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("name", ["mobilenetv2", "resnet50", "bert_base", "gpt2", "vit_base"])
 def test_reduced_models(name: str, tmp_path: Path, whole: bool) -> None:
     if name not in ("mobilenetv2", "gpt2") and not whole:
-        pytest.skip("part of `make samples`")
+        pytest.skip("in `make nightly`")
     path = reduced(name)
     executable = mirlo.compile(path, cache=False, jobs=1)
     inputs = executable.random_inputs(0)

@@ -20,7 +20,7 @@ TOLERANCE = 1e-4
 @pytest.mark.parametrize("name", ["mobilenetv2", "resnet50", "vit_base", "bert_base", "gpt2"])
 def test_agrees_with_onnx_runtime(target: str, name: str, whole: bool) -> None:
     if target == "spirv" and name not in SAMPLED and not whole:
-        pytest.skip("part of `make samples`")
+        pytest.skip("in `make nightly`")
     path = reduced(name)
     inputs, expected = reference(path)
     results = mirlo.compile(path, target=target, cache=False).run(inputs)

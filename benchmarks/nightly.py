@@ -1,0 +1,312 @@
+"""Run a shard of the nightly suite, or show which shards have run at which commit, and what failed.
+
+python -m benchmarks.nightly 3/8 --jobs 2    # the third of eight shards
+python -m benchmarks.nightly --status        # the last run of each shard; with --write also in docs/nightly.md
+python -m benchmarks.nightly --costs         # write what the tests cost in the shards that have run
+
+A shard has its part of all tests (`pytest --whole --shard 3/8`), and of `PARTS`, other targets of the Makefile. Files
+of tests are divided by what they cost, as recorded in test/costs.txt and test/nightly_costs.txt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from zlib import crc32
+
+from mirlo.benchmarks.test_times import COSTS, read_costs
+from mirlo.runtime.system import end_group
+
+ROOT = Path(__file__).resolve().parents[1]
+WORK = ROOT / ".cache" / "nightly"
+RESULTS = WORK / "results.jsonl"
+"""A line for each run of a shard."""
+MEASURED = ROOT / "test" / "nightly_costs.txt"
+"""Seconds of processor time of one case of functions, as `make nightly` runs them: `--costs` writes them."""
+PAGE = ROOT / "docs" / "nightly.md"
+BEGIN, END = "<!-- begin shards -->", "<!-- end shards -->"
+PARTS = {
+    "combinations": 700.0, "stages": 400.0, "test-times": 750.0, "test-avx2": 750.0, "test-sse42": 850.0,
+    "test-qemu": 500.0, "test-cross": 300.0, "test-arm": 500.0, "test-ethos-u": 300.0,
+}  # fmt: skip
+"""Targets of the Makefile beside the tests, with seconds of processor time."""
+SHARDS, MINUTES = 8, 90
+"""The usual number of shards, and what each takes at most on two cores, with set-up."""
+HEAVY = 30.0
+"""Seconds of processor time from which units are balanced; below, a checksum of the name chooses the shard, so that a
+new test leaves the others where they are."""
+LARGEST = 600.0
+"""Most seconds of processor time of a file that is kept together."""
+UNMEASURED = 0.05
+"""Seconds of processor time of a case of which nothing is recorded."""
+LEAST = 2.0
+"""Seconds of all cases of a function below which `--costs` leaves it out."""
+GRACE = 60.0
+"""Seconds that tests have to end after an interrupt."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run of a shard has found."""
+
+    shard: str
+    date: str
+    commit: str
+    processor: str
+    minutes: float = 0.0
+    passed: int = 0
+    skipped: int = 0
+    failures: tuple[str, ...] = ()
+    """Tests and targets that failed, with the first line of why."""
+    unfinished: tuple[str, ...] = ()
+    """What time was left out for."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(prog="make nightly", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("shard", nargs="?", help="which of how many: 3/8")
+    parser.add_argument("--jobs", type=int, default=2, help="processes that run tests")
+    parser.add_argument("--minutes", type=float, help=f"end after so many minutes; {MINUTES} for a shard of {SHARDS}")
+    parser.add_argument("--status", action="store_true", help="show the last run of each shard")
+    parser.add_argument("--write", action="store_true", help=f"write that to {PAGE.relative_to(ROOT)}, too")
+    parser.add_argument("--costs", action="store_true", help=f"write {MEASURED.relative_to(ROOT)}")
+    options = parser.parse_args(arguments)
+    if options.costs:
+        write_costs()
+    if options.shard:
+        number, count = parse_shard(options.shard)
+        minutes = options.minutes or SHARDS * MINUTES / min(count, SHARDS)
+        result = run_shard(number, count, options.jobs, time.monotonic() + 60 * minutes)
+        print("\n".join(lines_of([result])))
+        return 1 if result.failures or result.unfinished else 0
+    if options.status or options.write:
+        lines = list(lines_of(latest(read_results())))
+        print("\n".join(lines))
+        if options.write:
+            before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+            PAGE.write_text("\n".join([before + BEGIN, *lines, END]) + rest.partition(END)[2], encoding="utf-8")
+    return 0
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """Return the number of a shard, from 1, and how many there are."""
+    match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text)
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        raise SystemExit(f"shard '{text}': expected which of how many, such as 3/{SHARDS}")
+    return int(match[1]), int(match[2])
+
+
+def parts_of(number: int, count: int) -> list[str]:
+    """Return the targets of the Makefile that a shard runs."""
+    places, _ = _balanced(PARTS, [0.0] * count)
+    return [name for name, place in places.items() if place == number - 1]
+
+
+def shard_of(names: Sequence[str], number: int, count: int) -> set[str]:
+    """Return the tests of a shard, by the names of all tests."""
+    costs = read_costs(COSTS) | (read_costs(MEASURED) if MEASURED.exists() else {})
+    units = _units(names, costs)
+    totals = {unit: sum(_cost(name, costs) for name in inside) for unit, inside in units.items()}
+    _, loads = _balanced(PARTS, [0.0] * count)
+    places, _ = _balanced({unit: total for unit, total in totals.items() if total >= HEAVY}, loads)
+    places |= {unit: crc32(unit.encode()) % count for unit, total in totals.items() if total < HEAVY}
+    return {name for unit, inside in units.items() if places[unit] == number - 1 for name in inside}
+
+
+def _balanced(costs: Mapping[str, float], loads: Sequence[float]) -> tuple[dict[str, int], list[float]]:
+    """Return the place of each unit, the costliest first where least is to do, and what is to do at each place then."""
+    places, loads = {}, list(loads)
+    for unit, cost in sorted(costs.items(), key=lambda row: (-row[1], row[0])):
+        places[unit] = loads.index(min(loads))
+        loads[places[unit]] += cost
+    return places, loads
+
+
+def _units(names: Sequence[str], costs: Mapping[str, float]) -> dict[str, list[str]]:
+    """Return tests that stay together: those of a file, of a function of a long one, or some cases of a long one."""
+    units = _grouped(names, lambda name: name.partition("::")[0])
+    for file, inside in list(units.items()):
+        if sum(_cost(name, costs) for name in inside) <= LARGEST:
+            continue
+        del units[file]
+        for function, cases in _grouped(inside, lambda name: name.partition("[")[0]).items():
+            pieces = -int(-sum(_cost(name, costs) for name in cases) // LARGEST)
+            units |= {f"{function} {piece}": cases[piece::pieces] for piece in range(pieces)}
+    return units
+
+
+def _grouped(names: Sequence[str], key: Callable[[str], str]) -> dict[str, list[str]]:
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name in names:
+        groups[key(name)].append(name)
+    return dict(groups)
+
+
+def _cost(name: str, costs: Mapping[str, float]) -> float:
+    return costs.get(name.partition("[")[0], UNMEASURED)
+
+
+def run_shard(number: int, count: int, jobs: int, deadline: float) -> Result:
+    """Run the tests and the targets of a shard, and record what they found."""
+    WORK.mkdir(parents=True, exist_ok=True)
+    started = time.monotonic()
+    result = Result(f"{number}/{count}", f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M}", commit(), processor())
+    times = WORK / f"times-{number}-{count}.jsonl"
+    times.unlink(missing_ok=True)
+    command = [
+        sys.executable, "-m", "pytest", "-q", "-rfE", "--whole", "--shard", f"{number}/{count}", "-n", str(jobs),
+        "--dist", "worksteal", f"--cpu-times={times}",
+    ]  # fmt: skip
+    status, output = _run(command, WORK / f"tests-{number}-{count}.txt", deadline)
+    passed, skipped, failures = read_summary(output)
+    unfinished = ["tests"] if status is None else []
+    if status not in (0, 1, 5, None) or (status == 1 and not failures):
+        failures.append(f"pytest ended with status {status}: {WORK / f'tests-{number}-{count}.txt'}")
+    for part in parts_of(number, count):
+        path = WORK / f"{part}.txt"
+        status, output = _run(["make", "--no-print-directory", part, f"JOBS={jobs}"], path, deadline)
+        if status is None:
+            unfinished.append(f"make {part}")
+        elif status:
+            failures += read_summary(output)[2] or [f"make {part}: status {status}, {path}"]
+    minutes = round((time.monotonic() - started) / 60, 1)
+    result = replace(
+        result, minutes=minutes, passed=passed, skipped=skipped, failures=tuple(failures), unfinished=tuple(unfinished)
+    )
+    with RESULTS.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(result)) + "\n")
+    return result
+
+
+def _run(command: Sequence[str], output: Path, deadline: float) -> tuple[int | None, str]:
+    """Run a command; return its status, or None if time ran out, and what it printed."""
+    print(f"{datetime.now():%H:%M} {' '.join(command)}", flush=True)
+    with output.open("w", encoding="utf-8") as file:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
+        status: int | None = None
+        try:
+            status = process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGINT)
+            try:
+                process.wait(GRACE)
+            except subprocess.TimeoutExpired:
+                end_group(process.pid)
+        except BaseException:
+            end_group(process.pid)
+            raise
+    return status, output.read_text(encoding="utf-8", errors="replace")
+
+
+def read_summary(output: str) -> tuple[int, int, list[str]]:
+    """Return how many tests passed and were skipped, and those that failed, from what pytest printed."""
+    failures = re.findall(r"^(?:FAILED|ERROR) (.*)$", output, re.MULTILINE)
+    last = next((line for line in reversed(output.splitlines()) if re.search(r" in \d[\d.]*s", line)), "")
+    counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|skipped)", last)}
+    return counts.get("passed", 0), counts.get("skipped", 0), failures
+
+
+def commit() -> str:
+    """Return the commit that is checked out, with `+` if files differ from it."""
+    name = _git("rev-parse", "--short=8", "HEAD")
+    return f"{name}+" if name and _git("status", "--porcelain", "--untracked-files=no") else name
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def processor() -> str:
+    """Return the processor of this machine: its name, what LLVM calls it, and its instructions."""
+    from mirlo.targets.llvm.cpus import features_text
+    from mirlo.targets.llvm.processor import host_processor
+
+    host = host_processor()
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    name = re.search(r"^model name\s*: (.*)$", text, re.MULTILINE)
+    return f"{name[1] if name else host.arch} ({host.cpu}): {features_text(host.arch, host.features)}"
+
+
+def read_results() -> list[Result]:
+    """Return what all runs of shards have found, the oldest first."""
+    lines = RESULTS.read_text(encoding="utf-8").splitlines() if RESULTS.exists() else []
+    rows = [json.loads(line) for line in lines]
+    return [
+        Result(**{**row, "failures": tuple(row["failures"]), "unfinished": tuple(row["unfinished"])}) for row in rows
+    ]
+
+
+def latest(results: Sequence[Result]) -> list[Result]:
+    """Return the last run of each shard of as many as the last run was one of."""
+    count = parse_shard(results[-1].shard)[1] if results else 0
+    last_runs = {result.shard: result for result in results if parse_shard(result.shard)[1] == count}
+    return sorted(last_runs.values(), key=lambda result: parse_shard(result.shard))
+
+
+def lines_of(results: Sequence[Result]) -> Iterator[str]:
+    """Yield the table of some shards, and their failures."""
+    if not results:
+        yield "No shard has run: `make nightly SHARD=1/8`."
+        return
+    yield "| shard | commit | date (UTC) | passed | skipped | failed | minutes | not finished |"
+    yield "| --- | --- | --- | ---: | ---: | ---: | ---: | --- |"
+    for each in results:
+        cells = (each.shard, each.commit, each.date, each.passed, each.skipped, len(each.failures), each.minutes)
+        yield f"| {' | '.join(map(str, cells))} | {', '.join(each.unfinished)} |"
+    count = parse_shard(results[0].shard)[1]
+    missing = sorted({*range(1, count + 1)} - {parse_shard(each.shard)[0] for each in results})
+    failed = sum(len(each.failures) for each in results)
+    commits = sorted({each.commit for each in results})
+    yield ""
+    lacking = f" (not {join_numbers(missing)})" if missing else ""
+    yield (
+        f"{len(results)} of {count} shards{lacking} at {', '.join(commits)}: "
+        f"{sum(each.passed for each in results)} tests passed, {failed} failed. "
+        f"Processor: {'; '.join(sorted({each.processor for each in results}))}."
+    )
+    if failed:
+        yield ""
+        yield from (f"- {each.shard}: {failure}" for each in results for failure in each.failures)
+
+
+def join_numbers(numbers: Sequence[int]) -> str:
+    """Return numbers as text, many of them shortened."""
+    shown = ", ".join(map(str, numbers[:SHARDS]))
+    return shown if len(numbers) <= SHARDS else f"{shown}, and {len(numbers) - SHARDS} more"
+
+
+def write_costs() -> None:
+    """Write the average cost of a case of functions, measured by the shards that have run; others stay."""
+    total: dict[str, float] = defaultdict(float)
+    cases: dict[str, set[str]] = defaultdict(set)
+    for path in sorted(WORK.glob("times-*.jsonl")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            name, _, seconds = json.loads(line)
+            if name:
+                total[name.partition("[")[0]] += seconds
+                cases[name.partition("[")[0]].add(name)
+    costs = read_costs(MEASURED) if MEASURED.exists() else {}
+    costs = {name: cost for name, cost in costs.items() if (ROOT / name.partition("::")[0]).exists()}
+    costs |= {name: total[name] / len(cases[name]) for name in total if total[name] >= LEAST}
+    lines = [f"{cost:.2g} {name}" for name, cost in sorted(costs.items())]
+    MEASURED.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

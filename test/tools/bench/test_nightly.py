@@ -1,0 +1,75 @@
+"""Shards of the nightly suite: their parts of the tests, and what is read of a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mirlo.benchmarks import nightly
+from mirlo.benchmarks.nightly import PARTS, Result, latest, lines_of, parse_shard, parts_of, read_summary, shard_of
+
+NAMES = [
+    *(f"test/a/test_long.py::test_long[{i}]" for i in range(400)),
+    *(f"test/b/test_{i}.py::test_{j}" for i in range(60) for j in range(3)),
+]
+
+
+@pytest.mark.parametrize("count", [1, 3, 8])
+def test_every_test_and_target_is_in_one_shard(count: int) -> None:
+    shards = [shard_of(NAMES, number, count) for number in range(1, count + 1)]
+    assert sum(map(len, shards)) == len(NAMES) and set().union(*shards) == set(NAMES)
+    parts = [part for number in range(1, count + 1) for part in parts_of(number, count)]
+    assert sorted(parts) == sorted(PARTS)
+
+
+def test_costs_are_balanced_and_files_stay_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = {
+        "test/a/test_long.py::test_long": 5.0,
+        **{f"test/b/test_{i}.py::test_{j}": 10.0 for i in range(60) for j in range(3)},
+    }
+    monkeypatch.setattr(nightly, "read_costs", lambda path: costs)
+    shards = [shard_of(NAMES, number, 8) for number in range(1, 9)]
+    loads = [sum(costs[name.partition("[")[0]] for name in shard) for shard in shards]
+    loads = [load + sum(PARTS[part] for part in parts_of(i + 1, 8)) for i, load in enumerate(loads)]
+    assert max(loads) <= 1.5 * min(loads)
+    files = [{name.partition("::")[0] for name in shard if name.startswith("test/b")} for shard in shards]
+    assert sum(map(len, files)) == 60, "a file of half a minute is in one shard"
+    assert sum(any("test_long" in name for name in shard) for shard in shards) == 4, "2,000 s, in pieces of 600"
+
+
+def test_a_new_short_test_moves_no_other() -> None:
+    before = shard_of(NAMES, 2, 8)
+    assert before <= shard_of([*NAMES, "test/c/test_new.py::test_new"], 2, 8)
+
+
+@pytest.mark.parametrize("text", ["", "3", "0/8", "9/8", "a/b", "1/8/2"])
+def test_shards_that_are_none(text: str) -> None:
+    with pytest.raises(SystemExit, match=f"shard '{text}': expected which of how many, such as 3/8"):
+        parse_shard(text)
+
+
+def test_what_pytest_prints_is_read() -> None:
+    output = (
+        "....F.E\nFAILED test/a.py::test_b[1] - AssertionError: 1 != 2\nERROR test/c.py - ImportError\n"
+        "1 failed, 88 passed, 34 skipped, 5 warnings, 1 error in 42.27s\n"
+    )
+    assert read_summary(output) == (
+        88,
+        34,
+        ["test/a.py::test_b[1] - AssertionError: 1 != 2", "test/c.py - ImportError"],
+    )
+    assert read_summary("Killed\n") == (0, 0, [])
+
+
+def test_the_table_has_the_last_run_of_each_shard() -> None:
+    first = Result("1/3", "2026-11-28 10:00", "aaaa", "Zen", 10.0, 5, 1, ("test/a.py::test_b",))
+    results = [
+        replace(first, shard="4/8"), first, replace(first, shard="3/3", unfinished=("make stages",)),
+        replace(first, commit="bbbb", failures=()),
+    ]  # fmt: skip
+    lines = list(lines_of(latest(results)))
+    assert lines[2].startswith("| 1/3 | bbbb |") and lines[3].endswith("| make stages |") and lines[4] == ""
+    assert lines[5] == "2 of 3 shards (not 2) at aaaa, bbbb: 10 tests passed, 1 failed. Processor: Zen."
+    assert lines[7:] == ["- 3/3: test/a.py::test_b"]
+    assert list(lines_of([])) == ["No shard has run: `make nightly SHARD=1/8`."]
