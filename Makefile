@@ -38,8 +38,8 @@ pytest: $(VENV)/ready
 
 # Front ends for other frameworks, which `make test` does not install.
 test-doors: $(VENV)/ready
-	$(BIN)/pip install --quiet --editable '.[test,torch,sklearn,jax]' flax keras expecttest torchao lightgbm xgboost
-	$(BIN)/pytest -q -n $(JOBS) --dist loadfile test/frontends/torch test/frontends/sklearn test/frontends/jax
+	$(BIN)/pip install --quiet --editable '.[test,torch,jax]' flax keras expecttest torchao
+	$(BIN)/pytest -q -n $(JOBS) --dist loadfile test/frontends/torch test/frontends/jax
 
 # Unmodified programs of packages that use ONNX Runtime, and the models in their wheels; these three packages require what does not install here.
 test-clients: $(VENV)/ready
@@ -50,13 +50,18 @@ test-clients: $(VENV)/ready
 
 # All cases of these, with all samples of PyTorch's operator database: hours on two cores.
 samples-doors: $(VENV)/ready
-	$(BIN)/pip install --quiet --editable '.[test,torch,sklearn,jax]' flax keras expecttest torchao lightgbm xgboost
-	$(BIN)/pytest -q -n $(JOBS) --dist load --whole test/frontends/torch test/frontends/sklearn test/frontends/jax
+	$(BIN)/pip install --quiet --editable '.[test,torch,jax]' flax keras expecttest torchao
+	$(BIN)/pytest -q -n $(JOBS) --dist load --whole test/frontends/torch test/frontends/jax
 
 # A server with real clients, under load, in a browser (chromium), and on a cluster of Ray, on this machine's loopback addresses: three minutes.
 test-serve: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable '.[test,serve,serve-clients,ray]'
 	$(BIN)/pytest -q -rs --whole test/serve test/readme/test_serve_page.py test/readme/test_cluster_page.py
+
+# All tests of a package of `plugins`, with what it needs: make test-sklearn.
+test-%: plugins/%/pyproject.toml $(VENV)/ready
+	$(BIN)/pip install --quiet --editable 'plugins/$*[test]'
+	cd plugins/$* && $(CURDIR)/$(BIN)/pytest -q
 
 # Models on several ranks: in shared memory, and by MPI where there is one (Debian's openmpi-bin).
 test-ranks: $(VENV)/ready
@@ -200,7 +205,7 @@ clean:
 
 # Python compiles what is imported; all files of all packages would take 18 s, on one core. An environment of its own, in
 # which pip would build the package, takes 8 s.
-$(VENV)/ready: pyproject.toml setup.py
+$(VENV)/ready: pyproject.toml setup.py $(wildcard plugins/*/pyproject.toml)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --no-compile 'setuptools>=77'
 	$(BIN)/pip install --quiet --no-compile --no-build-isolation --editable '.[test]'

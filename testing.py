@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import numpy as np
 
 from mirlo.runtime.files import write_regular
+from mirlo.tools import samples
 from mirlo.tools.conformance.case import Draw, OperatorCase, case
 from mirlo.tools.conformance.case import operator as conformance_case
 
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Draw", "OperatorCase", "after_passes", "assert_verified", "case", "configure_lit", "conformance_case",
-    "placement_of", "runs_as_library", "runs_as_numpy", "runs_as_onnxruntime", "stages_round_trip",
-    "temporary_registrations", "use_target",
+    "placement_of", "runs_as_library", "runs_as_numpy", "runs_as_onnxruntime", "samples",
+    "stages_round_trip", "temporary_registrations", "use_target",
 ]  # fmt: skip
 
 RTOL = 1e-4

@@ -13,7 +13,6 @@ FEATURES = {
     "StableHLO and JAX": "frontends/mlir/* frontends/stablehlo/* frontends/jax/* frontends/foreign.py",
     "TOSA and TensorFlow Lite": "frontends/tosa/* frontends/files.py",
     "PyTorch": "frontends/torch/* driver/torch_backend/* frontends/builder.py frontends/tensor.py",
-    "scikit-learn": "frontends/sklearn/*",
     "serving": "serve/* tools/cli/serve_arguments.py tools/cli/serving.py",
     "text generation": "generate/* tools/cli/generate_arguments.py tools/cli/generating.py tools/cli/prompt_lines.py",
     "caches and states of language models": (

@@ -67,10 +67,10 @@ def data(rows: int) -> tuple[np.ndarray, np.ndarray]:
 def engines(model: Any, example: np.ndarray, folder: Path) -> Iterator[tuple[str, Call]]:
     """Return what computes an estimator's method, by name: the estimator, Mirlo, and others that are installed."""
     import onnxruntime
+    from mirlo_sklearn.convert import convert_estimator
 
     import mirlo
     from mirlo.frontends.foreign import ExampleInputs
-    from mirlo.frontends.sklearn.convert import convert_estimator
 
     method = "predict_proba" if hasattr(model, "predict_proba") else "predict"
     yield "scikit-learn", getattr(model, method)

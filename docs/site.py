@@ -58,6 +58,8 @@ API = """# Python API
 ::: mirlo.extend.runtime
 
 ::: mirlo.extend.gpu
+
+::: mirlo.extend.command
 """
 SETTINGS = """site_name: Mirlo
 docs_dir: {pages}

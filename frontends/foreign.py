@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mirlo.runtime.entry_points import offered
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.known_packages import install_command
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.records import dataclass
 
@@ -134,6 +135,9 @@ def frontend_of(model: object) -> Frontend | None:
     entries = {entry.name: entry for entry in offered(GROUP)}
     for package in packages:
         if package not in entries:
+            command = install_command(GROUP, package)
+            if command is not None:
+                raise FrontendError(f"a model of {package} needs a package of Mirlo that is not installed: {command}")
             continue
         try:
             loaded: Frontend = entries[package].load()

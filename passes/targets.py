@@ -18,6 +18,7 @@ from mirlo.passes.figures import Figures
 from mirlo.passes.rules import DEFAULT, RULE_BOOKS, Rule
 from mirlo.runtime.entry_points import EntryPoint, declared_groups, offered
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.known_packages import install_command
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.records import dataclass
 
@@ -336,6 +337,9 @@ def unknown_target(name: str) -> str:
     near = difflib.get_close_matches(name, known, n=1)
     if near and not hint:
         hint = f"did you mean '{near[0]}'? "
+    command = install_command(GROUP, name)
+    if command is not None:
+        hint = f"its package is not installed: {command}; "
     return f"unknown target '{name}'; {hint}installed: {', '.join(known) or 'none'}"
 
 

@@ -12,6 +12,7 @@ from mirlo.runtime.elf_linker import ObjectsInMemory
 from mirlo.runtime.entry_points import offered
 from mirlo.runtime.errors import ArtifactError, MirloError, NotForThisMachine
 from mirlo.runtime.host_cpu import host_cpu
+from mirlo.runtime.known_packages import install_command
 from mirlo.runtime.locks import UNCUT
 from mirlo.runtime.object_loader import emit_object, find_symbol, llvm_binding, load_objects
 from mirlo.runtime.object_symbols import BadObject, symbols_of
@@ -70,6 +71,11 @@ def load_code(artifact: Artifact, device: int | None = None) -> LoadedCode:
     return code.on(device)
 
 
+def _remedy(loader: str) -> str:
+    command = install_command("mirlo.loaders", loader)
+    return f"Install the package of that target: {command}" if command else "Install the package of that target"
+
+
 def _load(artifact: Artifact) -> LoadedCode:
     loader = _LOADERS.get(artifact.loader)
     if loader is None:
@@ -80,7 +86,7 @@ def _load(artifact: Artifact) -> LoadedCode:
         else:
             raise ArtifactError(
                 f"the model was compiled for target '{artifact.target}', whose loader '{artifact.loader}' is not "
-                f"installed; known: {', '.join(_LOADERS)}. Install the package of that target, or compile again"
+                f"installed; known: {', '.join(_LOADERS)}. {_remedy(artifact.loader)}, or compile again"
             )
     try:
         return loader(artifact)

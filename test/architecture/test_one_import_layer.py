@@ -12,7 +12,7 @@ from commands import ROOT
 from mirlo.dialects.relax import OPS
 
 FRONTENDS = ROOT / "frontends"
-FOLDERS = ("onnx", "torch", "mlir", "stablehlo", "tosa", "jax", "sklearn", "library")
+FOLDERS = ("onnx", "torch", "mlir", "stablehlo", "tosa", "jax", "library")
 """All but `script`, which reads a form of the program itself: its regions are those that are written there."""
 FILES = sorted([*FRONTENDS.glob("*.py"), *(path for folder in FOLDERS for path in (FRONTENDS / folder).rglob("*.py"))])
 ARITHMETIC = {"__add__", "__mul__", "__truediv__", "__floordiv__", "__mod__"}

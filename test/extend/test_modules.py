@@ -60,7 +60,7 @@ def test_modules_that_extend_the_compiler_are_recorded(monkeypatch: pytest.Monke
     exec("from mirlo.extend.rules import legalize", {"__name__": "mirlo_unit.rules"})
     exec("import mirlo.extend.ops\nmirlo.extend.ops.DialectOp", {"__name__": "script"})
     with pytest.warns(DeprecationWarning):
-        exec("from mirlo.extend.rules import legalize", {"__name__": "old"})
+        exec("import mirlo.extend\nmirlo.extend.legalize", {"__name__": "old"})
     exec("import mirlo.extend.ops", {"__name__": "unused"})
     assert extenders.foreign_extenders() == ["mirlo_unit.rules", "script", "old"]
     monkeypatch.setattr(extenders, "extension_modules", lambda: ["mirlo_unit"])

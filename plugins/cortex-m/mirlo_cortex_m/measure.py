@@ -55,7 +55,7 @@ HEAD = f"| {' | '.join(COLUMNS)} |\n|{' --- |' * 2}{' ---: |' * 9} --- |"
 
 def measure(model: Path, processor: str) -> Measurement:
     """Compile a model for a processor, run it on its board, and compare."""
-    from mirlo.tools.cli import main as command
+    from mirlo.extend.command import main as command
 
     executable = mirlo.compile(model)
     inputs = executable.random_inputs()

@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
 from mirlo.benchmarks.models import tiny
-from mirlo.tools.cli import main
+from mirlo.extend.command import main
 
 needs_board = pytest.mark.skipif(bool(missing_tools()), reason=f"install {', '.join(missing_tools())}")
 

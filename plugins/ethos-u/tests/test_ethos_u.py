@@ -15,8 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
 from mirlo.benchmarks.models import tiny
+from mirlo.extend.command import main
 from mirlo.testing import placement_of
-from mirlo.tools.cli import main
 
 needs_tools = pytest.mark.skipif(bool(missing_tools()), reason=f"pip install {' '.join(missing_tools())}")
 TARGETS = ["ethos-u", "llvm"]

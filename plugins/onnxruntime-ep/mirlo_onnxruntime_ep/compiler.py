@@ -245,7 +245,7 @@ def library(request: Request) -> Path:
 
 
 def _compile(request: Request, folder: Path) -> None:
-    from mirlo.tools.cli import main as command
+    from mirlo.extend.command import main as command
 
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="new-") as name:
         made = Path(name) / "part"

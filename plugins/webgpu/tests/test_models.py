@@ -13,7 +13,7 @@ from onnx.helper import make_node as node
 import mirlo
 from mirlo import Executable, MirloError
 from mirlo.extend.runtime import ParameterStore
-from mirlo.tools import samples
+from mirlo.testing import samples
 
 pytestmark = needs_webgpu()
 RNG = np.random.default_rng(0)

@@ -20,7 +20,7 @@ import pytest
 from models import model
 from onnx.helper import make_node as node
 
-from mirlo.tools.cli import main as command
+from mirlo.extend.command import main as command
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 needs_browser = pytest.mark.skipif(BROWSER is None, reason="install chromium")

@@ -11,7 +11,7 @@ import pytest
 from models import model, needs_webgpu
 from onnx.helper import make_node as node
 
-from mirlo.tools.cli import main as command
+from mirlo.extend.command import main as command
 
 TEXT = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 

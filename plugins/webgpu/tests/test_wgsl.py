@@ -14,7 +14,7 @@ from onnx.helper import make_node as node
 
 import mirlo
 from mirlo import MirloError
-from mirlo.tools.cli import main as command
+from mirlo.extend.command import main as command
 
 
 def test_command_writes_wgsl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

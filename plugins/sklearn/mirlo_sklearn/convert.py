@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirlo.frontends.foreign import ConvertedModel, ExampleInputs, FrontendError, require_package
-from mirlo.frontends.sklearn.compiled import CompiledEstimator, Rows
-from mirlo.frontends.sklearn.libraries import register_libraries
+from mirlo.extend.frontend import ConvertedModel, ExampleInputs, FrontendError, require_package
+from mirlo_sklearn.compiled import CompiledEstimator, Rows
+from mirlo_sklearn.libraries import register_libraries
 
 if TYPE_CHECKING:
     import onnx

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirlo.frontends.foreign import ConvertedModel, ExampleInputs
+from mirlo.extend.frontend import ConvertedModel, ExampleInputs
 
 
 class _SklearnFrontend:
@@ -10,7 +10,7 @@ class _SklearnFrontend:
 
     def convert(self, model: object, example: ExampleInputs) -> ConvertedModel:
         """Convert an estimator."""
-        from mirlo.frontends.sklearn.convert import convert_estimator
+        from mirlo_sklearn.convert import convert_estimator
 
         return convert_estimator(model, example)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from mirlo.frontends.foreign import require_package
-from mirlo.runtime.records import dataclass
+from mirlo.extend.frontend import require_package
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("skl2onnx", reason="needs skl2onnx: make test-doors")
+pytest.importorskip("skl2onnx", reason="needs skl2onnx: make test-sklearn")
 
+from mirlo_sklearn.compiled import METHODS  # noqa: E402
 from sklearn import (  # noqa: E402  # noqa: E402
     cluster,
     datasets,
@@ -27,8 +28,7 @@ from sklearn import (  # noqa: E402  # noqa: E402
 )
 
 import mirlo  # noqa: E402
-from mirlo.frontends.foreign import FrontendError  # noqa: E402
-from mirlo.frontends.sklearn.compiled import METHODS  # noqa: E402
+from mirlo.extend.frontend import FrontendError
 
 X, Y = datasets.make_classification(300, 10, n_classes=3, n_informative=6, random_state=0)
 WORDS = np.array(["low", "middle", "high"])[Y]
@@ -96,8 +96,8 @@ def test_methods_are_those_of_the_estimator(case: str, dtype: Any) -> None:
     ("lightgbm", "LGBMClassifier", "LGBMRegressor"), ("xgboost", "XGBClassifier", "XGBRegressor"),
 ])  # fmt: skip
 def test_libraries_of_trees(library: str, classifier: str, regressor: str) -> None:
-    module = pytest.importorskip(library, reason=f"needs {library}: make test-doors")
-    pytest.importorskip("onnxmltools", reason="needs onnxmltools: make test-doors")
+    module = pytest.importorskip(library, reason=f"needs {library}: make test-sklearn")
+    pytest.importorskip("onnxmltools", reason="needs onnxmltools: make test-sklearn")
     x = X.astype(np.float32)
     quiet = {"verbose": -1} if library == "lightgbm" else {}
     make_classifier = lambda: getattr(module, classifier)(n_estimators=10, **quiet)  # noqa: E731

@@ -12,8 +12,8 @@ from onnx import TensorProto, helper
 
 import mirlo
 
-pytest.importorskip("skl2onnx", reason="needs skl2onnx: make test-doors")
-pytest.importorskip("sklearn", reason="needs scikit-learn: make test-doors")
+pytest.importorskip("skl2onnx", reason="needs skl2onnx: make test-sklearn")
+pytest.importorskip("sklearn", reason="needs scikit-learn: make test-sklearn")
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer  # noqa: E402
 from sklearn.linear_model import LogisticRegression  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import numpy as np
 
-from mirlo.frontends.foreign import CompiledModel, FrontendError, InputSpec
-from mirlo.runtime.dtypes import ELEMENT_TYPES, numpy_dtype
+from mirlo.extend.frontend import CompiledModel, FrontendError, InputSpec
+from mirlo.extend.runtime import ELEMENT_TYPES, numpy_dtype
 
 if TYPE_CHECKING:
     import os

@@ -1,0 +1,15 @@
+"""The packages of Mirlo's repository, by what they offer: errors about what is missing say how to install it."""
+
+from __future__ import annotations
+
+PACKAGES = {
+    "frontends": {"sklearn": "mirlo-sklearn"},
+}
+"""The package of each name, by group of entry points without `mirlo.`; a test compares it with the packages in
+`plugins`."""
+
+
+def install_command(group: str, name: str) -> str | None:
+    """Return the command that installs the package which offers a name in a group, or None for others."""
+    package = PACKAGES.get(group.removeprefix("mirlo."), {}).get(name)
+    return package and f"pip install {package}"
