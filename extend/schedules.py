@@ -17,6 +17,7 @@ from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
 from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.passes.schedule.words.scheduled_prim import scheduled
 from mirlo.passes.schedule.words.tensorize import tensor_intrin
+from mirlo.passes.schedule.words.tile_instruction import MatrixUnit, TileInstruction, add_tile_instruction
 from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.runtime.extenders import record_extenders
 from mirlo.targets.llvm.schedule.part_rules import part_rule
@@ -30,13 +31,16 @@ __all__ = [
     "CommandTree",
     "Kernel",
     "LoopOperand",
+    "MatrixUnit",
     "Schedule",
     "ScheduleContext",
     "ScheduleError",
     "TileCommand",
     "TileCommands",
+    "TileInstruction",
     "TileOperand",
     "WordsPlan",
+    "add_tile_instruction",
     "command_intrin",
     "part_rule",
     "scheduled",

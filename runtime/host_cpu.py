@@ -11,6 +11,9 @@ from mirlo.runtime.records import dataclass
 from mirlo.runtime.sources import library_versions
 from mirlo.runtime.system import processor_description, scalable_vector_bits
 
+AMX = frozenset({"amx-bf16", "amx-int8", "amx-tile"})
+"""The matrix unit of x86, whose registers a process may use only where the system permits it (`permits_tiles`)."""
+
 
 @dataclass(frozen=True)
 class HostCpu:

@@ -11,12 +11,13 @@ from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.elf_linker import ObjectsInMemory
 from mirlo.runtime.entry_points import offered
 from mirlo.runtime.errors import ArtifactError, MirloError, NotForThisMachine
-from mirlo.runtime.host_cpu import host_cpu
+from mirlo.runtime.host_cpu import AMX, host_cpu
 from mirlo.runtime.known_packages import install_command
 from mirlo.runtime.locks import UNCUT
 from mirlo.runtime.object_loader import emit_object, find_symbol, llvm_binding, load_objects
 from mirlo.runtime.object_symbols import BadObject, symbols_of
 from mirlo.runtime.records import dataclass
+from mirlo.runtime.system import permits_tiles
 
 if TYPE_CHECKING:
     from mirlo.runtime.on_device import DeviceSide
@@ -167,6 +168,12 @@ def _check_machine(artifact: Artifact) -> None:
     if platform_of(triple) != platform_of(own):
         raise NotForThisMachine(f"the model was compiled for {triple}, this machine is {own}: compile it again for it")
     lacking = [feature for feature in features if feature not in host_cpu().features]
+    if not lacking and any(feature in AMX for feature in features) and not permits_tiles():
+        raise NotForThisMachine(
+            "the model was compiled for a CPU with AMX, whose registers the system does not permit this process to use "
+            "(a thread with a small signal stack, a sandbox, or Linux before 5.16): compile it here, or for "
+            "--target 'llvm{tiles=none}'"
+        )
     if lacking:
         names = ", ".join(lacking)
         raise NotForThisMachine(

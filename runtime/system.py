@@ -34,6 +34,32 @@ LIBRARY_SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 """The suffix of shared libraries."""
 
 
+_ARCH_PRCTL = 158
+_GET_PERMITTED, _REQUEST = 0x1022, 0x1023
+_TILE_DATA = 18
+"""The number of the state of AMX's registers."""
+
+
+@cache
+def permits_tiles() -> bool:
+    """Ask the system that all threads of this process may use AMX's registers; return whether they may.
+
+    Other instructions of AMX end a process. Once permitted, threads cannot have signal stacks of less than 12 KiB; the
+    system refuses if one has. Before Linux 5.16, in some sandboxes and on other systems nobody may use them.
+    """
+    if sys.platform != "linux" or os.uname().machine != "x86_64":
+        return False
+    import ctypes
+
+    call, mask = ctypes.CDLL(None).syscall, ctypes.c_ulong(0)
+    call.restype = ctypes.c_long
+    long = ctypes.c_long
+    if call(long(_ARCH_PRCTL), long(_REQUEST), long(_TILE_DATA)) != 0:
+        return False
+    is_known = call(long(_ARCH_PRCTL), long(_GET_PERMITTED), ctypes.byref(mask)) == 0
+    return is_known and bool(mask.value >> _TILE_DATA & 1)
+
+
 def can_fork() -> bool:
     """Return whether a process can be copied."""
     return sys.platform != "win32"

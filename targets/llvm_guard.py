@@ -20,7 +20,7 @@ _EVERYWHERE = (
     r"read(?:cycle|steady)counter|(fabs|sqrt|floor|ceil|trunc|roundeven|copysign|fma|exp2)\.(f16|bf16|f32|f64)"
 )
 _ON_CPUS = (
-    r"x86\.(avx512\.(vpdpbusd\.\d+|permvar\.sf\.512|vpermi2var\.ps\.512|pmaddw\.d\.512|pmaddubs\.w\.512|pshuf\.b\.512)"
+    r"x86\.(ldtilecfg|tile(zero|loadd64|stored64)|tdp(bf16ps|b[su][su]d)|avx512\.(vpdpbusd\.\d+|permvar\.sf\.512|vpermi2var\.ps\.512|pmaddw\.d\.512|pmaddubs\.w\.512|pshuf\.b\.512)"
     r"|avx512\.mask\.(scalef|range|reduce)\.p[sd]\.512|avx512bf16\.dpbf16ps\.\d+"
     r"|sse2\.pmadd\.wd|ssse3\.pmadd\.ub\.sw\.128|avx2\.(pmadd\.(wd|ub\.sw)|pshuf\.b|permps))"
     r"|aarch64\.neon\.(?:(?:[su]|us)(?:dot|mmla)\.v4i32\.v16i8|bfdot\.v4f32\.v8bf16|bfmmla|tbl1\.v16i8)"

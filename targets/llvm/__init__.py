@@ -91,7 +91,8 @@ def _narrow_operands(dtype: str, options: CompileOptions) -> str:
     from mirlo.passes.graph.mixed_precision import ALL, CONSTANTS
     from mirlo.targets.llvm.options import machine_for
 
-    return ALL if dtype == "bf16" and machine_for(options).has_fast_bf16 else CONSTANTS
+    machine = machine_for(options)
+    return ALL if dtype == "bf16" and (machine.has_fast_bf16 or "bf16" in machine.tiles) else CONSTANTS
 
 
 def _operator_choices() -> Mapping[str, type]:
@@ -107,6 +108,7 @@ TARGET = Target(
         "mirlo.targets.llvm.intrinsics",
         "mirlo.targets.llvm.legalize",
         "mirlo.targets.llvm.nbits.rows",
+        "mirlo.targets.llvm.tile_instructions",
         "mirlo.targets.llvm.schedule.contraction",
         "mirlo.targets.llvm.schedule.elementwise",
         "mirlo.targets.llvm.schedule.rows",

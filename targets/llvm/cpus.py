@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from mirlo.runtime.host_cpu import AMX
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import COLUMNS_FROM_L2, LOADS, MachineError
 
@@ -93,7 +94,7 @@ def features_text(arch: str, features: Collection[str]) -> str:
 
 _V2, _V3, _V4 = (_level(f"x86-64-v{i}") for i in (2, 3, 4))
 _ICELAKE = _V4 | set(["avx512bitalg", "avx512vbmi", "avx512vbmi2", "avx512vnni", "avx512vpopcntdq", "gfni"])
-_SAPPHIRE = _ICELAKE | {"avx512bf16", "avx512fp16", "avxvnni"}
+_SAPPHIRE = _ICELAKE | AMX | {"avx512bf16", "avx512fp16", "avxvnni"}
 _ALDER = _V3 | {"avxvnni", "gfni"}
 _ZEN4 = _ICELAKE | {"avx512bf16"}
 _ARM82 = frozenset({"dotprod", "fullfp16"})

@@ -12,6 +12,7 @@ from mirlo.passes.memory.packed import RECORD_WORDS
 from mirlo.passes.targets import CompileOptions
 from mirlo.runtime import archive
 from mirlo.runtime.artifact import Artifact, KernelInfo
+from mirlo.runtime.host_cpu import AMX
 from mirlo.runtime.interrupts import POLLS
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.build import build, code_settings
@@ -20,7 +21,7 @@ from mirlo.targets.llvm.machine_code import SUFFIXES
 from mirlo.targets.llvm.object_code import ENTRY, EntryInterface
 from mirlo.targets.llvm.options import threads_of
 from mirlo.targets.llvm.processor import Processor
-from mirlo.targets.llvm.units import split
+from mirlo.targets.llvm.units import CompilationUnit, split
 from mirlo.targets.planned import (
     ModelSignature,
     add_polls,
@@ -50,11 +51,12 @@ def emit(module: ir.Module, options: CompileOptions) -> Artifact:
     code = archive.pack(
         [(f"{unit.name}{SUFFIXES[settings.form]}", content) for unit, content in zip(units, objects, strict=True)]
     )
+    loadable = loadable_on(settings.processor, any(map(uses_tiles, units)))
     return Artifact(
         target="llvm", loader="llvm", code=code, entry=ENTRY, inputs=signature["inputs"], outputs=signature["outputs"],
         params=signature["params"], arena_bytes=signature["arena"], kernels=prepared.kernels,
         threads=threads_of(options),
-        metadata={**loadable_on(settings.processor), **facts, **({POLLS: True} if prepared.polls else {})},
+        metadata={**loadable, **facts, **({POLLS: True} if prepared.polls else {})},
     )  # fmt: skip
 
 
@@ -97,9 +99,18 @@ def prepare_module(module: ir.Module | ir.OpView) -> PreparedModule:
     return PreparedModule(signature, tuple(kernels), facts, polls, entry)
 
 
-def loadable_on(processor: Processor) -> dict[str, list[str] | str]:
-    """Return the metadata that the loader compares with the machine: what the code uses of a processor."""
-    return {"triple": processor.triple, "features": list(processor.features)}
+def uses_tiles(unit: CompilationUnit) -> bool:
+    """Return whether a unit uses the registers of a matrix unit."""
+    return '"llvm.x86.tile' in unit.text
+
+
+def loadable_on(processor: Processor, with_tiles: bool) -> dict[str, list[str] | str]:
+    """Return the metadata that the loader compares with the machine: what the code uses of a processor.
+
+    Code without AMX needs no permission to use its registers.
+    """
+    features = [feature for feature in processor.features if with_tiles or feature not in AMX]
+    return {"triple": processor.triple, "features": features}
 
 
 def _drop_argument_facts(module: ir.Module | ir.OpView) -> None:

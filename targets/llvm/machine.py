@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.records import dataclass
 
@@ -66,6 +68,8 @@ class Machine:
     rows and two columns of 8 bytes: `i8mm`, int8 of any signs, and `bfmmla` (AArch64, with `usdot` and `bfdot`)."""
     bf16_dot_rate: float = 2.0
     """Products of bf16 in the time of one of f32, by instructions of `dots` for bf16."""
+    tiles: tuple[str, ...] = ()
+    """Types whose products a matrix unit computes, `bf16` and `i8`: AMX."""
     avx512: bool = False
     """Whether vectors are registers of AVX-512, with its instructions for scaling and permutation."""
 
@@ -76,7 +80,7 @@ class Machine:
 
     @property
     def has_fast_bf16(self) -> bool:
-        """Return whether an instruction multiplies bf16 faster than f32."""
+        """Return whether an instruction of vectors multiplies bf16 faster than f32."""
         return self.bf16_dot_rate > 1 and not {"bf16", "bfmmla"}.isdisjoint(self.dots)
 
     @property
@@ -148,6 +152,7 @@ PRESETS: dict[str, Machine] = {
         _avx512("avx512", ("i16",)),
         _avx512("avx512vnni", ("i16", "u8xi8")),
         _avx512("avx512bf16", ("bf16", "i16", "u8xi8")),
+        replace(_avx512("amx", ("bf16", "i16", "u8xi8")), l2_bytes=2048 * 1024, tiles=("bf16", "i8")),
         _avx2("avx2", ("i16",)),
         _avx2("avxvnni", ("i16", "u8xi8")),
         Machine("neon", 16, 32, masked=False, spare_registers=SPARE_OF_NEON, l1_bytes=64 * 1024, l1_associativity=4),

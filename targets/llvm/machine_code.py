@@ -16,6 +16,7 @@ from mirlo.passes.registry import PassError
 from mirlo.runtime.records import dataclass
 from mirlo.targets.host.llvm_ir import llvmlite, to_llvm_ir
 from mirlo.targets.llvm.cpus import X86
+from mirlo.targets.llvm.emulated_tiles import emulate_tiles
 from mirlo.targets.llvm.loop_annotations import SCHEDULED
 from mirlo.targets.llvm.processor import Processor
 from mirlo.targets.llvm.scalar_bits import hide_scalar_bits
@@ -64,6 +65,8 @@ def optimized(text: str, settings: CodeSettings) -> ModuleRef:
     """Parse LLVM IR and optimize it; return llvmlite's module."""
     binding, processor, opt_level = llvmlite(), settings.processor, settings.opt_level
     machine = target_machine(processor, opt_level)
+    if processor.emulates_tiles:
+        text = emulate_tiles(text)
     module = _parsed(text, processor, machine)
     options = binding.create_pipeline_tuning_options(speed_level=opt_level)
     _run_passes(module, binding.create_pass_builder(machine, options), opt_level)

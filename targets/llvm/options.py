@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirlo.runtime.host_cpu import AMX
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.cpus import (
     ARM,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from mirlo.passes.targets import CompileOptions
 
 NATIVE = "native"
-OPTIONS = ("cpu", "triple", "features", "threads", "thread_work", "memory", "reduce_range", "l1", "l2", "l3")
+OPTIONS = ("cpu", "triple", "features", "threads", "thread_work", "memory", "reduce_range", "l1", "l2", "l3", "tiles")
 _NOT_OF_PROCESSORS = ("threads", "thread_work", "memory", "reduce_range")
 MOST_BYTES = 1 << 40
 """Largest cache that options may describe."""
@@ -98,6 +99,9 @@ def parse_options(text: str = "") -> LlvmOptions:
     if "features" in options:
         processor = _with_features(processor, options["features"].split(","))
         machine = _with_caches(machine_of(processor), machine)
+    if "tiles" in options:
+        processor = _with_tiles(processor, options["tiles"])
+        machine = replace(machine, tiles=processor.tiles)
     sizes = {f"{name}_bytes": _bytes(name, options[name]) for name in ("l1", "l2", "l3") if name in options}
     threads = _number(options, "threads", 4096)
     work, saves_memory = _number(options, "thread_work", MOST_BYTES), _is_small(options.get("memory"))
@@ -172,7 +176,7 @@ def host_machine() -> Machine:
 
 def machine_of(processor: Processor, model: Cpu | None = None) -> Machine:
     """Return the machine of a processor: its vectors, and the caches of a model."""
-    base = replace(PRESETS[_preset(processor)], name=processor.cpu, dots=_dots(processor))
+    base = replace(PRESETS[_preset(processor)], name=processor.cpu, dots=_dots(processor), tiles=processor.tiles)
     if processor.arch == X86 and not processor.is_amd:
         base = replace(base, bf16_dot_rate=BF16_DOTS_OF_INTEL)
     if processor.sve_bits:
@@ -295,6 +299,16 @@ def _with_features(processor: Processor, changes: Iterable[str]) -> Processor:
             f"option features of target 'llvm': vectors have one length, found {', '.join(sorted(features & set(SVE)))}"
         )
     return replace(processor, features=tuple(sorted(features)))
+
+
+def _with_tiles(processor: Processor, text: str) -> Processor:
+    """Return a processor without AMX, or with functions in place of its instructions."""
+    if text not in ("emulated", "none") or text == "emulated" and not processor.has("avx2", "fma"):
+        raise MachineError(
+            f"option tiles of target 'llvm': expected none, or emulated with AVX2 and FMA, found '{text}'"
+        )
+    features = tuple(feature for feature in processor.features if feature not in AMX)
+    return replace(processor, features=features, emulates_tiles=text == "emulated")
 
 
 def _with_caches(machine: Machine, other: Machine) -> Machine:

@@ -24,6 +24,7 @@ from mirlo.targets.llvm.choices import PACKED, SMALL_PAIRS, ContractionChoices, 
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import find_machine
 from mirlo.targets.llvm.schedule.contraction.groups import are_small_pairs
+from mirlo.targets.llvm.schedule.contraction.matrix_unit import instruction_for, panel_columns
 from mirlo.targets.llvm.schedule.contraction.plan import plan_of
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.subnormals import flush_subnormals
@@ -242,7 +243,8 @@ def _panels(plan: RegisterTilePlan, view: PrimView) -> Panels | Decline:
     is_one_panel = plan.lane_axis.extent <= plan.tile_columns
     # A single panel gains if whole aligned vectors replace masked ones across cache lines.
     is_whole = plan.lane_axis.extent == plan.panel_columns or not plan.problem.shared_columns
-    if plan.packing is None and is_one_panel and is_whole:
+    on_unit = instruction_for(plan)
+    if isinstance(on_unit, Decline) and plan.packing is None and is_one_panel and is_whole:
         return decline("one panel holds all columns, which are contiguous", columns=plan.lane_axis.extent)
     if plan.rows.form.stride(plan.lane_axis) != 0 and plan.lane_axis.extent % plan.tile_columns:
         return decline("columns with rows of their own do not fill the last panel", columns=plan.lane_axis.extent)
@@ -263,13 +265,17 @@ def _panels(plan: RegisterTilePlan, view: PrimView) -> Panels | Decline:
     columns = dims[lane]
     outer = tuple(d for d in range(len(dims)) if d != columns and d not in inner)
     argument = view.arguments.index(operand.value)
-    order_stored = Order(outer, columns, tuple(inner), plan.panel_columns if is_one_panel else plan.tile_columns)
+    width = plan.panel_columns if is_one_panel else plan.tile_columns
+    width = width if isinstance(on_unit, Decline) else panel_columns(plan, on_unit)
+    order_stored = Order(outer, columns, tuple(inner), width)
     panels = Panels(argument, source, position, order_stored)
-    if plan.group is None:
+    group = plan.group.size if plan.group is not None else 1
+    group = group if isinstance(on_unit, Decline) else on_unit.group
+    if group == 1:
         return panels
     # Groups must be whole, in one dim: otherwise the kernel packs the panels.
     last = plan.order[-1]
-    is_whole = isinstance(last.extent, int) and last.extent % plan.group.size == 0
+    is_whole = isinstance(last.extent, int) and last.extent % group == 0
     if not is_whole or inner[-1] != dims.get(contraction.sources.get(last.id, -1)):
-        return decline("groups of products are not whole", group=plan.group.size)
-    return replace(panels, order=replace(panels.order, group=plan.group.size))
+        return decline("groups of products are not whole", group=group)
+    return replace(panels, order=replace(panels.order, group=group))

@@ -16,6 +16,7 @@ from mirlo.targets.llvm.outer_loops import hide_outer_indices
 from mirlo.targets.llvm.processor import Processor
 from mirlo.targets.llvm.quotients import shift_quotients
 from mirlo.targets.llvm.rounding import expand_rounding
+from mirlo.targets.llvm.tile_configuration import configure_tiles
 from mirlo.targets.pipelines import FUSE_WIDENED, SIMPLIFY
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def lower_to_llvm(
     otherwise.
     """
     text = text or module.operation.get_asm(assume_verified=True)
+    if '"llvm.x86.tile' in text:
+        configure_tiles(module)
     used = used_floats(text)
     unused = [kind for kind in KINDS if kind not in used]
     emulated = [kind for kind in processor.emulated_floats if kind in used]

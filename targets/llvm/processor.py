@@ -5,8 +5,9 @@ from __future__ import annotations
 import platform
 from functools import cache
 
-from mirlo.runtime.host_cpu import host_cpu
+from mirlo.runtime.host_cpu import AMX, host_cpu
 from mirlo.runtime.records import dataclass
+from mirlo.runtime.system import permits_tiles
 from mirlo.targets.llvm.cpus import ARM, BASE, MESH_FEATURE, MESHES, RISCV, RISCV32, SVE, USED, WASM, X86, arch_of
 
 
@@ -19,6 +20,8 @@ class Processor:
     """LLVM's name of the model, which chooses the cost of instructions."""
     features: tuple[str, ...] = ()
     """The instruction sets that code may use, beyond those of every processor of its kind."""
+    emulates_tiles: bool = False
+    """Whether functions compute what instructions of AMX do: for tests on machines without it."""
 
     @property
     def arch(self) -> str:
@@ -63,6 +66,14 @@ class Processor:
     def has_mesh(self) -> bool:
         """Return whether its L3 cache is distributed over a mesh of many cores."""
         return self.cpu in MESHES or (self.has(MESH_FEATURE) and not self.is_amd)
+
+    @property
+    def tiles(self) -> tuple[str, ...]:
+        """Return the types whose products a matrix unit computes."""
+        if self.emulates_tiles:
+            return ("bf16", "i8")
+        named = {"bf16": "amx-bf16", "i8": "amx-int8"}
+        return tuple(kind for kind, feature in named.items() if self.has("amx-tile", feature))
 
     @property
     def has_fma(self) -> bool:
@@ -116,5 +127,7 @@ class Processor:
 def host_processor() -> Processor:
     """Return the processor that the compiler runs on."""
     # Scalable vectors of 256 bits do not pay.
-    used = USED[arch_of(platform.machine())] - {"sve256"}
-    return Processor(host_cpu().triple, host_cpu().name, tuple(sorted(host_cpu().features & used)))
+    features = host_cpu().features & (USED[arch_of(platform.machine())] - {"sve256"})
+    if features & AMX and not permits_tiles():
+        features -= AMX
+    return Processor(host_cpu().triple, host_cpu().name, tuple(sorted(features)))

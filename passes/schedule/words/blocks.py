@@ -257,6 +257,33 @@ def cache_read(root: Root, leaves: Sequence[BlockLeaf], buffer: ScheduleBuffer, 
     return result
 
 
+def pad(root: Root, leaf: BlockLeaf, buffer: ScheduleBuffer, dims: Sequence[int]) -> BlockLeaf:
+    """Let a block read a copy of a buffer with a border along some dims, whose elements are those beyond its edges."""
+    accesses = [access for access in leaf.reads if access.buffer is buffer]
+    if len(accesses) != 1 or accesses[0].outside is None:
+        raise ScheduleError(f"pad: '{leaf.name}' does not read '{buffer.name}' beyond its edges, by one access")
+    if any(not 0 <= dim < len(buffer.shape) for dim in dims):
+        raise ScheduleError(f"pad: expected dims from 0 to {len(buffer.shape) - 1} of '{buffer.name}', found {dims}")
+    access = accesses[0]
+    sizes = {axis_name(i): extent for i, extent in enumerate(leaf.domain)}
+    ranges = [index.range(sizes) for index in access.at]
+    if any(not isinstance(end, int) for d in dims for end in ranges[d]):
+        raise ScheduleError(f"pad: the border of '{buffer.name}' has a size that only the run time knows")
+    before = [max(0, -ranges[d][0]) if d in dims else 0 for d in range(len(buffer.shape))]
+    copy = _copy_of(root, buffer, "")
+    copy.shape = tuple(ranges[d][1] + before[d] + 1 if d in dims else size for d, size in enumerate(buffer.shape))
+    result = _copy_leaf(root, copy.name, copy, copy)
+    axes = [loop_index(axis_name(i)) for i in range(len(copy.shape))]
+    result.reads = [BufferAccess(buffer, [a - b for a, b in zip(axes, before, strict=True)], access.outside)]
+    access.buffer, access.at = copy, [index + b for index, b in zip(access.at, before, strict=True)]
+    beyond = [
+        range_ for d, range_ in enumerate(ranges) if d not in dims and not 0 <= range_[0] <= range_[1] < buffer.shape[d]
+    ]
+    access.outside = access.outside if beyond else None
+    insert_nest(nest_of(root, result), leaf, before=True)
+    return result
+
+
 def cache_write(root: Root, leaf: BlockLeaf, scope: str) -> BlockLeaf:
     """Let a block write a copy of its result, and insert a block after it that copies the result back."""
     buffer = _single_output(leaf)

@@ -101,8 +101,8 @@ def strides(leaf: BlockLeaf, loop: str) -> tuple[list[Dim | None], list[Dim | No
     return reads, writes
 
 
-def divisors(leaf: BlockLeaf) -> dict[str, int]:
-    """Return loops that indices of a block divide evenly, and by what."""
+def divisors(leaf: BlockLeaf, uneven: bool = False) -> dict[str, int]:
+    """Return loops that indices of a block divide evenly, and by what; with `uneven`, with a rest too."""
     extents = extents_of(around(leaf))
     result: dict[str, int] = {}
     for expression in _expressions(leaf, leaf.at):
@@ -112,7 +112,9 @@ def divisors(leaf: BlockLeaf) -> dict[str, int]:
                 continue
             ((loop, count),) = terms
             extent = extents.get(str(loop))
-            if isinstance(loop, str) and count == 1 and isinstance(extent, int) and extent % by == 0:
+            if not isinstance(loop, str) or count != 1 or not isinstance(extent, int):
+                continue
+            if extent % by == 0 or uneven and extent > by:
                 result.setdefault(loop, by)
     return result
 
@@ -122,6 +124,9 @@ def in_iterations(expression: IndexExpr, leaf: BlockLeaf) -> IndexExpr:
     if not expression.divisions:
         return expression
     extents = extents_of(around(leaf))
+    expression = expression.substitute(loop_index, extents)
+    if not expression.divisions:
+        return expression
     indices: dict[str, IndexExpr] = {}
     for number, (index, bound) in enumerate(leaf.guards):
         # The index that the guard limits becomes a loop of that extent, in place of the innermost loop in it.

@@ -17,9 +17,11 @@ from mirlo.dialects.tir.loops import For
 from mirlo.dialects.tir.scalars import create
 from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts, TensorBuffers
+from mirlo.passes.schedule.dynamic_tiles import dynamic_tiles, loop_over_all, static_tiles
 from mirlo.passes.schedule.loops import PARALLEL as PARALLEL_LOOP
 from mirlo.passes.schedule.loops import either, for_loop, if_any, keep_rolled, when
 from mirlo.passes.schedule.words.blocks import decompose
+from mirlo.passes.schedule.words.function_constants import FunctionConstants
 from mirlo.passes.schedule.words.held import keep_in_registers
 from mirlo.passes.schedule.words.index import LoopPosition, LoopValue, LoopValues
 from mirlo.passes.schedule.words.joined_threads import join_threads
@@ -36,6 +38,7 @@ from mirlo.passes.schedule.words.lanes import (
     undecided_guards,
 )
 from mirlo.passes.schedule.words.loops import THREAD
+from mirlo.passes.schedule.words.matrix_tile_code import MatrixTileEmitter
 from mirlo.passes.schedule.words.memory import PlacedBuffers, allocate_buffers
 from mirlo.passes.schedule.words.points import PointEmitter
 from mirlo.passes.schedule.words.positions import share_positions
@@ -53,12 +56,14 @@ from mirlo.passes.schedule.words.registers import Accumulators, Carried, Registe
 from mirlo.passes.schedule.words.streams import StoreLanes, emit_streamed
 from mirlo.passes.schedule.words.tensorize import TensorIntrin
 from mirlo.passes.schedule.words.threads import accesses_of, is_thread, prepare_threads, reduced_threads
+from mirlo.passes.schedule.words.tile_code import TileEmitter
 from mirlo.passes.schedule.words.tiles import clamped_values, keeps_tile
 from mirlo.passes.schedule.words.transposed import TransposedTile
 from mirlo.passes.schedule.words.tree import (
     BOUND,
     PARALLEL,
     SERIAL,
+    TILE,
     UNROLLED,
     VECTORIZED,
     BlockLeaf,
@@ -67,6 +72,8 @@ from mirlo.passes.schedule.words.tree import (
     Node,
     PartRange,
     Root,
+    ShiftedTiles,
+    TileLeaf,
     TileStart,
     around,
     extents_of,
@@ -96,7 +103,8 @@ class PartEmitter:
         self._root = root
         self._emitter: _Emitter | None = None
         prepare_kernels(root)
-        if any(loop.start is not None for loop in root.loops()) and INPLACE in root.view.op.attributes:
+        overlap = any(loop.start is not None or loop.shift is not None for loop in root.loops())
+        if overlap and INPLACE in root.view.op.attributes:
             # Tiles that overlap compute elements twice: what they read must not be overwritten.
             del root.view.op.attributes[INPLACE]
         for leaf in root.leaves():
@@ -146,7 +154,8 @@ class PartEmitter:
             accesses = (access for leaf in self._root.leaves() for access in (*leaf.reads, *leaf.writes))
             straight = frozenset(name for access in accesses for name in access.register_loops)
             placed = allocate_buffers(self._root, memory)
-            self._emitter = _Emitter(placed, extents_of(self._root.loops()), straight)
+            constants = FunctionConstants(memory.buffers)
+            self._emitter = _Emitter(placed, extents_of(self._root.loops()), straight, constants)
         return self._emitter
 
 
@@ -187,7 +196,9 @@ def _is_at_most_one(low: Bound, high: Bound) -> bool:
 class _Emitter(PointEmitter):
     """Emits loops around points, with the guards of the iterations."""
 
-    def __init__(self, placed: PlacedBuffers, extents: dict[str, Dim], straight: frozenset[str]) -> None:
+    def __init__(
+        self, placed: PlacedBuffers, extents: dict[str, Dim], straight: frozenset[str], constants: FunctionConstants
+    ) -> None:
         super().__init__(placed, extents)
         self.assumed: frozenset[Guard] = frozenset()
         """The guards that all iterations pass which are emitted now."""
@@ -207,6 +218,11 @@ class _Emitter(PointEmitter):
         """Where loops end early."""
         self.straight = straight
         """The loops each of whose iterations has registers of its own."""
+        self.constants = constants
+        self.sizes: dict[str, int] = {}
+        """The iterations of loops over elements of a tile, where it is a smaller one."""
+        self.tiles: dict[TileLeaf, TileEmitter] = {}
+        """The register tiles that are emitted in this function."""
 
     def nodes(self, nodes: Sequence[Node], values: LoopValues, carried: Carried) -> Carried:
         """Emit nodes that follow one another; return the accumulators after them."""
@@ -295,6 +311,14 @@ class _Emitter(PointEmitter):
     def loop(self, loop: Loop, values: LoopValues, carried: Carried) -> Carried:
         if loop.is_unswitched and loop.name not in self.unswitched:
             return self.unswitch(loop, values, carried)
+        if loop.shift is not None:
+            assert not carried, "a reduction has no tiles that overlap"
+            self.shifted(loop, loop.shift, values)
+            return carried
+        if loop.tile is not None:
+            assert not carried, "a register tile has its own accumulators"
+            self.register_tile(loop.tile, values)
+            return carried
         if isinstance(loop.tensorized, TensorIntrin):
             loop.tensorized.emit(loop, values, self.placed)
             return carried
@@ -318,6 +342,49 @@ class _Emitter(PointEmitter):
                 if following is not None:
                     return following
         return self.each_iteration(loop, values, carried)
+
+    def register_tile(self, tile: TileLeaf, values: LoopValues) -> None:
+        """Emit a register tile at a point of the loops around it."""
+        if tile not in self.tiles:
+            emitter = TileEmitter if tile.instruction.unit is None else MatrixTileEmitter
+            self.tiles[tile] = emitter(tile, self)
+        self.tiles[tile].emit(values)
+
+    def shifted(self, loop: Loop, shift: ShiftedTiles, values: LoopValues) -> None:
+        """Emit tiles of a dim of any length: whole ones, and smaller ones for the rest."""
+        whole = partial(self.shifted_tile, loop, shift, values, size=shift.size)
+        is_parallel = loop.kind == PARALLEL
+        if isinstance(shift.extent, int):
+            tiles = static_tiles(shift.extent, shift.size, shift.rests)
+            count = tiles.count(shift.size)
+            end = min(count * shift.size, shift.extent)
+            last = index(shift.extent - shift.size)
+
+            def at(i: ir.Value) -> None:
+                whole(i if end % shift.size == 0 else Value(i).minimum(last))
+
+            for_loop(0, end, shift.size, at, parallel=is_parallel)
+            for size in tiles[count:]:
+                self.shifted_tile(loop, shift, values, index(max(0, min(end, shift.extent - size))), size)
+                end += size
+            return
+        rows = dynamic_tiles(values.emit(shift.extent), shift.size, shift.rests)
+        smaller = partial(rows.loop_over_smaller, partial(self.shifted_tile, loop, shift, values))
+        if is_parallel:
+            loop_over_all(rows, whole, smaller, parallel=True)
+        else:
+            rows.whole.loop(whole, False)
+            smaller()
+
+    def shifted_tile(self, loop: Loop, shift: ShiftedTiles, values: LoopValues, first: ir.Value, size: int) -> None:
+        """Emit a tile of so many elements, from one on: all of them exist."""
+        inside = values.at({loop.name: LoopPosition(loop.name, first, PartRange(0, shift.size))})
+        leaves = [leaf for leaf in leaves_of(loop) if leaf.part == TILE]
+        guards = frozenset(guard for leaf in leaves for guard in leaf.guards if guard[1] == shift.extent)
+        before, self.sizes = self.sizes, {**self.sizes, shift.row: size}
+        with self.assuming(guards):
+            self.nodes(loop.body, inside, [])
+        self.sizes = before
 
     def each_iteration(self, loop: Loop, values: LoopValues, carried: Carried) -> Carried:
         """Emit a loop that is none of vectors."""

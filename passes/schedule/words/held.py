@@ -14,6 +14,7 @@ from mirlo.passes.schedule.words.index import LoopValue, LoopValues
 from mirlo.passes.schedule.words.thread_registers import keep_in_thread
 from mirlo.passes.schedule.words.tree import (
     BOUND,
+    TILE,
     BlockLeaf,
     BufferAccess,
     Loop,
@@ -72,7 +73,8 @@ def _reads_inside(leaf: BlockLeaf) -> Iterator[BufferAccess]:
 
 def _is_kept(writes: Uses, reads: Uses) -> bool:
     """Return whether elements of a buffer with these uses may be in registers."""
-    return bool(reads) and not any(leaf.part in ("start", "update") or leaf.rule or leaf.epilogue for leaf, _ in writes)
+    parts = ("start", "update", TILE)
+    return bool(reads) and not any(leaf.part in parts or leaf.rule or leaf.epilogue for leaf, _ in writes)
 
 
 def _leave_out_stores(buffer: ScheduleBuffer, writes: Uses, reads: Uses, is_elsewhere: bool) -> None:

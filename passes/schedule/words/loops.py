@@ -22,6 +22,7 @@ from mirlo.passes.schedule.words.tree import (
     Root,
     ScheduleBuffer,
     ScheduleError,
+    ShiftedTiles,
     TileStart,
     around,
     leaves_of,
@@ -81,6 +82,35 @@ def split(
         new_loops[0].part = PartRange(whole.low, whole.step * known)
     substitute(loop, {loop.name: value}, None if is_exact else (value, loop.extent))
     return replace_by_nest(loop, new_loops)
+
+
+def split_shifted(root: Root, loop: Loop, factors: list[int | None], rests: list[int]) -> list[Loop]:
+    """Split a loop into tiles, the last of which begin early enough to be whole, and the elements of a tile."""
+    size = factors[-1]
+    if len(factors) != 2 or factors[0] is not None or size is None:
+        raise ScheduleError(f"split of '{loop.name}': shifted tiles have factors (None, size), found {factors}")
+    sizes = [size, *rests]
+    if any(each < 1 for each in rests) or sizes != sorted(set(sizes), reverse=True):
+        raise ScheduleError(f"split of '{loop.name}': expected rests below {size}, from large to small, found {rests}")
+    if sizes[-1] != 1 and not D.is_certain(lambda: loop.extent >= sizes[-1]):
+        raise ScheduleError(
+            f"split of '{loop.name}': a tile of {sizes[-1]} does not fit its {loop.extent} iterations: expected a last "
+            "rest of 1"
+        )
+    for leaf in leaves_of(loop):
+        _require_repeatable(loop, leaf)
+    extent = loop.extent
+    tiles, row = split(root, loop, factors)
+    tiles.shift = ShiftedTiles(size, tuple(rests), extent, row.name)
+    return [tiles, row]
+
+
+def _require_repeatable(loop: Loop, leaf: BlockLeaf) -> None:
+    """Require that elements of a block may be computed twice."""
+    written = {id(access.buffer) for access in leaf.writes}
+    reads = [access for each in (leaf, *leaf.epilogue) for access in each.reads]
+    if loop.name in leaf.reduce_loops() or any(not each.is_held and id(each.buffer) in written for each in reads):
+        raise ScheduleError(f"split of '{loop.name}': tiles overlap, and '{leaf.name}' cannot compute an element twice")
 
 
 def _split_aligned(root: Root, loop: Loop, factors: list[int | None], buffer: ScheduleBuffer) -> list[Loop]:

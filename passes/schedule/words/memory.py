@@ -32,6 +32,7 @@ from mirlo.passes.schedule.words.tree import (
     ACCELERATOR_SCOPES,
     BOUND,
     LOCAL,
+    TILE,
     VECTORIZED,
     BlockLeaf,
     BufferAccess,
@@ -256,6 +257,9 @@ def memory_accesses(leaf: BlockLeaf) -> list[BufferAccess]:
 def _allocate(buffer: ScheduleBuffer, uses: list[tuple[BlockLeaf, BufferAccess]], function: BufferFunction) -> Placed:
     leaves = [leaf for leaf, _ in uses]
     common = common_loops(leaves)
+    blocks = _blocks_of_k(buffer, leaves)
+    # Accumulators are in memory from one block of K to the next.
+    common = list(itertools.takewhile(lambda loop: loop not in blocks, common))
     in_kernel = any(loop.kind == BOUND for leaf in leaves for loop in around(leaf))
     if in_kernel and buffer.scope != LOCAL:
         # Threads share it: in main memory those of all blocks.
@@ -266,6 +270,8 @@ def _allocate(buffer: ScheduleBuffer, uses: list[tuple[BlockLeaf, BufferAccess]]
     region = region_of(places, common, buffer.shape) if threads is None else threads.region
     start, shape = [part[0] for part in region], [part[1] for part in region]
     memory = memory_dims(buffer, shape)
+    if blocks:  # a thread continues what another one has summed up in the block before
+        return Placed(buffer, function.shared_scratch(D.product(memory), buffer.element), start, tuple(memory))
     if not buffer.scope or buffer.scope in ACCELERATOR_SCOPES:
         return Placed(buffer, function.scratch(memory, buffer.element), start, tuple(memory))
     fixed = [size for size in memory if isinstance(size, int)]
@@ -284,6 +290,17 @@ def _allocate(buffer: ScheduleBuffer, uses: list[tuple[BlockLeaf, BufferAccess]]
         threads = changed(threads, shape=tuple(fixed))
         fixed = [math.prod(fixed)]
     return Placed(buffer, _alloca(fixed, buffer, function, space), start, tuple(fixed), threads)
+
+
+def _blocks_of_k(buffer: ScheduleBuffer, leaves: Sequence[BlockLeaf]) -> list[Loop]:
+    """Return the loops over blocks of K around a register tile whose accumulators are in a buffer."""
+    tiles = [leaf for leaf in leaves if leaf.part == TILE and leaf.writes[0].buffer is buffer]
+    return [
+        loop
+        for leaf in tiles
+        for loop in itertools.takewhile(lambda loop: loop.tile is None, around(leaf))
+        if loop.name in leaf.reduce_loops() and loop.extent != 1
+    ]
 
 
 def memory_indices(buffer: ScheduleBuffer, indices: Sequence[IndexExpr]) -> list[IndexExpr]:

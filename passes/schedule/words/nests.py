@@ -13,6 +13,8 @@ def fuse_contiguous(s: Schedule, block: str, loops: list[str]) -> list[str]:
     """Fuse loops that need no divisions as one."""
     result: list[str] = []
     while loops:
+        if len(loops) == 1:
+            return [*loops, *result]
         together = [loop for loop in s.contiguous_loops(block, loops[-1]) if loop in loops] or loops[-1:]
         result.insert(0, s.fuse(*together) if len(together) > 1 else together[0])
         loops = loops[: -len(together)]

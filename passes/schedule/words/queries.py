@@ -10,7 +10,14 @@ from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.schedule.blocks.instance import BlockInstance
 from mirlo.passes.schedule.buffers import TARGET
 from mirlo.passes.schedule.words.analysis import instances_of
-from mirlo.passes.schedule.words.contiguity import contiguous_loops, divisors, memory_order, strides
+from mirlo.passes.schedule.words.contiguity import (
+    contiguous_loops,
+    divisors,
+    in_iterations,
+    memory_order,
+    position_of,
+    strides,
+)
 from mirlo.passes.schedule.words.partition import change_points
 from mirlo.passes.schedule.words.show import show
 from mirlo.passes.schedule.words.tree import Root, ScheduleError, around, build, leaves_of
@@ -99,9 +106,15 @@ class LoopQueries:
         """
         return strides(self._root.find_leaf(block), loop)
 
-    def divisors(self, block: str) -> dict[str, int]:
+    def steps(self, block: str) -> dict[str, list[Dim | None]]:
+        """Return by how many elements each read of a block moves in memory along each of its loops."""
+        leaf = self._root.find_leaf(block)
+        reads = [in_iterations(position_of(access, leaf.place(access)), leaf) for access in leaf.reads]
+        return {loop.name: [form.coefficient(loop.name) for form in reads] for loop in around(leaf)}
+
+    def divisors(self, block: str, uneven: bool = False) -> dict[str, int]:
         """Return loops that indices of a block divide without a rest, and by what: split, they need no divisions."""
-        return divisors(self._root.find_leaf(block))
+        return divisors(self._root.find_leaf(block), uneven)
 
     def instances(self, block: str) -> list[BlockInstance]:
         """Return the bodies that a block computes, as expressions of the loops, for the analyses of rules."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr
+from mirlo.passes.schedule.words.contiguity import in_iterations
 from mirlo.passes.schedule.words.tree import BlockLeaf, BufferAccess, Loop, ScheduleBuffer, around, extents_of
 
 Region = tuple[IndexExpr, Dim]
@@ -39,7 +40,10 @@ def region_within(
     axes: Mapping[str, Dim] | None = None,
 ) -> list[Region]:
     """Return the region of accesses by what is the same for all of them: outer loops, or hardware axes of extents."""
-    accesses = [({**extents_of(around(leaf)), **(axes or {})}, at) for leaf, at in places]
+    accesses = [
+        ({**extents_of(around(leaf)), **(axes or {})}, at and [in_iterations(index, leaf) for index in at])
+        for leaf, at in places
+    ]
     return [_of_dim(accesses, names, dim, size) for dim, size in enumerate(shape)]
 
 

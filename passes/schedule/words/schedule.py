@@ -18,6 +18,7 @@ from mirlo.passes.schedule.words.kernels import limits_of, require_axis, require
 from mirlo.passes.schedule.words.merge import merge
 from mirlo.passes.schedule.words.partition import partition
 from mirlo.passes.schedule.words.queries import LoopQueries
+from mirlo.passes.schedule.words.register_tile import prefetch, register_tile
 from mirlo.passes.schedule.words.registers import accumulate
 from mirlo.passes.schedule.words.rfactor import rfactor
 from mirlo.passes.schedule.words.rule_parts import ANY_RULE, ScheduleParts, claim, require_room_for_rule, unclaimed
@@ -47,7 +48,8 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made")
 PEEL = "peel"
-TAILS = ("mask", PEEL)
+SHIFT = "shift"
+TAILS = ("mask", PEEL, SHIFT)
 """How a loop that is split computes its last iterations."""
 
 
@@ -94,20 +96,37 @@ class Schedule(LoopQueries):
     # Loops
 
     @primitive
-    def split(self, loop: str, factors: Sequence[int | None], tail: str = "mask", align: str = "") -> list[str]:
+    def split(
+        self,
+        loop: str,
+        factors: Sequence[int | None],
+        tail: str = "mask",
+        align: str = "",
+        rests: Sequence[int] = (),
+    ) -> list[str]:
         """Split a loop into several, outermost first; a factor of None is inferred.
 
         Iterations past the end do nothing: with the tail `mask` each iteration tests that, in vectors by a mask; with
         `peel` the complete iterations of the outermost loop are a loop without tests, and the rest follows it. With
+        `shift` the last tile begins early enough to be whole, and computes elements of the one before it again;
+        `rests` are the sizes of register tiles for rests, largest first. With
         `align`, a parameter, tiles begin where it has whole lines in memory, and the first and last overlap others:
         the loops are those over tiles, the start of a tile, and those of its elements.
         """
         if tail not in TAILS:
-            raise ScheduleError(f"split: expected a tail of {' or '.join(map(repr, TAILS))}, found {tail!r}")
+            raise ScheduleError(
+                f"split: expected a tail of {', '.join(map(repr, TAILS[:-1]))} or {TAILS[-1]!r}, found {tail!r}"
+            )
+        if rests and tail != SHIFT:
+            raise ScheduleError(f"split: 'rests' are sizes of tiles of the tail '{SHIFT}', found tail={tail!r}")
         buffer = self._root.find_buffer(align) if align else None
-        new_loops = loops.split(self._root, self._loop(loop), list(factors), tail == PEEL, buffer)
-        named = {"tail": tail} if tail == PEEL else {}
+        if tail == SHIFT:
+            new_loops = loops.split_shifted(self._root, self._loop(loop), list(factors), list(rests))
+        else:
+            new_loops = loops.split(self._root, self._loop(loop), list(factors), tail == PEEL, buffer)
+        named: dict[str, object] = {"tail": tail} if tail in (PEEL, SHIFT) else {}
         named |= {"align": align} if align else {}
+        named |= {"rests": tuple(rests)} if rests else {}
         return self._record("split", (loop, tuple(factors)), [each.name for each in new_loops], named)
 
     @primitive
@@ -379,6 +398,60 @@ class Schedule(LoopQueries):
         """
         accumulate(self._root, self._leaf(block), self._loop(loop), in_order)
         self._record("accumulate", (block, loop), None, {"in_order": True} if in_order else {})
+
+    @primitive
+    def pad(self, block: str, buffer: str, dims: Sequence[int]) -> str:
+        """Let a block read a copy of a buffer with a border along some dims; return the block that copies.
+
+        Elements of the border are those beyond the edges. `partition` at the `change_points` of its loops, and
+        `vectorize`, arrange the copy.
+        """
+        copy = blocks.pad(self._root, self._leaf(block), self._root.find_buffer(buffer), list(dims))
+        return self._record("pad", (block, buffer, tuple(dims)), copy.name)
+
+    @primitive
+    def register_tile(
+        self,
+        block: str,
+        loops: Sequence[str],
+        over: Sequence[str],
+        instruction: str = "fma",
+        masked: bool = True,
+        steps: int = 1,
+        epilogue: Sequence[int] = (),
+    ) -> None:
+        """Compute a sum of products in registers: `loops` are the innermost ones, of a tile, `over` those around them.
+
+        `loops` are the loops over rows, vectors and lanes of the tile, of known extents, then those of the reduction
+        inside of one instruction: none for `fma`, the elements of a group for dot products, and the groups and their
+        elements for matrix units. `over` are loops of the reduction, in whose iterations the accumulators stay in
+        registers. One further out is over blocks of K: accumulators are in memory between them. What
+        `reverse_compute_inline` took is computed on the accumulators.
+
+        The rest of the columns is a masked vector, or without `masked` ever narrower ones. `steps` are the k-steps of
+        an iteration of the innermost loop of `over`. With two numbers of accumulators in `epilogue`, whole and smaller
+        tiles of more accumulators compute it in a loop over their rows: less code.
+        """
+        nodes, reduced = ([self._loop(name) for name in names] for names in (loops, over))
+        limits = (epilogue[0], epilogue[1]) if len(epilogue) == 2 else None
+        if epilogue and limits is None or steps < 1:
+            raise ScheduleError("register_tile: expected two numbers in 'epilogue', and 'steps' from 1 up")
+        register_tile(self._root, self._leaf(block), nodes, reduced, instruction, masked, steps, limits)
+        named: dict[str, object] = {} if masked else {"masked": False}
+        named |= {"steps": steps} if steps > 1 else {}
+        named |= {"epilogue": tuple(epilogue)} if epilogue else {}
+        self._record("register_tile", (block, tuple(loops), tuple(over), instruction), None, named)
+
+    @primitive
+    def prefetch(self, block: str, buffer: str, loop: str = "", distance: int = 0) -> None:
+        """Prefetch what a register tile reads of its columns: a share of them in each k-step.
+
+        With a loop, they are those of its next iteration; else those `distance` elements ahead.
+        """
+        leaf = self._leaf(block)
+        prefetch(self._root, leaf, self._root.find_buffer(buffer), self._loop(loop) if loop else None, distance)
+        named: dict[str, object] = {"loop": loop} if loop else {"distance": distance}
+        self._record("prefetch", (block, buffer), None, named)
 
     @primitive
     def rfactor(self, block: str, loop: str) -> str:

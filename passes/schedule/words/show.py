@@ -40,6 +40,10 @@ def _node(node: Loop | BlockLeaf, depth: int) -> Iterator[str]:
     by = f" by {node.tensorized.name}" if node.tensorized is not None else ""
     peeled = " peeled" if node.is_peeled else ""
     peeled += " transposed" if node.is_transposed else ""
+    if node.tile is not None:
+        by = f" in a {node.tile.name}"
+    if node.shift is not None:
+        peeled += f" shifted, of {', '.join(map(str, (node.shift.size, *node.shift.rests)))}"
     begun = [leaf for leaf in leaves_of(node) if leaf.begin in (None, leaf)]
     names = [leaf.name for leaf in begun if leaf.accumulation in node.accumulated]
     held = f" with {', '.join(names)} in registers" if names else ""

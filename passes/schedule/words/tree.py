@@ -8,11 +8,14 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.affine import read_affine
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
+from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd
+from mirlo.passes.schedule.words.tile_instruction import TileInstruction
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.names import unique_names
 from mirlo.runtime.nearest import nearest
@@ -22,6 +25,8 @@ LOCAL, SHARED = "local", "shared"
 """Memory of a thread, its stack on CPUs; of a block of threads."""
 ACCELERATOR_SCOPES: set[str] = set()
 """Memories of accelerators that `command_intrin` names: main memory where the loops are emitted."""
+TILE = "tile"
+"""The part of a block that is a register tile."""
 SERIAL, PARALLEL, VECTORIZED, UNROLLED, BOUND = "serial", "parallel", "vectorized", "unrolled", "bound"
 LETTERS = "ijklmnopqrst"
 
@@ -214,6 +219,18 @@ class TileStart:
     buffer: ScheduleBuffer
 
 
+@dataclass(frozen=True)
+class ShiftedTiles:
+    """The tiles of a loop, the last of which begin early enough to be whole, and compute elements of others again."""
+
+    size: int
+    rests: tuple[int, ...]
+    """Sizes of the tiles for fewer elements than a whole tile has."""
+    extent: Dim
+    row: str
+    """The loop over the elements of a tile."""
+
+
 @dataclass(eq=False)
 class Loop:
     """A loop from 0 to its extent, a number or a dim."""
@@ -246,6 +263,73 @@ class Loop:
     """Of one of these: whether threads wait for one another before it."""
     nested: NestedNodes | None = None
     """The nodes inside, where they are listed since the last change."""
+    tile: TileLeaf | None = None
+    """The register tile that the loop and those inside are."""
+    shift: ShiftedTiles | None = None
+    """Of a loop over tiles of a dim: how the last ones begin early enough to be whole."""
+
+
+@dataclass(frozen=True)
+class Prefetch:
+    """A prefetch of elements of a buffer, a share in each k-step of a tile."""
+
+    buffer: ScheduleBuffer
+    loop: str
+    """The loop for whose next iteration the elements are; empty for those `distance` elements ahead."""
+    distance: int = 0
+
+
+@dataclass(eq=False)
+class TileLeaf:
+    """A block in registers: rows times vectors of accumulators."""
+
+    leaf: BlockLeaf
+    over: list[Loop]
+    """The loops of the reduction, outermost first: the only loops in the code of a tile."""
+    rows: Loop | None
+    vectors: Loop | None
+    lanes: Loop
+    depth: list[Loop]
+    """The loops of the reduction inside of one instruction: groups of columns, and the elements of a group."""
+    blocks: list[Loop]
+    """The loops over blocks of K, outside of others: accumulators are in memory between them."""
+    instruction: TileInstruction
+    product: MultiplyAdd
+    is_masked: bool
+    """Whether the rest of the columns is one masked vector, in place of ever narrower ones."""
+    steps: int
+    """K-steps of an iteration of the innermost loop of the reduction."""
+    epilogue: tuple[int, int] | None
+    """Most accumulators of a whole and of a smaller tile whose epilogue is unrolled, else a loop over rows."""
+    is_stored: bool = True
+    """Whether the block's results are stored, besides those of its epilogue."""
+    prefetches: list[Prefetch] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Return what the text of a schedule calls the tile."""
+        return f"{self.instruction.name} tile"
+
+    @property
+    def lane_count(self) -> int:
+        """Return the columns of a vector."""
+        return D.static_dim(self.lanes.extent)
+
+    @property
+    def width(self) -> int:
+        """Return the columns of the tile."""
+        return (D.static_dim(self.vectors.extent) if self.vectors else 1) * self.lane_count
+
+    @property
+    def height(self) -> int:
+        """Return the rows of the tile."""
+        return D.static_dim(self.rows.extent) if self.rows else 1
+
+    @property
+    def inner(self) -> list[Loop]:
+        """Return the loops of the tile, which have no code of their own, and those of `over`."""
+        spatial = [loop for loop in (self.rows, self.vectors, self.lanes) if loop is not None]
+        return [*self.over, *spatial, *self.depth]
 
 
 @dataclass(frozen=True)

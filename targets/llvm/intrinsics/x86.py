@@ -10,6 +10,7 @@ from mirlo.dialects.core.value import call_intrinsic, create
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.schedule.vectors import pick_lanes, shuffle
+from mirlo.runtime.host_cpu import AMX
 from mirlo.targets.llvm.cpus import X86
 from mirlo.targets.llvm.processor import Processor
 
@@ -73,6 +74,9 @@ _DOTS = {
 
 
 _NEEDS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    (r"(ldtilecfg|tile\w+)$", ("amx-tile",)),
+    (r"tdpbf16ps$", ("amx-bf16",)),
+    (r"tdpb[su][su]d$", ("amx-int8",)),
     (r"avx512bf16\.\S*\.512", ("avx512bf16",)),
     (r"avx512bf16\.", ("avx512bf16", "avx512vl")),
     (r"avx512\.vpdpbusd\.512", ("avx512vnni",)),
@@ -97,6 +101,8 @@ def missing_instruction(text: str, processor: Processor) -> tuple[str, str] | No
         return None
     for name in sorted(set(_CALL.findall(text))):
         needed = next(features for pattern, features in _NEEDS if re.match(pattern, name))
+        if processor.emulates_tiles and set(needed) <= AMX and needed:
+            continue
         has_vex = name.startswith("avx512.vpdpbusd.") and not name.endswith(".512") and processor.has("avxvnni")
         if processor.arch != X86 or not has_vex and not processor.has(*needed):
             return f"llvm.x86.{name}", " and ".join(needed) or X86

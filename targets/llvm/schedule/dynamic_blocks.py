@@ -16,12 +16,13 @@ from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.core.value import Value, emit_constant, index
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.buffers import TensorBuffers
+from mirlo.passes.schedule.dynamic_tiles import TiledRows, dynamic_tiles
 from mirlo.passes.schedule.loops import for_loop, store
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.schedule.contraction.code import Code, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors
-from mirlo.targets.llvm.schedule.contraction.dynamic_tiles import TiledRows, dynamic_tiles
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector
+from mirlo.targets.llvm.schedule.cost import REST_ROWS
 from mirlo.targets.llvm.schedule.row_blocks import KEPT, BlockedPlan, BlockKernel, RowBlockContraction
 
 _ADDI = 1
@@ -115,7 +116,7 @@ class DynamicBlockKernel(BlockKernel):
     def run_block(self, indices: Mapping[Dim, LoopIndex], start: ir.Value, count: ir.Value, kept: ir.Value) -> None:
         """Emit `count` rows from `start` on; `kept` is the first of the rows that are stored."""
         if self.part.row_axis is not None:
-            self.tiles_now = dynamic_tiles(count, self.plan.tile_rows)
+            self.tiles_now = dynamic_tiles(count, self.plan.tile_rows, REST_ROWS)
         self._panels(self._places(indices, start).advance(KEPT, kept), False)
 
     def dynamic_tiles(self) -> TiledRows:

@@ -119,7 +119,7 @@ ERRORS: dict[str, Callable[[Schedule], object]] = {
     "split of 'pick_j': 4 * 8 is less than its m, which only the run time knows: expected a factor of None": lambda s: (
         s.split("pick_j", (4, 8))
     ),
-    "split: expected a tail of 'mask' or 'peel', found 'skip'": lambda s: s.split("pick_j", (None, 8), tail="skip"),
+    "expected a tail of 'mask', 'peel' or 'shift', found 'skip'": lambda s: s.split("pick_j", (2, 8), tail="skip"),
     "accumulate: 'pick' is not a reduction": lambda s: s.accumulate("pick", "pick_j"),
     "accumulate: expected the outermost loop of the reduction 'matmul', 'matmul_k', found 'matmul_j'": lambda s: (
         s.accumulate("matmul", "matmul_j")

@@ -152,8 +152,23 @@ static int read_cpuid(uint32_t leaf, uint32_t part, uint32_t registers[4]) {
 static uint32_t saved_registers(void) { return (uint32_t)_xgetbv(0); }
 #endif
 
+#define MIRLO_TILES 0x60000 /* the registers of AMX and their configuration */
+
+/* Whether the system lets all threads of the process use the registers of AMX, of which it asks Linux; others let none. */
+#if defined(__linux__)
+extern long syscall(long number, ...);
+#endif
+
+static int permits_tiles(void) {
+#if defined(__linux__)
+  return !syscall(158 /* arch_prctl */, 0x1023L /* ARCH_REQ_XCOMP_PERM */, 18L /* XFEATURE_XTILE_DATA */);
+#else
+  return 0;
+#endif
+}
+
 static int has_feature(const char *name, size_t length) {
-  /* leaf, register (0 eax, 1 ebx, 2 ecx, 3 edx), bit, and the registers that the system must save: 4 of AVX, 0xe0 of AVX-512 */
+  /* leaf, register (0 eax, 1 ebx, 2 ecx, 3 edx), bit, and the registers that the system must save: 4 of AVX, 0xe0 of AVX-512, 0x60000 of AMX */
   static const struct { const char *name; uint32_t leaf, part, reg, bit, saved; } table[] = {
     {"sse3", 1, 0, 2, 0, 0}, {"ssse3", 1, 0, 2, 9, 0}, {"sse4.1", 1, 0, 2, 19, 0}, {"sse4.2", 1, 0, 2, 20, 0},
     {"popcnt", 1, 0, 2, 23, 0}, {"lzcnt", 0x80000001u, 0, 2, 5, 0}, {"fma", 1, 0, 2, 12, 4}, {"avx", 1, 0, 2, 28, 4},
@@ -163,6 +178,7 @@ static int has_feature(const char *name, size_t length) {
     {"avx512vbmi2", 7, 0, 2, 6, 0xe4}, {"gfni", 7, 0, 2, 8, 0}, {"avx512vnni", 7, 0, 2, 11, 0xe4},
     {"avx512bitalg", 7, 0, 2, 12, 0xe4}, {"avx512vpopcntdq", 7, 0, 2, 14, 0xe4}, {"avx512fp16", 7, 0, 3, 23, 0xe4},
     {"avxvnni", 7, 1, 0, 4, 4}, {"avx512bf16", 7, 1, 0, 5, 0xe4}, {"avxneconvert", 7, 1, 3, 5, 4},
+    {"amx-bf16", 7, 0, 3, 22, MIRLO_TILES}, {"amx-tile", 7, 0, 3, 24, MIRLO_TILES}, {"amx-int8", 7, 0, 3, 25, MIRLO_TILES},
   };
   uint32_t registers[4], saved = 0;
   size_t i;
@@ -170,7 +186,8 @@ static int has_feature(const char *name, size_t length) {
   for (i = 0; i < sizeof table / sizeof *table; ++i) {
     if (strlen(table[i].name) != length || memcmp(table[i].name, name, length)) continue;
     if (!read_cpuid(table[i].leaf, table[i].part, registers)) return 0;
-    return (registers[table[i].reg] >> table[i].bit & 1) && (saved & table[i].saved) == table[i].saved;
+    if (!(registers[table[i].reg] >> table[i].bit & 1) || (saved & table[i].saved) != table[i].saved) return 0;
+    return table[i].saved != MIRLO_TILES || permits_tiles();
   }
   return 0;
 }

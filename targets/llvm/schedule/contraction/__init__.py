@@ -15,6 +15,7 @@ from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import NO_CONTRACTION_CHOICES, ContractionChoices, panels_of, with_panels
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.kernel import ContractionEmitter, summary
+from mirlo.targets.llvm.schedule.contraction.matrix_unit import plan_on_matrix_unit
 from mirlo.targets.llvm.schedule.contraction.one_row import plan_one_row, rows_of
 from mirlo.targets.llvm.schedule.contraction.plan import plan_of
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
@@ -102,5 +103,8 @@ def contraction(
     plan = plan_contraction(group, with_panels(choices, panels_of(kernel.view.op)))
     if isinstance(plan, Decline):
         return plan
+    on_unit = plan_on_matrix_unit(group, plan.plan)
+    if not isinstance(on_unit, Decline):
+        return on_unit.schedule()
     buffers, facts = BufferFunction(kernel.view), {"rule": "contraction", **plan.describe()}
     return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts, plan.choices())

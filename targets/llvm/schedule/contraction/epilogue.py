@@ -11,11 +11,11 @@ from mirlo.dialects.tir.buffers import buffer_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.blocks.contraction.body import convert_accumulator, count_operations
+from mirlo.passes.schedule.dynamic_tiles import TileBody, TiledRows
 from mirlo.passes.schedule.vectors import VectorBody, lane_indices, read_body, splat, vector_body
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
-from mirlo.targets.llvm.schedule.contraction.dynamic_tiles import TileBody, TiledRows
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span
 from mirlo.targets.llvm.schedule.cost import (

@@ -16,18 +16,18 @@ from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.lower.parallel import PRIVATE_BYTES
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.buffers import CYCLES, TensorBuffers
+from mirlo.passes.schedule.dynamic_tiles import (
+    DynamicTiles,
+    TiledRows,
+    dynamic_tiles,
+    loop_over_all,
+)
 from mirlo.passes.schedule.loops import either, if_any
 from mirlo.targets.llvm.schedule.contraction.choices import count_of
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor, LoopIndex, may_divide_inside
 from mirlo.targets.llvm.schedule.contraction.costs import expected_cycles
 from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
 from mirlo.targets.llvm.schedule.contraction.dot import DotTiles
-from mirlo.targets.llvm.schedule.contraction.dynamic_tiles import (
-    DynamicTiles,
-    TiledRows,
-    dynamic_tiles,
-    loop_over_all,
-)
 from mirlo.targets.llvm.schedule.contraction.grouped import (
     ExtendedPanelCopy,
     GroupedPanelCopy,

@@ -11,7 +11,6 @@ from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.schedule.loops import either, for_loop, if_any
 from mirlo.runtime.records import dataclass
-from mirlo.targets.llvm.schedule.cost import REST_ROWS
 
 
 class TileBody(Protocol):
@@ -76,7 +75,7 @@ def loop_over_all(rows: TiledRows, body: Callable[[ir.Value], None], rest: Calla
     for_loop(whole.first, stop, whole.size, tile, parallel=parallel)
 
 
-def dynamic_tiles(count: ir.Value, size: int, smaller: Sequence[int] = REST_ROWS) -> TiledRows:
+def dynamic_tiles(count: ir.Value, size: int, smaller: Sequence[int]) -> TiledRows:
     """Emit the bounds of the tiles of this many rows at the insertion point.
 
     One tile of the smallest sufficient size covers the rest that whole tiles leave: of 14 rows if it is more than 9,
@@ -104,6 +103,19 @@ def dynamic_tiles(count: ir.Value, size: int, smaller: Sequence[int] = REST_ROWS
     has_whole = compare("ge", count, size)
     first = create("arith.select", uncovered.type, has_whole, uncovered, _constant(0))
     return TiledRows(count, result[0], tuple(result[1:]), first)
+
+
+def static_tiles(count: int, size: int, smaller: Sequence[int]) -> list[int]:
+    """Return the sizes of the tiles of this many rows, whole ones first, as `dynamic_tiles` chooses them."""
+    sizes = [size, *(each for each in smaller if each < size)]
+    result: list[int] = []
+    at = 0
+    for own, following in zip(sizes, [*sizes[1:], 0], strict=True):
+        whole, left = divmod(count - at, own)
+        tiles = whole + (left > following) if count >= own else 0
+        result += [own] * tiles
+        at = min(at + tiles * own, count)
+    return result
 
 
 def max_tile_counts(size: int, smaller: Sequence[int]) -> dict[int, int]:

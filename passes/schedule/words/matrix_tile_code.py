@@ -1,0 +1,126 @@
+"""Code of a register tile on a matrix unit, whose registers have numbers: accumulators, then rows, then columns."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.tir.buffers import element_bytes
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.schedule.loops import either, for_loop
+from mirlo.passes.schedule.words.index import LoopValue, LoopValues
+from mirlo.passes.schedule.words.register_tile import matrix_registers
+from mirlo.passes.schedule.words.tile_code import OperandPositions, TileEmitter, TileFunction, pieces_of
+from mirlo.passes.schedule.words.tree import BufferAccess, Loop, TileLeaf
+
+
+class MatrixTileEmitter(TileEmitter):
+    """Emits a tile of a matrix unit: loops over K of loads and products, then the epilogue row by row."""
+
+    def __init__(self, tile: TileLeaf, function: TileFunction) -> None:
+        super().__init__(tile, function)
+        unit, shape = tile.instruction.unit, tile.instruction.shape
+        assert unit is not None and shape is not None
+        self.unit, self.columns = unit, shape[1]
+        self.depth = shape[2]
+        height, self.width = matrix_registers(tile.height, tile.width, tile.instruction)
+        self.rows = tile.height // height
+        """The rows of a register. Registers have the same ones in tiles of all sizes: they are configured once."""
+        self.first_row = height * self.width
+        self.first_column = self.first_row + height
+
+    def emit_tile(self, values: LoopValues, rows: int, columns: int) -> None:
+        """Emit a tile of this size: registers, loops of the reduction, epilogue."""
+        tile, leaf = self.tile, self.tile.leaf
+        values = values.at({})
+        height, width = rows // self.rows, -(-columns // self.columns)
+        operands = self.operands(values)
+        result = leaf.writes[0]
+
+        def finish() -> None:
+            memory = self.memory(tile.product.accumulate_type)
+            self._move_sums(height, width, memory, self.index(0), tile.width, is_store=True)
+            self.finish_rows(values, rows, pieces_of(columns, tile.lane_count, True), memory, tile.width)
+
+        if not tile.blocks:
+            self._zero(height, width)
+            self._multiply(tile.over, operands, height, width, values)
+            finish()
+            return
+        place = self.start(self.form(result, leaf.at), values)
+        sums = self.placed[result.buffer].flat
+        kept = partial(self._move_sums, height, width, sums, self.at(place), place.stride(tile.rows))
+        either(self.is_first(values), lambda: self._zero(height, width), lambda: kept(is_store=False))
+        self._multiply(tile.over, operands, height, width, values)
+        either(self.is_last(values), finish, lambda: kept(is_store=True))
+
+    def _zero(self, height: int, width: int) -> None:
+        for r in range(height):
+            for c in range(width):
+                self.unit.zero(r * self.width + c, self.rows)
+
+    def _multiply(
+        self, loops: list[Loop], operands: OperandPositions, height: int, width: int, values: LoopValues
+    ) -> None:
+        """Emit the loops of the reduction: loads of rows and columns, and the products of each pair."""
+        loop, *inner = loops
+
+        def body(i: LoopValue) -> None:
+            here = self.inside(operands, loop, i)
+            if inner:
+                self._multiply(inner, here, height, width, values)
+            else:
+                self._step(loop, here, height, width)
+
+        bounds = self.clipped(loop, values)
+        if bounds is None and loop.extent == 1:
+            body(0)
+            return
+        first, end = bounds or (self.index(0), self.end_of(loop, values)[0])
+        for_loop(first, end, self.index(1), body, rolled=True)
+
+    def _step(self, loop: Loop, operands: OperandPositions, height: int, width: int) -> None:
+        tile, row, column = self.tile, operands.rows, operands.columns
+        self.prefetch(operands, loop, self.depth)
+        row_step, column_step = self.rows * row.stride(tile.rows), self.columns * column.stride(tile.lanes)
+        group = tile.depth[0]
+        for r in range(height):
+            at = self.at(row, r * row_step)
+            self._load(self.first_row + r, self.row_access, at, row.stride(tile.rows), self.rows)
+        groups = self.depth // tile.instruction.group
+        for c in range(width):
+            at = self.at(column, c * column_step)
+            self._load(self.first_column + c, self.column_access, at, column.stride(group), groups)
+        for r in range(height):
+            for c in range(width):
+                sums = r * self.width + c
+                self.unit.multiply(tile.instruction.name, sums, self.first_row + r, self.first_column + c)
+
+    def _load(self, register: int, access: BufferAccess, position: ir.Value, pitch: Dim, rows: int) -> None:
+        memory = self.placed[access.buffer].flat
+        self.unit.load(register, self._address(memory, position), self._pitch(memory, pitch), rows)
+
+    def _move_sums(
+        self, height: int, width: int, memory: ir.Value, start: ir.Value, pitch: Dim, is_store: bool
+    ) -> None:
+        """Emit loads or stores of the accumulators, whose rows are `pitch` elements apart."""
+        move = self.unit.store if is_store else self.unit.load
+        for r in range(height):
+            for c in range(width):
+                offset = r * self.rows * pitch + c * self.columns
+                at = create("arith.addi", start.type, start, self.index(offset)) if offset != 0 else start
+                move(r * self.width + c, self._address(memory, at), self._pitch(memory, pitch), self.rows)
+
+    def _pitch(self, memory: ir.Value, pitch: Dim) -> ir.Value:
+        wide = ir.IntegerType.get_signless(64)
+        size = element_bytes(memory.type.element_type)
+        return create("arith.index_cast", wide, self.index(pitch * size))
+
+    def _address(self, memory: ir.Value, position: ir.Value) -> ir.Value:
+        kind, wide = ir.IndexType.get(), ir.IntegerType.get_signless(64)
+        start = create("memref.extract_aligned_pointer_as_index", kind, memory)
+        size = element_bytes(memory.type.element_type)
+        moved = create("arith.muli", kind, position, self.index(size)) if size != 1 else position
+        address = create("arith.addi", kind, start, moved)
+        return create("llvm.inttoptr", ir.Type.parse("!llvm.ptr"), create("arith.index_cast", wide, address))

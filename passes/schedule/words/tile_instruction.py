@@ -1,0 +1,101 @@
+"""The table of instructions that compute register tiles: what they multiply, and how they are emitted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd, ProductInput
+from mirlo.runtime.records import dataclass
+
+
+class MatrixUnit(Protocol):
+    """Emits the instructions of a matrix unit, whose registers have numbers."""
+
+    @property
+    def registers(self) -> int:
+        """Return how many registers there are."""
+        ...
+
+    def zero(self, register: int, rows: int) -> None:
+        """Emit that a register of so many rows becomes zero."""
+        ...
+
+    def load(self, register: int, address: ir.Value, pitch: ir.Value, rows: int) -> None:
+        """Emit that a register of so many rows is loaded; they are `pitch` bytes apart."""
+        ...
+
+    def store(self, register: int, address: ir.Value, pitch: ir.Value, rows: int) -> None:
+        """Emit that a register of so many rows is stored; they are `pitch` bytes apart."""
+        ...
+
+    def multiply(self, instruction: str, sums: int, rows: int, columns: int) -> None:
+        """Emit that the products of a register of rows and one of columns are added to a register of sums."""
+        ...
+
+
+@dataclass(frozen=True)
+class TileInstruction:
+    """A row of the table: how one instruction adds products to accumulators.
+
+    An instruction of vectors has `emit`; one of a matrix unit has `unit` and `shape`.
+    """
+
+    name: str
+    operands: tuple[tuple[str, str, str], ...] = ()
+    """Types of the elements of rows, columns and accumulators; without any, all those that `emit` takes.
+
+    The names are those of MLIR's types but for `u8`, `i8`: 8 bits that are widened without and with their sign.
+    """
+    group: int = 1
+    """Elements along K that are multiplied for an accumulator. Columns are stored as `[K / group][columns][group]`."""
+    emit: Callable[[ir.Value, ir.Value, ir.Value], ir.Value] | None = None
+    """Emits `accumulators + row * columns` of vectors."""
+    unit: MatrixUnit | None = None
+    shape: tuple[int, int, int] | None = None
+    """Most rows of an instruction of a matrix unit, its columns, and its elements along K."""
+    cycles: float = 0.0
+    """Cycles of an instruction of a matrix unit."""
+
+    @property
+    def depth(self) -> int:
+        """Return the elements along K of one instruction."""
+        return self.group if self.shape is None else self.shape[2]
+
+    def takes(self, rows: ProductInput, columns: ProductInput, product: MultiplyAdd) -> bool:
+        """Return whether the instruction multiplies these operands."""
+        kinds = (kind_of(rows), kind_of(columns), str(product.accumulate_type))
+        return not self.operands or kinds in self.operands
+
+
+def kind_of(factor: ProductInput) -> str:
+    """Return the type of a factor's elements as rows of the table name it; of a computed factor, an empty text."""
+    element = str(factor.argument.type)
+    if not factor.body_ops:
+        return element if factor.result == factor.argument else ""
+    op = factor.body_ops[0]
+    if len(factor.body_ops) > 1 or op.operands[0] != factor.argument:
+        return ""
+    return {"arith.extf": element, "arith.extsi": element, "arith.extui": f"u{element[1:]}"}.get(op.name, "")
+
+
+def _multiply_add(row: ir.Value, columns: ir.Value, total: ir.Value) -> ir.Value:
+    return create("vector.fma", total.type, row, columns, total)
+
+
+FMA = TileInstruction("fma", emit=_multiply_add)
+"""Products of floats, of all types: elements are widened to that of the accumulators when they are loaded."""
+
+_INSTRUCTIONS: dict[str, TileInstruction] = {FMA.name: FMA}
+
+
+def add_tile_instruction(instruction: TileInstruction) -> None:
+    """Add a row to the table; `Schedule.register_tile` takes its name."""
+    _INSTRUCTIONS[instruction.name] = instruction
+
+
+def tile_instructions() -> dict[str, TileInstruction]:
+    """Return the table, by the names of instructions."""
+    return dict(_INSTRUCTIONS)

@@ -1,0 +1,157 @@
+"""Contractions on a matrix unit (AMX), as schedules of primitives."""
+
+from __future__ import annotations
+
+from math import prod
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.passes.rules import Decline, decline
+from mirlo.passes.schedule.blocks.group import BlockGroup
+from mirlo.passes.schedule.buffers import ScheduleFacts
+from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
+from mirlo.passes.schedule.words.nests import fuse_contiguous
+from mirlo.passes.schedule.words.schedule import Schedule
+from mirlo.passes.schedule.words.tile_instruction import TileInstruction
+from mirlo.passes.schedule.words.tree import ScheduleError
+from mirlo.runtime.records import dataclass
+from mirlo.targets.llvm.intrinsics.amx import PRODUCTS
+from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.schedule.contraction.choices import operand_bytes, resident_bytes
+from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
+from mirlo.targets.llvm.schedule.cost import MATRIX_UNIT_ROWS, MATRIX_UNIT_WAKE, PANELS_TO_SHARE
+
+
+def instruction_for(plan: RegisterTilePlan) -> TileInstruction | Decline:
+    """Return the instruction of the machine's matrix unit for a contraction, or decline it for that unit."""
+    contraction, machine = plan.contraction, plan.machine
+    if not machine.tiles:
+        return decline("the machine has no matrix unit")
+    if plan.choices.tile is not None:
+        return decline("a caller or a measurement chose a tile of vectors")
+    rows, columns = plan.rows.factor, plan.columns.factor
+    products = (each for each in PRODUCTS if each.takes(rows, columns, contraction.product))
+    instruction = next((each for each in products if each.operands[0][0].lstrip("u") in machine.tiles), None)
+    if instruction is None:
+        return decline("the matrix unit does not multiply these types")
+    if not (plan.problem.shared_rows and plan.problem.shared_columns):
+        return decline("columns have rows of their own")
+    if not plan.is_stored and not plan.choices.is_packed:
+        return decline("the columns are not constant")
+    if plan.columns.padded_shape is not None:
+        return decline("the columns are padded in a copy")
+    sizes = [axis.extent for axis in contraction.axes]
+    if not all(isinstance(size, int) for size in sizes):
+        return decline("a size is known at run time only")
+    rows_count = prod(axis.extent for axis in contraction.spatial if plan.columns.form.stride(axis) == 0)
+    if rows_count < MATRIX_UNIT_ROWS:
+        return decline("too few rows", rows=rows_count, least=MATRIX_UNIT_ROWS)
+    products_of_all = prod(sizes)
+    if products_of_all < MATRIX_UNIT_WAKE:
+        return decline("too few products to wake the matrix unit", products=products_of_all, least=MATRIX_UNIT_WAKE)
+    depth = prod(axis.extent for axis in contraction.reduce if plan.rows.form.stride(axis) < instruction.depth)
+    if depth % instruction.depth:
+        return decline("K is no multiple of what an instruction multiplies", depth=depth, multiple=instruction.depth)
+    return instruction
+
+
+def panel_columns(plan: RegisterTilePlan, instruction: TileInstruction) -> int:
+    """Return the columns of a panel: two registers, or one if that has all of them."""
+    assert instruction.shape is not None
+    one = instruction.shape[1]
+    return one if plan.lane_axis.extent <= one else 2 * one
+
+
+@dataclass(frozen=True)
+class RowTiles:
+    """The tiles of rows: those of a register, of a tile, and of the tile for the rest; 0 if none is smaller."""
+
+    register: int
+    tile: int
+    rest: int = 0
+
+
+def row_tiles(extent: int, most: int) -> RowTiles:
+    """Choose the rows of tiles: two registers, or one if it has all rows.
+
+    A product takes as long for fewer rows. Between equals, tiles that divide the rows compute none twice.
+    """
+    if extent <= most:
+        return RowTiles(extent, extent)
+
+    def cost(register: int) -> tuple[int, bool, int]:
+        whole, rest = divmod(extent, 2 * register)
+        return 2 * whole + -(-rest // register), rest > 0, -register
+
+    register = min(range(most, most // 2, -1), key=cost)
+    rest = extent % (2 * register)
+    return RowTiles(register, 2 * register, register if 0 < rest <= register else 0)
+
+
+def plan_on_matrix_unit(group: BlockGroup[Machine], plan: RegisterTilePlan) -> WordsPlan | Decline:
+    """Schedule a contraction on the matrix unit."""
+    instruction = instruction_for(plan)
+    if isinstance(instruction, Decline):
+        return instruction
+    s = words_of(group)
+    try:
+        tile = contraction_on_matrix_unit(s, plan, instruction)
+    except ScheduleError as error:
+        return decline("its loops make no register tile", found=str(error))
+    if isinstance(tile, Decline):
+        return tile
+    facts: ScheduleFacts = {"instruction": instruction.name, "tile": [tile.tile, panel_columns(plan, instruction)]}
+    return WordsPlan(group, s, "contraction", {}, facts)
+
+
+def contraction_on_matrix_unit(s: Schedule, plan: RegisterTilePlan, instruction: TileInstruction) -> RowTiles | Decline:
+    """Arrange the loops of a contraction around tiles of the matrix unit; return their rows."""
+    assert instruction.shape is not None
+    block, *after = s.blocks()
+    most_rows, lanes, depth = instruction.shape
+    while divisors := s.divisors(block, uneven=True):  # stored panels: n // 32, n % 32
+        for loop, divisor in divisors.items():
+            s.split(loop, (None, divisor))
+    kinds, steps = s.kinds(block), s.steps(block)
+    units = [loop for loop in kinds if s.extent(loop) == 1]
+    *others, lane = [loop for loop in s.memory_order(block) if kinds[loop] == "spatial" and loop not in units]
+    x, w = (1, 0) if steps[lane][0] and not steps[lane][1] else (0, 1)
+    over = [loop for loop in kinds if kinds[loop] == "reduce" and loop not in units]
+    *over, element = sorted(over, key=lambda loop: -abs(D.estimate_dim(steps[loop][x] or 0)))
+    rows = [loop for loop in others if steps[loop][w] == 0]
+    panels = [loop for loop in others if loop not in rows]
+    width = s.extent(lane)
+    if not over or s.extent(element) != instruction.group or width % lanes:
+        return decline("the columns are not stored as panels for the matrix unit")
+    s.reorder(*units, *panels, lane, *rows, *over, element)
+    *over, step = fuse_contiguous(s, block, over)
+    *rows, row = fuse_contiguous(s, block, rows) or [s.add_unit_loop(block)]
+    step, groups = s.split(step, (None, depth // instruction.group))
+    vector, lane = s.split(lane, (None, lanes))
+    tile = row_tiles(D.static_dim(s.extent(row)), most_rows)
+    is_shifted = s.extent(row) % tile.tile != 0
+    rests = [tile.rest] if tile.rest else []
+    tiles, row = s.split(row, (None, tile.tile), tail="shift" if is_shifted else "mask", rests=rests)
+    outer, inner = panels, [*rows, tiles]
+    if operand_bytes(plan.rows) > resident_bytes(plan.machine):
+        # Rows are read once, columns, which may stay in the L2 cache, for each block of them.
+        outer, inner = ([*rows, *panels], [tiles]) if rows else ([tiles, *panels], [])
+    s.reorder(*outer, *inner, *over, step, row, vector, lane, groups, element)
+    for other in after:
+        s.reverse_compute_inline(other)
+    s.register_tile(block, (row, vector, lane, groups, element), (*over, step), instruction.name)
+    if outer is panels and panels and operand_bytes(plan.columns) > resident_bytes(plan.machine):
+        s.prefetch(block, s.reads(block)[w], loop=panels[-1])
+    _share(s, outer, inner)
+    return tile
+
+
+def _share(s: Schedule, outer: list[str], inner: list[str]) -> None:
+    """Let threads divide the outer loops, or all of them where there are few iterations."""
+    counts = [prod(_estimate(s.extent(each)) for each in loops) for loops in (outer, inner)]
+    for loop in [*outer, *inner] if counts[0] < min(PANELS_TO_SHARE, counts[1]) else outer:
+        s.parallel(loop)
+
+
+def _estimate(extent: Dim) -> int:
+    return D.estimate_dim(extent)

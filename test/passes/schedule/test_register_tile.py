@@ -1,0 +1,223 @@
+"""`register_tile`, `prefetch`, `pad` and tiles that are shifted, in schedules by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import mirlo
+from mirlo import R, Schedule, T
+from mirlo.extend.ops import TensorType
+from mirlo.extend.schedules import ScheduleError
+
+SHAPES = [(28, 64, 64), (30, 17, 70), (9, 40, 33), (197, 8, 100)]
+"""Rows, products and columns."""
+
+
+def product(m: int | str, k: int, n: int) -> tuple[object, object]:
+    """Return a product with an epilogue as a prim function, and a model of it."""
+    rows = T.dims("rows") if isinstance(m, str) else m
+
+    @mirlo.prim_func
+    def matmul(a: T.Buffer[(rows, k), T.f32], b: T.Buffer[(k, n), T.f32], c: T.Out[(rows, n), T.f32]):
+        total = T.alloc((rows, n), T.f32)
+        for i, j, x in T.grid(rows, n, k):
+            with T.block("matmul"):
+                vi, vj, vk = T.axes("SSR", i, j, x)
+                with T.init():
+                    total[vi, vj] = 0.0
+                total[vi, vj] += a[vi, vk] * b[vk, vj]
+        for i, j in T.grid(rows, n):
+            with T.block("half"):
+                vi, vj = T.axes("SS", i, j)
+                c[vi, vj] = total[vi, vj] * 0.5
+
+    @mirlo.script
+    def model(a: R.Tensor[(m, k), R.f32], b: R.Tensor[(k, n), R.f32]):
+        return R.call_tir(matmul, a, b)
+
+    return matmul, model
+
+
+def tile(s: Schedule, rows: int = 14, vectors: int = 2, tail: str = "mask", rests: tuple[int, ...] = ()) -> str:
+    """Arrange a tile around the product, with its epilogue; return the loop over panels."""
+    i, j, k = s.loops("matmul")
+    panel, vector, lane = s.split(j, (None, vectors, 16))
+    tiles, row = s.split(i, (None, rows), tail=tail, rests=rests)
+    s.reorder(panel, tiles, k, row, vector, lane)
+    s.reverse_compute_inline("half")
+    s.register_tile("matmul", (row, vector, lane), (k,))
+    return panel
+
+
+def packed(s: Schedule) -> None:
+    """Pack the columns of each panel, and prefetch the next one."""
+    panel = tile(s)
+    copy = s.cache_read("matmul", "b")
+    s.compute_at(copy, panel)
+    s.vectorize(s.split(s.loops(copy)[-1], (None, 16))[1])
+    s.parallel(panel)
+
+
+def blocks_of_k(s: Schedule) -> None:
+    """Keep the accumulators in memory between blocks of K."""
+    i, j, k = s.loops("matmul")
+    panel, vector, lane = s.split(j, (None, 2, 16))
+    tiles, row = s.split(i, (None, 6))
+    block, step = s.split(k, (None, 8))
+    s.reorder(block, panel, tiles, step, row, vector, lane)
+    s.reverse_compute_inline("half")
+    s.register_tile("matmul", (row, vector, lane), (step,), steps=2 if s.extent(block) * 8 == 64 else 1)
+
+
+SCHEDULES: dict[str, Callable[[Schedule], object]] = {
+    "masked": tile,
+    "narrow": lambda s: _narrow(s),
+    "packed": packed,
+    "blocks of K": blocks_of_k,
+    "shifted": lambda s: tile(s, 8, 1, "shift", (4, 2, 1)),
+    "rolled epilogue": lambda s: _rolled(s),
+}
+
+
+def _narrow(s: Schedule) -> None:
+    i, j, k = s.loops("matmul")
+    vector, lane = s.split(j, (None, 16))
+    tiles, row = s.split(i, (None, 4))
+    s.reorder(vector, tiles, k, row, lane)
+    s.register_tile("matmul", (row, lane), (k,), masked=False, steps=4)
+    s.vectorize(s.split(s.loops("half")[1], (None, 16))[1])
+
+
+def _rolled(s: Schedule) -> None:
+    i, j, k = s.loops("matmul")
+    panel, vector, lane = s.split(j, (None, 2, 16))
+    tiles, row = s.split(i, (None, 6))
+    s.reorder(panel, tiles, k, row, vector, lane)
+    s.reverse_compute_inline("half")
+    s.register_tile("matmul", (row, vector, lane), (k,), epilogue=(4, 2))
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_results(shape: tuple[int, int, int], name: str) -> None:
+    _, model = product(*shape)
+    m, k, n = shape
+    random = np.random.default_rng(0)
+    a, b = (random.integers(-8, 8, each).astype(np.float32) for each in ((m, k), (k, n)))
+    f = mirlo.compile(model, schedules={"matmul": SCHEDULES[name]}, cache=False)
+    np.testing.assert_array_equal(f(a, b), a @ b * 0.5)
+
+
+def test_rows_that_only_the_run_time_knows() -> None:
+    _, model = product("m", 24, 40)
+    f = mirlo.compile(model, schedules={"matmul": lambda s: tile(s, 8, 2, "shift", (4, 2, 1))}, cache=False)
+    random = np.random.default_rng(0)
+    b = random.integers(-8, 8, (24, 40)).astype(np.float32)
+    for rows in (0, 1, 3, 7, 8, 9, 30):
+        a = random.integers(-8, 8, (rows, 24)).astype(np.float32)
+        np.testing.assert_array_equal(f(a, b), a @ b * 0.5)
+
+
+def test_a_trace_makes_the_same_tile_again(tmp_path) -> None:
+    matmul, model = product(30, 17, 70)
+    s = Schedule.of(matmul, TensorType.of((30, 17), "f32"), TensorType.of((17, 70), "f32"))
+    panel = tile(s)
+    s.prefetch("matmul", "b", loop=panel)
+    s.save(tmp_path / "words.json")
+    assert "fma tile" in str(s)
+    again = mirlo.compile(model, schedules={"matmul": str(tmp_path / "words.json")}, cache=False)
+    a, b = np.ones((30, 17), np.float32), np.ones((17, 70), np.float32)
+    np.testing.assert_array_equal(again(a, b), np.full((30, 70), 8.5, np.float32))
+
+
+@mirlo.prim_func
+def windows(x: T.Buffer[(10, 32), T.f32], w: T.Buffer[(3, 32, 16), T.f32], y: T.Out[(10, 16), T.f32]):
+    for i, j, k, c in T.grid(10, 16, 3, 32):
+        with T.block("conv"):
+            vi, vj, vk, vc = T.axes("SSRR", i, j, k, c)
+            with T.init():
+                y[vi, vj] = 0.0
+            y[vi, vj] += x.at(vi + vk - 1, vc, outside=0.0) * w[vk, vc, vj]
+
+
+def with_border(s: Schedule) -> None:
+    """Read a copy with a border: no test of edges is left."""
+    s.pad("conv", "x", (0,))
+    taps_inside(s)
+
+
+def taps_inside(s: Schedule) -> None:
+    """Leave out the taps beyond the edges: the tile's loop over them runs over those inside."""
+    rows, columns, taps, channels = s.loops("conv")
+    s.reorder(rows, taps, channels, columns)
+    s.register_tile("conv", (columns,), (taps, channels))
+
+
+@pytest.mark.parametrize("schedule", [with_border, taps_inside])
+def test_windows(schedule: Callable[[Schedule], None]) -> None:
+    @mirlo.script
+    def model(x: R.Tensor[(10, 32), R.f32], w: R.Tensor[(3, 32, 16), R.f32]):
+        return R.call_tir(windows, x, w)
+
+    random = np.random.default_rng(0)
+    x, w = (random.integers(-8, 8, shape).astype(np.float32) for shape in ((10, 32), (3, 32, 16)))
+    found = mirlo.compile(model, schedules={"windows": schedule}, cache=False)(x, w)
+    bordered = np.pad(x, ((1, 1), (0, 0)))
+    np.testing.assert_array_equal(found, sum(bordered[k : k + 10] @ w[k] for k in range(3)))
+
+
+def _loops(s: Schedule) -> tuple[str, str, str]:
+    i, j, k = s.loops("matmul")
+    return i, j, k
+
+
+ERRORS: dict[str, Callable[[Schedule], object]] = {
+    "unknown instruction 'fmaa'; did you mean 'fma'?": lambda s: s.register_tile(
+        "matmul", s.loops("matmul")[:2], s.loops("matmul")[2:], "fmaa"
+    ),
+    "'half' is not a reduction": lambda s: s.register_tile("half", s.loops("half"), ()),
+    "the innermost loops of 'matmul' are matmul_k, matmul_i, matmul_j; found matmul_i, matmul_j, matmul_k": lambda s: (
+        s.register_tile("matmul", ("matmul_i", "matmul_j"), ("matmul_k",))
+    ),
+    "'total' is not contiguous along 'matmul_i'": lambda s: (
+        s.reorder("matmul_k", "matmul_j", "matmul_i"),
+        s.register_tile("matmul", ("matmul_j", "matmul_i"), ("matmul_k",)),
+    ),
+    "'half' is no register tile": lambda s: s.prefetch("half", "b", distance=64),
+    "'a' has not the columns of 'matmul'": lambda s: (tile(s), s.prefetch("matmul", "a", distance=64)),
+    "expected a loop, or a distance of 1 element or more": lambda s: (tile(s), s.prefetch("matmul", "b")),
+    "'rests' are sizes of tiles of the tail 'shift', found tail='mask'": lambda s: s.split(
+        "matmul_i", (None, 8), rests=(4,)
+    ),
+    "expected rests below 8, from large to small, found [9]": lambda s: s.split(
+        "matmul_i", (None, 8), tail="shift", rests=(9,)
+    ),
+    "a tile of 64 does not fit its 28 iterations: expected a last rest of 1": lambda s: s.split(
+        "matmul_i", (None, 64), tail="shift"
+    ),
+    "tiles overlap, and 'matmul' cannot compute an element twice": lambda s: s.split(
+        "matmul_k", (None, 8), tail="shift"
+    ),
+    "shifted tiles would add to elements twice": lambda s: _shifted_blocks(s),
+    "'matmul' does not read 'b' beyond its edges": lambda s: s.pad("matmul", "b", (0,)),
+}
+
+
+def _shifted_blocks(s: Schedule) -> None:
+    i, j, k = s.loops("matmul")
+    tiles, row = s.split(i, (None, 8), tail="shift", rests=(4,))
+    block, step = s.split(k, (None, 32))
+    s.reorder(block, tiles, step, row, j)
+    s.register_tile("matmul", (row, j), (step,))
+
+
+@pytest.mark.parametrize("message", ERRORS)
+def test_what_cannot_be_a_tile(message: str) -> None:
+    matmul, _ = product(28, 64, 64)
+    s = Schedule.of(matmul, TensorType.of((28, 64), "f32"), TensorType.of((64, 64), "f32"))
+    with pytest.raises(ScheduleError) as caught:
+        ERRORS[message](s)
+    assert message in str(caught.value)

@@ -1,0 +1,160 @@
+"""Products on AMX: by its emulation on every machine, by the processor where it has it, and the code of both."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import mirlo
+from mirlo import R
+from mirlo.driver.code import kernel_listings
+from mirlo.driver.request import CompileRequest
+from mirlo.runtime.host_cpu import host_cpu
+from mirlo.runtime.system import permits_tiles
+from mirlo.targets.llvm.schedule.contraction.matrix_unit import RowTiles, row_tiles
+
+EMULATED, WITHOUT = "llvm{tiles=emulated}", "llvm{tiles=none}"
+can_emulate = pytest.mark.skipif(not {"avx2", "fma"} <= host_cpu().features, reason="needs AVX2 and FMA")
+has_amx = pytest.mark.skipif(
+    "amx-bf16" not in host_cpu().features or not permits_tiles(), reason="needs a processor with AMX"
+)
+SHAPES = [(32, 128, 96), (37, 96, 70), (5, 1024, 64), (197, 64, 40), (16, 1024, 16), (49, 96, 100)]
+"""Rows, products and columns: whole tiles, rests of both, one register of rows, one of columns."""
+
+
+def product(m: int, k: int, n: int, activation: Any = R.relu) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Return a model of a product with a bias and an activation, its input, and its result in f64 for bf16."""
+    random = np.random.default_rng([m, k, n])
+    w = random.standard_normal((k, n)).astype(np.float32)
+    b = random.standard_normal(n).astype(np.float32)
+
+    @mirlo.script
+    def model(a: R.Tensor[(m, k), R.f32]):
+        return activation(R.add(R.matmul(a, R.const(w)), R.const(b)))
+
+    x = random.standard_normal((m, k)).astype(np.float32)
+    narrow = [array.astype(ml_dtypes.bfloat16).astype(np.float64) for array in (x, w)]
+    return model, x, narrow[0] @ narrow[1] + b
+
+
+def listing(model: Any, target: str, form: str = "asm", **options: Any) -> str:
+    """Return the code of the kernels of a model."""
+    request = CompileRequest(model, target=target, cache=False, precision="bf16", **options)
+    return "\n".join(each.content.decode() for each in kernel_listings(request, form, None))
+
+
+@can_emulate
+@pytest.mark.parametrize("shape", SHAPES)
+def test_products_of_bf16(shape: tuple[int, int, int]) -> None:
+    model, x, wanted = product(*shape)
+    found = mirlo.compile(model, precision="bf16", target=EMULATED, cache=False)(x)
+    np.testing.assert_allclose(found, np.maximum(wanted, 0), rtol=1e-5, atol=2e-5 * shape[1] ** 0.5)
+
+
+@can_emulate
+def test_threads_have_registers_of_their_own() -> None:
+    model, x, _ = product(64, 256, 192)
+    one, two = (
+        mirlo.compile(model, precision="bf16", target=EMULATED, threads=count, cache=False)(x) for count in (1, 2)
+    )
+    np.testing.assert_array_equal(one, two)
+
+
+@has_amx
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_emulation_computes_what_the_processor_does(shape: tuple[int, int, int]) -> None:
+    model, x, _ = product(*shape)
+    x[0, :4] = [1e-39, np.inf, 3e38, -1e-41]
+    found, emulated = (
+        mirlo.compile(model, precision="bf16", target=target, cache=False)(x) for target in ("llvm", EMULATED)
+    )
+    np.testing.assert_array_equal(found, emulated)
+
+
+def test_code_has_one_configuration_and_no_stores_in_the_loop() -> None:
+    model, _, _ = product(128, 768, 96)
+    text = listing(model, "llvm{cpu=sapphirerapids}")
+    assert text.count("ldtilecfg") == 1
+    assert "rsp" not in (inner := _inner_loop(text))
+    assert len(re.findall("tdpbf16ps", inner)) == len(re.findall("tileloadd", inner)) == 4
+    assert "tilestored" not in inner and len(inner.splitlines()) <= 14
+
+
+def _inner_loop(text: str) -> str:
+    """Return the smallest piece of code from a label to a jump back to it that multiplies."""
+    loops = re.findall(r"^(\.LBB\w+):((?:(?!^\.LBB).)*?)\n\s+j\w+\s+\1$", text, re.MULTILINE | re.DOTALL)
+    return min((body for _, body in loops if "tdpbf16ps" in body), key=len)
+
+
+@pytest.mark.parametrize("target", ["llvm{cpu=znver4}", "llvm{cpu=sapphirerapids tiles=none}"])
+def test_other_processors_have_no_tiles(target: str) -> None:
+    model, _, _ = product(32, 128, 96)
+    text = listing(model, target)
+    assert "ldtilecfg" not in text and ("vdpbf16ps" in text) == ("znver4" in target)
+
+
+@pytest.mark.parametrize(
+    ("extent", "tiles"),
+    [
+        (9, RowTiles(9, 9)),
+        (16, RowTiles(16, 16)),
+        (128, RowTiles(16, 32)),
+        (197, RowTiles(16, 32, 16)),
+        (28, RowTiles(14, 28)),
+        (56, RowTiles(14, 28)),
+        (49, RowTiles(16, 32)),
+    ],
+)
+def test_rows_of_tiles(extent: int, tiles: RowTiles) -> None:
+    assert row_tiles(extent, 16) == tiles
+
+
+REFUSED = """
+import ctypes, threading, numpy as np, mirlo
+from mirlo.runtime import system
+from mirlo.runtime.errors import NotForThisMachine
+
+class Stack(ctypes.Structure):
+    _fields_ = [("sp", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t)]
+
+libc, ready, done = ctypes.CDLL(None), threading.Event(), threading.Event()
+
+def with_small_stack():
+    memory = ctypes.create_string_buffer(4096)
+    libc.sigaltstack(ctypes.byref(Stack(ctypes.addressof(memory), 0, 4096)), None)
+    ready.set()
+    done.wait()
+
+thread = threading.Thread(target=with_small_stack)
+thread.start()
+ready.wait()
+try:
+    assert not system.permits_tiles()
+    try:
+        mirlo.load({path!r})
+    except NotForThisMachine as error:
+        assert "does not permit" in str(error), error
+    else:
+        raise AssertionError("loaded")
+    from mirlo.targets.llvm.options import parse_options
+    assert not parse_options().machine.tiles
+finally:
+    done.set()
+    thread.join()
+"""
+
+
+@has_amx
+def test_code_is_not_loaded_where_the_system_refuses_registers(tmp_path: Any) -> None:
+    model, _, _ = product(32, 128, 96)
+    path = tmp_path / "product.mirlo"
+    mirlo.compile(model, precision="bf16", cache=False).save(path)
+    run = subprocess.run([sys.executable, "-c", REFUSED.format(path=str(path))], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
