@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-FOLDERS = ("dialects", "driver", "frontends", "generate", "passes", "runtime", "targets", "tools")
+FOLDERS = (
+    "dialects", "driver", "extend", "frontends", "generate", "passes", "plugins", "runtime", "serve",
+    "targets", "tools",
+)  # fmt: skip
 FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
@@ -95,7 +98,7 @@ def find_mutants(root: Path, areas: Sequence[str] = FOLDERS) -> list[Mutant]:
     }
     mutants: list[Mutant] = []
     for path in sorted(inside):
-        if "stubs" not in path.parts:
+        if not {"stubs", "tests"} & set(path.parts):
             mutants += _of_file(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8"))
     return mutants
 

@@ -3,14 +3,17 @@
 python -m benchmarks.mutation --map                    # run the tests once: which of them reach which change
 python -m benchmarks.mutation --run 40                 # the first 40 of 300 changes; all of them without a number
 python -m benchmarks.mutation --run 40 --again         # those that survived, with more tests
-python -m benchmarks.mutation --report                 # a table by folder
+python -m benchmarks.mutation --report                 # tables by folder, and of survivors by class; --cases lists them
 
 python -m benchmarks.mutation --folder targets/gpu --map --run --minutes 9    # one area, as far as 9 minutes go
 python -m benchmarks.mutation --folder targets/gpu --retry test/targets/gpu   # what survived, with tests written since
 
 With `--folder`, which may be repeated, changes are made in these folders only, and only tests of these folders are run:
 those in the folder of `test` that is named as one of them, or as one above it, and those of `TESTED_BY`. A file may
-stand for a folder.
+stand for a folder. A package of `plugins` is tested by its own tests, which `PLUGIN_TESTS` runs where it is installed.
+
+The rate that counts is that of the changes which a test reaches: without PyTorch, oneDNN and devices, the others are
+reached by none.
 
 Changes are made in copies of the tracked files, in `.cache/mutation`. A change is killed if something that `make test`
 runs fails with it, and not without it: a test that reaches the change, which fails or takes too long; a test of lit in
@@ -56,6 +59,9 @@ TESTED_BY = {
     "targets/nvvm/schedule": ("targets/nvvm",),
 }
 """What tests a folder beside the tests of its name: tests of what uses it, or of what runs its code."""
+PLUGINS = "plugins"
+PLUGIN_TESTS = "test/plugin/test_plugins.py"
+"""What installs each package of `plugins` and runs its own tests, whose names the record of hits has."""
 MUTANTS = 300
 FIRST_TESTS = 6
 """Tests that are tried first: most changes end here, and less is collected."""
@@ -119,7 +125,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--again", action="store_true", help="try what survived with more tests")
     parser.add_argument("--retry", nargs="+", help="try what survived with these tests, as they are now")
     parser.add_argument("--minutes", type=float, help="begin with no change after so many minutes")
-    parser.add_argument("--report", action="store_true", help="print the table")
+    parser.add_argument("--report", action="store_true", help="print the tables")
+    parser.add_argument("--cases", action="store_true", help="with --report, list each change that survived")
     parser.add_argument("--jobs", type=int, default=2, help="processes of the tests, or changes at a time")
     options = parser.parse_args(arguments)
     for number in SIGNALS:
@@ -141,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tests = {mutant.number: options.retry for mutant in survived}
         try_all(study, survived, tests, options.jobs, Effort(nightly=False, again=True), deadline)
     if options.report:
-        print("\n".join(report(study.read_verdicts(), study.areas)))
+        print("\n".join(report(study.read_verdicts(), study.areas, options.cases)))
     return 0
 
 
@@ -203,6 +210,8 @@ class Study:
 
 def tests_of(folder: str) -> list[str]:
     """Return the folder of tests that is named as a folder, or as one above it, and what else tests it."""
+    if Path(folder).parts[0] == PLUGINS:
+        return [PLUGIN_TESTS]
     above = [folder, *(parent.as_posix() for parent in Path(folder).parents)]
     others = next((TESTED_BY[name] for name in above if name in TESTED_BY), ())
     return [test_folder(folder, ROOT), *(f"test/{name}" for name in others)]
@@ -268,9 +277,19 @@ def make_map(study: Study, mutants: Sequence[Mutant], jobs: int) -> None:
             number, _, test = line.partition("\t")
             reached[int(number)].add(test)
     seconds = seconds_alone([json.loads(line) for line in times.read_text(encoding="utf-8").splitlines()])
-    # Tests that tests run are left out: they have no costs.
-    reaching = {number: sorted(tests & seconds.keys()) for number, tests in sorted(reached.items())}
+    paths = {mutant.number: mutant.path for mutant in mutants}
+    # Tests that tests run have no costs: those of a plug-in are the case that runs them, others are left out.
+    reaching = {
+        number: sorted((tests | plugin_test(paths[number])) & seconds.keys())
+        for number, tests in sorted(reached.items())
+    }
     (study.work / "map.json").write_text(json.dumps({"reached": reaching, "seconds": seconds}), encoding="utf-8")
+
+
+def plugin_test(path: str) -> set[str]:
+    """Return the test that runs those of the package of `plugins` that a file is in, if it is in one."""
+    folder, name, *_ = Path(path).parts
+    return {f"{PLUGIN_TESTS}::test_its_own_tests_pass[{name}]"} if folder == PLUGINS else set()
 
 
 def seconds_alone(measured: Sequence[tuple[str, str, float]]) -> dict[str, float]:
@@ -518,6 +537,8 @@ def neighbours(mutant: Mutant, source: Path) -> list[str]:
 def test_folder(path: str, source: Path) -> str:
     """Return the folder of tests that is named as a folder or file, or as the innermost one above it that has some."""
     above = [path, *(parent.as_posix() for parent in Path(path).parents)]
+    if Path(path).parts[0] == PLUGINS:
+        return Path(PLUGIN_TESTS).parent.as_posix()
     return next(f"test/{name}" for name in above if (source / "test" / name).is_dir())
 
 
@@ -527,20 +548,49 @@ def describe(verdict: Verdict) -> str:
     return f"{mutant.path}:{mutant.line}: {mutant.kind}: {mutant.before!r} -> {mutant.after!r}: {what}"
 
 
-def report(verdicts: Sequence[Verdict], areas: Sequence[str]) -> Iterator[str]:
-    """Yield the table of a page: by folder, then what survived."""
-    yield "| folder | changes | killed by `make test` | by `make nightly` only | survived | reached by no test |"
-    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
+def report(verdicts: Sequence[Verdict], areas: Sequence[str], has_cases: bool = False) -> Iterator[str]:
+    """Yield the tables of a page: by folder, and what survived by class; then each change that did, if asked for."""
+    yield "| folder | changes | reached | killed by `make test` | by `make nightly` only | survived | of the reached |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
     for folder in (*areas, "all"):
         own = [verdict for verdict in verdicts if folder in (area_of(verdict.mutant, areas), "all")]
         count = Counter(verdict.killed for verdict in own)
-        unreached = sum(not verdict.killed and not verdict.reached_by for verdict in own)
-        yield f"| {folder} | {len(own)} | {count['test']} | {count['nightly']} | {count['']} | {unreached} |"
-    killed = sum(verdict.killed == "test" for verdict in verdicts)
-    low, high = interval_of_rate(killed, len(verdicts))
+        reached = [verdict for verdict in own if is_reached(verdict)]
+        rate = f"{sum(verdict.killed == 'test' for verdict in reached) / len(reached):.0%}" if reached else ""
+        counts = (len(own), len(reached), count["test"], count["nightly"], count[""])
+        yield f"| {folder} | {' | '.join(map(str, counts))} | {rate} |"
+    for name, counted in (("that a test reaches", [*filter(is_reached, verdicts)]), ("of all", verdicts)):
+        killed = sum(verdict.killed == "test" for verdict in counted)
+        low, high = interval_of_rate(killed, len(counted))
+        yield ""
+        yield (
+            f"`make test` kills {killed} of {len(counted)} changes {name}; 95 % interval of the rate: {low:.0%} to "
+            f"{high:.0%}."
+        )
     yield ""
-    yield f"`make test` kills {killed} of {len(verdicts)}; 95 % interval of the rate: {low:.0%} to {high:.0%}."
-    yield from ("", *(describe(verdict) for verdict in verdicts if verdict.killed != "test"))
+    yield from survivors(verdicts, areas)
+    if has_cases:
+        yield from ("", *(describe(verdict) for verdict in verdicts if verdict.killed != "test"))
+
+
+def is_reached(verdict: Verdict) -> bool:
+    """Return whether something that was run can notice a change: a test that reaches it, or what has noticed it."""
+    return bool(verdict.reached_by or verdict.killed)
+
+
+def survivors(verdicts: Sequence[Verdict], areas: Sequence[str]) -> Iterator[str]:
+    """Yield a table of the changes that tests reach and `make test` does not kill, by kind and folder."""
+    classes: dict[tuple[str, str], list[Verdict]] = defaultdict(list)
+    for verdict in verdicts:
+        if verdict.killed != "test" and is_reached(verdict):
+            classes[verdict.mutant.kind, area_of(verdict.mutant, areas)].append(verdict)
+    yield "| kind of change | folder | survived | of | for example |"
+    yield "| --- | --- | ---: | ---: | --- |"
+    for (kind, folder), own in sorted(classes.items(), key=lambda row: (-len(row[1]), row[0])):
+        alike = [each for each in verdicts if (each.mutant.kind, area_of(each.mutant, areas)) == (kind, folder)]
+        example = own[0].mutant
+        shown = f"`{example.path}:{example.line}`: `{example.before}` as `{example.after}`".replace("|", "\\|")
+        yield f"| {kind} | {folder} | {len(own)} | {sum(map(is_reached, alike))} | {shown} |"
 
 
 def interval_of_rate(hits: int, count: int) -> tuple[float, float]:

@@ -1,95 +1,51 @@
-"""What mutation testing starts ends with it, and is limited."""
+"""What is reported of changes that tests notice or do not, and which tests belong to a folder."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-from commands import ENVIRONMENT
+from commands import ROOT
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits and /proc are those of Linux")
-
-TOOL = """
-import sys
-from pathlib import Path
 from mirlo.benchmarks import mutation
-mutation.ROOT = Path(sys.argv[1])
-mutation.WORK = mutation.ROOT / "work"
-sys.exit(mutation.main(["--folder", "part", "--map", "--jobs", "1"]))
-"""
-CONFTEST = """
-def pytest_addoption(parser):
-    parser.addoption("--cpu-times")
-def pytest_unconfigure(config):
-    open(config.getoption("--cpu-times"), "a").close()
-"""
-ENDLESS = """
-import os, subprocess, sys, time
-from mirlo.part.code import one
-def test_one():
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    try:
-        bytearray(9 << 30)  # of which no page is written
-        limit = "no limit"
-    except MemoryError:
-        limit = "8 GiB"
-    with open({started!r}, "w") as file:
-        file.write(f"{{os.getpid()}} {{child.pid}} {{limit}}\\n")
-    time.sleep(60 * one())
-"""
+from mirlo.benchmarks.mutants import FOLDERS, Mutant, find_mutants
+from mirlo.benchmarks.mutation import PLUGIN_TESTS, Verdict, plugin_test, report
 
 
-def _start(root: Path, test: str) -> subprocess.Popen[bytes]:
-    """Begin to measure a project with one function and one test."""
-    files = {
-        "part/code.py": "def one():\n    return 1\n",
-        "test/part/test_code.py": test,
-        "test/conftest.py": CONFTEST,
+def _verdict(path: str, kind: str, reached_by: int, killed: str) -> Verdict:
+    return Verdict(Mutant(path, kind, 3, 0, 3, 5, "x | y", "y | x", 3, 0), reached_by, killed, "test" if killed else "")
+
+
+def test_survivors_are_counted_by_class_among_those_that_tests_reach() -> None:
+    verdicts = [
+        _verdict("passes/a.py", "constant", 4, "test"), _verdict("passes/b.py", "constant", 4, ""),
+        _verdict("passes/c.py", "constant", 2, "nightly"), _verdict("driver/d.py", "branch", 0, ""),
+        _verdict("driver/e.py", "branch", 1, "test"),
+    ]  # fmt: skip
+    lines = list(report(verdicts, ["driver", "passes"]))
+    assert lines[2:5] == [
+        "| driver | 2 | 1 | 1 | 0 | 1 | 100% |",
+        "| passes | 3 | 3 | 1 | 1 | 1 | 33% |",
+        "| all | 5 | 4 | 2 | 1 | 2 | 50% |",
+    ]  # fmt: skip
+    assert lines[6].startswith("`make test` kills 2 of 4 changes that a test reaches; 95 % interval")
+    assert lines[8].startswith("`make test` kills 2 of 5 changes of all;")
+    assert lines[10:] == [
+        "| kind of change | folder | survived | of | for example |",
+        "| --- | --- | ---: | ---: | --- |",
+        r"| constant | passes | 2 | 3 | `passes/b.py:3`: `x \| y` as `y \| x` |",
+    ]
+    assert [line for line in report(verdicts, ["driver", "passes"], True) if line.endswith("SURVIVED")] == [
+        "passes/b.py:3: constant: 'x | y' -> 'y | x': SURVIVED",
+        "driver/d.py:3: branch: 'x | y' -> 'y | x': SURVIVED",
+    ]
+
+
+def test_packages_of_plugins_are_tested_by_their_own_tests() -> None:
+    assert mutation.tests_of("plugins/systolic") == [PLUGIN_TESTS]
+    assert plugin_test("plugins/systolic/mirlo_systolic/regions.py") == {
+        f"{PLUGIN_TESTS}::test_its_own_tests_pass[systolic]"
     }
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text, encoding="utf-8")
-    subprocess.run(["git", "init", "-q", str(root)], check=True)
-    return subprocess.Popen([sys.executable, "-c", TOOL, str(root)], env=ENVIRONMENT, stderr=subprocess.DEVNULL)
-
-
-def _is_running(process: int) -> bool:
-    try:
-        status = Path(f"/proc/{process}/stat").read_text(encoding="ascii")
-    except OSError:
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"
-
-
-def _wait_until(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return False
-
-
-@pytest.mark.sample(0)
-def test_tests_end_with_the_tool_and_have_a_limit_of_memory(tmp_path: Path) -> None:
-    started = tmp_path / "started"
-    with _start(tmp_path, ENDLESS.format(started=str(started))) as tool:
-        try:
-            assert _wait_until(lambda: started.exists() and started.read_text(encoding="ascii").endswith("\n"))
-        finally:
-            tool.send_signal(signal.SIGTERM)
-        assert tool.wait() == -signal.SIGTERM
-    *words, limit, unit = started.read_text(encoding="ascii").split()
-    processes = [int(word) for word in words]
-    try:
-        assert _wait_until(lambda: not any(map(_is_running, processes)))
-    finally:
-        for process in filter(_is_running, processes):
-            os.kill(process, signal.SIGKILL)
-    assert (limit, unit) == ("8", "GiB")
+    assert plugin_test("passes/rules.py") == set()
+    assert (ROOT / PLUGIN_TESTS).exists() and "plugins" in FOLDERS
+    paths = {mutant.path for mutant in find_mutants(ROOT, ["plugins/systolic"])}
+    assert paths and not any("tests" in Path(path).parts for path in paths)
