@@ -11,7 +11,7 @@ MODELS := .cache/models
 unexport PYTHONDONTWRITEBYTECODE
 CHIP ?= sm_90a
 
-.PHONY: run test checks test-doors test-clients test-serve test-ranks ethos-u-tools test-ethos-u lint typecheck lit pytest coverage docs package release canary bench test-gpu test-emulated test-arm test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards combinations broken-accelerators nightly nightly-status stages bench-gpu kit format clean
+.PHONY: run test checks test-doors test-clients test-serve test-ranks ethos-u-tools test-ethos-u lint typecheck lit pytest coverage docs package release canary bench test-gpu test-emulated test-arm test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards graphs combinations broken-accelerators nightly nightly-status stages bench-gpu kit format clean
 
 run: $(VENV)/ready
 	@$(BIN)/mirlo run --sample $(MODEL) --profile
@@ -133,6 +133,14 @@ guards: $(VENV)/ready
 		$(BIN)/mirlo fuzz guards --target $$target --count 10000 --processes $(JOBS) -o found || exit 1; \
 	done
 	$(BIN)/mirlo fuzz programs --count 5000 --processes $(JOBS) -o found
+
+# The same 20,000 random graphs for every target at every level of optimization, compared with oracles: hours of one core
+# for each. A Vulkan device, which may be a software one, is for `spirv`.
+TARGET ?= llvm
+LEVEL ?= 2
+graphs: $(VENV)/ready
+	$(BIN)/mirlo fuzz graphs --target $(TARGET) --opt-level $(LEVEL) --count 20000 --processes $(JOBS) -o found
+	$(BIN)/mirlo fuzz empty --target $(TARGET) --opt-level $(LEVEL) --count 2000 --processes $(JOBS) -o found
 
 # What takes longer than a change may wait for: all cases of all tests, and the targets of PARTS in benchmarks/nightly.py.
 # `make nightly SHARD=3/8` runs the third part of eight, at most 90 minutes on two cores; `make nightly-status` shows which

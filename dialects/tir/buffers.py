@@ -35,15 +35,18 @@ UNBOUNDED = 1 << 48
 
 
 def buffer_type(shape: Sequence[Dim], element_type: ir.Type) -> ir.MemRefType:
-    """Return the `memref` of a contiguous tensor; one-dimensional and unbounded if dims are dynamic.
+    """Return the `memref` of a contiguous tensor; one-dimensional if dims are dynamic, and unbounded if its size is.
 
     An empty buffer, of which no element is ever read, starts with its dim of 0: upstream's conversion to LLVM loses
     functions with a parameter such as `memref<3x0xf32>`.
     """
-    dims = [dim for dim in shape if isinstance(dim, int)]
-    if len(dims) < len(shape):
+    elements = D.product(list(shape))
+    if not isinstance(elements, int):
         return ir.MemRefType.get([UNBOUNDED], element_type)
-    if 0 in dims[1:]:
+    dims = [dim for dim in shape if isinstance(dim, int)]
+    if len(dims) < len(shape):  # one dim is 0, whatever the others are
+        return ir.MemRefType.get([0], element_type)
+    if elements == 0:
         dims = [0] + [1] * (len(dims) - 1)
     return ir.MemRefType.get(dims, element_type)
 

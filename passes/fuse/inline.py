@@ -6,6 +6,7 @@ import itertools
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import clone_with
+from mirlo.dialects.core.value import is_constant
 from mirlo.dialects.core.values import OPERAND_RUNS
 from mirlo.dialects.tir.block import Block
 from mirlo.dialects.tir.compute.emit import create, emit_constant
@@ -44,6 +45,8 @@ def _try_inline(producer: BlockView, view: PrimView) -> bool:
         return False
     if len(readers) > 1 and _follows_product_sum(producer, view):
         return False  # computed once, where the accumulators are in registers
+    if len(readers) > 1 and any(map(compares_floats, readers)) and _rounds(producer):
+        return False  # computed twice, with or without contraction, it may differ from itself
     types = [{str(operand.value.type) for operand in (*producer.inputs, *reader.inputs)} for reader in readers]
     if any(len(each) > OPERAND_RUNS for each in types):
         return False
@@ -58,6 +61,26 @@ def inline_block(producer: BlockView, view: PrimView) -> None:
     for reader in reversed(readers):  # a later one may read an earlier one, which is replaced
         _inline_into(producer, reader, value)
     producer.op.erase()
+
+
+def compares_floats(block: BlockView) -> bool:
+    """Return whether a block tests whether two floats that vary are equal: an element and the maximum of its row."""
+    return any(_is_equality(op) for op in block.body_ops if op.name == "arith.cmpf")
+
+
+def _is_equality(op: ir.Operation) -> bool:
+    left, right = op.operands
+    varies = not (is_constant(left) or is_constant(right) or left == right)
+    return varies and ir.IntegerAttr(op.attributes["predicate"]).value in EQUALITIES
+
+
+EQUALITIES = (1, 6, 8, 13)
+"""Predicates of `arith.cmpf`: oeq, one, ueq, une."""
+
+
+def _rounds(block: BlockView) -> bool:
+    """Return whether a block computes with floats."""
+    return any(isinstance(result.type, ir.FloatType) for op in block.body_ops for result in op.results)
 
 
 def _follows_product_sum(producer: BlockView, view: PrimView) -> bool:

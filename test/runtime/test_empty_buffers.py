@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,9 @@ import pytest
 from onnx import parser
 
 import mirlo
+from mirlo.dialects.bindings import ir, new_context
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.tir.buffers import UNBOUNDED, buffer_type, tensor_bytes
 from mirlo.runtime.container import READABLE, address_of, empty_aligned
 from mirlo.runtime.sizes import Allocations
 
@@ -32,6 +37,34 @@ def test_models_without_rows(n: str) -> None:
     expected = onnxruntime.InferenceSession(made.SerializeToString()).run(None, given)
     for one, other in zip(mirlo.compile(made)(**given), expected, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("opt_level", [0, 2])
+@pytest.mark.parametrize("shape", ["0, n, m", "n, 0, m", "n, m, 0", "0, 0, m"])
+def test_models_with_an_empty_dim_beside_dynamic_ones(shape: str, opt_level: int) -> None:
+    """A buffer of no bytes has no type without bound: on a stack frame, that is 2^50 bytes."""
+    text = f"""
+      <ir_version: 9, opset_import: ["": 18]>
+      g (float[{shape}] x) => (float[a, b, c] y, float[d, e] z) {{
+        s = Softmax<axis = 1>(x)  e = Exp(s)  axes = Constant<value_ints = [2]>()
+        y = Softmax<axis = 2>(e)  z = ReduceSum<keepdims = 0>(e, axes)
+      }}"""
+    made = parser.parse_model(text)
+    sizes = [int(dim) if dim.isdigit() else 3 for dim in shape.split(", ")]
+    y, z = mirlo.compile(made, opt_level=opt_level)(np.zeros(sizes, np.float32))
+    assert y.shape == tuple(sizes)
+    np.testing.assert_array_equal(z, np.zeros(sizes[:2], np.float32))
+
+
+def test_type_and_size_of_buffers_agree() -> None:
+    n = D.symbol("n")
+    with new_context(), ir.Location.unknown():
+        element = ir.F32Type.get()
+        for shape in itertools.product((0, 1, 5, n, n + 1, n - n), repeat=3):
+            kind, size = buffer_type(shape, element), tensor_bytes(shape, element)
+            count = math.prod(kind.shape)
+            assert count == (size // 4 if isinstance(size, int) else UNBOUNDED), shape
+            assert size != 0 or kind.shape[0] == 0, shape
 
 
 def test_arenas_of_empty_buffers_can_be_read() -> None:

@@ -47,11 +47,13 @@ class FuzzReport(TypedDict):
 def _mode(arguments: Arguments) -> Mode:
     """Return the mode of the subject; a target must be one that it takes."""
     mode = MODES[arguments.subject]
+    given = [flag for flag in ("target", "opt_level") if getattr(arguments, flag) is not None]
+    if not mode.takes_target and given:
+        takes = ", ".join(name for name, each in MODES.items() if each.takes_target)
+        flag = given[0].replace("_", "-")
+        raise CommandError(f"--{flag} is for {takes}: '{arguments.subject}' makes no code for a target of choice")
     if arguments.target is None:
         return mode
-    if not mode.takes_target:
-        takes = ", ".join(name for name, each in MODES.items() if each.takes_target)
-        raise CommandError(f"--target is for {takes}: '{arguments.subject}' makes no code for a target of choice")
     from mirlo.passes.byoc.target_list import Targets
 
     Targets.parse(arguments.target)
@@ -68,7 +70,7 @@ def execute(arguments: Arguments) -> None:
     # Imported here, before processes are forked: each of them would do it again.
     import mirlo.driver.compile  # noqa: F401
 
-    job = mode.job(arguments.target, arguments.threads)
+    job = mode.job(arguments.target, arguments.threads, arguments.opt_level)
     findings: list[SeedFinding] = []
     disputed: list[SeedFinding] = []
     counts: Counter[str] = Counter()

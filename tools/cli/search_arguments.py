@@ -48,6 +48,13 @@ def _add_fuzz(commands: _SubParsersAction[argparse.ArgumentParser], add: AddComm
     length.add_argument("--minutes", metavar="M", type=positive, help="as many as there is time for")
     parser.add_argument("--seed", metavar="S", type=natural, default=0, help="the first seed (default: 0)")
     add_options(parser, "target", "threads")
+    parser.add_argument(
+        "--opt-level",
+        metavar="N",
+        type=int,
+        choices=range(4),
+        help="LLVM's, or the C compiler's, level of optimization",
+    )
     parser.add_argument("--processes", metavar="N", type=positive, default=1, help="processes at a time (default: 1)")
     parser.add_argument("--timeout", metavar="S", type=positive, default=120, help="seconds for one (default: 120)")
     parser.add_argument("-o", "--output", metavar="DIR", help="write the models that show a bug to this folder")

@@ -27,13 +27,13 @@ STATES = {
 }
 
 
-def judge(seed: int, target: str = "llvm", threads: int = 1) -> SeedVerdict:
+def judge(seed: int, target: str = "llvm", threads: int = 1, opt_level: int = 2) -> SeedVerdict:
     """Compile the graph of a seed, run it, compare."""
     graph = random_graph(seed)
-    return replace(judge_graph(graph, target, threads), used=tuple(graph.operators))
+    return replace(judge_graph(graph, target, threads, opt_level), used=tuple(graph.operators))
 
 
-def judge_graph(graph: RandomGraph, target: str = "llvm", threads: int = 1) -> SeedVerdict:
+def judge_graph(graph: RandomGraph, target: str = "llvm", threads: int = 1, opt_level: int = 2) -> SeedVerdict:
     """Compile a graph, run it, compare."""
     from mirlo.driver.compile import compile as compile_model
 
@@ -42,7 +42,7 @@ def judge_graph(graph: RandomGraph, target: str = "llvm", threads: int = 1) -> S
         return SeedVerdict(RIGHT, "no nodes")
     try:
         # Other seeds have the other cores; nobody asks for kernels of random graphs again.
-        compiled = compile_model(graph.model, target, threads=threads, jobs=1, cache=False)
+        compiled = compile_model(graph.model, target, threads=threads, jobs=1, cache=False, opt_level=opt_level)
         fenced = FencedOutputs(compiled.outputs)
         compiled.run(graph.feeds, out=fenced.arrays)
         if (overwritten := fenced.overwritten()) is not None:

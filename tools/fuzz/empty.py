@@ -233,25 +233,27 @@ def model_of(nodes: list[SizedCase]) -> tuple[onnx.ModelProto, dict[str, np.ndar
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10), feeds
 
 
-def judge(seed: int) -> SeedVerdict:
+def judge(seed: int, target: str = "llvm", threads: int = 1, opt_level: int = 2) -> SeedVerdict:
     """Compile and run the nodes of a seed, together, or each by itself where they cannot be."""
     nodes = random_nodes(seed)
-    verdict = judge_nodes(nodes)
+    verdict = judge_nodes(nodes, target, threads, opt_level)
     if verdict.state not in (RIGHT, COMPUTED):
-        alone = [judge_nodes([node]) for node in nodes]
+        alone = [judge_nodes([node], target, threads, opt_level) for node in nodes]
         order = (FAILED, WRONG, REFUSED, COMPUTED, RIGHT)
         verdict = min(alone, key=lambda each: order.index(each.state))
     return SeedVerdict(verdict.state, verdict.text, tuple(node.name.split(" ")[0] for node in nodes))
 
 
-def judge_nodes(nodes: list[SizedCase]) -> SeedVerdict:
+def judge_nodes(nodes: list[SizedCase], target: str = "llvm", threads: int = 1, opt_level: int = 2) -> SeedVerdict:
     """Compile nodes to one function, run it, and compare what each computes with what the oracles do."""
     from mirlo.driver.compile import compile as compile_model
 
     model, feeds = model_of(nodes)
     shown = "; ".join(map(str, nodes))
     try:
-        function = compile_model(model, jobs=1)  # with the cache: many cases share kernels
+        function = compile_model(
+            model, target, threads=threads, opt_level=opt_level, jobs=1
+        )  # with the cache: many cases share kernels
         computed = function.run(feeds)
         unwritten = _unwritten(function, feeds, computed)
     except Exception as error:

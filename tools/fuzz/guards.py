@@ -87,13 +87,13 @@ def guarded_case(seed: int) -> GuardedCase:
     return GuardedCase(graph, models, lifted, seed)
 
 
-def judge(seed: int, target: str = "llvm", threads: int = 1) -> SeedVerdict:
+def judge(seed: int, target: str = "llvm", threads: int = 1, opt_level: int = OPT_LEVEL) -> SeedVerdict:
     """Compile the graph of a seed and run its calls in guarded memory."""
     case = guarded_case(seed)
     used = tuple(case.graph.operators)
     refusal = SeedVerdict(REFUSED, "no nodes", used)
     for model in case.models if case.graph.operators else ():
-        compiled = _compiled(model, target, threads)
+        compiled = _compiled(model, target, threads, opt_level)
         if isinstance(compiled, SeedVerdict):
             refusal = SeedVerdict(compiled.state, compiled.text, used)
             if compiled.state == FAILED:
@@ -154,11 +154,11 @@ def _run(guarded: Executable, feeds: Feeds, memory: GuardedMemory) -> list[bytes
     return [array.tobytes() for array in results.values()]
 
 
-def _compiled(model: onnx.ModelProto, target: str, threads: int) -> Executable | SeedVerdict:
+def _compiled(model: onnx.ModelProto, target: str, threads: int, opt_level: int) -> Executable | SeedVerdict:
     from mirlo.driver.compile import compile as compile_model
 
     try:
-        compiled = compile_model(model, target, threads=threads, jobs=1, cache=False, opt_level=OPT_LEVEL)
+        compiled = compile_model(model, target, threads=threads, jobs=1, cache=False, opt_level=opt_level)
     except Exception as error:
         return verdict_of_error(error)
     if not isinstance(compiled, Executable):

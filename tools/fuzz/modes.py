@@ -34,13 +34,13 @@ class Mode(NamedTuple):
     memory: int | None = MEMORY
     """Bytes of address space that a process may have; None for any number."""
     takes_target: bool = False
-    """Whether `judge` takes `target` and `threads`."""
+    """Whether `judge` takes `target`, `threads` and `opt_level`."""
 
     def load(self) -> ModuleType:
         """Return the module."""
         return importlib.import_module(self.module)
 
-    def job(self, target: str | None, threads: int | None) -> Callable[[int], SeedVerdict]:
+    def job(self, target: str | None, threads: int | None, opt_level: int | None) -> Callable[[int], SeedVerdict]:
         """Return the function of a seed."""
         module = self.load()
         judge: Callable[..., SeedVerdict] = module.judge
@@ -49,7 +49,8 @@ class Mode(NamedTuple):
         if not self.takes_target:
             return judge
         threads = threads or 1
-        return partial(judge, target=target or ("llvm" if threads == 1 else SHARED), threads=threads)
+        level = {} if opt_level is None else {"opt_level": opt_level}
+        return partial(judge, target=target or ("llvm" if threads == 1 else SHARED), threads=threads, **level)
 
     @property
     def states(self) -> Mapping[str, str]:
@@ -72,7 +73,7 @@ MODES: dict[str, Mode] = {
         "mirlo.tools.fuzz.programs", "random graphs in C programs of 64 and 32 bits, between such pages", "operators"
     ),
     "files": Mode("mirlo.tools.fuzz.mutate", "broken model files to refuse"),
-    "empty": Mode("mirlo.tools.fuzz.empty", "operators over empty axes to compute", "operators", None),
+    "empty": Mode("mirlo.tools.fuzz.empty", "operators over empty axes to compute", "operators", None, True),
     "headers": Mode("mirlo.tools.fuzz.headers", "compiled models with hostile headers to refuse", "files"),
     "sizes": Mode("mirlo.tools.fuzz.sizes", "operators with hostile sizes at run time", "operators", MEMORY // 2),
     "structure": Mode(
