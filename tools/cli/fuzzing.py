@@ -47,10 +47,10 @@ class FuzzReport(TypedDict):
 def _mode(arguments: Arguments) -> Mode:
     """Return the mode of the subject; a target must be one that it takes."""
     mode = MODES[arguments.subject]
-    given = [flag for flag in ("target", "opt_level") if getattr(arguments, flag) is not None]
-    if not mode.takes_target and given:
+    flags = [flag for flag in ("target", "opt_level") if getattr(arguments, flag) is not None]
+    if not mode.takes_target and flags:
         takes = ", ".join(name for name, each in MODES.items() if each.takes_target)
-        flag = given[0].replace("_", "-")
+        flag = flags[0].replace("_", "-")
         raise CommandError(f"--{flag} is for {takes}: '{arguments.subject}' makes no code for a target of choice")
     if arguments.target is None:
         return mode
