@@ -48,6 +48,8 @@ class Machine:
     """Bytes of the shared L3 cache; 0 if there is none."""
     l3_bytes_per_cycle: float = 48.0
     """Bytes per cycle from beyond the L2 cache, prefetched while tiles compute."""
+    exchanged_bytes_per_cycle: float = 0.0
+    """Bytes per cycle of what another core has just written; 0 where choices do not depend on which core did."""
     streaming_instructions: int = 4
     """Most instructions for a cache line of packed weights for which hardware prefetching alone is faster: on Zen 4
     by 5 to 15 %."""

@@ -22,6 +22,7 @@ from mirlo.targets.llvm.cpus import (
     BASE,
     BF16_DOTS_OF_INTEL,
     CPUS,
+    EXCHANGED_ON_MESH,
     EXPOSED_LOADS_OF_MESH,
     L3_OF_MESH,
     PREFETCH_LEVEL_OF_MESH,
@@ -187,6 +188,7 @@ def machine_of(processor: Processor, model: Cpu | None = None) -> Machine:
         base = replace(
             base,
             l3_bytes_per_cycle=L3_OF_MESH,
+            exchanged_bytes_per_cycle=EXCHANGED_ON_MESH,
             streaming_instructions=STREAMING_OF_MESH,
             prefetch_level=PREFETCH_LEVEL_OF_MESH,
             exposed_loads=EXPOSED_LOADS_OF_MESH,

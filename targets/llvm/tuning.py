@@ -16,7 +16,7 @@ from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.group import unfit
 from mirlo.targets.llvm.choices import ContractionChoices, ConvolutionChoices
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.options import machine_for
+from mirlo.targets.llvm.options import machine_for, threads_of
 
 if TYPE_CHECKING:
     from mirlo.passes.targets import CompileOptions
@@ -33,7 +33,7 @@ def space(op: ir.Operation | ir.OpView, options: CompileOptions | None = None) -
 def expected(
     function: ir.Operation | ir.OpView,
     values: Mapping[str, int],
-    options: CompileOptions | tuple[str, ...] | None = None,
+    options: CompileOptions | None = None,
 ) -> float | None:
     """Estimate the cycles of a contraction with these choices by the machine model; None if it does not cover it."""
     from mirlo.targets.llvm.schedule.contraction.costs import expected_cycles
@@ -45,7 +45,7 @@ def expected(
     choices: ContractionChoices = bind_choices(ContractionChoices, values)
     if unfit(view) is not None or choices.lead_bytes is not None or choices.share is not None:
         return None
-    plan = product_plan(view, machine_for(options), choices)
+    plan = product_plan(view, machine_for(options), choices, threads_of(options))
     return None if isinstance(plan, Decline) else expected_cycles(plan)
 
 
@@ -63,7 +63,7 @@ def expectation(
     view = PrimView(function)
     if unfit(view) is not None:
         return None
-    plan = product_plan(view, machine_for(options), bind_choices(ContractionChoices, values))
+    plan = product_plan(view, machine_for(options), bind_choices(ContractionChoices, values), threads_of(options))
     if isinstance(plan, Decline) or plan.search is None:
         return None
     search, parts = plan.search, expected_parts(plan)

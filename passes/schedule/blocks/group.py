@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Generic, Protocol, TypeVar
 
 from mirlo.dialects.bindings import ir
@@ -36,6 +37,8 @@ class BlockGroup(Generic[Model_co]):
     """The machine model of the target."""
     siblings: tuple[BlockView, ...] = ()
     """All blocks of the function, if they have been read."""
+    threads: int = 1
+    """Threads that divide its loops."""
 
     @property
     def made(self) -> dict[ir.Value, int]:
@@ -47,13 +50,14 @@ class BlockGroup(Generic[Model_co]):
         inside = self.blocks[start:end]
         read_elsewhere = {o.value for b in (*self.blocks[:start], *self.blocks[end:]) for o in b.inputs}
         produced = {output.value for block in inside for output in block.outputs}
-        return BlockGroup(inside, frozenset(produced & (read_elsewhere | self.kept)), self.machine, self.siblings)
+        kept = frozenset(produced & (read_elsewhere | self.kept))
+        return replace(self, blocks=inside, kept=kept)
 
 
-def whole_group(view: PrimView, machine: Model) -> BlockGroup[Model]:
+def whole_group(view: PrimView, machine: Model, threads: int = 1) -> BlockGroup[Model]:
     """Return all blocks of a prim function as one group."""
     blocks = tuple(view.blocks)
-    return BlockGroup(blocks, frozenset(view.returned), machine, blocks)
+    return BlockGroup(blocks, frozenset(view.returned), machine, blocks, threads)
 
 
 def plan_in_stages(

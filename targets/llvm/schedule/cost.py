@@ -109,6 +109,17 @@ PREFETCHED_IN_BLOCKS = 4
 """Multiple of the L1 cache from which on packed weights are prefetched in blocks of rows, which find them in the L2
 cache from the second block on. With an L1 cache of 48 KiB, products of ResNet-50 with weights of 256 KiB and more take
 0.9 of the time, those with 64 KiB 1.07."""
+PREFETCHED_WHILE_COMPUTING = 4
+"""Factor on the rate at which panels of weights arrive that are prefetched while tiles compute, beside that of rows
+that another core wrote: two threads are faster with a block of rows each where weights take up to four times the
+rows."""
+RELOADED_WINDOWS = 1.5
+"""Time of a depthwise convolution whose rows are outside of panels where input and output fit the L2 cache, as a
+multiple of that with panels outside: lines leave the L1 cache before the next row of windows reads them."""
+MAX_IMBALANCE = 1.05
+"""Lines of the thread with most of a depthwise convolution, beside its share, up to which threads divide lines:
+products around it then divide their rows, too, and no thread reads what another one wrote. With 7 lines they divide
+channels."""
 PANELS_TO_SHARE = 8
 """Panels from which on threads divide the panels; with fewer, they divide the rows of each."""
 COPY_VECTORS = 4

@@ -20,4 +20,4 @@ def function_group(kernel: Kernel, context: ScheduleContext) -> BlockGroup[Machi
     refusal = unfit(view)
     if refusal is not None:
         return refusal
-    return whole_group(view, find_machine(context.options.get("machine")))
+    return whole_group(view, find_machine(context.options.get("machine")), context.options.get("threads", 1))

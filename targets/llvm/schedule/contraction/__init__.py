@@ -87,7 +87,7 @@ def plan_contraction(
     group: BlockGroup[Machine], choices: ContractionChoices = NO_CONTRACTION_CHOICES
 ) -> VectorContractionPlan | Decline:
     """Plan how to compute these blocks, the first of which is the contraction, in register tiles."""
-    plan = plan_of(group.blocks, group.kept, group.machine, choices=choices)
+    plan = plan_of(group.blocks, group.kept, group.machine, choices=choices, threads=group.threads)
     return plan if isinstance(plan, Decline) else VectorContractionPlan(plan, plan_one_row(plan))
 
 

@@ -8,13 +8,17 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.schedule.contraction.choices import count_of, operand_bytes, resident_bytes, result_bytes
-from mirlo.targets.llvm.schedule.contraction.orders import LoopOrder, other_orders
+from mirlo.targets.llvm.schedule.contraction.orders import LoopOrder, block_of_threads, other_orders
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.tiles import tile_cycles
 from mirlo.targets.llvm.schedule.cost import (
     COPY_BYTES_PER_CYCLE,
     EQUAL_ORDERS,
+    MAX_IMBALANCE,
+    MAX_THREADS_OF_A_ROW,
     MIN_ORDER_GAIN,
+    PREFETCHED_WHILE_COMPUTING,
+    RELOADED_WINDOWS,
     STRIPE_BYTES_PER_CYCLE,
 )
 
@@ -51,19 +55,23 @@ def _parts(plan: RegisterTilePlan, loops: LoopOrder) -> dict[str, float]:
     }
 
 
-def _cycles(plan: RegisterTilePlan, loops: LoopOrder) -> float:
-    return sum(_parts(plan, loops).values())
+def _cycles(plan: RegisterTilePlan, loops: LoopOrder, threads: int) -> float:
+    """Estimate the cycles that all cores take together."""
+    tiles, *others = _parts(plan, loops).values()
+    return tiles * _imbalance(plan, loops, threads) + sum(others) + _exchange_cycles(plan, loops, threads)
 
 
-def fastest_order(plan: RegisterTilePlan) -> LoopOrder:
+def fastest_order(plan: RegisterTilePlan, threads: int = 1) -> LoopOrder:
     """Return the order of the loops that the model expects to be fastest: panels outermost, or in blocks."""
     own = plan.order_of_loops
     if plan.dot:
         return own
+    if threads > MAX_THREADS_OF_A_ROW or not plan.machine.exchanged_bytes_per_cycle:
+        threads = 1
     if plan.has_own_rows:
         # Each line of the rows is read for several rows of windows: soon, or while all of them are in the L2 cache.
         size = operand_bytes(plan.rows) + result_bytes(plan.contraction)
-        return replace(own, rows_outside=size > resident_bytes(plan.machine))
+        return replace(own, rows_outside=size > resident_bytes(plan.machine) or _keeps_own_rows(plan, threads))
     kept = resident_bytes(plan.machine)
     others = other_orders(plan.free, own, plan.row_axis, plan.tile_rows)
     if result_bytes(plan.contraction) > kept:
@@ -73,13 +81,49 @@ def fastest_order(plan: RegisterTilePlan) -> LoopOrder:
         # Panels that come from beyond it are prefetched only where each is read once. Blocks of rows are outside of
         # batches, whose panels are read for each block.
         others = [order for order in others if not order.is_reordered]
+    elif threads > 1 and _panels(plan) > 1:
+        others += block_of_threads(plan.free, own, plan.row_axis, plan.tile_rows, threads)
     if not others:
         return own
-    costs = [_cycles(plan, order) for order in others]
-    least, most = min(costs), (1 - MIN_ORDER_GAIN) * _cycles(plan, own)
+    costs = [_cycles(plan, order, threads) for order in others]
+    least, most = min(costs), (1 - MIN_ORDER_GAIN) * _cycles(plan, own, threads)
     # Between equals, smaller blocks leave more room in the caches.
     close = (order for order, cost in zip(others, costs, strict=True) if cost <= least * EQUAL_ORDERS)
     return next(close) if least < most else own
+
+
+def _imbalance(plan: RegisterTilePlan, loops: LoopOrder, threads: int) -> float:
+    """Return how many times its share the thread with most rows computes, where threads divide blocks of rows."""
+    if threads == 1 or not loops.row_block or plan.row_axis is None:
+        return 1.0
+    rows = D.estimate_dim(plan.row_axis.extent)
+    blocks = -(-rows // loops.row_block)
+    return max(1.0, -(-blocks // threads) * loops.row_block * threads / rows)
+
+
+def _exchange_cycles(plan: RegisterTilePlan, loops: LoopOrder, threads: int) -> float:
+    """Estimate the cycles of all threads for what others have written, or what several of them read.
+
+    Where they divide panels each reads all rows, of which the threads of the kernel before wrote a part each, and
+    leaves a part of the results to others. Where they divide rows each reads all panels, while it computes.
+    """
+    if threads == 1:
+        return 0.0
+    panels = operand_bytes(plan.columns) / PREFETCHED_WHILE_COMPUTING
+    tensors = operand_bytes(plan.rows) + result_bytes(plan.contraction)
+    read = panels if loops.row_block and not plan.row_loops else tensors
+    return (threads - 1) * read / plan.machine.exchanged_bytes_per_cycle
+
+
+def _keeps_own_rows(plan: RegisterTilePlan, threads: int) -> bool:
+    """Return whether threads divide the rows of a depthwise convolution, as the products around it."""
+    if threads == 1 or not plan.row_loops or not isinstance(plan.row_loops[0].extent, int):
+        return False
+    lines = plan.row_loops[0].extent
+    longest = -(-lines // threads) * threads / lines
+    cycles = sum(_parts(plan, plan.order_of_loops).values())
+    saved = _exchange_cycles(plan, plan.order_of_loops, threads)
+    return longest <= MAX_IMBALANCE and cycles * (RELOADED_WINDOWS * longest - 1) < saved
 
 
 def _parts_of_k(loops: LoopOrder) -> int:

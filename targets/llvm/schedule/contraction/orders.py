@@ -110,3 +110,13 @@ def other_orders(free: Freedom, own: LoopOrder, row_axis: LoopAxis | None, tile_
         blocks = [depth for depth in DEPTH_BLOCKS if depth < D.estimate_dim(axis.extent)]
         orders += [replace(own, depth_axis=axis, depth_block=depth) for depth in blocks]
     return orders
+
+
+def block_of_threads(
+    free: Freedom, own: LoopOrder, row_axis: LoopAxis | None, tile_rows: int, threads: int
+) -> list[LoopOrder]:
+    """Return the order with a block of rows for each thread, if the contraction permits it."""
+    if not free.block_rows or row_axis is None or not isinstance(row_axis.extent, int):
+        return []
+    block = -(-row_axis.extent // (threads * tile_rows)) * tile_rows
+    return [replace(own, row_block=block)] if block < row_axis.extent else []

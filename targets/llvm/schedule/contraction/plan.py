@@ -61,10 +61,11 @@ def plan_register_tile(
     machine: Machine,
     constants: Collection[ir.Value] = (),
     choices: ContractionChoices = NO_CONTRACTION_CHOICES,
+    threads: int = 1,
 ) -> RegisterTilePlan | Decline:
     """Plan a contraction, or decline it for register tiles.
 
-    `constants` are operands that may be packed before the kernel runs.
+    `constants` are operands that may be packed before the kernel runs, `threads` divide its loops.
     """
     writes = [row_major(access.dims, access.shape) for _, access in contraction.writes]
     spatial = sorted(contraction.spatial, key=lambda axis: -D.estimate_dim(writes[0].stride(axis)))
@@ -80,7 +81,7 @@ def plan_register_tile(
         sides = _row_and_column_operands(contraction, lane_axis, spatial, allow_edge)
         if isinstance(sides, Decline):
             return sides
-        plan = _Planner(contraction, machine, *sides, lane_axis, spatial, writes, constants, choices).plan()
+        plan = _Planner(contraction, machine, *sides, lane_axis, spatial, writes, constants, choices, threads).plan()
         edge = plan.rows.edge
         # Tiles can skip products at their edges only along their rows, and only if the taps are unrolled.
         is_possible = edge is None or (plan.row_axis == edge.position and edge.tap in plan.unrolled)
@@ -170,8 +171,10 @@ class _Planner:
         writes: list[IndexExpr],
         constants: Collection[ir.Value],
         choices: ContractionChoices,
+        threads: int,
     ):
         self.contraction = contraction
+        self.threads = threads
         self.choices = choices
         self.constants = constants
         self.machine = machine
@@ -241,7 +244,7 @@ class _Planner:
             search=search, is_short=is_dot and is_short_dot(tile_rows, lane_axis, chosen.order, problem.lanes),
         )  # fmt: skip
         if not self.choices.has_order:
-            loops = fastest_order(plan)
+            loops = fastest_order(plan, self.threads)
         return replace(plan, order_of_loops=loops, is_streamed=has_own_rows or not loops.rows_outside)
 
     def _free_axes(self) -> _FreeAxes:
@@ -384,9 +387,10 @@ def plan_of(
     machine: Machine,
     constants: Collection[ir.Value] = (),
     choices: ContractionChoices = NO_CONTRACTION_CHOICES,
+    threads: int = 1,
 ) -> RegisterTilePlan | Decline:
     """Plan some blocks, the first of which is the contraction, in register tiles."""
     contraction = analyze(blocks, kept)
     if isinstance(contraction, Decline):
         return contraction
-    return plan_register_tile(contraction, machine, constants, choices)
+    return plan_register_tile(contraction, machine, constants, choices, threads)

@@ -25,15 +25,16 @@ from mirlo.targets.llvm.schedule.cost import K_SPLITS, MAX_DOT_ROWS, MAX_MEASURE
 def product_space(kernel: Kernel, context: ScheduleContext) -> list[dict[str, int]]:
     """Return what is worth a measurement for a contraction, the fastest tiles by the machine model first."""
     machine = find_machine(context.options.get("machine"))
-    plan = product_plan(kernel.view, machine)
-    return [] if isinstance(plan, Decline) else _of_products(plan, machine, context.options.get("threads", 1))
+    threads: int = context.options.get("threads", 1)
+    plan = product_plan(kernel.view, machine, threads=threads)
+    return [] if isinstance(plan, Decline) else _of_products(plan, machine, threads)
 
 
 def product_plan(
-    view: PrimView, machine: Machine, choices: ContractionChoices = NO_CONTRACTION_CHOICES
+    view: PrimView, machine: Machine, choices: ContractionChoices = NO_CONTRACTION_CHOICES, threads: int = 1
 ) -> RegisterTilePlan | Decline:
     """Return the plan of a function that is a contraction, before its constant operands are packed."""
-    return plan_of(view.blocks, frozenset(view.returned), machine, _constants(view), choices)
+    return plan_of(view.blocks, frozenset(view.returned), machine, _constants(view), choices, threads)
 
 
 def _constants(view: PrimView) -> list[ir.Value]:

@@ -22,6 +22,7 @@ from mirlo.passes.targets import CompileOptions, find_target
 from mirlo.runtime.params import ParameterStore
 from mirlo.targets.llvm.choices import ContractionChoices
 from mirlo.targets.llvm.machine import PRESETS, Machine
+from mirlo.targets.llvm.options import parse_options
 from mirlo.targets.llvm.schedule.contraction.costs import expected_cycles, fastest_order
 from mirlo.targets.llvm.schedule.contraction.orders import LoopOrder
 from mirlo.targets.llvm.schedule.contraction.plan import plan_of
@@ -64,7 +65,7 @@ def _convolution(size: int, channels: int, filters: int, window: int = 1, stride
     )
 
 
-def _plan(text: str, machine: Machine, choices: ContractionChoices | None = None) -> RegisterTilePlan:
+def _plan(text: str, machine: Machine, choices: ContractionChoices | None = None, threads: int = 1) -> RegisterTilePlan:
     """Return the plan of the only contraction of a model; its constants are packed when it is compiled."""
     choices = choices or ContractionChoices(pack=True)
     with make_context(), ir.Location.unknown():
@@ -72,7 +73,7 @@ def _plan(text: str, machine: Machine, choices: ContractionChoices | None = None
         module = ir.Module.parse(task.module)
         MODULES.append(module)
         view = PrimView(prim_functions(module.operation)[0])
-        plan = plan_of(view.blocks, frozenset(view.returned), machine, view.arguments[1:], choices)
+        plan = plan_of(view.blocks, frozenset(view.returned), machine, view.arguments[1:], choices, threads)
         assert not isinstance(plan, Decline)
         return plan
 
@@ -112,6 +113,31 @@ def test_channels_are_outermost_where_an_image_stays(machine: Machine, size: int
     """A depthwise convolution reads each line three times: in adjacent rows, or while all of them are in the cache."""
     plan = _plan(_convolution(size, 96, 96, 3, groups=96), machine, ContractionChoices())
     assert plan.order_of_loops.rows_outside == is_far
+
+
+MESH = parse_options("cpu=emeraldrapids").machine
+
+
+@pytest.mark.parametrize(
+    ("size", "channels", "filters", "threads", "row_block"),
+    [(14, 64, 384, 2, 99), (14, 384, 64, 2, 98), (14, 384, 64, 4, 28), (14, 384, 64, 1, 0), (14, 384, 64, 8, 0)]
+    + [(7, 960, 160, 2, 0), (14, 512, 2048, 2, 0)],
+)
+def test_few_threads_divide_rows_where_weights_are_small(
+    size: int, channels: int, filters: int, threads: int, row_block: int
+) -> None:
+    """MobileNetV2: with 7 lines one of two threads would have more work, and large weights would be read twice."""
+    plan = _plan(_convolution(size, channels, filters), MESH, threads=threads)
+    assert plan.order_of_loops.row_block == row_block
+    near = replace(MESH, exchanged_bytes_per_cycle=0.0)
+    one = _plan(_convolution(size, channels, filters), near)
+    assert _plan(_convolution(size, channels, filters), near, threads=threads).order_of_loops == one.order_of_loops
+
+
+@pytest.mark.parametrize(("size", "threads", "is_outside"), [(14, 2, True), (7, 2, False), (14, 1, False)])
+def test_few_threads_divide_the_lines_of_depthwise_convolutions(size: int, threads: int, is_outside: bool) -> None:
+    plan = _plan(_convolution(size, 384, 384, 3, groups=384), MESH, ContractionChoices(), threads)
+    assert plan.order_of_loops.rows_outside == is_outside
 
 
 def test_the_rows_of_a_batch_are_its_own() -> None:
