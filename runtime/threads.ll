@@ -11,8 +11,8 @@
 ;
 ; Who has the job claims all that is left, so it only ever waits for chunks that a worker has begun. Where that takes far
 ; longer than its own chunks did, the worker has lost its core to another process: jobs then run on their callers' threads
-; alone for some multiple of the time that was lost, a larger one each time that it happens again at once. The counter of
-; cycles measures both; no unit matters.
+; alone for 8 times the time that was lost, 16 times where it happens again at once: a core that is free again is missed for
+; no longer. The counter of cycles measures both; no unit matters.
 ;
 ; In a process with OpenMP, whose threads spin after each region, workers of the pool would compete with them for the cores.
 ; There its team are the workers (`mirlo_pool_team`): a job is a region of OpenMP, always of as many threads as its own, since
@@ -323,7 +323,7 @@ retreat:
   %soon = icmp ult i64 %now, %again_by
   %old_patience = load i64, ptr @patience
   %doubled = shl i64 %old_patience, 1
-  %capped = call i64 @llvm.umin.i64(i64 %doubled, i64 256)
+  %capped = call i64 @llvm.umin.i64(i64 %doubled, i64 16)
   %patience = select i1 %soon, i64 %capped, i64 8
   store i64 %patience, ptr @patience
   %rest = mul i64 %lost, %patience
