@@ -1,7 +1,7 @@
-"""Reading and writing of regular files only.
+"""Reading and writing of regular files.
 
-Opening a pipe or a device could block forever, and writing to one, or replacing it, is never meant. All files that
-Mirlo writes are written here: whole or not at all, where a link leads to.
+Opening a pipe or a device could block forever. All files that Mirlo writes are written here: whole or not at all, where
+a link leads to. What is written to a character device, such as the null device, goes into it; nothing else is replaced.
 """
 
 from __future__ import annotations
@@ -72,8 +72,19 @@ def require_writable(path: str | os.PathLike[str]) -> Path:
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Yield a file for writing that takes the place of a regular file, or of none, once everything is written.
 
-    OSError if there is anything else. A link stays, and the file that it leads to is replaced.
+    A character device gets what was written; OSError if there is anything else. A link stays, and the file that it
+    leads to is replaced.
     """
+    if _is_character_device(path):
+        import shutil  # here: processes that only run models need neither
+        import tempfile
+
+        with tempfile.TemporaryFile() as file:
+            yield file
+            file.seek(0)
+            with open(path, "r+b", buffering=0) as opened:
+                shutil.copyfileobj(file, opened)
+        return
     target = require_writable(path)
     temporary = target.with_name(f".mirlo-{os.urandom(8).hex()}")
     try:
@@ -94,6 +105,13 @@ def write_regular(path: str | os.PathLike[str], content: bytes | memoryview | st
     """Write a regular file, text as UTF-8; OSError if there is anything else."""
     with replacing(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
+
+
+def _is_character_device(path: str | os.PathLike[str]) -> bool:
+    try:
+        return stat.S_ISCHR(os.stat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _irregular(path: str | os.PathLike[str], mode: int) -> OSError:

@@ -10,21 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import mirlo
+from commands import mirlo, output_of
 from onnx_models import F32, make_model, node
 
-from mirlo.driver.tune.database import Database, TuningEntry
-from mirlo.runtime.errors import MirloError
 from mirlo.runtime.files import replacing, require_writable, write_regular
 
 
 def fifo(path: Path) -> None:
     os.mkfifo(path)
-
-
-def device(path: Path) -> None:
-    """Make a link to a device: making one needs rights."""
-    path.symlink_to("/dev/null")
 
 
 def make_folder(path: Path) -> None:
@@ -36,7 +29,7 @@ def listener(path: Path) -> None:
         server.bind(os.path.relpath(path))
 
 
-SPECIAL = {"pipe": fifo, "device": device, "socket": listener, "directory": make_folder}
+SPECIAL = {"pipe": fifo, "socket": listener, "directory": make_folder}
 """How what is no regular file is made, by what errors call it."""
 needs_special_files = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no such files")
 
@@ -88,10 +81,14 @@ def test_files_are_whole_or_not_written(tmp_path: Path) -> None:
 
 
 @needs_special_files
-def test_databases_replace_no_device(tmp_path: Path) -> None:
-    (tmp_path / "db.json").symlink_to("/dev/null")
-    with pytest.raises(MirloError, match="it is a device, expected a regular file"):
-        Database(tmp_path / "db.json").add("key", TuningEntry({"rows": 4}, 1.0, 2.0, "kernel", 1))
+def test_the_null_device_is_written_to_and_stays(tmp_path: Path) -> None:
+    """`mirlo-opt FILE -o /dev/null` only runs the passes. Here is a link: making a device needs rights."""
+    (tmp_path / "null").symlink_to("/dev/null")
+    write_regular(tmp_path / "null", b"content" * 100000)
+    with replacing(tmp_path / "null") as file:
+        np.save(file, np.zeros(9))
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+    assert os.listdir(tmp_path) == ["null"]
 
 
 WRITERS = {
@@ -107,13 +104,16 @@ WRITERS = {
 
 @needs_special_files
 @pytest.mark.parametrize("command", WRITERS)
-def test_commands_replace_no_device(command: str, tmp_path: Path) -> None:
+def test_commands_replace_no_device_and_no_pipe(command: str, tmp_path: Path) -> None:
     matrix = np.ones((32, 8), np.float32)
     model = make_model([node("MatMul", "x w", "y")], {"x": (F32, [1, 32])}, ["y"], {"w": matrix})
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
-    (tmp_path / "out.json").symlink_to("/dev/null")
-    result = mirlo(*WRITERS[command], "out.json", cwd=tmp_path)
+    os.mkfifo(tmp_path / "pipe.json")
+    result = mirlo(*WRITERS[command], "pipe.json", cwd=tmp_path)
     assert result.returncode == 1, result.stdout + result.stderr
-    assert re.search(r"out.json'?: .*it is a device, expected a regular file", result.stderr), result.stderr
+    assert re.search(r"pipe.json'?: .*it is a pipe, expected a regular file", result.stderr), result.stderr
+    assert stat.S_ISFIFO(os.stat(tmp_path / "pipe.json").st_mode)
+    (tmp_path / "null.json").symlink_to("/dev/null")
+    output_of(mirlo(*WRITERS[command], "null.json", cwd=tmp_path))
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
-    assert os.readlink(tmp_path / "out.json") == "/dev/null"
+    assert os.readlink(tmp_path / "null.json") == "/dev/null"
