@@ -53,7 +53,7 @@ class Grammar:
         tokens = array("i", answer).tobytes()
         try:
             process = self._usable_process()
-            bits = process.call("allowed_tokens", tokens, STEP_SECONDS, guide=guide).content
+            bits = process.call("allowed_tokens", tokens, seconds=STEP_SECONDS, guide=guide).content
         except (BoundedFailure, BoundedRefusal) as error:
             raise FormError(f"{self.form}: {error}") from None
         if not bits:
@@ -70,7 +70,7 @@ class Grammar:
             return self._process
         process = self._tokenizer.form_process(self.vocabulary, self._ends)
         try:
-            process.call("compile_form", self._text, COMPILE_SECONDS, form=self.form)
+            process.call("compile_form", self._text, seconds=COMPILE_SECONDS, form=self.form)
         except (BoundedFailure, BoundedRefusal) as error:
             process.end()
             raise FormError(f"{self.form}: {error}") from None

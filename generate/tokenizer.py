@@ -51,6 +51,8 @@ class ModelTokenizer:
         except ImportError:
             raise GenerationError(f"{path}: tokenizers need the package 'tokenizers': {INSTALL}") from None
         self._worker = BoundedWorker("mirlo.generate.tokenizer_process", content, bounds=BOUNDS)
+        self.most_characters: int | None = None
+        """Of a text that is encoded; None if there is no limit."""
         self._prepared: object = None
         """What the process has prepared forms of answers for."""
         try:
@@ -64,6 +66,8 @@ class ModelTokenizer:
 
     def encode(self, text: str, special: bool) -> list[int]:
         """Return the tokens of a text; with `special`, also those that mark its start and end."""
+        if self.most_characters is not None and len(text) > self.most_characters:
+            raise GenerationError(f"the text has {len(text)} characters, expected up to {self.most_characters}")
         if len(text) > INLINE_CHARACTERS:
             return self._encoded_alone(text, None, None, special)[0]
         try:
@@ -81,7 +85,12 @@ class ModelTokenizer:
             second = b"" if other is None else other.encode("utf-8")
             start = None if other is None else len(first)
             result = self._worker.call_alone(
-                "encode", first + second, _bounds_of(first + second), other=start, longest=longest, special=special
+                "encode",
+                first + second,
+                bounds=_bounds_of(first + second),
+                other=start,
+                longest=longest,
+                special=special,
             )
         except (MirloError, UnicodeEncodeError) as error:
             raise GenerationError(f"{self.path}: the text cannot be encoded: {error}") from None

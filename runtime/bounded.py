@@ -218,10 +218,10 @@ class BoundedProcess:
         """Return whether the process answers, and is one of this process, not of the one that this is a fork of."""
         return self._peer.is_usable
 
-    def call(self, name: str, content: bytes = b"", seconds: int | None = None, **arguments: Any) -> Result:
+    def call(self, function: str, content: bytes = b"", /, seconds: int | None = None, **arguments: Any) -> Result:
         """Call a function; raise `BoundedFailure` or `BoundedRefusal` if it has no result."""
         seconds = self._worker.bounds.seconds if seconds is None else seconds
-        header = {"message": "call", "name": name, "seconds": seconds, "arguments": arguments}
+        header = {"message": "call", "name": function, "seconds": seconds, "arguments": arguments}
         return self._peer.exchange(header, content, seconds)
 
     def fork(self, bounds: Bounds | None = None) -> BoundedProcess:
@@ -245,6 +245,8 @@ class BoundedWorker:
         self._module, self._content, self._settings, self.bounds = module, content, settings or {}, bounds
         self._lock = make_lock()
         self._process: BoundedProcess | None = None
+        self._room = threading.BoundedSemaphore(max(2, available_cores()))
+        """Copies for single calls at a time: what they take together is bounded, too."""
 
     def open(self) -> BoundedProcess:
         """Return a new process that has opened the module."""
@@ -267,19 +269,17 @@ class BoundedWorker:
                 self._process = self.open()
             return self._process
 
-    def call(self, name: str, content: bytes = b"", **arguments: Any) -> Result:
+    def call(self, function: str, content: bytes = b"", /, **arguments: Any) -> Result:
         """Call a function; calls wait for one another."""
-        return self.process().call(name, content, **arguments)
+        return self.process().call(function, content, **arguments)
 
-    def call_alone(self, name: str, content: bytes = b"", bounds: Bounds | None = None, **arguments: Any) -> Result:
+    def call_alone(
+        self, function: str, content: bytes = b"", /, bounds: Bounds | None = None, **arguments: Any
+    ) -> Result:
         """Call a function in a copy of the process, which ends afterwards: some calls run at a time."""
-        with _room:
+        with self._room:
             process = self.process().fork(bounds)
             try:
-                return process.call(name, content, seconds=(bounds or self.bounds).seconds, **arguments)
+                return process.call(function, content, seconds=(bounds or self.bounds).seconds, **arguments)
             finally:
                 process.end()
-
-
-_room = threading.BoundedSemaphore(max(2, available_cores()))
-"""Copies for single calls at a time: what they may take together is bounded, too."""

@@ -403,6 +403,21 @@ def limit_stack(nbytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_STACK, (most, hard))
 
 
+def raise_file_limit() -> int:
+    """Let this process have as many open files as it may, and return how many; a large number without such limits."""
+    if sys.platform == "win32":
+        return 1 << 20
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 1 << 16 if hard == resource.RLIM_INFINITY else min(hard, 1 << 16)
+    with contextlib.suppress(ValueError, OSError):  # macOS has a lower limit that it does not report
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            soft = wanted
+    return 1 << 20 if soft == resource.RLIM_INFINITY else soft
+
+
 def unused_addresses() -> int | None:
     """Return the bytes that this process may still map; None without a limit, or where the system reports none."""
     if sys.platform != "linux":

@@ -15,6 +15,7 @@ from mirlo.serve.body import Receive, Scope, Send
 from mirlo.serve.embeddings import EmbeddingRoutes
 from mirlo.serve.errors import RequestError, ServeError
 from mirlo.serve.gate import Gate
+from mirlo.serve.json_pieces import encode_json
 from mirlo.serve.language import LanguageBackend
 from mirlo.serve.loading import Loading
 from mirlo.serve.metrics import CONTENT_TYPE, Gauge, ServerMetrics
@@ -24,12 +25,12 @@ from mirlo.serve.openapi import openapi_document
 from mirlo.serve.options import ModelSource, ServeOptions
 from mirlo.serve.protocol import ProtocolRoutes
 from mirlo.serve.rank_processes import require_no_ranks
-from mirlo.serve.sending import encode, send_bytes
+from mirlo.serve.sending import send_bytes
 from mirlo.serve.state import ServerState
 from mirlo.serve.transcriptions import TranscriptionRoutes
 
-PREPARERS = 4
-"""Threads that encode prompts and load models."""
+PREPARERS = 16
+"""Threads that load models, and wait for processes that encode prompts and compile forms."""
 EndpointFunction = Callable[[Scope, Receive, Send], Any]
 
 
@@ -96,7 +97,7 @@ class Server(Gate):
                 ("POST", f"{place}/infer", protocol.infer),
             ]
         described = [(method, path, (function.__doc__ or "").partition("\n")[0]) for method, path, function in routes]
-        self._document = encode(openapi_document(described, version("mirlo"), [source.name for source in sources]))
+        self._document = encode_json(openapi_document(described, version("mirlo"), [source.name for source in sources]))
         self._http_error = HTTPException
         self._fixed = {(method, path): function for method, path, function in routes if "{" not in path}
         """Endpoints that are found without a search."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 from collections.abc import Awaitable, Callable, Collection, Mapping, MutableMapping
 from types import TracebackType
@@ -12,17 +11,40 @@ from typing import Any
 from mirlo.generate.json_file import is_count, is_number
 from mirlo.runtime.nearest import nearest
 from mirlo.serve.errors import RequestError, refused
+from mirlo.serve.json_pieces import DEEP, MAX_DEPTH, JsonTooLarge, parse_json
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-MAX_DEPTH = 64
-"""Containers in each other in a body; JSON schemas and calls of tools have some 20."""
+
+
+BUDGET = "mirlo.budget"
+"""Where a request has the budget of bodies."""
 
 
 class Disconnected(Exception):
     """Raised where the client has disconnected: no answer can be sent."""
+
+
+class BodyBudget:
+    """Bytes that the bodies of all requests may have together, as long as these are not answered."""
+
+    KEY = "mirlo.bodies"
+
+    def __init__(self, most: int) -> None:
+        self._most, self._held = most, 0
+
+    def take(self, scope: Scope, nbytes: int) -> None:
+        """Count bytes of a request's body; raise an error with status 503 if there are too many."""
+        if self._held + nbytes > self._most:
+            raise RequestError(503, "the server holds too many bodies: try again", code="bodies", retry=2)
+        self._held += nbytes
+        scope[self.KEY] = scope.get(self.KEY, 0) + nbytes
+
+    def release(self, scope: Scope) -> None:
+        """Forget the bytes of a request that is answered."""
+        self._held -= scope.pop(self.KEY, 0)
 
 
 class Deadline:
@@ -57,6 +79,7 @@ def header(scope: Scope, name: bytes) -> bytes | None:
 
 async def read_body(scope: Scope, receive: Receive, most: int, seconds: float) -> bytes:
     """Return the body of a request; raise an error if it is too large, or does not come in time."""
+    budget: BodyBudget | None = scope.get(BUDGET)
     encoding = header(scope, b"content-encoding")
     if encoding not in (None, b"", b"identity"):
         raise RequestError(415, "Content-Encoding: compressed bodies are not supported: send the body as it is")
@@ -74,6 +97,8 @@ async def read_body(scope: Scope, receive: Receive, most: int, seconds: float) -
             size += len(part)
             if size > most:
                 raise _too_large(most)
+            if budget is not None:
+                budget.take(scope, len(part))
             parts.append(part)
             if not message.get("more_body", False):
                 return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -83,28 +108,20 @@ def _too_large(most: int) -> RequestError:
     return RequestError(413, f"the body is too large: the server takes up to {most} bytes")
 
 
-def _constant(text: str) -> object:
-    raise ValueError(f"{text} is no number of JSON")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_constant)
-
-
 def parse_object(content: bytes) -> dict[str, object]:
     """Return the JSON object of a body, whose texts are Unicode, whose numbers are finite, and that is not deep."""
     try:
-        value = _DECODER.decode(content.decode("utf-8"))
+        value = parse_json(content)
     except RecursionError:
-        raise RequestError(400, _DEEP) from None
+        raise RequestError(400, DEEP) from None
+    except JsonTooLarge as error:
+        raise RequestError(400 if str(error) == DEEP else 413, str(error)) from None
     except ValueError as error:  # also of UTF-8
         raise RequestError(400, f"the body is not JSON: {str(error)[:200]}") from None
     if not isinstance(value, dict):
         raise RequestError(400, f"the body must be a JSON object, found {_kind(value)}")
     _require_plain(value)
     return value
-
-
-_DEEP = f"the body has more than {MAX_DEPTH} arrays and objects in each other"
 
 
 def _require_plain(root: object) -> None:
@@ -123,7 +140,7 @@ def _require_plain(root: object) -> None:
         if not inner:
             return
         level = inner
-    raise RequestError(400, _DEEP)
+    raise RequestError(400, DEEP)
 
 
 def _items(value: Any) -> Collection[Any]:

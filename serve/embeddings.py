@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import TypeVar
 
 import numpy as np
 
@@ -15,9 +16,10 @@ from mirlo.serve.embedding_backend import EmbeddingBackend, Tokens
 from mirlo.serve.errors import RequestError, refused
 from mirlo.serve.generation_body import read_texts
 from mirlo.serve.requests import note, read_json_body
-from mirlo.serve.sending import send_json
+from mirlo.serve.sending import send_json, send_large_json
 from mirlo.serve.state import ServerState
 
+T = TypeVar("T")
 MAX_TEXTS = 2048
 """Texts of a request, as OpenAI's API has it."""
 EMBEDDING_KEYS = {"model", "input", "encoding_format", "dimensions", "user"}
@@ -34,13 +36,16 @@ class EmbeddingRoutes:
     async def embed(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Embed texts."""
         start = time.perf_counter()
-        name, body = await self._read(scope, receive, EMBEDDING_KEYS)
-        texts = read_texts(body, "input", 1 << 20)
-        if not texts:
-            raise refused("input", "there are no texts")
-        if len(texts) > MAX_TEXTS:
-            raise refused("input", f"expected up to {MAX_TEXTS} texts, found {len(texts)}")
-        form = body.choice("encoding_format", ("float", "base64"), "float")
+
+        def read(body: BodyFields) -> tuple[list[str | list[int]], str]:
+            texts = read_texts(body, "input", 1 << 20)
+            if not texts:
+                raise refused("input", "there are no texts")
+            if len(texts) > MAX_TEXTS:
+                raise refused("input", f"expected up to {MAX_TEXTS} texts, found {len(texts)}")
+            return texts, body.choice("encoding_format", ("float", "base64"), "float")
+
+        name, body, (texts, form) = await self._read(scope, receive, EMBEDDING_KEYS, read)
         async with self._model(name) as backend:
             if backend.model.is_reranker:
                 what = "scores pairs of texts: use /v1/rerank"
@@ -52,19 +57,29 @@ class EmbeddingRoutes:
                     rows = backend.model.finished(await backend.rows(encoded), dimensions)
                 except GenerationError as error:
                     raise refused("dimensions", str(error).partition(": ")[2]) from None
-            data = [{"object": "embedding", "index": i, "embedding": _written(row, form)} for i, row in enumerate(rows)]
             usage = self._count(scope, backend, encoded, start)
-            await send_json(send, 200, {"object": "list", "data": data, "model": name, "usage": usage})
+
+            def answer() -> object:
+                listed = [
+                    {"object": "embedding", "index": i, "embedding": _written(row, form)} for i, row in enumerate(rows)
+                ]
+                return {"object": "list", "data": listed, "model": name, "usage": usage}
+
+            await send_large_json(send, 200, rows.nbytes, answer)
 
     async def rerank(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Score documents by how well they answer a query, and order them."""
         start = time.perf_counter()
-        name, body = await self._read(scope, receive, RERANKING_KEYS)
-        query, listed = body.text("query"), body.list("documents", MAX_TEXTS)
-        documents = [str(each.get("text", "")) if isinstance(each, dict) else each for each in listed]
-        texts = [each for each in documents if isinstance(each, str)]
-        if not texts or len(texts) != len(documents):
-            raise refused("documents", "expected an array of texts")
+
+        def read(body: BodyFields) -> tuple[str, list[str]]:
+            query, listed = body.text("query"), body.list("documents", MAX_TEXTS)
+            documents = [str(each.get("text", "")) if isinstance(each, dict) else each for each in listed]
+            texts = [each for each in documents if isinstance(each, str)]
+            if not texts or len(texts) != len(documents):
+                raise refused("documents", "expected an array of texts")
+            return query, texts
+
+        name, body, (query, texts) = await self._read(scope, receive, RERANKING_KEYS, read)
         most = body.count("top_n", 1, MAX_TEXTS, len(texts))
         async with self._model(name) as backend:
             model = backend.model
@@ -89,13 +104,19 @@ class EmbeddingRoutes:
             usage = self._count(scope, backend, encoded, start)
             await send_json(send, 200, {"model": name, "results": results, "usage": usage})
 
-    async def _read(self, scope: Scope, receive: Receive, known: set[str]) -> tuple[str, BodyFields]:
-        body = BodyFields(await read_json_body(self._state, scope, receive))
-        name = body.text("model", most=200)
-        self._state.pool.find(name)
-        note(scope, model=name)
-        body.require_known(known)
-        return name, body
+    async def _read(
+        self, scope: Scope, receive: Receive, known: set[str], read: Callable[[BodyFields], T]
+    ) -> tuple[str, BodyFields, T]:
+        """Return the model's name, the body, and what a function reads of it."""
+
+        def read_all(body: BodyFields) -> tuple[str, BodyFields, T]:
+            name = body.text("model", most=200)
+            self._state.pool.find(name)
+            note(scope, model=name)
+            body.require_known(known)
+            return name, body, read(body)
+
+        return await read_json_body(self._state, scope, receive, read_all)
 
     def _count(
         self, scope: Scope, backend: EmbeddingBackend, encoded: Sequence[Tokens], start: float

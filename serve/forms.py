@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import field
 
 from mirlo.runtime.records import dataclass
+from mirlo.serve.aside import INLINE_BYTES, run_aside
 from mirlo.serve.body import Message, Scope, header
 from mirlo.serve.errors import RequestError
 
@@ -38,16 +40,21 @@ async def read_form(scope: Scope, body: bytes) -> FormFields:
     async def whole() -> Message:
         return {"type": "http.request", "body": body, "more_body": False}
 
-    texts, lists, content, name = dict[str, str](), dict[str, list[str]](), None, "file"
-    try:
+    async def parse() -> FormFields:
+        texts, lists, content, name = dict[str, str](), dict[str, list[str]](), None, "file"
         form = await Request(scope, whole).form(max_files=1, max_fields=MAX_FIELDS, max_part_size=1 << 16)
+        for key, value in form.multi_items():
+            if isinstance(value, UploadFile):
+                content, name = await value.read(), key
+            elif key.endswith("[]"):
+                lists.setdefault(key, []).append(value)
+            else:
+                texts[key] = value
+        return FormFields(texts, content, name, lists)
+
+    try:
+        if len(body) <= INLINE_BYTES:
+            return await parse()
+        return await run_aside(len(body), lambda: asyncio.run(parse()))
     except (HTTPException, ClientDisconnect, ValueError) as error:
         raise RequestError(400, f"the body is no form: {str(getattr(error, 'detail', error))[:200]}") from None
-    for key, value in form.multi_items():
-        if isinstance(value, UploadFile):
-            content, name = await value.read(), key
-        elif key.endswith("[]"):
-            lists.setdefault(key, []).append(value)
-        else:
-            texts[key] = value
-    return FormFields(texts, content, name, lists)

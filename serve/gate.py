@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 from mirlo.runtime.errors import MirloError
-from mirlo.serve.body import Disconnected, Message, Receive, Scope, Send, header
+from mirlo.serve.body import BUDGET, BodyBudget, Disconnected, Message, Receive, Scope, Send, header
 from mirlo.serve.errors import RequestError, openai_form, protocol_form
 from mirlo.serve.metrics import ServerMetrics
 from mirlo.serve.options import LOOPBACK, ServeOptions
@@ -28,7 +28,7 @@ class Gate(ABC):
 
     def __init__(self, options: ServeOptions, metrics: ServerMetrics) -> None:
         self.options, self.metrics = options, metrics
-        self._tracer = Tracer()
+        self._tracer, self._bodies = Tracer(), BodyBudget(options.bodies)
         self._keys = [hashlib.sha256(key.encode()).digest() for key in options.keys]
 
     @property
@@ -53,6 +53,7 @@ class Gate(ABC):
             await self.live(scope, receive, send)
             return
         start, status, is_begun = time.perf_counter(), 499, False
+        scope[BUDGET] = self._bodies
 
         async def send_noting(message: Message) -> None:
             nonlocal status, is_begun
@@ -72,6 +73,8 @@ class Gate(ABC):
                     LOG.error("%s: %s", type(error).__name__, error)
                 else:
                     await _send_error(scope, send_noting, _known(error))
+            finally:
+                self._bodies.release(scope)
             endpoint = self.endpoint(scope)
             facts = notes(scope)
             model = str(facts.get("model", ""))
@@ -130,6 +133,6 @@ async def _send_error(scope: Scope, send: Send, error: RequestError) -> None:
     headers = [(b"retry-after", str(error.retry).encode())] if error.retry else []
     if error.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
-    if error.status in (408, 413):  # the rest of the body is not read
+    if error.status in (408, 413) or error.code == "bodies":  # the rest of the body is not read
         headers.append((b"connection", b"close"))
     await send_json(send, error.status, form(error), headers)

@@ -19,7 +19,7 @@ from mirlo.serve.metrics import ServerMetrics
 from mirlo.serve.options import ServeOptions
 from mirlo.serve.rank_processes import RankProcesses
 
-INLINE_CHARACTERS = 4096
+INLINE_CHARACTERS = 1024
 """Characters of prompts that are encoded in the event loop: it takes less time than passing them to a thread."""
 
 
@@ -77,6 +77,9 @@ class LanguageBackend(Backend):
         self.longest = options.max_prompt_tokens + options.max_tokens
         if context:
             self.longest = min(self.longest, context)
+        self._most_characters = min(options.max_prompt_tokens, self.longest - 1) * model.tokenizer.longest
+        """More characters than tokens can hold: such prompts are not encoded."""
+        model.tokenizer.most_characters = self._most_characters
         self._engine = model.engine(options.slots, None if ranks is None else ranks.send, max_length=self.longest)
 
         def on_failure() -> None:
@@ -158,6 +161,7 @@ class LanguageBackend(Backend):
         result: list[Request] = []
         try:
             prompts: Sequence[str | Sequence[int]] = call.prompts
+            self._require_length(call)
             for prompt in prompts:
                 self._require_text(prompt)
             if call.messages is not None:
@@ -178,6 +182,15 @@ class LanguageBackend(Backend):
             raise
         return result
 
+    def _require_length(self, call: GenerationCall) -> None:
+        """Raise an error for texts that have too many tokens whatever these are, before they are encoded."""
+        longest = max((len(prompt) for prompt in call.prompts if isinstance(prompt, str)), default=0)
+        if call.messages is not None:
+            longest = sum(_characters(message) for message in call.messages) + _characters(call.template)
+        if longest > self._most_characters:
+            message = f"the prompt has {longest} characters, the tokens that the server takes have up to"
+            raise RequestError(400, f"{message} {self._most_characters}", code="context_length_exceeded")
+
     def _require_text(self, prompt: str | Sequence[int]) -> None:
         """Raise an error for tokens above those of text: they would be images of other requests."""
         most = self.model.config.vocabulary
@@ -197,6 +210,20 @@ class LanguageBackend(Backend):
         return self._engine.add(
             tokens, call.stop, **call.form, logprobs=call.logprobs, max_new_tokens=most, **{**call.search, **seed}
         )
+
+
+def _characters(value: object) -> int:
+    """Return the characters of the texts in a value of JSON."""
+    count, waiting = 0, [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, str):
+            count += len(each)
+        elif isinstance(each, Mapping):
+            waiting += each.values()
+        elif isinstance(each, list):
+            waiting += each
+    return count
 
 
 def _client_error(error: MirloError) -> RequestError:

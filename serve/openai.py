@@ -14,8 +14,11 @@ from mirlo.serve.generation_body import GenerationBody, read_chat, read_completi
 from mirlo.serve.language import LanguageBackend
 from mirlo.serve.models import ModelPool, ModelUse, ServedModel
 from mirlo.serve.requests import note, read_json_body
-from mirlo.serve.sending import ClientWatch, EventSender, send_json
+from mirlo.serve.sending import ClientWatch, EventSender, send_json, send_large_json
 from mirlo.serve.state import ServerState
+
+TOKEN_BYTES = 64
+"""Bytes of a token in an answer, about, and of each of its alternatives."""
 
 
 class OpenAIRoutes:
@@ -47,11 +50,14 @@ class OpenAIRoutes:
 
     async def _generate(self, scope: Scope, receive: Receive, send: Send, is_chat: bool) -> None:
         start = time.perf_counter()
-        fields = BodyFields(await read_json_body(self._state, scope, receive))
-        name = fields.text("model", most=200)
-        self._pool.find(name)
-        note(scope, model=name)
-        body = (read_chat if is_chat else read_completion)(fields, self._state.options)
+
+        def read(fields: BodyFields) -> tuple[str, GenerationBody]:
+            name = fields.text("model", most=200)
+            self._pool.find(name)
+            note(scope, model=name)
+            return name, (read_chat if is_chat else read_completion)(fields, self._state.options)
+
+        name, body = await read_json_body(self._state, scope, receive, read)
         async with self._language(name) as backend:
             template = backend.model.template if is_chat else None
             if is_chat and template is None:
@@ -80,7 +86,9 @@ class OpenAIRoutes:
             while not writer.is_done:
                 writer.take(await job.deliveries())
                 _require_going(job)
-            await send_json(send, 200, writer.whole())
+            tokens = sum(len(request.tokens) for request in job.requests)
+            nbytes = TOKEN_BYTES * tokens * (1 + (body.call.logprobs or 0))
+            await send_large_json(send, 200, nbytes, writer.whole)
             return
         events = EventSender(send, self._state.options.send_seconds)
         try:

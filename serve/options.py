@@ -126,6 +126,32 @@ class ServeOptions:
         OptionFlag("--without-keys", form="constant", help="let other machines use the server without an API key"),
         kind=BOOLEAN,
     )
+    connections: int = option(
+        2048,
+        "Connections at a time, as far as the system lets the process have files. The one that has waited longest for "
+        "a request makes room.",
+        kind=integer(64, 1 << 20),
+    )
+    connections_each: int = option(
+        512,
+        "Connections at a time from one address; 0 for no limit.",
+        OptionFlag(
+            "--connections-each",
+            "N",
+            help="connections from one address, such as a proxy's (default: 512; 0: any number)",
+        ),
+        kind=integer(0, 1 << 20),
+    )
+    bodies: int = option(
+        256 << 20,
+        "Bytes of the bodies of all requests that are not answered.",
+        OptionFlag("--bodies", "N", help="bytes of the bodies of all requests that are not answered"),
+        kind=integer(1024, 1 << 40),
+    )
+    head_seconds: float = option(
+        10.0, "Time in which the head of a request must have come, from where the connection is accepted.",
+        kind=number(0.1, 3600),
+    )  # fmt: skip
     body_seconds: float = option(30.0, "Time in which a body must have come.", kind=number(0.1, 3600))
     send_seconds: float = option(60.0, "Time in which a client must read what is sent.", kind=number(0.1, 3600))
 

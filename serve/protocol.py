@@ -10,11 +10,13 @@ import numpy as np
 
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.records import dataclass
+from mirlo.serve.aside import run_aside
 from mirlo.serve.body import BodyFields, Disconnected, Receive, Scope, Send, fields_of, header, parse_object, read_body
 from mirlo.serve.errors import RequestError, refused
+from mirlo.serve.json_pieces import encode_in_pieces
 from mirlo.serve.models import ModelPool, ModelUse
 from mirlo.serve.requests import note, require_type
-from mirlo.serve.sending import ClientWatch, encode, send_bytes, send_json
+from mirlo.serve.sending import ClientWatch, send_bytes, send_json
 from mirlo.serve.state import ServerState
 from mirlo.serve.tensor_backend import TensorBackend
 from mirlo.serve.tensors import (
@@ -30,6 +32,8 @@ from mirlo.serve.tensors import (
 VERSION = "1"
 """The only version of each model."""
 MAX_TENSORS = 4096
+TEXT_BYTES = 64
+"""Bytes of a text in a tensor, about."""
 JSON_LENGTH = b"inference-header-content-length"
 EXTENSIONS = ["binary_tensor_data"]
 
@@ -91,9 +95,9 @@ class ProtocolRoutes:
         name = _name(scope)
         self._pool.find(name)
         note(scope, model=name)
-        fields, rest = await self._read(scope, receive)
+        nbytes, fields, rest = await self._read(scope, receive)
         async with self._tensors(name) as backend:
-            inputs = _read_inputs(backend, fields, rest)
+            inputs = await run_aside(nbytes, lambda: _read_inputs(backend, fields, rest))
             wanted = _read_outputs(backend, fields)
             with backend.admitted(1):
                 outputs = await self._infer(backend, inputs, receive)
@@ -124,18 +128,19 @@ class ProtocolRoutes:
             call.cancel()
             raise
 
-    async def _read(self, scope: Scope, receive: Receive) -> tuple[BodyFields, memoryview]:
-        """Return the JSON of a body, and the bytes behind it."""
+    async def _read(self, scope: Scope, receive: Receive) -> tuple[int, BodyFields, memoryview]:
+        """Return the size of a body, its JSON, and the bytes behind that."""
         options, length = self._state.options, header(scope, JSON_LENGTH)
         if length is None:
             require_type(scope)
         content = await read_body(scope, receive, options.max_body, options.body_seconds)
-        if length is None:
-            return BodyFields(parse_object(content)), memoryview(b"")
-        if not length.isdigit() or len(length) > 12 or int(length) > len(content):
-            message = f"Inference-Header-Content-Length: expected a number up to {len(content)}, the size of the body"
+        most = len(content)
+        if length is not None and (not length.isdigit() or len(length) > 12 or int(length) > most):
+            message = f"Inference-Header-Content-Length: expected a number up to {most}, the size of the body"
             raise RequestError(400, message)
-        return BodyFields(parse_object(content[: int(length)])), memoryview(content)[int(length) :]
+        end = most if length is None else int(length)
+        fields = await run_aside(end, lambda: BodyFields(parse_object(content[:end])))
+        return most, fields, memoryview(content)[end:]
 
     def _tensors(self, name: str) -> ModelUse[TensorBackend]:
         return self._pool.use_as(name, TensorBackend, "takes no tensors: use the endpoints below /v1")
@@ -214,10 +219,22 @@ def _read_outputs(backend: TensorBackend, fields: BodyFields) -> list[WantedOutp
 
 
 async def _send_outputs(send: Send, head: dict[str, Any], wanted: list[WantedOutput], outputs: Any) -> None:
+    arrays = [np.asarray(outputs[output.port.name]) for output in wanted]
+    nbytes = sum(array.size * TEXT_BYTES if array.dtype == object else array.nbytes for array in arrays)
+    content, parts = await run_aside(nbytes, lambda: _written(head, wanted, arrays))
+    if not parts:
+        await send_bytes(send, 200, content)
+        return
+    headers = [(JSON_LENGTH, str(len(content)).encode())]
+    await send_bytes(send, 200, b"".join([content, *parts]), b"application/octet-stream", headers)
+
+
+def _written(head: dict[str, Any], wanted: list[WantedOutput], arrays: list[np.ndarray]) -> tuple[bytes, list[bytes]]:
+    """Return the JSON of an answer, and the bytes behind it."""
     described: list[dict[str, object]] = []
     parts: list[bytes] = []
-    for output in wanted:
-        port, array = output.port, np.asarray(outputs[output.port.name])
+    for output, array in zip(wanted, arrays, strict=True):
+        port = output.port
         tensor: dict[str, object] = {"name": port.name, "datatype": port.datatype, "shape": list(array.shape)}
         if output.is_binary:
             parts.append(bytes_of_array(port, array))
@@ -225,9 +242,4 @@ async def _send_outputs(send: Send, head: dict[str, Any], wanted: list[WantedOut
         else:
             tensor["data"] = json_of_array(port, array)
         described.append(tensor)
-    content = encode({**head, "outputs": described})
-    if not parts:
-        await send_bytes(send, 200, content)
-        return
-    headers = [(JSON_LENGTH, str(len(content)).encode())]
-    await send_bytes(send, 200, b"".join([content, *parts]), b"application/octet-stream", headers)
+    return encode_in_pieces({**head, "outputs": described}), parts

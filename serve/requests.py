@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from mirlo.serve.body import Receive, Scope, header, parse_object, read_body
+from collections.abc import Callable
+from typing import TypeVar
+
+from mirlo.serve.aside import run_aside
+from mirlo.serve.body import BodyFields, Receive, Scope, header, parse_object, read_body
 from mirlo.serve.errors import RequestError
 from mirlo.serve.state import ServerState
 
+T = TypeVar("T")
 SIMPLE = (b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data")
 """Types of bodies that pages of other sites may send with no check by the browser."""
 NOTES = "mirlo.notes"
@@ -29,8 +34,9 @@ def require_type(scope: Scope) -> None:
         raise RequestError(415, "Content-Type: expected application/json")
 
 
-async def read_json_body(state: ServerState, scope: Scope, receive: Receive) -> dict[str, object]:
-    """Return the JSON object that a request has as its body."""
+async def read_json_body(state: ServerState, scope: Scope, receive: Receive, read: Callable[[BodyFields], T]) -> T:
+    """Return what a function reads of the JSON object that a request has as its body."""
     require_type(scope)
     options = state.options
-    return parse_object(await read_body(scope, receive, options.max_body, options.body_seconds))
+    content = await read_body(scope, receive, options.max_body, options.body_seconds)
+    return await run_aside(len(content), lambda: read(BodyFields(parse_object(content))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,8 @@ from mirlo.serve.errors import ServeError
 from mirlo.serve.http_limits import MAX_HEAD, limited_protocol
 from mirlo.serve.options import ModelSource, ServeOptions
 
-MAX_CONNECTIONS = 2048
+SWITCH_SECONDS = 0.001
+"""Time after which a thread gives Python's lock to the event loop, which takes it several times for a request."""
 EXTRA_GRACE = 5
 """Seconds after `grace` in which errors are sent to those whose requests were ended."""
 
@@ -33,8 +35,8 @@ def run_server(
     server = Server(sources, options, compile_options)
     config = uvicorn.Config(
         server, options.host, options.port, log_config=None, access_log=False, ws="none", server_header=False,
-        lifespan="on", limit_concurrency=MAX_CONNECTIONS, timeout_graceful_shutdown=int(options.grace) + EXTRA_GRACE,
-        timeout_keep_alive=30, proxy_headers=False, http=limited_protocol(options.max_body),
+        lifespan="on", timeout_graceful_shutdown=int(options.grace) + EXTRA_GRACE,
+        timeout_keep_alive=30, proxy_headers=False, http=limited_protocol(options),
         h11_max_incomplete_event_size=MAX_HEAD,
     )  # fmt: skip
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
@@ -61,6 +63,7 @@ def run_server(
             announcing.cancel()
 
     runner.handle_exit, server.on_failure = handle_exit, fail
+    sys.setswitchinterval(SWITCH_SECONDS)
     try:
         _loop_runner()(serve())
     except SystemExit:  # uvicorn, after it has logged that the address cannot be used

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
+from mirlo.serve.aside import INLINE_BYTES, run_aside
 from mirlo.serve.body import Deadline, Disconnected, Receive, Send
+from mirlo.serve.json_pieces import encode_in_pieces, encode_json
 
 JSON = b"application/json"
-_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"), check_circular=False)
 WATCH_SECONDS = 0.003
 """Time until a request is watched for a client that leaves: a shorter answer needs no task of its own for that."""
 Headers = Iterable[tuple[bytes, bytes]]
-
-
-def encode(value: object) -> bytes:
-    """Return a value as JSON."""
-    return _ENCODER.encode(value).encode("ascii")
 
 
 async def send_bytes(send: Send, status: int, content: bytes, kind: bytes = JSON, headers: Headers = ()) -> None:
@@ -30,7 +25,13 @@ async def send_bytes(send: Send, status: int, content: bytes, kind: bytes = JSON
 
 async def send_json(send: Send, status: int, value: object, headers: Headers = ()) -> None:
     """Send a whole answer of JSON."""
-    await send_bytes(send, status, encode(value), JSON, headers)
+    await send_bytes(send, status, encode_json(value), JSON, headers)
+
+
+async def send_large_json(send: Send, status: int, nbytes: int, make: Callable[[], object]) -> None:
+    """Send a whole answer of JSON that a function makes of so many bytes."""
+    write = encode_json if nbytes <= INLINE_BYTES else encode_in_pieces
+    await send_bytes(send, status, await run_aside(nbytes, lambda: write(make())))
 
 
 class EventSender:
@@ -46,14 +47,14 @@ class EventSender:
             self.is_begun = True
             headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
-        content = b"".join(b"data: %b\n\n" % encode(value) for value in values)
+        content = b"".join(b"data: %b\n\n" % encode_json(value) for value in values)
         if is_last:
             content += b"data: [DONE]\n\n"
         await self._body(content, not is_last)
 
     async def end(self, value: object) -> None:
         """Send an error as the last event."""
-        await self._body(b"data: %b\n\n" % encode(value), False)
+        await self._body(b"data: %b\n\n" % encode_json(value), False)
 
     async def _body(self, content: bytes, more: bool) -> None:
         with Deadline(self._seconds, Disconnected):

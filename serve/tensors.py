@@ -20,6 +20,8 @@ DATATYPES = {
     "i32": "INT32", "i64": "INT64", "f16": "FP16", "bf16": "BF16", "f32": "FP32", "f64": "FP64", STRING: "BYTES",
 }  # fmt: skip
 """The protocol's names of element types."""
+PIECE = 1 << 16
+"""Elements of JSON that are converted at once."""
 MAX_DIM = (1 << 63) - 1
 
 
@@ -82,7 +84,11 @@ def array_of_json(port: TensorPort, shape: tuple[int, ...], data: object, place:
     dtype = numpy_dtype(port.dtype)
     try:
         with np.errstate(over="ignore"):
-            array = np.array(flat, np.float64 if wanted == {int, float} else dtype).astype(dtype)
+            pieces = [  # each holds Python's lock
+                np.array(flat[at : at + PIECE], np.float64 if wanted == {int, float} else dtype).astype(dtype)
+                for at in range(0, max(count, 1), PIECE)
+            ]
+            array = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
     except (OverflowError, ValueError):
         raise refused(place, f"an element does not fit {port.datatype}") from None
     if wanted == {int, float} and not np.isfinite(array.astype(np.float64)).all():
@@ -146,7 +152,9 @@ def json_of_array(port: TensorPort, array: np.ndarray) -> list[object]:
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         what = 'has values that are not finite, which JSON cannot hold: request it with "binary_data": true'
         raise RequestError(400, f"output '{port.name}' {what}", parameter="outputs")
-    result: list[object] = values.ravel().tolist()
+    flat, result = values.ravel(), list[object]()
+    for at in range(0, flat.size, PIECE):
+        result += flat[at : at + PIECE].tolist()
     return result
 
 

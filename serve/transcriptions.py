@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 
+import numpy as np
+
 from mirlo.generate import GenerationError, Transcript
-from mirlo.generate.speech.audio import Sound, SoundError, parse_wav
+from mirlo.generate.speech.audio import Sound
 from mirlo.generate.speech.formats import WRITERS, as_object
+from mirlo.runtime.bounded import BoundedFailure, BoundedRefusal, BoundedWorker, Bounds
 from mirlo.serve.body import Receive, Scope, Send, read_body
 from mirlo.serve.errors import RequestError, refused
 from mirlo.serve.forms import FormFields, read_form
@@ -51,7 +55,7 @@ class TranscriptionRoutes:
             if fields.get(key, "") not in ("", "0", "0.0"):
                 raise refused(key, "it is not supported: the most probable tokens are taken")
         parts = _granularities(read, form)
-        sound, words = _sound(read.file), "word" in parts
+        sound, words = await asyncio.to_thread(_sound, read.file), "word" in parts
         otherwise = "is no model of speech: serve the folder of a Whisper model"
         async with self._state.pool.use_as(name, SpeechBackend, otherwise) as backend:
             leaves = threading.Event()
@@ -106,12 +110,17 @@ def _verbose(task: str, transcript: Transcript, parts: list[str]) -> dict[str, o
     return {"task": task, **values, **({"words": words} if "word" in parts else {})}
 
 
+_DECODER = BoundedWorker("mirlo.generate.speech.sound_process", bounds=Bounds(seconds=20, growth=1 << 30))
+
+
 def _sound(content: bytes | None) -> Sound:
+    """Return the sound of a file, decoded in a bounded process."""
     assert content is not None
     try:
-        sound = parse_wav(content, "file")
-    except SoundError as error:
+        result = _DECODER.call_alone("decode", content, name="file")
+    except (BoundedFailure, BoundedRefusal) as error:
         raise RequestError(400, str(error)[:2000], parameter="file") from None
+    sound = Sound(np.frombuffer(result.content, np.float32), result.value["rate"])
     if sound.seconds > MAX_SECONDS:
         raise refused("file", f"the sound is longer than {MAX_SECONDS // 3600} hours: divide it")
     return sound

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 from mirlo.runtime.records import dataclass
+from mirlo.serve.aside import run_aside
 from mirlo.serve.body import BodyFields, Message, Scope, parse_object
 from mirlo.serve.errors import RequestError
 from mirlo.serve.forms import read_form
@@ -59,7 +60,7 @@ async def forwarded(scope: Scope, body: bytes, models: Sequence[str]) -> Forward
     try:
         if any(name == b"content-type" and value.lower().startswith(b"multipart/") for name, value in headers):
             return _named(request, (await read_form(scope, body)).texts.get("model", ""), models)
-        fields = parse_object(body)
+        fields = await run_aside(len(body), lambda: parse_object(body))
         if request.path in SEEDED and BodyFields(fields).flag("stream") and fields.get("seed") is None:
             seeded = {**fields, "seed": secrets.randbelow(MAX_SEED)}
             request = replace(request, body=json.dumps(seeded).encode())

@@ -20,7 +20,7 @@ from mirlo.generate.tokenizer import ModelTokenizer
 from mirlo.runtime.bounded import Bounds
 from mirlo.runtime.system import can_fork, run_forked
 
-pytest.importorskip("tokenizers")
+tokenizers = pytest.importorskip("tokenizers")
 pytest.importorskip("jinja2")
 
 
@@ -99,6 +99,23 @@ HOSTILE = (
     "{% include '/etc/passwd' %}",
     "{{ 1 / 0 }}",
 )
+
+
+def test_long_texts_have_the_same_tokens_in_another_process(tmp_path: Path) -> None:
+    path = example().write(tmp_path / "tiny") / "tokenizer.json"
+    tokenizer, known = ModelTokenizer(path, path.read_bytes()), tokenizers.Tokenizer.from_file(str(path))
+    for text in ("the quick é\U0001f600 " * 900, "a" * 5000, "x" * 3):
+        for special in (False, True):
+            assert tokenizer.encode(text, special) == known.encode(text, add_special_tokens=special).ids
+        pair = known.encode(text, "fox")
+        assert tokenizer.encode_pair(text, "fox", None) == (pair.ids, pair.type_ids)
+        assert tokenizer.encode_pair(text, None, 7)[0] == known.encode(text).ids[:7]
+        assert len(text) <= len(known.encode(text).ids) * tokenizer.longest
+    with pytest.raises(GenerationError, match="surrogates not allowed"):
+        tokenizer.encode("\ud800" * 5000, False)
+    tokenizer.most_characters = 100
+    with pytest.raises(GenerationError, match="the text has 101 characters, expected up to 100"):
+        tokenizer.encode("a" * 101, False)
 
 
 @pytest.mark.parametrize("template", HOSTILE)

@@ -30,6 +30,8 @@ from served import (  # noqa: E402
 from mirlo import generate  # noqa: E402
 from mirlo.serve import run  # noqa: E402
 from mirlo.serve.application import Server  # noqa: E402
+from mirlo.serve.body import BodyBudget  # noqa: E402
+from mirlo.serve.errors import RequestError  # noqa: E402
 from mirlo.serve.options import ModelSource, ServeOptions  # noqa: E402
 
 KEY = "0123456789abcdef"
@@ -184,6 +186,38 @@ def test_models(client: Any) -> None:
     assert [model["id"] for model in client.get("/v1/models").json()["data"]] == ["tiny", "sum", "mix", "texts"]
     assert client.get("/v1/models/tiny").json()["id"] == "tiny"
     assert client.get("/v1/models/none").json()["error"]["code"] == "model_not_found"
+
+
+def test_large_bodies(client: Any) -> None:
+    """What is large is read and written in threads, piece by piece, to the same answers and errors."""
+    rows = 3000
+    inputs = [
+        {"name": name, "shape": [rows, 3], "datatype": "FP32", "data": [[i, 1, 0.5] for i in range(rows)]}
+        for name in ("x", "bias")
+    ]
+    answer = client.post("/v2/models/sum/infer", json={"inputs": inputs})
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["outputs"][0]["data"] == [value for i in range(rows) for value in (3.0 * i, 3.0, 1.5)]
+    for prompt, status, message in (
+        ("a" * 20_000, 400, "the prompt has 20"),
+        ("ab " * 3000, 400, "the prompt has 6002 tokens"),
+        ("a" * 900_000, 400, "the prompt has 900000 characters, the tokens that the server takes have up to"),
+        (["a"] * 100_000, 400, "a request has up to 8 answers"),
+        ([[]] * 140_000, 413, "more than 131072 arrays and objects"),
+        ([1] * 300_000, 400, "the prompt has 300000 tokens"),
+    ):
+        body = json.dumps({"model": "tiny", "prompt": prompt, "max_tokens": 1}, separators=(",", ":"))
+        answer = client.post("/v1/completions", content=body, headers={"content-type": "application/json"})
+        assert (answer.status_code, message in answer.text) == (status, True), answer.text
+
+
+def test_bodies_are_limited_together() -> None:
+    budget, first, second = BodyBudget(100), dict[str, Any](), dict[str, Any]()
+    budget.take(first, 60), budget.take(first, 20)
+    with pytest.raises(RequestError, match="too many bodies"):
+        budget.take(second, 21)
+    budget.release(second), budget.release(first), budget.release(first)
+    budget.take(second, 100)
 
 
 CHAIN = "start: r0\n" + "".join(f'r{i}: r{i + 1} "b"\n' for i in range(2999)) + 'r2999: "a"\n'

@@ -9,8 +9,8 @@ from mirlo.tools.cli.options import add_options
 from mirlo.tools.cli.values import AddCommand
 
 LIMITS = (
-    "port", "slots", "queue", "max_tokens", "max_prompt_tokens", "max_choices", "max_body", "batch", "batch_delay",
-    "workers", "grace", "memory",
+    "port", "slots", "queue", "max_tokens", "max_prompt_tokens", "max_choices", "max_body", "bodies",
+    "connections_each", "batch", "batch_delay", "workers", "grace", "memory",
 )  # fmt: skip
 """The options that `--help` lists as limits."""
 
