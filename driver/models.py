@@ -15,12 +15,11 @@ from mirlo.dialects.core.input_sizes import sized_shapes, sizes_of_shapes
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.driver.bytecode import read_in_child
-from mirlo.driver.entry import ENTRY, PLANNED, select_entry
 from mirlo.driver.modules import read_module
 from mirlo.frontends.files import FileForm, form_of, forms_named, has_form
 from mirlo.frontends.foreign import ImportedModule
 from mirlo.passes.byoc.artifacts import ARTIFACTS
-from mirlo.passes.byoc.outline import functions_of
+from mirlo.passes.entry import PLANNED, entry_or_none, select_entry
 from mirlo.passes.files import FileError
 from mirlo.passes.graph.fix_dims import fix_dims as fix_module_dims
 from mirlo.passes.locations import describe
@@ -136,9 +135,9 @@ def _first_problem(error: Exception) -> str:
 
 def _input_types(module: ir.Module, what: str) -> dict[str, TensorType]:
     """Return the types of the model's inputs that are tensors, by name."""
-    main = functions_of(module.operation).get(ENTRY)
-    if main is None or PRIM_FUNC in main.attributes:
-        raise ModelError(f"{what}: it has no graph '@{ENTRY}' whose inputs have shapes")
+    main = entry_or_none(module)
+    if main is None:
+        raise ModelError(f"{what}: it has no graph that is the model, whose inputs have shapes: call it @main")
     if PLANNED in main.attributes:
         raise ModelError(f"{what}: its memory is planned, so that its shapes are fixed: compile what it was made from")
     kinds = [TensorType.from_mlir(argument.type) for argument in main.regions[0].blocks[0].arguments]

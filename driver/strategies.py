@@ -14,6 +14,7 @@ from pathlib import Path
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.surgery import clone_with
+from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry
 from mirlo.driver.loaded import CallableModel
 from mirlo.passes.files import FileError
 from mirlo.passes.graph.constants import is_constant
@@ -103,7 +104,8 @@ def _operator_module(op: ir.Operation | ir.OpView) -> ir.Module:
         module = ir.Module.create()
         kinds = [value.type for value in op.operands if not is_constant(value)]
         with ir.InsertionPoint(module.body):
-            main = func.FuncOp("main", ir.FunctionType.get(kinds, [value.type for value in op.results]))
+            main = func.FuncOp(ENTRY_NAME, ir.FunctionType.get(kinds, [value.type for value in op.results]))
+            mark_entry(main)
         entry = main.add_entry_block()
         arguments = iter(list(entry.arguments))
         with ir.InsertionPoint(entry):

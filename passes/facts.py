@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Iterator
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.symbols import ENTRY
 from mirlo.passes.byoc.artifacts import artifact_problem
 from mirlo.runtime.names import is_printable
 from mirlo.runtime.records import dataclass
@@ -42,6 +43,7 @@ FACTS = {
         Fact("relax.pages", ("argument",), STRING, "what this input is to attention with caches in pages"),
         Fact("relax.param", ("argument",), STRING, "the parameter of the store that this buffer is"),
         Fact("relax.arena", ("argument",), UNIT, "this buffer is where intermediate tensors live"),
+        Fact(ENTRY, ("function",), UNIT, "this function is the model"),
         Fact("relax.inputs", ("function",), COUNT, "how many of the first arguments are the user's inputs"),
         Fact("relax.outputs", ("function",), COUNT, "how many arguments after the inputs are the user's outputs"),
         Fact("relax.functions", ("argument",), UNIT, "the pointers of the run-time functions that are called"),

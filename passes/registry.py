@@ -36,6 +36,7 @@ from mirlo.passes.options import RegistrationError, options_of, print_options
 from mirlo.passes.upstream_names import UPSTREAM_NAMES
 from mirlo.runtime.entry_points import offered
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.fresh_process import note_plugin
 from mirlo.runtime.nearest import nearest
 
 if TYPE_CHECKING:
@@ -186,10 +187,11 @@ def load_all() -> dict[str, type[Pass]]:
 def load_plugin(name: str) -> None:
     """Import a module with passes that is not installed: a file `passes.py`, or a module's name.
 
-    What lies beside a file can be imported by it, as beside a program.
+    What lies beside a file can be imported by it, as beside a program. Processes that this one starts load it, too.
     """
     if not name.endswith(".py"):
         _import_plugin(name)
+        note_plugin(name)
         return
     module_name = f"mirlo_plugin_{Path(name).stem}"
     spec = importlib.util.spec_from_file_location(module_name, name)
@@ -202,6 +204,7 @@ def load_plugin(name: str) -> None:
     if folder not in sys.path:
         sys.path.append(folder)
     spec.loader.exec_module(module)
+    note_plugin(name)
 
 
 def _import_plugin(name: str) -> None:

@@ -6,7 +6,6 @@ import os
 import pickle
 import secrets
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -16,6 +15,7 @@ from typing import Any
 from mirlo.generate.led_caches import CacheOperation
 from mirlo.runtime import system
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.fresh_process import fresh_command
 from mirlo.runtime.heartbeat import PERIOD, HeartbeatMonitor, create_heartbeat_memory
 from mirlo.runtime.ranks import RankError, heartbeat_seconds, rank_place, stopped_error
 from mirlo.serve.errors import ServeError
@@ -129,7 +129,7 @@ def _ends(process: subprocess.Popen[bytes], watch: int | None, seconds: float) -
 
 def _start(rank: int, heartbeat: int) -> subprocess.Popen[bytes]:
     """Start a rank, which counts its heartbeat in the memory of a descriptor."""
-    command = [sys.executable, "-m", "mirlo.serve.rank_process", str(heartbeat)]
+    command = fresh_command("mirlo.serve.rank_process", str(heartbeat))
     environment = {**os.environ, VARIABLES[0]: str(rank)}
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, pass_fds=[heartbeat])

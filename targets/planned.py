@@ -12,6 +12,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.buffers import UNBOUNDED
 from mirlo.dialects.tir.view import is_prim_func
+from mirlo.passes.entry import PLANNED, find_entry
 from mirlo.passes.fuse.kinds import KIND
 from mirlo.passes.locations import describe, names_of
 from mirlo.passes.lower.work import moved_bytes, static_flops
@@ -24,16 +25,12 @@ from mirlo.passes.schedule.buffers import CYCLES, SCHEDULE
 from mirlo.runtime.artifact import KernelInfo, TensorSpec
 
 
-def find_main(module: ir.Module | ir.OpView) -> ir.Operation:
-    """Return the function that is compiled; raise an error if the module is not planned."""
-    for op in module.body.operations:
-        if op.operation.name == "func.func" and not is_prim_func(op) and op.operation.regions[0].blocks:
-            if "relax.inputs" not in op.operation.attributes:
-                raise PassError(
-                    "the module is not planned: run plan-memory before emitting code", op.operation.location
-                )
-            return op.operation
-    raise PassError("the module has no function to compile")
+def planned_entry(module: ir.Module | ir.OpView) -> ir.Operation:
+    """Return the function of the model; raise an error if its memory is not planned."""
+    entry = find_entry(module)
+    if PLANNED not in entry.attributes:
+        raise PassError("the module is not planned: run plan-memory before emitting code", entry.location)
+    return entry
 
 
 class ModelSignature(TypedDict):
@@ -47,7 +44,7 @@ class ModelSignature(TypedDict):
 
 def signature_of(main: ir.Operation) -> ModelSignature:
     """Return the signature of the model: `inputs`, `outputs`, `params`, and the bytes of its `arena`."""
-    inputs = ir.IntegerAttr(main.attributes["relax.inputs"]).value
+    inputs = ir.IntegerAttr(main.attributes[PLANNED]).value
     outputs = ir.IntegerAttr(main.attributes["relax.outputs"]).value
     specs = []
     arena = 0

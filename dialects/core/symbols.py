@@ -17,3 +17,19 @@ def symbol_name(op: ir.OpView | ir.Operation | ir.Module) -> str:
 def rename_symbol(op: ir.OpView | ir.Operation, name: str) -> None:
     """Set the name of an operation that defines a symbol; its uses stay as they are."""
     op.operation.attributes[SYMBOL] = ir.StringAttr.get(name)
+
+
+ENTRY = "relax.entry"
+"""The unit attribute of the function that is the model."""
+ENTRY_NAME = "main"
+"""The name that the model's function gets; it identifies the model only where no function has the attribute yet."""
+
+
+def mark_entry(function: ir.OpView | ir.Operation) -> None:
+    """Mark a function as the model."""
+    function.operation.attributes[ENTRY] = ir.UnitAttr.get(function.operation.context)
+
+
+def is_entry(function: ir.OpView | ir.Operation) -> bool:
+    """Return whether a function is marked as the model."""
+    return ENTRY in function.operation.attributes

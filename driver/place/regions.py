@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.symbols import rename_symbol
+from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry, rename_symbol
 from mirlo.driver.models import OpenedModel
 from mirlo.passes.byoc.inline import all_operations
 from mirlo.passes.byoc.outline import EXTERNAL, callee_of, functions_of
@@ -29,7 +29,8 @@ def _region_module(region: ir.Operation, functions: dict[str, ir.Operation], ses
         for name in dict.fromkeys(callee_of(op) for op in all_operations(region)):
             if name in functions:
                 functions[name].clone()
-    rename_symbol(main, "main")
+    rename_symbol(main, ENTRY_NAME)
+    mark_entry(main)
     for fact in (EXTERNAL, "sym_visibility"):
         if fact in main.attributes:
             del main.attributes[fact]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.driver.programs.partition import ProgramError, partition
+from mirlo.passes.entry import find_entry
 from mirlo.passes.session import Session
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.compiled_program import CompiledProgram, Port
@@ -19,7 +20,7 @@ CompileSubgraph = Callable[[ir.Module, int], Artifact]
 def build_program(module: ir.Module, session: Session, target: str, compile_part: CompileSubgraph) -> CompiledProgram:
     """Cut a module into parts, compile them, and put the program together."""
     with module.context, ir.Location.unknown():
-        main = next(op for op in module.body.operations if op.operation.name == "func.func")
+        main = find_entry(module).opview
         inputs = _ports(main, "arg_attrs", main.type.inputs)
         outputs = _ports(main, "res_attrs", main.type.results)
         draft = partition(module, session)

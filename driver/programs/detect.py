@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.relax.base import is_object
+from mirlo.passes.entry import entry_or_none
 
 CALL = "relax.call_packed"
 
@@ -19,8 +19,9 @@ def needs_program(module: ir.Module) -> bool:
 
 
 def main_of(module: ir.Module) -> ir.OpView | None:
-    functions = [op for op in module.body.operations if op.operation.name == "func.func"]
-    return next((op for op in functions if symbol_name(op) == "main"), None)
+    """Return the function of the model."""
+    entry = entry_or_none(module)
+    return None if entry is None else entry.opview
 
 
 def is_host(op: ir.Operation) -> bool:

@@ -10,6 +10,7 @@ from mirlo.dialects.core.attributes import Dims
 from mirlo.dialects.core.dims import SymbolicDim
 from mirlo.dialects.core.op import DialectOp
 from mirlo.dialects.core.surgery import captured
+from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry
 from mirlo.dialects.core.types import TensorType, dims_of_attribute
 from mirlo.passes.memory.storage_assignment import BINDS, ERASE
 
@@ -73,7 +74,8 @@ class ProgramOutliner:
             self.module = ir.Module.create()
             types = [value.type for value in self.inputs], [value.type for value in results]
             with ir.InsertionPoint(self.module.body):
-                function = func.FuncOp("main", types)
+                function = func.FuncOp(ENTRY_NAME, types)
+            mark_entry(function)
             entry = function.add_entry_block()
             self._env: dict[ir.Value, ir.Value] = dict(zip(self.inputs, entry.arguments, strict=True))
             with ir.InsertionPoint(entry):

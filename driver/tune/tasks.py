@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.surgery import clone_with
+from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry
 from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
 from mirlo.driver.clone import clone_module
 from mirlo.driver.code import UnknownKernel
@@ -222,7 +223,8 @@ def _operation_module(site: ir.OpView | ir.Operation, function: ir.OpView | ir.O
     variable = [value for value in site.operands if not is_constant(value)]
     with ir.InsertionPoint(result.body):
         kinds = ir.FunctionType.get([v.type for v in variable], [r.type for r in site.results])
-        main = func.FuncOp("main", kinds)
+        main = func.FuncOp(ENTRY_NAME, kinds)
+        mark_entry(main)
         if function is not None:
             function.operation.clone()
     entry = main.add_entry_block()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.op import OpError
-from mirlo.dialects.core.symbols import symbol_name
+from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry, symbol_name
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.mlir.body import ProgramImport
@@ -55,7 +55,8 @@ def _build_main(body: ProgramImport, interface: Interface) -> None:
         own = [body.own_input(entry, i, type_) for i, type_ in enumerate(types)]
     except UnsupportedOperation as problem:
         raise body.ERROR(f"{body.name}: an input {problem}") from None
-    function = func.FuncOp("main", ([type_.to_mlir() for type_ in (*own, *states.values())], []))
+    function = func.FuncOp(ENTRY_NAME, ([type_.to_mlir() for type_ in (*own, *states.values())], []))
+    mark_entry(function)
     inner = function.add_entry_block()
     with body.inside(inner):
         arguments = list(map(body.tensor, inner.arguments))
@@ -95,8 +96,8 @@ def _results(body: ProgramImport, entry: ir.Operation, parts: Sequence[Tensor]) 
 
 def _entry(body: ProgramImport) -> ir.Operation:
     functions = body.functions
-    if "main" in functions:
-        entry = functions["main"]
+    if ENTRY_NAME in functions:
+        entry = functions[ENTRY_NAME]
     else:
         public = [
             op for op in functions.values()

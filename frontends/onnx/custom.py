@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from mirlo.dialects.core.errors import OpError, OpMistake, describe_raised
@@ -52,6 +53,11 @@ def onnx_operator(
         symbol, results = _specialized(prims, node, types, outputs, attribute_values)
         return node.emit_all(CallTir, node.all(), result_types=outputs or results, callee=symbol)
 
+    # What the same module defines again, in a cell of a notebook for instance, replaces the former one.
+    caller = sys._getframe(1)
+    convert.__module__ = str(caller.f_globals.get("__name__", "?"))
+    convert.__qualname__ = packed if packed is not None else str(getattr(prim_func, "name", "prim_func"))
+    vars(convert)["place"] = f"{caller.f_code.co_filename}:{caller.f_lineno}"
     CONVERTERS.users.add(domain, operator, since, convert)
 
 

@@ -10,6 +10,7 @@ from mirlo.dialects.context import make_context
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError
+from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import is_object, object_type
 from mirlo.frontends.onnx import model as models
@@ -134,7 +135,8 @@ def build_main(
     if rings:
         types, windows = with_rings(types, find_windows(model.content.graph))
     arguments = [_argument_type(name, input_type, model.name) for name, input_type in types.items()]
-    function = func.FuncOp("main", (arguments, []))
+    function = func.FuncOp(ENTRY_NAME, (arguments, []))
+    mark_entry(function)
     block = function.add_entry_block()
     with ir.InsertionPoint(block):
         dims = [dim for t in types.values() if isinstance(t, TensorType) for dim in t.shape]

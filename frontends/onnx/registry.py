@@ -45,6 +45,13 @@ def _is_same(left: Converter | Folder | None, right: Converter | Folder | None) 
     return left is not None and right is not None and _name(left) == _name(right) and "<locals>" not in _name(left)
 
 
+def _place(function: Converter | Folder | None) -> str:
+    """Return the file and line of a definition."""
+    place = getattr(function, "place", "")
+    code = getattr(function, "__code__", None)
+    return place or (f"{code.co_filename}:{code.co_firstlineno}" if code is not None else "an unknown place")
+
+
 @dataclass
 class _Versions(Generic[F]):
     since: list[int] = field(default_factory=list)
@@ -68,7 +75,8 @@ class Registry(Generic[F]):
                 return
             raise ValueError(
                 f"operator {operator} of domain '{domain or 'ai.onnx'}' has two converters since version {since}: "
-                f"{_name(present)} and {_name(function)}"
+                f"{_name(present)} at {_place(present)} and {_name(function)} at {_place(function)}; keep one of them, "
+                "or give the second another version, since="
             )
         versions.since.insert(at, since)
         versions.converters.insert(at, function)

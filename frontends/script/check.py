@@ -9,10 +9,11 @@ from functools import partial
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dim_algebra import symbol
+from mirlo.dialects.core.symbols import ENTRY_NAME
 from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.language import R, T
-from mirlo.frontends.script.module import MAIN, ModuleBuilder, decorator
+from mirlo.frontends.script.module import ModuleBuilder, decorator
 from mirlo.frontends.script.prim import PrimFunc
 from mirlo.frontends.script.source import ScriptSource, parse_text
 from mirlo.frontends.script.syntax import called
@@ -117,7 +118,7 @@ class _Checker:
         if isinstance(node, ast.ClassDef):
             self._module(node.body, None)
         elif isinstance(node, ast.FunctionDef) and decorator(node)[0] == "script":
-            self._module([node], MAIN)
+            self._module([node], ENTRY_NAME)
         elif isinstance(node, ast.FunctionDef):
             self._prim_func(node)
 

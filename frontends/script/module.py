@@ -10,7 +10,7 @@ from typing import overload
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.dialects.core.symbols import symbol_name
+from mirlo.dialects.core.symbols import ENTRY_NAME, symbol_name
 from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.graph import build_graph, read_types
@@ -23,8 +23,6 @@ from mirlo.frontends.script.parse_prim import parse_prim_func
 from mirlo.frontends.script.prim import KIND, PrimFunc
 from mirlo.frontends.script.source import Located, ScriptSource, captured_names, parse_object, parse_text
 from mirlo.frontends.script.words import MlirText
-
-MAIN = "main"
 
 
 @overload
@@ -48,11 +46,11 @@ def script(
     frame = sys._getframe(1)
 
     def decorate(decorated: Callable[..., object] | type) -> ir.Module:
-        tree, source = parse_object(decorated)
+        tree, source = parse_object(decorated, frame)
         outer = captured_names(decorated, tree, frame)
         if isinstance(tree, ast.ClassDef):
             return ModuleBuilder(source, {**outer, **vars(decorated)}).module(tree.body, attributes=attrs)
-        return ModuleBuilder(source, outer).module([tree], MAIN, attrs)
+        return ModuleBuilder(source, outer).module([tree], ENTRY_NAME, attrs)
 
     return decorate if thing is None else decorate(thing)
 
@@ -66,7 +64,7 @@ def parse_script(text: str, file: str = "<script>", context: ir.Context | None =
         builder = ModuleBuilder(source, names, context)
         return builder.module(body[0].body, attributes=dict(builder.attributes(decorator(body[0])[1])))
     only = len(body) == 1 and isinstance(body[0], ast.FunctionDef) and decorator(body[0])[0] == "script"
-    return ModuleBuilder(source, names, context).module(body, MAIN if only else None)
+    return ModuleBuilder(source, names, context).module(body, ENTRY_NAME if only else None)
 
 
 def decorator(tree: ast.FunctionDef | ast.ClassDef) -> tuple[str, ast.Call | None]:

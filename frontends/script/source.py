@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import inspect
+import linecache
+import sys
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -46,11 +48,17 @@ class ScriptSource:
         return ir.Location.file(self.file, self.first_line + node.lineno - 1, column)
 
 
-def parse_object(thing: Callable[..., object] | type) -> tuple[ast.stmt, ScriptSource]:
-    """Parse the definition of a function or class."""
+def parse_object(thing: Callable[..., object] | type, frame: FrameType | None = None) -> tuple[ast.stmt, ScriptSource]:
+    """Parse the definition of a function or class; `frame` is where a decorator is called.
+
+    Functions have a code object, which knows its line. That of a class is found by the line of its decorator.
+    """
     try:
-        lines, first = inspect.getsourcelines(thing)
-        file = inspect.getsourcefile(thing) or "<script>"
+        if isinstance(thing, type):
+            file, lines, first = _class_lines(thing, frame)
+        else:
+            lines, first = inspect.getsourcelines(thing)
+            file = inspect.getsourcefile(thing) or "<script>"
     except (OSError, TypeError):
         name = getattr(thing, "__name__", str(thing))
         raise ScriptError(
@@ -60,7 +68,48 @@ def parse_object(thing: Callable[..., object] | type) -> tuple[ast.stmt, ScriptS
     dedented = textwrap.dedent(text)
     indentation = len(text) - len(text.lstrip()) if dedented != text else 0
     source = ScriptSource(file, tuple(dedented.splitlines()), first, indentation)
-    return _parse(dedented, source).body[0], source
+    tree = _parse(dedented, source).body[0]
+    name = getattr(getattr(thing, "__code__", thing), "co_name", getattr(thing, "__name__", ""))
+    if getattr(tree, "name", "") != name:
+        raise ScriptError(
+            f"the source of '{name}' is not at {file}:{first}: the file has changed since it was read; run it again"
+        )
+    return tree, source
+
+
+def _class_lines(cls: type, frame: FrameType | None) -> tuple[str, list[str], int]:
+    """Return the file, the lines and the first line of the definition of a class, decorators included."""
+    file, line = _class_place(cls, frame)
+    lines = linecache.getlines(file, vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else None)
+    if not lines:
+        raise OSError
+    spans = [
+        (min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]), node)
+        for node in ast.walk(ast.parse("".join(lines)))
+        if isinstance(node, ast.ClassDef) and node.name == cls.__name__
+    ]
+    around = [(first, node) for first, node in spans if line is not None and first <= line <= (node.end_lineno or 0)]
+    if not around and len(spans) > 1:
+        listed = ", ".join(f"{file}:{first}" for first, _ in spans)
+        raise ScriptError(
+            f"'{cls.__qualname__}' is defined {len(spans)} times, at {listed}, and nothing tells which one this is: "
+            "decorate the class where it is defined, with @mirlo.script, or give the definitions different names"
+        )
+    if not spans:
+        raise OSError
+    first, node = max(around or spans, key=lambda span: span[0])
+    return file, lines[first - 1 : node.end_lineno], first
+
+
+def _class_place(cls: type, frame: FrameType | None) -> tuple[str, int | None]:
+    """Return the file of a class and a line within its definition, or None for the line where that is unknown."""
+    for member in vars(cls).values():
+        code = getattr(member, "__code__", None)
+        if code is not None and member.__qualname__ == f"{cls.__qualname__}.{code.co_name}":
+            return code.co_filename, code.co_firstlineno
+    if frame is not None and frame.f_globals.get("__name__") == cls.__module__:
+        return frame.f_code.co_filename, frame.f_lineno
+    return inspect.getsourcefile(cls) or "<script>", None
 
 
 def parse_text(text: str, file: str = "<script>") -> tuple[ast.Module, ScriptSource]:

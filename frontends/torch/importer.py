@@ -9,6 +9,7 @@ from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.op import OpError
+from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.frontends.builder import UnsupportedOperation
@@ -87,7 +88,8 @@ def _build_main(program: torch.export.ExportedProgram, name: str, store: Paramet
         for node in (*user_inputs, *(buffers[each] for each in written_buffers(program)))
     ]
     body.taken.update(symbol for _, input_type in inputs for dim in input_type.shape for symbol in D.symbols_of(dim))
-    function = func.FuncOp("main", ([input_type.to_mlir() for _, input_type in inputs], []))
+    function = func.FuncOp(ENTRY_NAME, ([input_type.to_mlir() for _, input_type in inputs], []))
+    mark_entry(function)
     block = function.add_entry_block()
     with body.inside(block):
         values: dict[torch.fx.Node, object] = {

@@ -11,6 +11,7 @@ import numpy as np
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import GraphBuilder
 from mirlo.frontends.foreign import ImportedModule
@@ -43,8 +44,9 @@ def import_graph(
     with make_context(), ir.Location.file(str(weights.path), 0, 0):
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
-            function = func.FuncOp("main", ([kind.to_mlir() for kind in inputs.values()], []))
-        builder = GraphBuilder("main", store, weights.path)
+            function = func.FuncOp(ENTRY_NAME, ([kind.to_mlir() for kind in inputs.values()], []))
+            mark_entry(function)
+        builder = GraphBuilder(ENTRY_NAME, store, weights.path)
         builder.taken.update(str(dim) for kind in inputs.values() for dim in kind.shape if not isinstance(dim, int))
         with builder.inside(function.add_entry_block()):
             outputs = build(builder, *map(builder.tensor, function.entry_block.arguments))

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.codegen import DeclinedRegions, generator_of
 from mirlo.passes.byoc.generator_errors import Crash, artifact_problem, as_artifact, describe_error
-from mirlo.passes.registry import load_plugin
 from mirlo.passes.rules import Decline
 from mirlo.passes.targets import plugin_of
 from mirlo.runtime.external import ExternalArtifact
 from mirlo.runtime.files import write_regular
+from mirlo.runtime.fresh_process import fresh_command
 from mirlo.runtime.system import signal_name
 
 if TYPE_CHECKING:
@@ -34,13 +34,11 @@ LAST_LINES = 5
 def codegen_in_process(bundle: Bundle, target: str, options: str) -> ExternalArtifact | DeclinedRegions:
     """Return what a target's code generator made of a bundle; `Crash` if it made nothing."""
     with tempfile.TemporaryDirectory(prefix="mirlo-codegen-") as folder:
-        command = [sys.executable, "-m", "mirlo.passes.byoc.isolate", str(bundle.path), folder, target, options]
         plugin = plugin_of(target)
-        # The process must find the modules that this one finds, however they came onto its path.
-        path = os.pathsep.join(entry for entry in sys.path if entry)
+        arguments = (str(bundle.path), folder, target, options)
         done = subprocess.run(
-            [*command, *([plugin] if plugin else [])], capture_output=True, text=True, errors="replace", check=False,
-            env={**os.environ, "PYTHONPATH": path}, stdin=subprocess.DEVNULL,
+            fresh_command("mirlo.passes.byoc.isolate", *arguments, plugins=[plugin] if plugin else []),
+            capture_output=True, text=True, errors="replace", check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         problem = Path(folder) / "problem"
         if problem.exists():
@@ -85,15 +83,13 @@ def _read(folder: Path) -> ExternalArtifact | DeclinedRegions:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the process on a bundle, an output folder, a target, its options and a file that registers it."""
+    """Run the process on a bundle, an output folder, a target and its options."""
     from mirlo.dialects.context import make_context
     from mirlo.passes.byoc.read_external import external_modules, read_external
     from mirlo.passes.files import open_params
     from mirlo.passes.session import Session
 
-    bundle, folder, target, options, *plugins = arguments
-    for plugin in plugins:
-        load_plugin(plugin)
+    bundle, folder, target, options = arguments
     with make_context(), ir.Location.unknown():
         session = Session()
         module = ir.Module.parseFile(bundle)

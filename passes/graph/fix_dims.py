@@ -17,6 +17,7 @@ from mirlo.dialects.tir.sizes import SYMBOLS
 from mirlo.passes.byoc.inline import all_operations
 from mirlo.passes.byoc.outline import functions_of
 from mirlo.passes.byoc.outline_external import external_modules
+from mirlo.passes.entry import PLANNED
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.runtime.records import dataclass
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from mirlo.passes.session import Session
 
 Sizes = Mapping[str, D.Dim]
-_PLANNED = "relax.inputs"
 _BINDING = ("relax.bind_dims", "relax.match_dims")
 
 
@@ -55,7 +55,7 @@ def _read_size(text: str) -> tuple[str, int]:
 def fix_dims(module: ir.Operation, sizes: Sizes) -> None:
     """Replace symbols by sizes in all types and attributes of a module."""
     for function in functions_of(module).values():
-        if _PLANNED in function.attributes:
+        if PLANNED in function.attributes:
             raise PassError("the memory of the module is planned: its dims are fixed before", function.location)
     for owner in (module, *external_modules(module).values()):
         functions = functions_of(owner)

@@ -10,10 +10,12 @@ from dataclasses import field
 from mirlo.dialects.bindings import func, ir, memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.symbols import is_entry, mark_entry
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.buffers import buffer_type, element_bytes, workspace_of, workspace_type
 from mirlo.dialects.tir.sizes import SizeEmitter, symbols_of_function
+from mirlo.passes.entry import PLANNED
 from mirlo.passes.memory import control, packed, runtime_calls, scalars
 from mirlo.passes.memory.buffers import i8, reshaped, stored
 from mirlo.passes.memory.extents import FloatSizes, NonnegativeDim, SizeProduct, emit_excess
@@ -129,7 +131,9 @@ class PlannedFunction:
             attributes[packed.PACKED] = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in self.packed.names])
         entries.append({"relax.arena": unit})
         attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(entry) for entry in entries])
-        attributes["relax.inputs"] = ir.IntegerAttr.get(i64, inputs)
+        attributes[PLANNED] = ir.IntegerAttr.get(i64, inputs)
+        if is_entry(old):
+            mark_entry(planned)
         attributes["relax.outputs"] = ir.IntegerAttr.get(i64, outputs)
 
     def emit_body(self, body: TimelineBlock) -> None:

@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import graph_operations
 from mirlo.dialects.core.dims import UNKNOWN, Dim, is_nonnegative, maximum, product, symbols_of
-from mirlo.dialects.core.symbols import symbol_name
+from mirlo.dialects.core.symbols import is_entry, symbol_name
 from mirlo.dialects.core.types import TensorType, dims_of
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
+from mirlo.passes.entry import entry_or_none
 from mirlo.passes.graph.inline_calls import inline_calls
 from mirlo.passes.memory.build import PlannedFunction, argument_names
 from mirlo.passes.memory.extents import MAX_BYTES
@@ -73,6 +74,8 @@ class MemoryRecord:
     """Calls that overwrite an input."""
     buffers: tuple[BufferPlacement, ...] = ()
     """The buffers in the arena; none if some sizes are dynamic."""
+    is_entry: bool = True
+    """Whether the function is the model."""
 
 
 @register_pass
@@ -92,6 +95,7 @@ class PlanMemory(Pass):
     def run(self, op: ir.OpView, session: Session) -> None:
         if self.alignment < ALIGNMENT or self.alignment % ALIGNMENT:
             raise PassError(f"the alignment of a memory plan is a multiple of {ALIGNMENT}, found {self.alignment}")
+        entry_or_none(op.operation)
         inline_calls(op.operation)
         functions = {symbol_name(f): f for f in _functions(op)}
         for name, function in functions.items():
@@ -138,8 +142,9 @@ class _MemoryPlanner:
         shown = required.settle()
         symbols.sizes = list(dict.fromkeys([arena, *known, *shown]))
         placements = self._placements(intervals)  # of operations that are erased next
+        is_model = is_entry(self.function)
         PlannedFunction(self.name, self.function, self.module, assignment, symbols, self._callee).build(arena)
-        return MemoryRecord(self.name, arena, lower_bound(intervals), assignment.in_place, placements)
+        return MemoryRecord(self.name, arena, lower_bound(intervals), assignment.in_place, placements, is_model)
 
     def _placements(self, intervals: Sequence[Interval]) -> tuple[BufferPlacement, ...]:
         """Return where buffers of static sizes lie, with kernel calls for steps."""

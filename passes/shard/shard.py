@@ -11,6 +11,7 @@ from mirlo.dialects.core.sharding import PARTIAL, WHOLE, Sharding, ShardingRule,
 from mirlo.dialects.core.surgery import captured, erase_dead, operations, replace_inside
 from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.dialects.core.types import TensorType
+from mirlo.passes.entry import is_model
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.locations import names_of
 from mirlo.passes.registry import Pass, PassError, option, register_pass
@@ -56,7 +57,7 @@ class Shard(Pass):
     def run(self, op: ir.OpView, session: Session) -> None:
         if self.ranks < 1 or not 0 <= self.rank < self.ranks:
             raise PassError(f"rank must be from 0 to {self.ranks - 1} of {self.ranks} ranks, got {self.rank}")
-        if "tir.prim_func" in op.operation.attributes or ir.StringAttr(op.attributes["sym_name"]).value != "main":
+        if not is_model(op):
             return
         try:
             plan = RankPlan.parse(self.plan)

@@ -16,7 +16,7 @@ from mirlo.targets.c.generator import CGenerator
 from mirlo.targets.c.model import ENTRY, HEAD, print_model
 from mirlo.targets.c.products import kernel_memory
 from mirlo.targets.c.whole import processor_of
-from mirlo.targets.planned import add_polls, add_ticks, cpu_facts, find_main, kernel_rows, signature_of
+from mirlo.targets.planned import add_polls, add_ticks, cpu_facts, kernel_rows, planned_entry, signature_of
 
 SOURCE = "source"
 """The form of code, and the loader, of C source."""
@@ -30,7 +30,7 @@ def emit(module: ir.Module, options: CompileOptions) -> Artifact:
 
     The module is consumed.
     """
-    main = find_main(module)
+    main = planned_entry(module)
     signature, kernels, facts = signature_of(main), kernel_rows(main, module), cpu_facts(main, module)
     polls = False
     if options.form != SOURCE:

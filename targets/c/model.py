@@ -27,7 +27,7 @@ from mirlo.targets.c.helpers import HELPED, HELPED_WRAPPING, helpers_of
 from mirlo.targets.c.loops import FunctionPrinter
 from mirlo.targets.c.printer import Printer, uses
 from mirlo.targets.c.scalars import ScalarError, c_scalar, constant_value
-from mirlo.targets.planned import find_main
+from mirlo.targets.planned import planned_entry
 
 if TYPE_CHECKING:
     from mirlo.targets.c.processor import CProcessor
@@ -100,7 +100,7 @@ class _ModelPrinter:
     processor: CProcessor | None
 
     def run(self) -> ModelText:
-        main = find_main(self.module)
+        main = planned_entry(self.module)
         name, prefix = symbol_name(main), self.prefix
         operations = {symbol_name(op.operation): op.operation for op in self.module.body.operations}
         sizes = operations.get(name + SIZES_SUFFIX)

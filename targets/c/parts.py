@@ -10,7 +10,7 @@ import numpy as np
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.dense import dense_attribute
 from mirlo.dialects.core.surgery import clone_with
-from mirlo.dialects.core.symbols import symbol_name
+from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry, symbol_name
 from mirlo.passes.byoc.read_external import Constants
 from mirlo.passes.byoc.view import ExternalFunction, ExternalModule, ExternalValue
 from mirlo.passes.memory.names import ALLOCATE
@@ -24,7 +24,7 @@ from mirlo.runtime.records import dataclass
 from mirlo.targets.c.loader import OUT_OF_MEMORY, WRONG_SIZES
 from mirlo.targets.c.model import INCLUDES, ModelText, join_texts, print_model
 from mirlo.targets.c.pipeline import PART_PASSES
-from mirlo.targets.planned import ModelSignature, find_main, run_time_facts, signature_of
+from mirlo.targets.planned import ModelSignature, planned_entry, run_time_facts, signature_of
 
 ALIGNMENT = 64
 DLPACK = """\
@@ -129,7 +129,7 @@ class PartsSource:
         with self.module.operation.context, ir.Location.unknown():
             module = region_module(function, self._inline)
             Pipeline(",".join(PART_PASSES)).run(module, Session(store))
-            main = find_main(module)
+            main = planned_entry(module)
             signature, facts = signature_of(main), run_time_facts(main, module)
             if ALLOCATE in map(symbol_name, module.body.operations):
                 raise PassError(f"region '{function.name}': its sizes depend on data")
@@ -188,7 +188,8 @@ def region_module(function: ExternalFunction, inline: Mapping[str, np.ndarray]) 
     module = ir.Module.create()
     inputs, outputs = ([value.type.to_mlir() for value in side] for side in (function.inputs, function.outputs))
     with ir.InsertionPoint(module.body):
-        main = func.FuncOp("main", ir.FunctionType.get(inputs, outputs))
+        main = func.FuncOp(ENTRY_NAME, ir.FunctionType.get(inputs, outputs))
+        mark_entry(main)
         entry = main.add_entry_block()
     values: dict[ExternalValue, ir.Value] = dict(zip(function.inputs, entry.arguments, strict=True))
     with ir.InsertionPoint(entry):

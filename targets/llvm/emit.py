@@ -6,8 +6,11 @@ from functools import partial
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.symbols import rename_symbol, symbol_name
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.code_forms import KernelText
+from mirlo.passes.entry import name_entry
+from mirlo.passes.memory.names import SIZES_SUFFIX
 from mirlo.passes.memory.packed import RECORD_WORDS
 from mirlo.passes.targets import CompileOptions
 from mirlo.runtime import archive
@@ -18,7 +21,7 @@ from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.build import build, code_settings
 from mirlo.targets.llvm.compile_ahead import CompileAhead
 from mirlo.targets.llvm.machine_code import SUFFIXES
-from mirlo.targets.llvm.object_code import ENTRY, EntryInterface
+from mirlo.targets.llvm.object_code import ENTRY, SIZES, EntryInterface
 from mirlo.targets.llvm.options import threads_of
 from mirlo.targets.llvm.processor import Processor
 from mirlo.targets.llvm.units import CompilationUnit, split
@@ -27,8 +30,8 @@ from mirlo.targets.planned import (
     add_polls,
     add_ticks,
     cpu_facts,
-    find_main,
     kernel_rows,
+    planned_entry,
     signature_of,
 )
 
@@ -85,7 +88,8 @@ class PreparedModule:
 
 def prepare_module(module: ir.Module | ir.OpView) -> PreparedModule:
     """Add what a planned module needs to be called, drop what does not affect code, and return its interface."""
-    main = find_main(module)
+    main = planned_entry(module)
+    _name_functions(module, main)
     signature = signature_of(main)
     kernels = kernel_rows(main, module)
     polls = add_polls(module)
@@ -97,6 +101,14 @@ def prepare_module(module: ir.Module | ir.OpView) -> PreparedModule:
     words = RECORD_WORDS + len(facts["symbols"]) + len(facts["sizes"]) if "sizes" in facts else None
     entry = EntryInterface(inputs + outputs, params, functions, bool(kernels), words)
     return PreparedModule(signature, tuple(kernels), facts, polls, entry)
+
+
+def _name_functions(module: ir.Module | ir.OpView, main: ir.Operation) -> None:
+    """Call the functions that programs call as the object code has them."""
+    symbols, sizes = ir.SymbolTable(module.operation), symbol_name(main) + SIZES_SUFFIX
+    name_entry(module, main)
+    if sizes != SIZES and sizes in symbols:
+        rename_symbol(symbols[sizes], SIZES)
 
 
 def uses_tiles(unit: CompilationUnit) -> bool:

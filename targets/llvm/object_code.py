@@ -7,7 +7,7 @@ from collections.abc import Container
 from functools import partial
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.symbols import symbol_name
+from mirlo.dialects.core.symbols import ENTRY_NAME, symbol_name
 from mirlo.dialects.core.value import create
 from mirlo.passes.made_by import RULE
 from mirlo.passes.memory.names import SIZES_SUFFIX
@@ -24,7 +24,7 @@ from mirlo.targets.llvm.processor import Processor
 from mirlo.targets.llvm_guard import make_guarded, suspects_in_text
 
 ENTRY = "mirlo_entry"
-MAIN = "main"
+MAIN = ENTRY_NAME
 SIZES = MAIN + SIZES_SUFFIX
 
 

@@ -8,7 +8,6 @@ processor time for imports. They wait a minute for the next model, and end with 
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from dataclasses import field
 from pathlib import Path
 
 from mirlo.passes.registry import PassError
+from mirlo.runtime.fresh_process import fresh_command
 from mirlo.runtime.locks import make_lock
 from mirlo.runtime.records import dataclass
 from mirlo.runtime.system import (
@@ -40,7 +40,6 @@ LEAST_CHARACTERS = 150_000
 """Fewest characters of units, about two microseconds each to compile, for which waiting for a worker to start pays."""
 AHEAD = 2
 """Tasks that a worker has queued at a time."""
-_START = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from mirlo.targets.llvm.worker import main; main()"
 
 
 @dataclass(frozen=True)
@@ -286,7 +285,7 @@ def _start() -> _Process:
     if is_single_threaded():
         llvmlite()  # which each worker would import otherwise
         return _Process(ForkedProcess(main))
-    command = [sys.executable, "-c", _START, json.dumps(sys.path)]
+    command = fresh_command("mirlo.targets.llvm.worker", runs_rules=False)
     # NumPy's BLAS threads, which workers do not need, would compete for cores.
     environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ}
     # In a session of its own, so that Ctrl-C in a terminal reaches this process only, which then ends them.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.op import class_of
 from mirlo.dialects.core.traits import Trait, traits_of
+from mirlo.passes.entry import is_model
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.shard.row_loop import RowwiseOperation, RowwisePrefix, find_rowwise, loop_over_rows
@@ -45,7 +46,7 @@ class TileBatch(Pass):
     explain: bool = option(False, "tell what is computed row by row, and why not more")
 
     def run(self, op: ir.OpView, session: Session) -> None:
-        if "tir.prim_func" in op.operation.attributes or ir.StringAttr(op.attributes["sym_name"]).value != "main":
+        if not is_model(op):
             return
         machine = find_machine(self.machine or session.options.get("machine"))
         outcome = self._tile(op, machine)

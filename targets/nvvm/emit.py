@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import prod
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.symbols import ENTRY_NAME
 from mirlo.passes.code_forms import KernelText
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.cache import Cache
@@ -17,7 +18,7 @@ from mirlo.targets.nvvm.chips import Chip
 from mirlo.targets.nvvm.cubin import to_cubin
 from mirlo.targets.nvvm.libraries import DeviceLibrary, open_library
 from mirlo.targets.nvvm.ptx import assemble, lower_to_nvvm, optimized, to_ptx, translate
-from mirlo.targets.planned import find_main, kernel_rows, run_time_facts, signature_of
+from mirlo.targets.planned import kernel_rows, planned_entry, run_time_facts, signature_of
 
 PTX, DIALECT = "ptx", "nvvm-dialect"
 """Forms of code, beside LLVM IR."""
@@ -35,7 +36,7 @@ def emit(
 
     With `cubin` the PTX is assembled too; `libraries` are the files of functions that kernels may call.
     """
-    main = find_main(module)
+    main = planned_entry(module)
     signature = signature_of(main)
     rows = kernel_rows(main, module)
     program, facts = build_host_program(module, main), run_time_facts(main, module)
@@ -45,7 +46,7 @@ def emit(
         kernels = [replace(kernel, binary=to_cubin(kernel.code, chip, cache)) for kernel in kernels]
     code, table = pack(kernels, program)
     return Artifact(
-        target="nvvm", loader="cuda", code=code, entry="main", inputs=signature["inputs"],
+        target="nvvm", loader="cuda", code=code, entry=ENTRY_NAME, inputs=signature["inputs"],
         outputs=signature["outputs"], params=signature["params"], arena_bytes=0, kernels=tuple(rows),
         metadata={**facts, "chip": chip.name, **table},
     )  # fmt: skip
@@ -56,7 +57,7 @@ def kernel_code(
 ) -> list[KernelText]:
     """Return the code of each kernel of a planned module in a form, or of one function's. The module is consumed."""
     launchers = kernel_launchers(module)
-    blocks = blocks_of(build_host_program(module, find_main(module)))
+    blocks = blocks_of(build_host_program(module, planned_entry(module)))
     opened = [open_library(name) for name in libraries]
     lowered = lower_to_nvvm(module, chip, blocks)
     if lowered is None:

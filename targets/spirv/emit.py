@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.symbols import ENTRY_NAME
 from mirlo.passes.code_forms import KernelText
 from mirlo.passes.targets import CompileOptions
 from mirlo.runtime.artifact import Artifact
 from mirlo.targets.gpu.host_functions import build_host_program
 from mirlo.targets.gpu.kernels import KernelCode, kernel_launchers, pack
-from mirlo.targets.planned import find_main, kernel_rows, run_time_facts, signature_of
+from mirlo.targets.planned import kernel_rows, planned_entry, run_time_facts, signature_of
 from mirlo.targets.spirv.binary import lower_to_spirv, to_binaries
 from mirlo.targets.spirv.large import split_large
 
@@ -32,14 +33,14 @@ def emit_kernels(module: ir.Module, target: str, loader: str, compile_kernels: K
 
     Kernels bind buffers one after another, those of a launch in order, and a last one with all scalars.
     """
-    main = find_main(module)
+    main = planned_entry(module)
     signature = signature_of(main)
     rows = kernel_rows(main, module)
     facts = run_time_facts(main, module)
     program = build_host_program(module, main, split_large(module))
     code, table = pack(list(compile_kernels(module)), program)
     return Artifact(
-        target=target, loader=loader, code=code, entry="main", inputs=signature["inputs"],
+        target=target, loader=loader, code=code, entry=ENTRY_NAME, inputs=signature["inputs"],
         outputs=signature["outputs"], params=signature["params"], arena_bytes=0, kernels=tuple(rows),
         metadata={**facts, **table},
     )  # fmt: skip

@@ -44,6 +44,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "passes": (
         "dialects",
+        "runtime.fresh_process",
         "runtime.params",
         "runtime.container",
         "runtime.errors",

@@ -1,4 +1,4 @@
-"""`@main` is the model, wherever it stands in a module; what it calls is part of it."""
+"""The model is the marked function, or `@main`, wherever it stands in a module; what it calls is part of it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import mirlo
-from mirlo.driver.entry import EntryError
+from mirlo.passes.entry import EntryError
 from mirlo.tools.cli import main
+from mirlo.tools.opt import main as opt
 
 KIND = "tensor<4xf32>"
 FUNCTIONS = {
@@ -85,3 +86,36 @@ class Model:
     assert main(["run", str(tmp_path / "model.py"), "--target", target, "--no-cache"]) == 0
     exe = mirlo.compile(tmp_path / "model.py", target, cache=False)
     np.testing.assert_allclose(exe(X), 1.5 * X, rtol=1e-6)
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+@pytest.mark.parametrize("name", ["main", "network"])
+@pytest.mark.parametrize("order", [("first", "unused", "second", "main"), ("main", "second", "first", "unused")])
+def test_planned_modules(order: tuple[str, ...], name: str, target: str, tmp_path: Path) -> None:
+    """A planned file is compiled to the model, not to a public function beside it."""
+    text = "".join(FUNCTIONS[each] for each in order)
+    text = text.replace("@main", f"@{name}")
+    if name != "main":
+        text = text.replace(f"-> ({KIND}, {KIND}) {{", f"-> ({KIND}, {KIND}) attributes {{relax.entry}} {{")
+        text += FUNCTIONS["unused"].replace("@unused", "@main")
+    (tmp_path / "model.mlir").write_text(text)
+    planned = tmp_path / "planned.mlir"
+    assert opt([f"--pipeline={target}", str(tmp_path / "model.mlir"), "-o", str(planned)]) == 0
+    assert planned.read_text().count("relax.entry") == 1
+    result, first = mirlo.compile(planned, target, pipeline="", cache=False)(X, Y)
+    np.testing.assert_allclose(first, np.exp(X), rtol=1e-6)
+    np.testing.assert_allclose(result, np.exp(X) - np.exp(Y), rtol=1e-5, atol=1e-6)
+
+
+def test_lowered_modules(tmp_path: Path) -> None:
+    (tmp_path / "model.mlir").write_text("".join(FUNCTIONS[each] for each in ("second", "first", "unused", "main")))
+    lowered = tmp_path / "lowered.mlir"
+    assert opt(["--pipeline=llvm:llvm-dialect", str(tmp_path / "model.mlir"), "-o", str(lowered)]) == 0
+    assert "@mirlo_entry" in lowered.read_text()
+
+
+def test_two_marks(tmp_path: Path) -> None:
+    marked = FUNCTIONS["unused"].replace(f"-> {KIND} {{", f"-> {KIND} attributes {{relax.entry}} {{")
+    (tmp_path / "model.mlir").write_text(marked + marked.replace("unused", "other"))
+    with pytest.raises(EntryError, match="several functions are marked as the model: @unused, @other; expected"):
+        mirlo.compile(tmp_path / "model.mlir", cache=False)

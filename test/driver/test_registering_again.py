@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+import onnx
 import pytest
 
 import mirlo
@@ -14,6 +17,7 @@ from mirlo.dialects.context import graph_operations
 from mirlo.dialects.tir.own_intrinsics import OWN
 from mirlo.extend import codegen, ops, schedules, target  # noqa: F401  (and the rules that they load)
 from mirlo.extend.rules import LEGALIZE
+from mirlo.frontends.onnx.registry import CONVERTERS
 from mirlo.passes.byoc.rewrite import REWRITES
 from mirlo.passes.byoc.tables import _TABLES
 from mirlo.passes.registry import load_all
@@ -115,6 +119,16 @@ def patterns():
 """
 
 
+OPERATOR = """
+@T.prim_func
+def scaled(x: T.Buffer[(4,), "f32"], y: T.Out[(4,), "f32"]):
+    for i in T.grid(4):
+        y[i] = x[i] * FACTOR
+
+mirlo.onnx_operator("again", "Scaled", prim_func=scaled)
+"""
+
+
 @mirlo.script
 def model(x: mirlo.R.Tensor[(4,), mirlo.R.f32]):
     return mirlo.R.relu(x) + mirlo.R.tanh(x)
@@ -146,3 +160,31 @@ def test_two_places_clash(line: str, message: str) -> None:
     imports = f"import sys\n{modules}CELL = sys.modules['cell']\n"
     with pytest.raises((mirlo.MirloError, ValueError, TypeError), match=message):
         run("other", 1.0, code=imports + line)
+
+
+def test_operators_of_onnx(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last definition of a module counts; two modules, or two functions, clash."""
+    monkeypatch.setattr(CONVERTERS.users, "_table", {})
+    imports = "import mirlo\nfrom mirlo import T\n"
+    nodes = [onnx.helper.make_node("Scaled", ["x"], ["y"], domain="again")]
+    values = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [4]) for name in ("x", "y")]
+    opsets = [onnx.helper.make_opsetid("", 18), onnx.helper.make_opsetid("again", 1)]
+    graph = onnx.helper.make_graph(nodes, "g", values[:1], values[1:])
+    scaled = onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    x = np.arange(4, dtype=np.float32)
+    for factor in (2.0, 3.0):
+        run_file("cell", imports + OPERATOR.replace("FACTOR", str(factor)))
+        np.testing.assert_array_equal(mirlo.compile(scaled, cache=False)(x), factor * x)
+    place = r"cell.scaled at .*cell.py:9 and {} at .*{}.py:9; keep one of them"
+    for module, name in (("other", "scaled"), ("cell", "another")):
+        message = place.format(f"{module}.{name}", module)
+        with pytest.raises(ValueError, match=f"operator Scaled of domain 'again' has two converters .*: {message}"):
+            run_file(module, imports + OPERATOR.replace("FACTOR", "4.0").replace("scaled", name))
+
+
+def run_file(module: str, text: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, f"{module}.py")
+        path.write_text(text)
+        names = {"__name__": module}
+        exec(compile(text, str(path), "exec"), names)

@@ -16,19 +16,16 @@ from typing import IO, Any
 
 from mirlo.runtime import system
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.fresh_process import fresh_command
 from mirlo.runtime.records import dataclass
 from mirlo.tools.bench.engines import ENGINES
 
 ROOT = Path(__file__).resolve().parents[2]
 _START = """
-import json, sys, types
-path, root = json.loads(sys.argv[1])
-if path is not None:
-    sys.path[:] = path
-else:
-    package = types.ModuleType("mirlo")  # this Python need not have Mirlo
-    package.__path__ = [root]
-    sys.modules["mirlo"] = package
+import sys, types
+package = types.ModuleType("mirlo")  # this Python need not have Mirlo
+package.__path__ = [sys.argv[1]]
+sys.modules["mirlo"] = package
 from mirlo.tools.bench.child import main
 main()
 """
@@ -54,8 +51,7 @@ class Process:
         _require(self.engine, self.python)
         if self.engine == "mirlo":
             _compile_sources()
-        path = sys.path if self.python is None else None
-        command = [self.python or sys.executable, "-c", _START, json.dumps([path, str(ROOT)])]
+        command = [self.python, "-c", _START, str(ROOT)] if self.python else fresh_command("mirlo.tools.bench.child")
         self._popen = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={**os.environ, **dict.fromkeys(_THREADS, str(self.threads))}, start_new_session=True,

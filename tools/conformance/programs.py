@@ -11,6 +11,7 @@ from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.context import EXTRA_DIALECTS, make_context
 from mirlo.dialects.core.dense import dense_attribute
 from mirlo.dialects.core.dtypes import dtype_of_numpy
+from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.calls import CallTir
@@ -222,7 +223,8 @@ def module_of(programs: Sequence[TestProgram]) -> tuple[ir.Module, list[int]]:
     module = ir.Module.create()
     types = [kind.to_mlir() for program in programs for kind in program.argument_types]
     with ir.InsertionPoint(module.body):
-        main = func.FuncOp("main", ir.FunctionType.get(types, []))
+        main = func.FuncOp(ENTRY_NAME, ir.FunctionType.get(types, []))
+        mark_entry(main)
     entry = main.add_entry_block()
     arguments = iter(list(entry.arguments))
     results: list[list[ir.Value]] = []

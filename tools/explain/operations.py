@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.tir.view import is_prim_func
+from mirlo.passes.entry import find_entry
 from mirlo.passes.kernel_nodes import node_labels
 from mirlo.runtime.records import dataclass
 
@@ -24,13 +24,8 @@ class FollowedOperation:
 
 
 def operations_of(module: ir.Operation) -> list[FollowedOperation]:
-    """Return the operations of the first graph of a module: inputs first, outputs last; constants are left out."""
-    function = next(
-        op.operation
-        for op in module.regions[0].blocks[0].operations
-        if op.operation.name == "func.func" and not is_prim_func(op) and op.operation.regions[0].blocks
-    )
-    block = function.regions[0].blocks[0]
+    """Return the operations of the model's function: inputs first, outputs last; constants are left out."""
+    block = find_entry(module).regions[0].blocks[0]
     operations: list[FollowedOperation] = []
     owner: dict[ir.Value, tuple[int, int]] = {}
     for i, argument in enumerate(block.arguments):

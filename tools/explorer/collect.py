@@ -120,7 +120,7 @@ def _calls(explanation: Explanation, numbers: Mapping[str, int], measured: Measu
 
 def _live(explanation: Explanation) -> list[int]:
     """Return the bytes that are alive during each call of the entry function."""
-    record = next((record for record in explanation.memory if record.function == "main"), None)
+    record = next((record for record in explanation.memory if record.is_entry), None)
     if record is None or not record.buffers:
         return []
     return [

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from typing import Any
 
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.fresh_process import fresh_command
 
 MAX_ANSWER = 2**28
 """Bytes of an answer: the index of a large module, or the assembly of all of its kernels."""
@@ -67,7 +67,7 @@ class Worker:
         ):  # fmt: skip
             self.requests = 0
             self.process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "mirlo.tools.lsp.worker",
+                *fresh_command("mirlo.tools.lsp.worker"),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=MAX_ANSWER,
             )  # fmt: skip
         self.requests += 1

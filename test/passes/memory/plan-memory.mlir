@@ -6,7 +6,7 @@
 // CHECK-SAME:    %[[X:.*]]: memref<4x4xf32> {relax.name = "x", relax.type = tensor<4x4xf32>}
 // CHECK-SAME:    %[[Y:.*]]: memref<4x4xf32> {relax.name = "y", relax.type = tensor<4x4xf32>}
 // CHECK-SAME:    %[[W:.*]]: memref<4x4xf32> {relax.param = "w", relax.type = tensor<4x4xf32>}
-// CHECK-SAME:    %[[A:.*]]: memref<128xi8> {relax.arena}) attributes {relax.inputs = 1 : i64, relax.outputs = 1 : i64}
+// CHECK-SAME:    %[[A:.*]]: memref<128xi8> {relax.arena}) attributes {relax.entry, relax.inputs = 1 : i64, relax.outputs = 1 : i64}
 // CHECK-DAG:     %[[V0:.*]] = memref.view %[[A]][%c0
 // CHECK-DAG:     call @matmul(%[[X]], %[[W]], %[[V0]])
 // CHECK-DAG:     %[[V1:.*]] = memref.view %[[A]][%c64
