@@ -179,7 +179,8 @@ class Compiler:
         self.operators, self.first_note = count_operators(module), len(session.notes)
         pipeline = self._pipeline(module)
         with module.context, ir.Location.unknown():
-            inline_calls(module.operation)
+            named = {name for step in pipeline for name in getattr(step, "functions", ())}
+            inline_calls(module.operation, but=named)
             self.tables = find_tables(module)
             # Whoever saves stages looks for the pass that did it.
             pipeline.run(module, session, self._instruments(folder, prepared), trusting=folder is None)

@@ -362,11 +362,17 @@ def is_target(name: str) -> bool:
     return name in _PARTIAL or name in _REGISTERED or name in _entry_points()
 
 
-def check_rule_targets(rules: Iterable[Rule]) -> None:
-    """Reject rules for targets that do not exist: they would silently never be tried."""
-    for rule in rules:
-        if rule.target != DEFAULT and not is_target(rule.target):
-            raise TargetError(f"rule '{rule}' at {rule.place}: {unknown_target(rule.target)}")
+def inert_rules() -> list[Rule]:
+    """Return the rules for targets that are not installed: no compilation tries them."""
+    return [rule for book in RULE_BOOKS for rule in book if rule.target != DEFAULT and not is_target(rule.target)]
+
+
+def describe_inert_rules() -> list[str]:
+    """Return a line for each rule that no compilation tries, with the target that was probably meant."""
+    return [
+        f"{rule.kind} rule '{rule}' at {rule.place} is not tried: {unknown_target(rule.target)}"
+        for rule in inert_rules()
+    ]
 
 
 def code_target(target: Target) -> Target:

@@ -11,16 +11,24 @@ from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.attributes import REQUIRED, Dims, Ints
 from mirlo.dialects.core.dense import dense_attribute
 from mirlo.dialects.core.dim_algebra import SymbolicDim
-from mirlo.dialects.core.dims import UNKNOWN
+from mirlo.dialects.core.dims import UNKNOWN, Dim, symbols_of
 from mirlo.dialects.core.dtypes import dtype_of_numpy
 from mirlo.dialects.core.op import DialectOp, OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.calls import CallDpsPacked, CallPacked, CallTir
 from mirlo.dialects.relax.constant import Constant
+from mirlo.dialects.tir.specialize import DimIsBound, substituted
 from mirlo.frontends.script.describe import is_number, kind_of
 from mirlo.frontends.script.errors import ScriptError
-from mirlo.frontends.script.graph_values import Callee, GraphResult, GraphTensor, ScriptFunctions, returned
+from mirlo.frontends.script.graph_values import (
+    Callee,
+    GraphResult,
+    GraphTensor,
+    PendingGraph,
+    ScriptFunctions,
+    returned,
+)
 from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.prim import PrimFunc
 from mirlo.frontends.script.source import Located
@@ -92,6 +100,10 @@ class GraphCalls(Interpreter):
             return special(node) if special else self._operator(function.name, node)
         if isinstance(function, PrimFunc):
             raise self.error(node, f"call the prim function with R.call_tir({function.name}, ...)")
+        if isinstance(function, PendingGraph):
+            function = self.functions.defined(function.symbol)
+            if function is None:
+                raise self.error(node, "a graph that calls itself, directly or not, must declare what it returns")
         if isinstance(function, Callee):
             return self._call_graph(function, node)
         return super()._value_Call(node)
@@ -305,11 +317,28 @@ class GraphCalls(Interpreter):
         with self.source.location(node):
             return GraphTensor.of(Constant.make(param=self.text(node.args[0], "the name"), result_types=[kind]))
 
+    def _with_dims(self, callee: Callee, tensors: Sequence[GraphTensor], node: ast.Call) -> Callee:
+        """Return a graph for these inputs: the symbols in its types are dims of its own, which a call determines."""
+        declared = [TensorType.from_mlir(wanted) for wanted in callee.inputs]
+        dims: dict[str, Dim] = {}
+        for wanted, tensor in zip(declared, tensors, strict=True):
+            for dim, size in zip(wanted.shape if wanted is not None else (), tensor.shape, strict=False):
+                if str(dim) in symbols_of(dim):
+                    dims.setdefault(str(dim), size)
+        for wanted, tensor in zip(declared, tensors, strict=True):
+            if wanted is None or wanted.with_shape(substituted(wanted.shape, dims)) != tensor.type:
+                raise self.error(node, f"'{callee.symbol}' takes {wanted}, found {tensor.type}")
+        if all(str(size) == name for name, size in dims.items()):
+            return callee
+        try:
+            with self.source.location(node):
+                return self.functions.with_dims(callee, dims)
+        except DimIsBound as problem:
+            raise self.error(node, f"'{callee.symbol}' takes {', '.join(map(str, declared))}: {problem}") from None
+
     def _call_graph(self, callee: Callee, node: ast.Call) -> GraphResult:
         tensors = [self.as_tensor(v, node) for v in self.arguments(node, len(callee.inputs), len(callee.inputs))]
-        for tensor, wanted in zip(tensors, callee.inputs, strict=True):
-            if tensor.value.type != wanted:
-                raise self.error(node, f"'{callee.symbol}' takes {TensorType.from_mlir(wanted)}, found {tensor.type}")
+        callee = self._with_dims(callee, tensors, node)
         with self.source.location(node):
             symbol = ir.FlatSymbolRefAttr.get(callee.symbol)
             return returned(func.CallOp(list(callee.results), symbol, [t.value for t in tensors]))

@@ -6,6 +6,7 @@ import ast
 import re
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import overload
 
 from mirlo.dialects.bindings import ir
@@ -14,7 +15,7 @@ from mirlo.dialects.core.symbols import ENTRY_NAME, symbol_name
 from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.graph import build_graph, read_types
-from mirlo.frontends.script.graph_values import Callee, ScriptFunctions
+from mirlo.frontends.script.graph_values import Callee, PendingGraph, ScriptFunctions
 from mirlo.frontends.script.inline import InlineFunction
 from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.language import R, T
@@ -82,7 +83,7 @@ class ModuleBuilder:
         self.source = source
         self.names = names
         self.context = context
-        self.callees: dict[str, Callee] = {}
+        self.callees: dict[str, Callee | PendingGraph] = {}
         """Graphs that are defined, or announced by their types, by their names in the script."""
         self.parsed: dict[ast.stmt, tuple[ir.Module, list[ir.Operation]]] = {}
         """What MLIR text defines, and the module that owns it, by the statements that hold the text."""
@@ -136,11 +137,14 @@ class ModuleBuilder:
                 self.names[node.targets[0].id] = self._constant(node.value)
 
     def _announce(self, node: Located, symbol: str | None) -> None:
-        """Let graphs call those that are defined after them and say what they return."""
-        if not isinstance(node, ast.FunctionDef) or node.returns is None:
+        """Let graphs call those that are defined after them."""
+        if not isinstance(node, ast.FunctionDef) or isinstance(self.names.get(node.name), (PrimFunc, InlineFunction)):
             return
-        if not isinstance(self.names.get(node.name), (PrimFunc, InlineFunction)):
-            name = self._symbol(node, symbol)
+        name = self._symbol(node, symbol)
+        self.functions.pending[name] = partial(self._graph, node, symbol)
+        if node.returns is None:
+            self.callees[node.name] = PendingGraph(name)
+        else:
             types = read_types(node, self.source, self.names, self.functions)
             self.functions.graphs[name] = self.callees[node.name] = Callee(name, *types)
 
@@ -197,7 +201,9 @@ class ModuleBuilder:
                 if not known.is_template:
                     self.functions.define(known)
             elif not isinstance(known, InlineFunction):
-                self._graph(node, symbol)
+                define = self.functions.pending.pop(self._symbol(node, symbol), None)
+                if define is not None:
+                    define()
         elif isinstance(node, ast.Assign):
             for op in self.parsed[node][1] if node in self.parsed else ():
                 self.functions.module.body.append(op.clone())

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import arith, ir, memref
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.attributes import Dims
-from mirlo.dialects.core.op import DialectOp
-from mirlo.dialects.core.types import TensorType, dim_attributes, dims_of_attribute, ranked_tensor
+from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.buffers import UNBOUNDED, buffer_type
-from mirlo.dialects.tir.extents import EXTENTS, extents_of
 from mirlo.dialects.tir.sizes import SYMBOLS
+from mirlo.dialects.tir.specialize import DimIsBound, substitute_dims, substituted
 from mirlo.passes.byoc.inline import all_operations
 from mirlo.passes.byoc.outline import functions_of
 from mirlo.passes.byoc.outline_external import external_modules
@@ -64,85 +61,12 @@ def fix_dims(module: ir.Operation, sizes: Sizes) -> None:
         }
         for function in functions.values():
             with function.location:
-                _fix_function(function, sizes)
+                try:
+                    substitute_dims(function, sizes)
+                except DimIsBound as error:
+                    raise PassError(str(error), error.location) from None
         for name, shapes in buffers.items():
             _fix_buffers(functions[name], sizes, shapes)
-
-
-def _fix_function(function: ir.Operation, sizes: Sizes) -> None:
-    for op in (function, *all_operations(function)):
-        for result in op.results:
-            _retype(result, sizes)
-        for region in op.regions:
-            for block in region.blocks:
-                for argument in block.arguments:
-                    _retype(argument, sizes)
-        _fix_attributes(op, sizes)
-    for key in ("arg_attrs", "res_attrs"):
-        if key in function.attributes:
-            entries = [_with_kind(ir.DictAttr(entry), sizes) for entry in ir.ArrayAttr(function.attributes[key])]
-            function.attributes[key] = ir.ArrayAttr.get(entries)
-    kind = ir.TypeAttr(function.attributes["function_type"]).value
-    fixed = ir.FunctionType.get([_fixed(t, sizes) for t in kind.inputs], [_fixed(t, sizes) for t in kind.results])
-    function.attributes["function_type"] = ir.TypeAttr.get(fixed)
-    if EXTENTS in function.attributes:
-        products = [_substituted(dims, sizes) for dims in extents_of(function)]
-        left = [dim_attributes(dims) for dims in products if not all(isinstance(dim, int) for dim in dims)]
-        function.attributes[EXTENTS] = ir.ArrayAttr.get(left)
-
-
-def _retype(value: ir.Value, sizes: Sizes) -> None:
-    fixed = _fixed(value.type, sizes)
-    if fixed != value.type:
-        value.set_type(fixed)
-
-
-def _fixed(kind: ir.Type, sizes: Sizes) -> ir.Type:
-    tensor = TensorType.from_mlir(kind) if isinstance(kind, ir.RankedTensorType) else None
-    if tensor is None or tensor.is_static:
-        return kind
-    # Of the parameters of prim functions the element types are those in memory.
-    fixed = tensor.with_shape(_substituted(tensor.shape, sizes))
-    return fixed.to_mlir() if tensor.to_mlir() == kind else _with_element(fixed, kind.element_type)
-
-
-def _with_element(tensor: TensorType, element: ir.Type) -> ir.Type:
-    return ranked_tensor(tensor.shape, element)
-
-
-def _substituted(dims: tuple[D.Dim, ...], sizes: Sizes) -> tuple[D.Dim, ...]:
-    return tuple(dim if isinstance(dim, int) else D.substitute(dim, sizes) for dim in dims)
-
-
-def _fix_attributes(op: ir.Operation, sizes: Sizes) -> None:
-    """Substitute the dims in the attributes of an operation."""
-    if op.name in _BINDING:
-        for name in op.opview.symbols:
-            if name in sizes:
-                raise PassError(f"the dim '{name}' is bound to data here, it has no size of its own", op.location)
-    if op.name == "tir.block":
-        domain = dims_of_attribute(op.attributes["domain"])
-        op.attributes["domain"] = dim_attributes(_substituted(domain, sizes))
-    elif op.name == "tir.size":
-        op.attributes["dim"] = ir.StringAttr.get(str(D.substitute(D.parse(op.opview.dim), sizes)))
-    elif isinstance(op.opview, DialectOp):
-        for name, declared in type(op.opview)._attributes.items():
-            if isinstance(declared, Dims) and name in op.attributes:
-                op.attributes[name] = dim_attributes(_substituted(dims_of_attribute(op.attributes[name]), sizes))
-
-
-def _with_kind(entry: ir.DictAttr, sizes: Sizes) -> ir.Attribute:
-    """Substitute the dims in `relax.kind`, such as `sequence(f32[n])`."""
-    if "relax.kind" not in entry:
-        return entry
-
-    def substituted(listed: re.Match[str]) -> str:
-        dims = [D.parse(text.strip()) for text in listed[1].split(",") if text.strip()]
-        return f"[{', '.join(map(str, _substituted(tuple(dims), sizes)))}]"
-
-    attributes = {entry[i].name: entry[i].attr for i in range(len(entry))}
-    kind = re.sub(r"\[([^\]]*)\]", substituted, ir.StringAttr(attributes["relax.kind"]).value)
-    return ir.DictAttr.get({**attributes, "relax.kind": ir.StringAttr.get(kind)})
 
 
 # ------------------------------------------------------------------------------------------------- functions of buffers
@@ -162,7 +86,7 @@ def _static_shapes(values: list[ir.Value], sizes: Sizes) -> dict[int, list[int]]
     for i, value in enumerate(values):
         tensor = TensorType.from_mlir(value.type)
         assert tensor is not None, "calls of prim functions take tensors"
-        shape = _substituted(tensor.shape, sizes)
+        shape = substituted(tensor.shape, sizes)
         if not tensor.is_static and all(isinstance(dim, int) for dim in shape):
             shapes[i] = [dim for dim in shape if isinstance(dim, int)]
     return shapes

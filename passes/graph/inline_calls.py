@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -34,9 +35,10 @@ class InlineCalls(Pass):
         inline_calls(op.operation)
 
 
-def inline_calls(module: ir.Operation) -> None:
-    """Inline all calls between functions of the graph."""
-    functions = {name: function for name, function in functions_of(module).items() if is_graph(function)}
+def inline_calls(module: ir.Operation, but: Collection[str] = ()) -> None:
+    """Inline all calls between functions of the graph, but those of some that passes are asked to work on."""
+    graphs = {name: function for name, function in functions_of(module).items() if is_graph(function)}
+    functions = {name: function for name, function in graphs.items() if name not in but}
     called = {name: [callee_of(op) for op in calls_in(function, functions)] for name, function in functions.items()}
     if not any(called.values()):
         return

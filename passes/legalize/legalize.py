@@ -17,7 +17,7 @@ from mirlo.passes.legalize.strategies import STRATEGIES, chooser
 from mirlo.passes.node_keys import NODE, check_nodes
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import LEGALIZE, Given, Rule, functions_of
-from mirlo.passes.targets import chain, check_rule_targets, rules_target
+from mirlo.passes.targets import chain, rules_target
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.records import dataclass
 
@@ -75,7 +75,6 @@ class Legalize(Pass):
         require_dims(op)
         _check_names(known, targets, custom, self.skip)
         check_nodes(custom, "legalize", op, session)
-        check_rule_targets(LEGALIZE)
         left_alone = LEGAL | set(self.skip)
         prefixes = ("relax.", *(f"{dialect.namespace}." for dialect in EXTRA_DIALECTS))
 

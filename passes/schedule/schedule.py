@@ -51,7 +51,7 @@ from mirlo.passes.schedule.tuned import set_tuned, tuned_values
 from mirlo.passes.schedule.words.rule_parts import ANY_RULE, WORDS_RULE, ScheduleParts, inline_for_rules
 from mirlo.passes.schedule.words.trace import APPLIED, PrimitiveCallRecord, Trace
 from mirlo.passes.schedule.words.tree import ScheduleError
-from mirlo.passes.targets import chain, check_rule_targets, rules_target
+from mirlo.passes.targets import chain, rules_target
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.records import dataclass
@@ -182,7 +182,6 @@ class SchedulePrims(Pass):
 
     def run(self, op: ir.OpView, session: Session) -> None:
         targets = chain(rules_target(self.target, op))
-        check_rule_targets(SCHEDULE)
         for registered in SCHEDULE:
             if registered.subject != ANY:
                 where = f"rule '{registered}' at {registered.place}"

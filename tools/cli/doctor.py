@@ -128,7 +128,7 @@ def _cache() -> Iterator[str]:
 
 
 def _targets(problems: list[str]) -> list[str]:
-    from mirlo.passes.targets import TargetError, find_target, target_names
+    from mirlo.passes.targets import TargetError, describe_inert_rules, find_target, target_names
 
     whole, broken = [], []
     for name in target_names():
@@ -139,7 +139,7 @@ def _targets(problems: list[str]) -> list[str]:
             broken.append(f"{name}: {error}")
     if "llvm" not in whole:
         problems.append("target llvm does not load")
-    return [", ".join(whole), *broken]
+    return [", ".join(whole), *broken, *describe_inert_rules()]
 
 
 def _extras() -> list[str]:

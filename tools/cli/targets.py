@@ -7,8 +7,8 @@ from mirlo.tools.cli.tables import columns
 
 
 def execute(arguments: Arguments) -> None:
-    """List the installed targets; one that does not load is listed with the reason."""
-    from mirlo.passes.targets import TargetError, chain, find_target, target_names
+    """List the installed targets; one that does not load is listed with the reason, and rules for others."""
+    from mirlo.passes.targets import TargetError, chain, describe_inert_rules, find_target, target_names
 
     rows = [("target", "rules of", "what it is")]
     for name in target_names():
@@ -18,4 +18,4 @@ def execute(arguments: Arguments) -> None:
             rows.append((name, " → ".join(chain(name)) if whole else "(parts of models)", target.help))
         except TargetError as error:
             rows.append((name, "-", f"broken: {error}"))
-    print("\n".join(columns(rows)))
+    print("\n".join([*columns(rows), *describe_inert_rules()]))
