@@ -22,6 +22,7 @@ NAMED = {
 PLACED = {
     "frontends/script/printer.py": "the one function of a text that was just printed",
     "frontends/script/graph_values.py": "the one symbol of a text",
+    "passes/exact/keep_definitions.py": "a nested module, by its attribute",
     "passes/schedule/words/rfactor.py": "the one prim function of a text",
     "targets/gpu/host_commands.py": "a function of a module of host functions, by its name",
     "targets/nvvm/ptx.py": "where functions are added",
