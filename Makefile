@@ -10,10 +10,12 @@ MODELS := .cache/models
 # Tests and tools start hundreds of processes, each of which would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 CHIP ?= sm_90a
+# Packages of `plugins` that the tests of the core use where they are installed.
+PACKAGES := onednn onnxruntime
 
 .PHONY: run test checks test-doors test-clients test-serve test-ranks ethos-u-tools test-ethos-u lint typecheck lit pytest coverage docs package release canary bench test-gpu test-emulated test-arm test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards graphs combinations broken-accelerators nightly nightly-status stages bench-gpu kit format clean
 
-run: $(VENV)/ready
+run: $(VENV)/core
 	@$(BIN)/mirlo run --sample $(MODEL) --profile
 
 test: checks pytest
@@ -213,8 +215,15 @@ clean:
 
 # Python compiles what is imported; all files of all packages would take 18 s, on one core. An environment of its own, in
 # which pip would build the package, takes 8 s.
-$(VENV)/ready: pyproject.toml setup.py $(wildcard plugins/*/pyproject.toml)
+INSTALL = $(BIN)/pip install --quiet --no-compile --no-build-isolation
+$(VENV)/core: pyproject.toml setup.py
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --no-compile 'setuptools>=77'
-	$(BIN)/pip install --quiet --no-compile --no-build-isolation --editable '.[test]'
+	$(INSTALL) --editable .
+	@touch $@
+
+# What the tests need, and the packages that need nothing else.
+$(VENV)/ready: $(VENV)/core $(PACKAGES:%=plugins/%/pyproject.toml)
+	$(INSTALL) --editable '.[test]'
+	$(INSTALL) --no-deps $(PACKAGES:%=--editable plugins/%)
 	@touch $@

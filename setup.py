@@ -3,7 +3,19 @@
 from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
 
-SHIPPED = ["extend", "dialects", "frontends", "passes", "targets", "runtime", "driver", "generate", "serve", "tools"]
+SHIPPED = [
+    "extend",
+    "testing",
+    "dialects",
+    "frontends",
+    "passes",
+    "targets",
+    "runtime",
+    "driver",
+    "generate",
+    "serve",
+    "tools",
+]
 FOUND = [name for folder in SHIPPED for name in (folder, *(f"{folder}.{sub}" for sub in find_packages(folder)))]
 
 
@@ -23,7 +35,6 @@ setup(
         "mirlo.frontends.onnx": ["*.txt"],
         "mirlo.runtime": ["*.ll"],
         "mirlo.targets.llvm.library": ["c/*"],
-        "mirlo.targets.onednn.native": ["*.ll"],
         "mirlo.serve": ["*.html"],
         "mirlo.tools.samples": ["*.onnx"],
         "mirlo.tools": ["*.c"],

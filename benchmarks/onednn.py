@@ -87,8 +87,8 @@ def offloaded(model: str) -> float:
 
 def _loaded(exe: Any) -> tuple[int, float]:
     """Count the layout changes in all regions; return that and the seconds in which their primitives are made."""
-    from mirlo.targets.onednn.native.program import OneDnnProgram
-    from mirlo.targets.onednn.plan import read
+    from mirlo_onednn.native.program import OneDnnProgram
+    from mirlo_onednn.plan import read
 
     reorders, seconds = 0, 0.0
     for artifact in exe.artifact.externals:

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from mirlo_onednn.native.library import load_library, threads_set
+from mirlo_onednn.native.program import OneDnnProgram
+from mirlo_onednn.plan import OneDnnPlan, PostOp, PrimitiveNode, PrimitiveRegion, read
 
 from mirlo.runtime.dlpack import DLTensor, tensor_of_array
-from mirlo.targets.onednn.native.library import load_library, threads_set
-from mirlo.targets.onednn.native.program import OneDnnProgram
-from mirlo.targets.onednn.plan import OneDnnPlan, PostOp, PrimitiveNode, PrimitiveRegion, read
 
 from .models import path
 from .turns import model_arguments, print_row, row_elsewhere, take_turns

@@ -59,6 +59,8 @@ API = """# Python API
 
 ::: mirlo.extend.gpu
 
+::: mirlo.extend.nvidia
+
 ::: mirlo.extend.command
 """
 SETTINGS = """site_name: Mirlo

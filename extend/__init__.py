@@ -13,6 +13,7 @@
 | `frontend` | models of other frameworks, forms of files, converters |
 | `runtime` | loaders of artifacts; imports nothing of the compiler |
 | `gpu` | targets that launch kernels on a device |
+| `nvidia` | code generators for libraries of NVIDIA |
 | `command` | the command `mirlo` |
 
 A package registers its targets, dialects, passes and rules with the entry points `mirlo.targets`, `mirlo.dialects`,

@@ -1,9 +1,13 @@
 """External code generators: patterns, regions, artifacts; command queues of accelerators."""
 
 from mirlo.dialects.context import graph_operations
+from mirlo.dialects.core import dims
 from mirlo.dialects.core.dims import Dim, SymbolicDim
-from mirlo.dialects.core.traits import Trait
+from mirlo.dialects.core.dtypes import DType, dtype
+from mirlo.dialects.core.installed import register_in
+from mirlo.dialects.core.traits import OnnxName, Trait
 from mirlo.dialects.relax.infer_windows import kernel_permutation
+from mirlo.dialects.relax.reduce import reductions_of_onnx
 from mirlo.passes.byoc.codegen import (
     Artifact,
     CodeGenerator,
@@ -39,6 +43,7 @@ from mirlo.passes.byoc.helpers import (
 )
 from mirlo.passes.byoc.operators import is_const, is_op, is_var, maybe, same_shape_as, wildcard
 from mirlo.passes.byoc.pattern import MatchCheck, Pattern, PatternTuple
+from mirlo.passes.byoc.read_external import node_of
 from mirlo.passes.byoc.rewrite import rewrite, rewriter
 from mirlo.passes.byoc.search import Match
 from mirlo.passes.byoc.tables import pattern_table
@@ -46,6 +51,7 @@ from mirlo.passes.byoc.tir_patterns import contraction, is_call_tir
 from mirlo.passes.byoc.tir_patterns import elementwise as elementwise_prim
 from mirlo.passes.byoc.view import Step
 from mirlo.passes.figures import Figures
+from mirlo.passes.graph.rewrite import kind_of
 from mirlo.passes.rules import Decline, decline
 from mirlo.runtime.extenders import record_extenders
 from mirlo.targets.c.loops import CLoopsError, c_function
@@ -60,6 +66,7 @@ __all__ = [
     "CLoopsError",
     "CProcessor",
     "CodeGenerator",
+    "DType",
     "Decline",
     "DeclinedRegions",
     "Dim",
@@ -72,6 +79,7 @@ __all__ = [
     "Match",
     "MatchCheck",
     "MemorySpan",
+    "OnnxName",
     "Pattern",
     "PatternTuple",
     "QueueError",
@@ -91,6 +99,8 @@ __all__ = [
     "conv_bias_activation",
     "decline",
     "define_c_functions",
+    "dims",
+    "dtype",
     "elementwise_prim",
     "functions_of_one_operand",
     "graph_operations",
@@ -99,9 +109,13 @@ __all__ = [
     "is_op",
     "is_var",
     "kernel_permutation",
+    "kind_of",
     "matmul_bias_activation",
     "maybe",
+    "node_of",
     "pattern_table",
+    "reductions_of_onnx",
+    "register_in",
     "repeat",
     "rewrite",
     "rewriter",

@@ -4,6 +4,19 @@ from __future__ import annotations
 
 PACKAGES = {
     "frontends": {"sklearn": "mirlo-sklearn"},
+    "targets": {
+        "cublas": "mirlo-cublas",
+        "cudnn": "mirlo-cudnn",
+        "onednn": "mirlo-onednn",
+        "onnx": "mirlo-onnxruntime",
+        "onnxruntime": "mirlo-onnxruntime",
+    },
+    "loaders": {
+        "cublaslt": "mirlo-cublas",
+        "cudnn": "mirlo-cudnn",
+        "onednn": "mirlo-onednn",
+        "onnx": "mirlo-onnxruntime",
+    },
 }
 """The package of each name, by group of entry points without `mirlo.`; a test compares it with the packages in
 `plugins`."""

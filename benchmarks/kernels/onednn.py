@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from mirlo_onednn.native import api, desc
+from mirlo_onednn.native.library import load_library
+from mirlo_onednn.native.storage import aligned
 
 from benchmarks.kernels.contraction import Case
-from mirlo.targets.onednn.native import api, desc
-from mirlo.targets.onednn.native.library import load_library
-from mirlo.targets.onednn.native.storage import aligned
 
 
 def version() -> str:

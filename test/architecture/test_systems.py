@@ -23,7 +23,6 @@ OF_THE_SYSTEM = re.compile(
 EXCEPT = {
     "runtime/files.py": "flags of `open`, which systems have or have not",
     "runtime/threads.py": "the pool's code for a system by name",
-    "targets/onednn/native/library.py": "the systems for which the library is published",
 }
 
 

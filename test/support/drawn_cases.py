@@ -7,6 +7,7 @@ case that lost an attribute, would find less, and no such test would fail.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from snapshots import checksum
@@ -14,9 +15,21 @@ from snapshots import checksum
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import graph_operations, make_context
 from mirlo.dialects.tir.intrinsics import INTRINSICS
+from mirlo.extend.codegen import (
+    Artifact,
+    CodeGenerator,
+    ExternalModule,
+    Pattern,
+    is_const,
+    is_op,
+    wildcard,
+    with_activation,
+)
+from mirlo.extend.target import Target, register_target
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.rules import LEGALIZE
 from mirlo.runtime.errors import MirloError
+from mirlo.testing import temporary_registrations
 from mirlo.tools.conformance.arguments import intrinsic_arguments, intrinsic_kinds
 from mirlo.tools.conformance.case import ANY, TABLE, VARIED, Operand, OperatorCase
 from mirlo.tools.conformance.case_search import LATTICES
@@ -35,8 +48,21 @@ Results = tuple[np.ndarray, ...]
 
 PER_LINE = 8
 """Seeds of a line of the table of models."""
-SEARCHED = ("onednn.conv_transpose",)
-"""Patterns for which cases are searched."""
+
+
+@dataclass(frozen=True)
+class Drawn(CodeGenerator):
+    """A code generator with a pattern for which cases are searched."""
+
+    name = "drawn"
+
+    def patterns(self) -> list[tuple[str, Pattern]]:
+        """Return a convolution with what may follow it."""
+        return [("conv_transpose", with_activation(is_op("relax.conv_transpose")(wildcard(), is_const(), ...), None))]
+
+    def codegen(self, module: ExternalModule) -> Artifact:
+        """Compile nothing: cases are drawn, and not run."""
+        raise NotImplementedError
 
 
 def fuzzed() -> Iterator[str]:
@@ -206,14 +232,14 @@ def _without_meaning(operation: GraphOperation, operands: Sequence[Operand], att
 
 def _searched() -> Iterator[str]:
     """Yield what is tried for some patterns and rules, what of that is taken, and why other graphs are not."""
-    for pattern in SEARCHED:
-        targets = Targets.parse(pattern.partition(".")[0]).or_host()
+    with temporary_registrations(__name__):
+        register_target(Target("drawn", "draws cases", codegen=Drawn))
+        targets = Targets.parse("drawn").or_host()
         chosen = targets.generators[0]
-        entries = [entry for entry in chosen.entries if not entry.is_of_loops]
-        own, others = (
-            [entry for entry in entries if (entry.full_name == pattern) == is_own] for is_own in (True, False)
+        pattern = chosen.entries[0].full_name
+        search = PatternSearch(
+            pattern, f"{chosen},{targets.host}", str(targets.host), entries=chosen.entries, others=[]
         )
-        search = PatternSearch(pattern, f"{chosen},{targets.host}", str(targets.host), entries=own, others=others)
         taken = search._taken(search.graphs()[0])
         cases = search._varied([case for typed in taken for case in search._cases(typed)])
         varied = [f"{case.name} {case.kind} {' '.join(map(sums_of, case.arrays.values()))}" for case in cases]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -21,8 +22,11 @@ def is_old() -> bool:
 
 
 def lacking(error: BaseException) -> str:
-    """Return what an old ONNX Runtime or `onnx` lacks according to an error, or an empty string."""
+    """Return what is not installed, or what an old ONNX Runtime or `onnx` lacks, by an error, or an empty string."""
     message = str(error)
+    package = re.search(r"its package is not installed: (pip install [\w-]+)", message)
+    if package is not None:
+        return f"needs a package: {package[1]}"
     if "pip install --upgrade onnx" in message:
         return "this onnx does not define the operator's function"
     kind = type(error)

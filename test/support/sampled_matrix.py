@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mirlo.tools.conformance.check import OK, Matrix, MatrixEntry, SupportVerdict, _checks, _worst, names
+from mirlo.tools.conformance.check import OK, Matrix, MatrixEntry, SupportVerdict, _worst, checks_of, names
 from mirlo.tools.conformance.programs import ProgramOutcome, TestProgram, run
 
 
@@ -17,7 +17,7 @@ def sampled_matrix(target: str) -> Matrix:
     found: dict[str, dict[str, list[SupportVerdict]]] = {}
     with np.errstate(all="ignore"):
         for number, name in enumerate(names()):
-            checks = list(_checks(name))
+            checks = list(checks_of(name))
             kinds = list(dict.fromkeys(kind for kind, _, _ in checks))
             found[name] = {kind: [] for kind in kinds}
             for kind, program, judge in checks:

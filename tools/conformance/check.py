@@ -113,7 +113,7 @@ def check_target(
     judges: list[tuple[str, str, Callable[[ProgramOutcome], SupportVerdict]]] = []
     with np.errstate(all="ignore"):
         for name in wanted:
-            for kind, program, judge in _checks(name):
+            for kind, program, judge in checks_of(name):
                 programs.append(program)
                 judges.append((name, kind, judge))
     report(f"0 of {len(programs)} cases of operators and intrinsics")
@@ -315,7 +315,7 @@ def _worst(verdicts: Sequence[SupportVerdict]) -> SupportVerdict:
     return max(verdicts, key=lambda v: (order.index(v.status), v.error))
 
 
-def _checks(name: str) -> Iterable[tuple[str, TestProgram, Callable[[ProgramOutcome], SupportVerdict]]]:
+def checks_of(name: str) -> Iterable[tuple[str, TestProgram, Callable[[ProgramOutcome], SupportVerdict]]]:
     space, _, short = name.partition(".")
     if space == "tir":
         yield from _intrinsic_checks(short)

@@ -58,7 +58,7 @@ def _files() -> dict[str, bytes]:
         "late": compile_model(model("n", late, indices), jobs=1, cache=False),
         "program": compile_model(model("n", listed, [held]), jobs=1, cache=False),
         "specialized": compile_model(model("n", dense, y), jobs=1, cache=False, specialize=[{"n": 2}]),
-        "external": compile_model(model(2, dense, y), "onnx,llvm", jobs=1, cache=False),
+        "external": compile_model(model(2, dense, y), "c,llvm", jobs=1, cache=False),
     }
     with tempfile.TemporaryDirectory(prefix="mirlo-fuzz-") as folder:
         files = {}

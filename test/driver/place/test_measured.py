@@ -11,17 +11,17 @@ import pytest
 from c_compiler import needs_c_compiler
 from commands import mirlo as mirlo_command
 from onnx import TensorProto, helper, numpy_helper
+from optional_targets import needs_target
 
 import mirlo
 from mirlo.driver.place.decision import Decision
 from mirlo.driver.place.survey import survey
-from mirlo.targets.onednn.native.library import is_available
 from mirlo.tools.cli import main
 
 onnxruntime = pytest.importorskip("onnxruntime")
 
 
-needs_onednn = pytest.mark.skipif(not is_available(), reason="the oneDNN library is not installed (extra 'onednn')")
+needs_onednn = needs_target("onednn")
 
 
 @pytest.fixture(scope="module")

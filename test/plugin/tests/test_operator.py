@@ -13,8 +13,6 @@ from mirlo.passes.byoc.graph import BlockGraph
 from mirlo.passes.byoc.helpers import activations
 from mirlo.passes.byoc.read_external import node_of
 from mirlo.passes.byoc.work import flops_of
-from mirlo.targets.onnx.export.graph import ExportGraph
-from mirlo.targets.onnx.model import export_node
 from mirlo.testing import after_passes, runs_as_numpy
 from mirlo.tools.cli import main
 
@@ -153,7 +151,9 @@ def test_it_is_dead_where_nothing_reads_it():
 
 def test_it_is_exported():
     """The export writes the node; a provider that has no such operator declines it, and compiled code computes it."""
-    graph = ExportGraph()
+    export = pytest.importorskip("mirlo_onnxruntime.export.graph", reason="pip install mirlo-onnxruntime")
+    export_node = pytest.importorskip("mirlo_onnxruntime.model").export_node
+    graph = export.ExportGraph()
     with make_context(), ir.Location.unknown():
         module = ir.Module.parse(MODEL)
         operation = module.body.operations[0].entry_block.operations[0]

@@ -15,6 +15,7 @@ from c_compiler import needs_c_compiler
 from commands import ROOT, output_of
 from commands import mirlo as mirlo_command
 from onnx_models import F32, make_model, node
+from optional_targets import needs_target
 from sampled_matrix import sampled_matrix
 
 import mirlo
@@ -27,7 +28,6 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
 from mirlo.runtime.dlpack import DLTensor, tensor_of_array
 from mirlo.runtime.external import load_externals
-from mirlo.targets.onednn.native.library import is_available
 from mirlo.tools.conformance.check import check_target, names
 from mirlo.tools.conformance.matrix import markdown
 
@@ -42,7 +42,7 @@ OPERATORS = (
     "rotary_embedding", "scatter_elements", "scatter_nd", "topk", "resize", "max_pool_with_indices",
 )  # fmt: skip
 
-needs_onednn = pytest.mark.skipif(not is_available(), reason="the oneDNN library is not installed (extra 'onednn')")
+needs_onednn = needs_target("onednn")
 
 
 @needs_c_compiler

@@ -8,7 +8,7 @@ import pytest
 from assembled import assemble, needs_ptxas
 
 from mirlo.targets.nvvm.chips import CHIPS, DEFAULT
-from mirlo.tools.conformance.check import _checks, names
+from mirlo.tools.conformance.check import checks_of, names
 from mirlo.tools.conformance.programs import BATCH, TestProgram
 
 pytestmark = needs_ptxas()
@@ -20,7 +20,7 @@ def programs_of(chip: str, whole: bool) -> list[TestProgram]:
     found = []
     for number, name in enumerate(names()):
         kinds: dict[str, list[TestProgram]] = {}
-        for kind, program, _ in _checks(name):
+        for kind, program, _ in checks_of(name):
             kinds.setdefault(kind, []).append(program)
         if chip == DEFAULT:
             chosen = list(kinds.values())

@@ -9,15 +9,15 @@ from xml.etree import ElementTree
 
 import pytest
 from commands import MODELS, output_of, run_script
+from optional_targets import needs_target
 
 from mirlo.benchmarks.compile.peers import Compilation, CompiledModel, CompileTimes, markdown
 from mirlo.benchmarks.test_times import costs
-from mirlo.targets.onednn.native.library import is_available
 from mirlo.tools.bench.plot import scatter
 
 
 @pytest.mark.sample(0)
-@pytest.mark.skipif(not is_available(), reason="oneDNN is not installed")
+@needs_target("onednn")
 def test_sweep(tmp_path: Path) -> None:
     flags = ["--count", 1, "--rounds", 2, "--json", tmp_path / "rows.json", "--svg", tmp_path / "s.svg"]
     done = run_script("-m", "benchmarks.kernels.sweep", *flags)

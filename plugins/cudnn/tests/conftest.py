@@ -1,0 +1,22 @@
+"""A cuDNN that stands in for NVIDIA's, on the driver that stands in for CUDA's, as fixtures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from cuda_driver import fake_driver
+from fake_cudnn import FakeCudnn
+from mirlo_cudnn.native.library import CUDNN
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Any:
+    yield from fake_driver(monkeypatch)
+
+
+@pytest.fixture
+def dnn(driver: Any, monkeypatch: pytest.MonkeyPatch) -> FakeCudnn:
+    made = FakeCudnn(driver)
+    monkeypatch.setattr(CUDNN, "_loaded", made)
+    return made

@@ -1,0 +1,16 @@
+"""Targets `onnx` and `onnxruntime`: parts of a model as ONNX models, run by an execution provider of ONNX Runtime."""
+
+from __future__ import annotations
+
+from mirlo.extend.target import Target
+
+TARGET = Target(
+    name="onnx",
+    help="parts of models as ONNX models, run by an ONNX Runtime execution provider",
+    codegen="mirlo_onnxruntime.generator:OnnxGenerator",
+)
+ONNXRUNTIME = Target(
+    name="onnxruntime",
+    help="the same as onnx, under the name of who runs it",
+    codegen="mirlo_onnxruntime.generator:OnnxRuntimeGenerator",
+)
