@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, flatten, loop_index
 from mirlo.passes.schedule.words.tree import (
@@ -186,6 +187,16 @@ def position_of(access: BufferAccess, indices: list[IndexExpr]) -> IndexExpr:
     """Return the position of an element in a buffer, without tiles and padding."""
     order, shape = access.buffer.order, access.buffer.shape
     return flatten([indices[dim] for dim in order], contiguous_strides([shape[dim] for dim in order]))
+
+
+def is_beyond_edge(access: BufferAccess, dim: int, leaf: BlockLeaf) -> bool:
+    """Return whether an index of an access may be beyond an edge, by the domain of the block.
+
+    Loops go beyond the domain where a guard ends them.
+    """
+    sizes = {axis_name(i): extent for i, extent in enumerate(leaf.domain)}
+    low, high = access.at[dim].range(sizes)
+    return not D.is_certain(lambda: low >= 0 and high < access.buffer.shape[dim])
 
 
 def _is_divided(loop: Loop, expressions: list[IndexExpr]) -> bool:

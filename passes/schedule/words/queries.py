@@ -14,6 +14,7 @@ from mirlo.passes.schedule.words.contiguity import (
     contiguous_loops,
     divisors,
     in_iterations,
+    is_beyond_edge,
     memory_order,
     position_of,
     strides,
@@ -111,6 +112,16 @@ class LoopQueries:
         leaf = self._root.find_leaf(block)
         reads = [in_iterations(position_of(access, leaf.place(access)), leaf) for access in leaf.reads]
         return {loop.name: [form.coefficient(loop.name) for form in reads] for loop in around(leaf)}
+
+    def beyond_edges(self, block: str) -> dict[str, list[int]]:
+        """Return the dims of buffers along which a block reads beyond their edges."""
+        leaf = self._root.find_leaf(block)
+        dims = {
+            access.buffer.name: [dim for dim in range(len(access.at)) if is_beyond_edge(access, dim, leaf)]
+            for access in leaf.reads
+            if access.outside is not None
+        }
+        return {name: beyond for name, beyond in dims.items() if beyond}
 
     def divisors(self, block: str, uneven: bool = False) -> dict[str, int]:
         """Return loops that indices of a block divide without a rest, and by what: split, they need no divisions."""

@@ -13,7 +13,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.contraction.body import ProductInput, match_multiply_add
-from mirlo.passes.schedule.words.contiguity import in_iterations, position_of
+from mirlo.passes.schedule.words.contiguity import in_iterations, is_beyond_edge, position_of
 from mirlo.passes.schedule.words.tile_instruction import TileInstruction, kind_of, tile_instructions
 from mirlo.passes.schedule.words.tree import (
     TILE,
@@ -26,7 +26,6 @@ from mirlo.passes.schedule.words.tree import (
     ScheduleError,
     TileLeaf,
     around,
-    axis_name,
     placed_at,
 )
 from mirlo.runtime.nearest import nearest
@@ -261,16 +260,6 @@ def _require_operands(tile: TileLeaf) -> None:
             raise ScheduleError(
                 f"register_tile: '{min(limited)}' has a rest that only the run time knows: split it with tail='shift'"
             )
-
-
-def is_beyond_edge(access: BufferAccess, dim: int, leaf: BlockLeaf) -> bool:
-    """Return whether an index of an access may be beyond an edge, by the domain of the block.
-
-    Loops go beyond the domain where a guard ends them.
-    """
-    sizes = {axis_name(i): extent for i, extent in enumerate(leaf.domain)}
-    low, high = access.at[dim].range(sizes)
-    return not D.is_certain(lambda: low >= 0 and high < access.buffer.shape[dim])
 
 
 def _require_epilogue(tile: TileLeaf) -> None:

@@ -19,11 +19,11 @@ from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.schedule.blocks.contraction.body import ProductInput, convert_accumulator, emit_init, widened
 from mirlo.passes.schedule.loops import either, for_loop, when
 from mirlo.passes.schedule.vectors import lane_indices, read_body, splat, vector_body
-from mirlo.passes.schedule.words.contiguity import in_iterations
+from mirlo.passes.schedule.words.contiguity import in_iterations, is_beyond_edge
 from mirlo.passes.schedule.words.function_constants import FunctionConstants
 from mirlo.passes.schedule.words.index import LoopValue, LoopValues
 from mirlo.passes.schedule.words.memory import PlacedBuffers
-from mirlo.passes.schedule.words.register_tile import is_beyond_edge, sides_of
+from mirlo.passes.schedule.words.register_tile import sides_of
 from mirlo.passes.schedule.words.tree import (
     BufferAccess,
     Loop,

@@ -120,6 +120,8 @@ def contraction_on_matrix_unit(s: Schedule, plan: RegisterTilePlan, instruction:
     *over, element = sorted(over, key=lambda loop: -abs(D.estimate_dim(steps[loop][x] or 0)))
     rows = [loop for loop in others if steps[loop][w] == 0]
     panels = [loop for loop in others if loop not in rows]
+    for buffer, dims in s.beyond_edges(block).items():
+        _arrange_copy(s, s.pad(block, buffer, dims), plan.machine.lanes(2))
     width = s.extent(lane)
     if not over or s.extent(element) != instruction.group or width % lanes:
         return decline("the columns are not stored as panels for the matrix unit")
@@ -144,6 +146,22 @@ def contraction_on_matrix_unit(s: Schedule, plan: RegisterTilePlan, instruction:
         s.prefetch(block, s.reads(block)[w], loop=panels[-1])
     _share(s, outer, inner)
     return tile
+
+
+def _arrange_copy(s: Schedule, copy: str, lanes: int) -> None:
+    """Arrange the loops of a copy with a border: the border apart, and vectors along memory."""
+    for loop in s.loops(copy)[:-1]:
+        points = s.change_points(loop)
+        for part in s.partition(loop, points) if s.extent(loop) != 1 and points else ():
+            (block,) = s.blocks(part)
+            loops = [each for each in s.loops(block) if s.extent(each) != 1]
+            *outer, last = fuse_contiguous(s, block, loops)
+            vectors, lane = s.split(last, (None, lanes))
+            s.vectorize(lane)
+            for each in (*outer, vectors):
+                s.parallel(each)
+        if points:
+            return
 
 
 def _share(s: Schedule, outer: list[str], inner: list[str]) -> None:

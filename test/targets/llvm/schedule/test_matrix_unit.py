@@ -43,6 +43,20 @@ def product(m: int, k: int, n: int, activation: Any = R.relu) -> tuple[Any, np.n
     return model, x, narrow[0] @ narrow[1] + b
 
 
+def convolution(channels: int, size: int, out: int, taps: int, stride: int, padding: int) -> tuple[Any, np.ndarray]:
+    """Return a model of a convolution with a bias, and its input."""
+    random = np.random.default_rng([channels, size, out])
+    w = random.standard_normal((out, channels, taps, taps)).astype(np.float32)
+    b = random.standard_normal((1, out, 1, 1)).astype(np.float32)
+    strides, border = (stride, stride), (padding,) * 4
+
+    @mirlo.script
+    def model(a: R.Tensor[(1, channels, size, size), R.f32]):
+        return R.add(R.conv2d(a, R.const(w), strides=strides, padding=border), R.const(b))
+
+    return model, random.standard_normal((1, channels, size, size)).astype(np.float32)
+
+
 def listing(model: Any, target: str, form: str = "asm", **options: Any) -> str:
     """Return the code of the kernels of a model."""
     request = CompileRequest(model, target=target, cache=False, precision="bf16", **options)
@@ -55,6 +69,20 @@ def test_products_of_bf16(shape: tuple[int, int, int]) -> None:
     model, x, wanted = product(*shape)
     found = mirlo.compile(model, precision="bf16", target=EMULATED, cache=False)(x)
     np.testing.assert_allclose(found, np.maximum(wanted, 0), rtol=1e-5, atol=2e-5 * shape[1] ** 0.5)
+
+
+@can_emulate
+@pytest.mark.parametrize(
+    "case", [(32, 14, 40, 3, 1, 1), (64, 9, 32, 3, 2, 1), (32, 14, 64, 1, 1, 0), (32, 12, 32, 5, 1, 2)]
+)
+def test_convolutions(case: tuple[int, int, int, int, int, int]) -> None:
+    model, x = convolution(*case)
+    assert "tdpbf16ps" in listing(model, "llvm{cpu=sapphirerapids}", "llvm-dialect")
+    found, wanted = (
+        mirlo.compile(model, target=target, precision=precision, cache=False)(x)
+        for target, precision in ((EMULATED, "bf16"), (WITHOUT, None))
+    )
+    assert np.abs(found - wanted).max() < 2**-6 * np.abs(wanted).max()
 
 
 @can_emulate
