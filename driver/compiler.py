@@ -15,7 +15,7 @@ from mirlo.driver.describe_regions import count_operators, describe_regions
 from mirlo.driver.fat import require_one_build
 from mirlo.driver.given import check_used, give, node_watch
 from mirlo.driver.models import OpenedModel, open_model, require_sizes
-from mirlo.driver.options import CompileOptionError, Strategies
+from mirlo.driver.options import FASTEST, CompileOptionError, Strategies
 from mirlo.driver.programs.detect import needs_program
 from mirlo.driver.ranks import rank_passes
 from mirlo.driver.request import CompileFunction, CompileRequest
@@ -203,6 +203,8 @@ class Compiler:
         )  # fmt: skip
         if self.request.ranks > 1:
             metadata |= {"ranks": self.request.ranks, "rank": self.request.rank or 0}
+        if self.request.precision == FASTEST:
+            metadata["precision"] = chosen_precision(FASTEST, target, self.options) or "f32"
         metadata[REGIONS] = [region.to_json() for region in regions]
         metadata |= _memory_plan(session) | _placement(session) | _approximations(session.notes[self.first_note :])
         return replace(artifact, metadata=metadata)
@@ -336,11 +338,21 @@ def _require_in_place(target: Target, options: CompileOptions) -> None:
         )
 
 
+def chosen_precision(dtype: str | None, target: Target, options: CompileOptions) -> str | None:
+    """Return the type that a precision names; for the fastest one None where no type is faster than f32."""
+    if dtype != FASTEST:
+        return dtype
+    return None if target.fastest_precision is None else target.fastest_precision(options)
+
+
 def precision_passes(dtype: str | None, recorded: str | None, target: Target, options: CompileOptions) -> str:
     """Return the passes that come first: they must see what they recognize, attention say, before casts are in it."""
     if dtype is None:
         return ""
     _require_first("precision", recorded)
+    dtype = chosen_precision(dtype, target, options)
+    if dtype is None:
+        return ""
     operands = "" if target.narrow_operands is None else f" operands={target.narrow_operands(dtype, options)}"
     return f"simplify,fold-constant,to-mixed-precision{{dtype={dtype}{operands}}},fold-constant"
 

@@ -86,7 +86,8 @@ GivenSchedule = Union[
 """A schedule that a caller gives for a prim function."""
 DEFAULT_TARGET = "llvm"
 """The target of compilations that name none: this machine's CPU."""
-PRECISIONS = ("bf16", "f16")
+FASTEST = "fastest"
+PRECISIONS = ("bf16", "f16", FASTEST)
 """Element types that products may be computed from instead of f32."""
 LANGUAGE_MODELS, FRAMEWORKS = "language models", "models of other frameworks"
 PLACEMENTS = ("priority", "estimated", "measured")
@@ -328,10 +329,12 @@ class CompileArguments:
     precision: str | None = option(
         None,
         '"bf16" or "f16" to store weights in half of the memory and to compute products of such numbers, with sums in '
-        "f32.",
+        'f32; "fastest" for the narrowest of these whose products are faster than those of f32 where the model runs, '
+        "if there is one.",
         OptionFlag(
             "--precision",
-            help="store weights as such numbers and compute products from them, summed in f32 (default: as they are)",
+            help="store weights as such numbers and compute products from them, summed in f32; fastest: what this "
+            "machine multiplies faster than f32, if anything (default: as they are)",
         ),
         own_pass="to-mixed-precision",
         kind=optional(one_of(*PRECISIONS)),

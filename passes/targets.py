@@ -127,6 +127,8 @@ class Target:
     narrow_operands: Callable[[str, CompileOptions], str] | None = None
     """Returns what products read in a type that `precision` names, an option of the pass `to-mixed-precision`: all
     operands, or constants only; without it, all."""
+    fastest_precision: Callable[[CompileOptions], str | None] | None = None
+    """Returns the narrowest type whose products are faster than those of f32, or None if there is none."""
     lanes: Callable[[str | None, int], int] | None = None
     """Returns how many elements of a size in bytes a vector has, on the machine that the pass `schedule` names, or None
     for the target's own; without it, its parent's."""

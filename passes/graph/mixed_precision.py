@@ -16,6 +16,7 @@ from mirlo.dialects.core.traits import Precision
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.attention import AttentionBase
+from mirlo.passes.approximations import Approximation
 from mirlo.passes.graph.constants import constant_value, emit_constant, is_constant
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.locations import names_of
@@ -31,6 +32,8 @@ F32 = DTYPES["f32"]
 LOW_PRECISION_TYPES = ("bf16", "f16")
 ALL, CONSTANTS = "all", "constants"
 """Operands of products that are narrow."""
+EXPECTED_ERRORS = {"bf16": "2^-6", "f16": "2^-9"}
+"""What tests bound the difference from f32 by, for a network of convolutions, products, a norm and a softmax."""
 LOWEST = {"bf16": -(2.0**127) * (2 - 2.0**-7), "f16": -65504.0}
 """The lowest finite value of each type."""
 
@@ -77,6 +80,13 @@ class ToMixedPrecision(Pass):
                 converter.convert(operation)
         for block in reversed(all_blocks):
             erase_dead(block, is_pure_relax)
+        narrow = "operands" if self.operands == ALL else "weights"
+        note = Approximation(
+            self.name,
+            f"{self.dtype} {narrow} of products: expect up to {EXPECTED_ERRORS[self.dtype]} of the largest result",
+        )
+        if note not in session.notes:
+            session.notes.append(note)
 
 
 @dataclass

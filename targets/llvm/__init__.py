@@ -95,6 +95,13 @@ def _narrow_operands(dtype: str, options: CompileOptions) -> str:
     return ALL if dtype == "bf16" and (machine.has_fast_bf16 or "bf16" in machine.tiles) else CONSTANTS
 
 
+def _fastest_precision(options: CompileOptions) -> str | None:
+    from mirlo.targets.llvm.options import machine_for
+
+    machine = machine_for(options)
+    return "bf16" if machine.has_fast_bf16 or "bf16" in machine.tiles else None
+
+
 def _operator_choices() -> Mapping[str, type]:
     from mirlo.targets.llvm.choices import ConvolutionChoices
 
@@ -145,4 +152,5 @@ TARGET = Target(
     operator_choices=_operator_choices,
     lanes=_lanes,
     narrow_operands=_narrow_operands,
+    fastest_precision=_fastest_precision,
 )

@@ -40,12 +40,19 @@ def _artifact_lines(artifact: Artifact) -> Iterator[str]:
     yield from arena_lines(artifact)
     if "placement" in artifact.metadata:
         yield f"placed by {artifact.metadata['placement']['by']} cost: {artifact.metadata['placement']['taken']}"
+    yield from precision_lines(artifact)
     yield from approximation_lines(artifact.metadata.get("approximations", ()))
     kinds = Counter(kernel.kind or "other" for kernel in artifact.kernels)
     yield f"kernel calls: {len(artifact.kernels)}"
     yield from columns([(f"  {kind}", str(count)) for kind, count in kinds.most_common()], numbers={1})
     objects = len(archive.unpack(artifact.code)) if archive.is_archive(artifact.code) else 1
     yield f"code: {bytes_text(len(artifact.code))} in {objects} object files: equal kernels are one"
+
+
+def precision_lines(artifact: Artifact) -> Iterator[str]:
+    """Yield the type that the fastest precision is."""
+    if "precision" in artifact.metadata:
+        yield f"the fastest precision: {artifact.metadata['precision']}"
 
 
 def approximation_lines(approximations: Iterable[object]) -> Iterator[str]:

@@ -34,7 +34,7 @@ def compiled_lines(path: str) -> Iterable[str]:
     """Yield what is in a compiled model, without loading its code."""
     from mirlo.runtime import artifact as artifacts
     from mirlo.runtime.regions import described_regions
-    from mirlo.tools.cli.compile_report import approximation_lines, arena_lines, region_lines
+    from mirlo.tools.cli.compile_report import approximation_lines, arena_lines, precision_lines, region_lines
 
     artifact, store = artifacts.load(path)
     threads = "1 thread" if artifact.threads == 1 else f"{artifact.threads} threads"
@@ -45,6 +45,7 @@ def compiled_lines(path: str) -> Iterable[str]:
     yield from arena_lines(artifact)
     yield f"code: {bytes_text(len(artifact.code))}"
     yield _memory_to_run(artifact, store)
+    yield from precision_lines(artifact)
     yield from approximation_lines(artifact.metadata.get("approximations", ()))
     yield from region_lines(described_regions(artifact))
     if artifact.loader == "specialized":

@@ -103,7 +103,7 @@ def test_rows_stay_wide_where_only_weights_are_narrow(cpu: str) -> None:
 
 
 def test_what_cannot_be_asked_for() -> None:
-    with pytest.raises(ValueError, match="precision: expected bf16, f16 or None, found 'int4'"):
+    with pytest.raises(ValueError, match="precision: expected bf16, f16, fastest or None, found 'int4'"):
         mirlo.compile(_network(), precision="int4")
     with pytest.raises(ValueError, match="a pipeline of your own"):
         mirlo.compile(_network(), precision="bf16", pipeline="simplify")
@@ -118,3 +118,20 @@ def _module() -> Any:
     from mirlo.driver.models import open_model
 
     return open_model(_network(), None, None).module
+
+
+@pytest.mark.parametrize(
+    ("cpu", "chosen"),
+    [("emeraldrapids", "bf16"), ("emeraldrapids tiles=none", None), ("znver5", "bf16"), ("znver3", None)],
+)
+def test_the_fastest_precision_is_that_of_the_processor(cpu: str, chosen: str | None) -> None:
+    passes = precision_passes("fastest", None, find_target("llvm"), CompileOptions("llvm", target_options=f"cpu={cpu}"))
+    assert (f"dtype={chosen}" in passes) if chosen else not passes
+
+
+def test_a_model_says_what_its_precision_is() -> None:
+    fastest = mirlo.compile(_network(), precision="fastest", target="llvm{cpu=znver5}", load=False, cache=False)
+    assert fastest.artifact.metadata["precision"] == "bf16"
+    assert any("expect up to 2^-6" in text for text in fastest.artifact.metadata["approximations"])
+    plain = mirlo.compile(_network(), precision="fastest", target="llvm{cpu=znver3}", load=False, cache=False)
+    assert plain.artifact.metadata["precision"] == "f32" and "approximations" not in plain.artifact.metadata

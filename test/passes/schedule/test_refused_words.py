@@ -76,8 +76,8 @@ def _call(s: Schedule, rng: random.Random) -> tuple[str, list[Any]]:
     scope = rng.choice(["", "local", "shared"])
     arguments: dict[str, list[Any]] = {
         "split": [
-            rng.choice(loops), rng.choice([(None, size), (size, 2), (None, None)]), rng.choice(["mask", "peel"]),
-            rng.choice(["", "", rng.choice(buffers)]),
+            rng.choice(loops), rng.choice([(None, size), (size, 2), (None, None)]),
+            rng.choice(["mask", "peel", "shift"]), rng.choice(["", "", rng.choice(buffers)]),
         ],
         "rotate": [rng.choice(loops), rng.choice(loops)],
         "compute_with": [block, rng.choice(blocks)], "stream": [block],
@@ -94,6 +94,9 @@ def _call(s: Schedule, rng: random.Random) -> tuple[str, list[Any]]:
         "pack": [rng.choice(buffers), rng.choice([(), (1, 0), (0, 0)]), rng.choice([(), ((1, size),), ((2, size),)])],
         "double_buffer": [rng.choice(buffers), size],
         "storage_align": [rng.choice(buffers), rng.randint(-1, 2), size, rng.randint(0, 2)],
+        "register_tile": [block, some(loops), some(loops), rng.choice(["fma", "tdpbf16ps"])],
+        "prefetch": [block, rng.choice(buffers), rng.choice(["", rng.choice(loops)]), size],
+        "pad": [block, rng.choice(buffers), rng.choice([(0,), (0, 1), (5,)])],
         "tensorize": [rng.choice(loops), "test.copy_8"],
         "apply_rule": rng.choice([["scalar_nest"], ["rows", some(blocks)], ["nothing", ["shift", "scale"]]]),
     }  # fmt: skip
