@@ -19,7 +19,7 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
@@ -483,6 +483,19 @@ def cores() -> list[int]:
 def available_cores() -> int:
     """Return the number of cores that this process may use."""
     return len(cores()) or os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def moving_among_cores() -> Iterator[Callable[[int], None] | None]:
+    """Yield what moves this thread to a core, by its number in `cores`; None where there is no other one."""
+    usual = cores()
+    if sys.platform != "linux" or len(usual) < 2:
+        yield None
+        return
+    try:
+        yield lambda number: os.sched_setaffinity(0, {usual[number]})
+    finally:
+        os.sched_setaffinity(0, usual)
 
 
 class FileMapping(mmap.mmap):

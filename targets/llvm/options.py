@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from mirlo.runtime.cache import digest_of
 from mirlo.runtime.host_cpu import AMX
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.cpus import (
@@ -38,6 +39,7 @@ from mirlo.targets.llvm.cpus import (
 )
 from mirlo.targets.llvm.machine import PRESETS, Machine, MachineError
 from mirlo.targets.llvm.processor import Processor, host_processor
+from mirlo.targets.llvm.rates import stored_rates
 
 if TYPE_CHECKING:
     from mirlo.passes.targets import CompileOptions
@@ -164,7 +166,13 @@ def find_machine(name: str | Machine | None) -> Machine:
 
 @cache
 def host_machine() -> Machine:
-    """Return the machine that the compiler runs on."""
+    """Return the machine that the compiler runs on, with the rates that `mirlo doctor --measure` found."""
+    rates: dict[str, Any] = dict(stored_rates(host_identity()).known)
+    return replace(described_machine(), **rates)
+
+
+def described_machine() -> Machine:
+    """Return the machine that the compiler runs on, by what the processor and the system tell of it."""
     base = machine_of(host_processor(), CPUS.get(host_processor().cpu))
     caches = linux_caches()
     l1_bytes, l1_associativity = caches.get(1, (base.l1_bytes, base.l1_associativity))
@@ -173,6 +181,11 @@ def host_machine() -> Machine:
     return replace(
         base, name="host", l1_bytes=l1_bytes, l1_associativity=l1_associativity, l2_bytes=l2_bytes, l3_bytes=l3_bytes
     )
+
+
+def host_identity() -> str:
+    """Return what rates that were measured hold for: the processor of this machine, and its caches."""
+    return digest_of(f"{host_processor()} {sorted(linux_caches().items())}".encode())
 
 
 def machine_of(processor: Processor, model: Cpu | None = None) -> Machine:
@@ -320,6 +333,10 @@ def _with_caches(machine: Machine, other: Machine) -> Machine:
         l1_associativity=other.l1_associativity,
         l2_bytes=other.l2_bytes,
         l3_bytes=other.l3_bytes,
+        l2_bytes_per_cycle=other.l2_bytes_per_cycle,
+        l3_bytes_per_cycle=other.l3_bytes_per_cycle,
+        memory_bytes_per_cycle=other.memory_bytes_per_cycle,
+        exchanged_bytes_per_cycle=other.exchanged_bytes_per_cycle,
     )
 
 

@@ -18,7 +18,6 @@ from mirlo.targets.llvm.schedule.cost import (
     BATCH_OF_SYMBOLS,
     LOOP_CYCLES,
     MAX_THREADS_OF_A_ROW,
-    MEMORY_BYTES_PER_CYCLE,
     MIN_GAIN_OF_ROWS,
 )
 
@@ -88,14 +87,14 @@ def choose_count(prefix: RowwisePrefix, machine: Machine) -> int | Decline:
         weights += work.weights
         computing += work.cycles
         if work.tensors <= cache < rows * work.tensors:
-            gain += work.between / MEMORY_BYTES_PER_CYCLE - work.between / machine.l3_bytes_per_cycle
-        rate = machine.l3_bytes_per_cycle if weights <= cache else MEMORY_BYTES_PER_CYCLE
+            gain += work.between / machine.memory_bytes_per_cycle - work.between / machine.l3_bytes_per_cycle
+        rate = machine.l3_bytes_per_cycle if weights <= cache else machine.memory_bytes_per_cycle
         gain -= max(0.0, work.weights / rate - work.cycles) * (1 - 1 / rows)
         for value in leaving:
             if value not in row_bytes:
                 row_bytes[value] = prefix.row(value).bytes
         copied = sum(map(row_bytes.__getitem__, leaving))
-        total = gain - LOOP_CYCLES - copied / MEMORY_BYTES_PER_CYCLE
+        total = gain - LOOP_CYCLES - copied / machine.memory_bytes_per_cycle
         if total >= best[0] and prefix.refusal(leaving) is None:  # with what is fused into the last kernel
             best = total, count
     saved, count = best

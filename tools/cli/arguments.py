@@ -161,7 +161,13 @@ def make_parser() -> argparse.ArgumentParser:
     add_serve(commands, _add)
     _add_link(commands)
     _add(commands, "targets", "list what code can be made for")
-    _add(commands, "doctor", "tell what this installation has and lacks, and what installs it")
+    doctor = _add(commands, "doctor", "tell what this installation has and lacks, and what installs it")
+    doctor.add_argument(
+        "--measure",
+        action="store_true",
+        help="measure the rates of this processor's caches, memory and instructions; models are planned with them from "
+        "then on",
+    )
     completion = _add(commands, "completion", "print what lets a shell complete commands and flags")
     completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
     _add_explain(commands)

@@ -41,6 +41,8 @@ class Requirement:
 def execute(arguments: Arguments) -> None:
     """Print a report; it is an error if something is missing without which nothing compiles."""
     problems: list[str] = []
+    if getattr(arguments, "measure", False):
+        _measure()
     for title, lines in (
         ("mirlo", _versions(problems)),
         ("machine", _machine(problems)),
@@ -54,6 +56,17 @@ def execute(arguments: Arguments) -> None:
     if problems:
         raise CommandError("; ".join(problems))
     print("everything that compiling and running models needs is there")
+
+
+def _measure() -> None:
+    """Measure this processor and keep its rates."""
+    from mirlo.targets.llvm.measure import measure
+    from mirlo.targets.llvm.options import described_machine, host_identity, host_machine
+    from mirlo.targets.llvm.processor import host_processor
+    from mirlo.targets.llvm.rates import store_rates
+
+    store_rates(host_identity(), measure(host_processor(), described_machine()))
+    host_machine.cache_clear()
 
 
 def requirements() -> list[Requirement]:
@@ -107,11 +120,27 @@ def _machine(problems: list[str]) -> Iterator[str]:
         )
         listed = ", ".join(name for name in known if name in cpu.features) or "none that matter here"
         yield f"CPU: {cpu.name}; {listed}"
+        yield from _rates()
     except (ImportError, RuntimeError) as error:
         problems.append(f"LLVM does not load: {error}")
         yield f"CPU: unknown, LLVM does not load: {error}"
     compiler = next((program for name in ("cc", "clang", "gcc") if (program := shutil.which(name))), None)
     yield f"C compiler: {compiler or 'none; target c, and --emit library, need one'}"
+
+
+def _rates() -> Iterator[str]:
+    """Yield the rates with which models are planned, beside what is assumed of such a processor."""
+    from mirlo.targets.llvm.options import described_machine, host_identity
+    from mirlo.targets.llvm.rates import rates_file, stored_rates
+
+    known, assumed = stored_rates(host_identity()).known, described_machine()
+    if not known:
+        yield "rates: not measured; mirlo doctor --measure does so, in three seconds"
+        return
+    yield f"rates that were measured, in {rates_file()}:"
+    yield from columns(
+        [(f"  {name}", f"{rate:g}", f"assumed: {getattr(assumed, name):g}") for name, rate in known.items()]
+    )
 
 
 def _cache() -> Iterator[str]:

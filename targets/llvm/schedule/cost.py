@@ -17,8 +17,6 @@ REGISTER_PART = 16
 """Bytes of the parts of a register within which x86 exchanges elements fastest; a register of AArch64 is one."""
 SHUFFLE_LANE_BYTES = 16
 """Bytes of the parts of a wider vector within which shuffles move elements; they also move whole parts."""
-L2_BYTES_PER_CYCLE = 32.0
-"""Bytes per cycle from the L2 cache to registers: an operand that does not fit L1."""
 STRIPE_BYTES_PER_CYCLE = 12.0
 """Bytes per cycle of results, and of operands of the epilogue, that exceed the L2 cache and are written in stripes, a
 panel of columns after the other: on a Xeon with 2 MB of L2 the expansion of MobileNetV2 to 96 channels takes 0.62 of
@@ -242,9 +240,6 @@ RUN_LOADS_IN_FLIGHT = 4
 """Vectors that are loaded before the first of them is stored."""
 
 # A loop over the rows of a batch (`targets/llvm/tile_batch.py`)
-MEMORY_BYTES_PER_CYCLE = 8.0
-"""Bytes per cycle from memory, of what is read while a kernel computes: on a Zen 3, MobileNetV2 for 16 images loses 2.3
-of 10 ms of an image to 54 MB of tensors between its convolutions."""
 BATCH_OF_SYMBOLS = 16
 """Rows of a symbolic batch for which the gain is estimated."""
 MAX_THREADS_OF_A_ROW = 4

@@ -17,7 +17,6 @@ from mirlo.targets.llvm.schedule.cost import (
     EQUAL_TILES,
     ISSUED_PER_LOAD,
     L1_RESIDENT_SHARE,
-    L2_BYTES_PER_CYCLE,
     LATENCY_SLACK,
     LINE_BYTES,
     LINES_PER_FETCH,
@@ -172,10 +171,12 @@ def step_bounds(rows: int, vectors: int, problem: TileProblem, machine: Machine)
         lines = 1.0 if _keeps_lines(problem, machine) else max(1.0, LINE_BYTES / run)
         lines *= machine.short_run if run < LINES_PER_FETCH * LINE_BYTES else 1.0
         windows = vectors * _window_vectors(rows, problem) / problem.taps
-        bounds["lines of windows from the L2 cache"] = windows * machine.vector_bytes * lines / L2_BYTES_PER_CYCLE
+        bounds["lines of windows from the L2 cache"] = (
+            windows * machine.vector_bytes * lines / machine.l2_bytes_per_cycle
+        )
     panel_bytes = problem.depth * vectors * machine.vector_bytes
     if problem.shared_columns and panel_bytes > machine.l1_bytes // 2:
-        bounds[COLUMNS_FROM_L2] = vectors * machine.vector_bytes / L2_BYTES_PER_CYCLE
+        bounds[COLUMNS_FROM_L2] = vectors * machine.vector_bytes / machine.l2_bytes_per_cycle
     return bounds
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from mirlo.targets.llvm.machine import PRESETS
 from mirlo.targets.llvm.schedule.contraction.tiles import TileProblem, choose_tile, crowding, step_bounds, step_cycles
-from mirlo.targets.llvm.schedule.cost import L2_BYTES_PER_CYCLE, LATENCY_SLACK
+from mirlo.targets.llvm.schedule.cost import LATENCY_SLACK
 
 MACHINE = PRESETS["avx512"]
 
@@ -128,5 +128,5 @@ def test_a_panel_beyond_half_of_the_l1_cache_comes_from_the_l2_cache() -> None:
     fits = FAST.l1_bytes // 2 // (vectors * FAST.vector_bytes)
     problem = TileProblem(64, 64, 16, fits, True, True, 4)
     assert step_cycles(6, vectors, problem, FAST) < 0.01
-    expected = vectors * FAST.vector_bytes / L2_BYTES_PER_CYCLE
+    expected = vectors * FAST.vector_bytes / FAST.l2_bytes_per_cycle
     assert step_cycles(6, vectors, replace(problem, depth=fits + 1), FAST) == expected
