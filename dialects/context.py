@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from mirlo.dialects.bindings import ir, new_context
 from mirlo.dialects.core.dialect import Dialect
 from mirlo.dialects.core.errors import DialectError
+from mirlo.dialects.wheel import MLIR_DIALECTS
 from mirlo.runtime.entry_points import offered
 from mirlo.runtime.system import after_fork
 
@@ -47,6 +48,20 @@ def register_dialect(namespace: str) -> Dialect:
     dialect = Dialect(namespace)
     EXTRA_DIALECTS.append(dialect)
     return dialect
+
+
+def available_dialects() -> list[str]:
+    """Return the names of the dialects that files may have, in order: Mirlo's, those of packages, and MLIR's."""
+    context = make_context()
+
+    def is_there(name: str) -> bool:
+        try:
+            return context.get_dialect_descriptor(name) is not None
+        except ValueError:
+            return False
+
+    names = {*MLIR_DIALECTS, "relax", "tir", *(dialect.namespace for dialect in EXTRA_DIALECTS)}
+    return sorted(filter(is_there, names))
 
 
 def forget_dialects(module: str) -> list[str]:

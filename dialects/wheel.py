@@ -37,6 +37,14 @@ FALLBACK = TestedWheel(
     "another build of the same sources, for when the first one is not on the index: install it in its place",
 )
 TESTED = (DEFAULT, FALLBACK)
+MLIR_DIALECTS = (
+    "acc", "affine", "amdgpu", "arith", "arm_neon", "arm_sme", "arm_sve", "async", "bufferization", "builtin",
+    "cf", "complex", "dlti", "emitc", "func", "gpu", "index", "irdl", "linalg", "llvm", "math", "memref",
+    "ml_program", "mpi", "nvgpu", "nvvm", "omp", "pdl", "pdl_interp", "ptr", "quant", "rocdl", "scf", "shape",
+    "shard", "smt", "sparse_tensor", "spirv", "tensor", "tosa", "transform", "ub", "vcix", "vector", "wasmssa",
+    "x86", "xegpu", "xevm",
+)  # fmt: skip
+"""The dialects of MLIR in these packages, which cannot list them."""
 REQUIREMENT = f"{DEFAULT.package}=={DEFAULT.versions[-1]}"
 """What pyproject.toml requires."""
 MODULES = ("mlir", "torch_mlir")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import traceback
 from collections.abc import Iterable
 from dataclasses import field
 from typing import TextIO
@@ -12,8 +13,14 @@ from mirlo.dialects.bindings import ir
 from mirlo.driver.source import SourceFile
 from mirlo.passes.locations import PARSED_TEXT, SourcePosition, find_source_position, names_of
 from mirlo.passes.pass_failed import PassFailed
+from mirlo.passes.reproducer import RESOURCE
 from mirlo.runtime.names import terminal
 from mirlo.runtime.records import dataclass
+
+AUTOMATIC_NOTE = "see current operation: "
+"""MLIR adds a note with the operation to each error of a verifier."""
+READ_BY_TOOLS = f"ignoring unknown external resources for '{RESOURCE}'"
+"""MLIR's warning about a pipeline in a file, which `--run-reproducer` reads."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,11 @@ class Diagnostics:
     stream: TextIO = field(default_factory=lambda: sys.stderr)
     kept: list[Diagnostic] = field(default_factory=list)
     errors: int = 0
+    has_notes: bool = True
+    has_operations: bool = True
+    """Whether notes that only print the operation are printed."""
+    has_stacks: bool = False
+    """Whether where in Python a diagnostic was emitted is printed below it."""
 
     def add(self, diagnostic: Diagnostic) -> None:
         self.errors += diagnostic.severity == "error"
@@ -54,7 +66,8 @@ class Diagnostics:
 
     def add_mlir(self, diagnostic: ir.DiagnosticInfo | ir.Diagnostic) -> bool:
         """Add one of MLIR's diagnostics; the return value tells MLIR that it was handled."""
-        self.add(self._converted(diagnostic))
+        if diagnostic.message != READ_BY_TOOLS:
+            self.add(self._converted(diagnostic))
         return True
 
     def add_error(self, error: ir.MLIRError) -> None:
@@ -80,8 +93,12 @@ class Diagnostics:
 
     def print(self, diagnostic: Diagnostic) -> None:
         self.stream.write(render(diagnostic, self.source))
-        for note in diagnostic.notes:
-            self.print(note)
+        if self.has_stacks:
+            self.stream.write("note: diagnostic emitted with trace:\n")
+            self.stream.writelines(traceback.format_stack()[:-1])
+        for note in diagnostic.notes if self.has_notes else ():
+            if self.has_operations or not note.message.startswith(AUTOMATIC_NOTE):
+                self.stream.write(render(note, self.source))
 
     def _converted(self, diagnostic: ir.DiagnosticInfo | ir.Diagnostic) -> Diagnostic:
         return Diagnostic(

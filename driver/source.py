@@ -12,7 +12,8 @@ from mirlo.runtime.files import read_regular
 from mirlo.runtime.names import shell_word
 from mirlo.runtime.records import dataclass
 
-SPLIT_MARKER = re.compile(r"^// -----[ \t]*\r?$", re.MULTILINE)
+SPLIT_MARKER = "// -----"
+"""The line between parts of a file, unless another one is given."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +45,16 @@ class SourceFile:
     def lines(self) -> list[str]:
         return [] if self.is_bytecode else self.text.split("\n")
 
-    def chunks(self, split: bool) -> list[Chunk]:
-        """Return the sections between lines `// -----`, or everything as one section."""
+    def chunks(self, marker: str | None) -> list[Chunk]:
+        """Return the sections between lines with a marker, or without one everything as one section."""
         if self.is_bytecode:
-            if split:
+            if marker is not None:
                 raise FileError(f"{self.name}: bytecode cannot be split; leave out --split-input-file")
             return [Chunk(self, 0, self.content)]
-        if not split:
+        if marker is None:
             return [Chunk(self, 0, self.text)]
         chunks, line = [], 0
-        for part in SPLIT_MARKER.split(self.text):
+        for part in re.split(rf"^{re.escape(marker)}[ \t]*\r?$", self.text, flags=re.MULTILINE):
             chunks.append(Chunk(self, line, part))
             line += part.count("\n")
         return chunks

@@ -63,7 +63,9 @@ def write_ir(
     *,
     bytecode: bool = False,
     header: str = "",
+    footer: str = "",
     append: bool = False,
+    bytecode_version: int | None = None,
     **printing: Any,
 ) -> None:
     """Write a module to a file, together with its parameters; `printing` is passed to MLIR's `get_asm`."""
@@ -71,10 +73,10 @@ def write_ir(
         save_params(module, path, session)
         if bytecode:
             with replacing(path) as file:
-                module.operation.write_bytecode(file)
+                module.operation.write_bytecode(file, bytecode_version)
             return
         before = read_regular(path) if append and os.path.exists(path) else b""
-        text = f"{header}{module.operation.get_asm(**printing).rstrip()}\n"
+        text = f"{header}{module.operation.get_asm(**printing).rstrip()}\n{footer}"
         write_regular(path, before + text.encode())
     except OSError as error:
         raise FileError(f"cannot write '{error.filename or path}': {error.strerror or error}") from error

@@ -107,6 +107,23 @@ class PrintIR(Instrument):
 
 
 @dataclass
+class LogActions(Instrument):
+    """Write a line as each pass begins and ends, in the words of LLVM's `--log-actions-to`."""
+
+    stream: TextIO
+    watches_inner: ClassVar[bool] = True
+
+    def before_pass(self, step: Leaf, op: ir.OpView) -> None:
+        self.stream.write(f"begins Action `pass-execution` running `{step.name}` on Operation `{op.operation.name}`\n")
+
+    def after_pass(self, step: Leaf, op: ir.OpView) -> None:
+        self.stream.write(f"completed `pass-execution` running `{step.name}`\n")
+
+    def pass_failed(self, step: Leaf, op: ir.OpView, failure: PassFailed) -> None:
+        self.stream.write(f"failed `pass-execution` running `{step.name}`\n")
+
+
+@dataclass
 class SaveIR(Instrument):
     """Write the module at every step of the outermost level to a folder: `00-input.mlir`, `01-fold-constant.mlir`...
 

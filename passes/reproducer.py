@@ -2,13 +2,16 @@
 
     // configuration: --pass-pipeline='builtin.module(legalize,cse)'
 
-`mirlo-opt --run-reproducer FILE` runs it again. The line is part of an untrusted file: passes that reach outside of
-the module, and plug-ins, run only with `--trust-file`.
+`mirlo-opt --run-reproducer FILE` runs it again, and so does `mlir-opt`, if the passes are MLIR's: at the end of a file
+that a failing pass leaves the same stands as LLVM writes it, in the external resource `mlir_reproducer`, which is read
+as well. Both are part of an untrusted file: passes that reach outside of the module, and plug-ins, run only with
+`--trust-file`.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import field
@@ -28,6 +31,12 @@ if TYPE_CHECKING:
     from mirlo.passes.upstream import UpstreamPass
 
 HEADER = "// configuration: "
+RESOURCE = "mlir_reproducer"
+"""The external resource in which LLVM's tools write a pipeline."""
+_TEXT = r"(?:[^\"\\]|\\.)*"
+_ENTRIES = re.compile(r'\s*:\s*\{(?P<entries>(?:"(?:[^"\\]|\\.)*"|[^{}"])*)\}', re.DOTALL)
+_ENTRY = re.compile(r'(?P<key>\w+)\s*:\s*(?:"(?P<text>(?:[^"\\]|\\.)*)"|(?P<word>\w+))', re.DOTALL)
+_ESCAPE = re.compile(r"\\([0-9A-Fa-f]{2}|.)", re.DOTALL)
 TRUST = "--trust-file"
 """Flag of `mirlo` and `mirlo-opt`: the input file may name plug-ins, and passes that are not contained."""
 
@@ -46,14 +55,30 @@ class Reproducer(Instrument):
     written: bool = field(default=False, init=False)
 
     def begin_stage(self, op: ir.OpView, remaining: Sequence[Step]) -> None:
-        header = configuration(remaining, self.flags)
-        write_ir(op, self.path, self.session, enable_debug_info=True, header=header)
+        write_reproducer(op, self.path, self.session, remaining, self.flags)
         self.written = True
 
     def end_run(self, op: ir.OpView) -> None:
         if self.written:
             os.remove(self.path)
             self.written = False
+
+
+def write_reproducer(
+    op: ir.Module | ir.OpView, path: str, session: Session, steps: Sequence[Step], flags: Sequence[str]
+) -> None:
+    """Write a module and what is to run on it, as `mirlo-opt` and `mlir-opt` read it."""
+    write_ir(
+        op, path, session, enable_debug_info=True, header=configuration(steps, flags), footer=resource(steps, flags)
+    )
+
+
+def resource(steps: Sequence[Step], flags: Sequence[str]) -> str:
+    """Return the lines with which `mlir-opt --run-reproducer` runs these passes."""
+    pipeline = f"{ROOT_ANCHOR}({join_steps(steps)})".replace("\\", "\\\\").replace('"', '\\"')
+    verify = str("--no-verify-each" not in flags).lower()
+    entries = f'pipeline: "{pipeline}", disable_threading: true, verify_each: {verify}'
+    return f"\n{{-# external_resources: {{ {RESOURCE}: {{ {entries} }} }} #-}}\n"
 
 
 def configuration(remaining: Sequence[Step], flags: Sequence[str] = ()) -> str:
@@ -63,14 +88,32 @@ def configuration(remaining: Sequence[Step], flags: Sequence[str] = ()) -> str:
 
 
 def arguments_of(text: str) -> list[str] | None:
-    """Return the arguments of `mirlo-opt` at the start of a reproducer, or None for other text."""
+    """Return the arguments of `mirlo-opt` in a reproducer, or None for other text."""
     first = text.split("\n", 1)[0]
     if not first.startswith(HEADER):
-        return None
+        return _arguments_of_resource(text)
     try:
         return shlex.split(first[len(HEADER) :])
     except ValueError as error:
         raise FileError(f"the file's first line, '{HEADER}...', cannot be read: {error}") from None
+
+
+def _arguments_of_resource(text: str) -> list[str] | None:
+    """Return what LLVM's tools have written at the end of a file."""
+    at = text.rfind(RESOURCE, max(0, text.find("{-#")))
+    match = _ENTRIES.match(text, at + len(RESOURCE)) if at >= 0 and "{-#" in text else None
+    entries = {entry["key"]: entry for entry in _ENTRY.finditer(match["entries"])} if match else {}
+    if "pipeline" not in entries or entries["pipeline"]["text"] is None:
+        return None
+    arguments = [f"--pass-pipeline={_ESCAPE.sub(_unescaped, entries['pipeline']['text'])}"]
+    verifies = "verify_each" not in entries or entries["verify_each"]["word"] != "false"
+    return arguments if verifies else [*arguments, "--no-verify-each"]
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    """Return the character that an escape in MLIR's text stands for."""
+    code: str = match[1]
+    return bytes.fromhex(code).decode("latin-1") if len(code) == 2 else {"n": "\n", "t": "\t"}.get(code, code)
 
 
 def uncontained(pipeline: Iterable[Pass | UpstreamPass], plugins: Sequence[str] = ()) -> str | None:

@@ -79,7 +79,7 @@ class Runner:
             return
         key = step, op.operation.name
         if key not in self._managers:
-            self._managers[key] = step.manager(op.operation)
+            self._managers[key] = step.manager(op.operation, self.session)
         self._managers[key].run(op.operation)
         wheel.restore_isolation(ir, op.operation)
 

@@ -58,13 +58,16 @@ class PassTiming(Instrument):
         self._seconds[id(step)] = self._seconds.get(id(step), 0.0) + time.perf_counter() - self._since
         self._runs[id(step)] = self._runs.get(id(step), 0) + 1
 
-    def report(self) -> str:
-        """Return the table as text."""
+    def report(self, by_time: bool = False) -> str:
+        """Return the table as text, in the order of the pipeline, or its passes sorted by time."""
         total = time.perf_counter() - self._started
         rows = [(seconds, 0, name, "") for name, seconds in self.phases.items()]
         rows[1:1] = [*self._rows(self.steps, 0), (self._verify, 0, "Verify", "")]
         rows.append((total - sum(row[0] for row in rows if row[1] == 0), 0, "Rest", ""))
         rows.append((total, 0, "Total", ""))
+        if by_time:
+            inner = [row for row in rows[:-1] if row[3] or row[2] in self.phases]
+            rows = [(row[0], 0, *row[2:]) for row in sorted(inner, key=lambda row: -row[0])] + rows[-1:]
         lines = [_RULE, "... Execution time report ...".center(len(_RULE)), _RULE]
         lines += [f"  Total Execution Time: {total:.4f} seconds", "", "  ----Wall Time----  --Runs--  ----Name----"]
         for seconds, depth, name, runs in rows:

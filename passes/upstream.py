@@ -19,6 +19,9 @@ from mirlo.runtime.records import dataclass
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
 
+STATISTICS = "pass-statistics"
+"""The option of a session with which MLIR prints the statistics of its passes: `list` or `pipeline`."""
+
 
 @dataclass(frozen=True)
 class UpstreamPass:
@@ -30,17 +33,19 @@ class UpstreamPass:
     """The only kind of operation it runs on; None for any."""
 
     def run(self, op: ir.OpView, session: Session) -> None:
-        self.manager(op.operation).run(op.operation)
+        self.manager(op.operation, session).run(op.operation)
 
     def is_contained(self) -> bool:
         """Return whether it changes nothing but the operation that it runs on."""
         return self.name in CONTAINED or (self.name in CONTAINED_WITHOUT_OPTIONS and not self.options)
 
-    def manager(self, operation: ir.Operation) -> passmanager.PassManager:
+    def manager(self, operation: ir.Operation, session: Session) -> passmanager.PassManager:
         """Return an MLIR pass manager, for operations of this kind and context, with this pass only."""
         manager = passmanager.PassManager.parse(f"{operation.name}({self})", operation.context)
         # The runner verifies after each pass.
         manager.enable_verifier(False)
+        if STATISTICS in session.options:
+            manager.enable_statistics(passmanager.PassDisplayMode[session.options[STATISTICS].upper()])
         return manager
 
     def __str__(self) -> str:

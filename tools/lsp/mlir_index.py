@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.driver.diagnostics import Diagnostic, Diagnostics
-from mirlo.driver.source import Chunk, SourceFile
+from mirlo.driver.source import SPLIT_MARKER, Chunk, SourceFile
 from mirlo.driver.type_sizes import TypeSizeError, require_type_sizes
 from mirlo.passes.locations import SourcePosition, find_source_position
 from mirlo.tools.explain.locations import locations_in
@@ -26,7 +26,7 @@ def index_of_ir(text: str, name: str) -> Index:
     named = names_of(text)
     index = Index(names=named.names, functions=named.functions)
     types: Types = {}
-    for chunk in source.chunks(split=True):
+    for chunk in source.chunks(SPLIT_MARKER):
         _read_chunk(chunk, index, types)
     _set_types(named, types)
     index.operations = sorted(types)
