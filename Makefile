@@ -13,7 +13,7 @@ CHIP ?= sm_90a
 # Packages of `plugins` that the tests of the core use where they are installed.
 PACKAGES := onednn onnxruntime
 
-.PHONY: run test checks test-doors test-clients test-serve test-ranks ethos-u-tools test-ethos-u lint typecheck lit pytest coverage docs package release canary bench test-gpu test-emulated test-arm test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards graphs combinations broken-accelerators nightly nightly-status stages bench-gpu kit format clean
+.PHONY: run test checks test-doors test-clients test-serve test-ranks ethos-u-tools test-ethos-u lint typecheck lit pytest coverage docs package release canary bench test-gpu test-emulated test-arm test-avx512 test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards graphs combinations broken-accelerators nightly nightly-status stages bench-gpu kit format clean
 
 run: $(VENV)/core
 	@$(BIN)/mirlo run --sample $(MODEL) --profile
@@ -182,7 +182,12 @@ test-times: $(VENV)/ready
 mutation: $(VENV)/ready
 	$(BIN)/python -m benchmarks.mutation --map --run --report --jobs $(JOBS)
 
-# The tests with Mirlo's view of the processor restricted to AVX2, and to SSE4.2: code for more is compiled, not executed.
+# The tests with Mirlo's view of the processor restricted to AVX-512 without VNNI, bf16 and AMX, where there is AVX-512; to
+# AVX2, and to SSE4.2: code for more is compiled, not executed.
+test-avx512: $(VENV)/ready
+	@if $(BIN)/python -c 'from mirlo.runtime.host_cpu import host_cpu; raise SystemExit("avx512bw" not in host_cpu().features)'; \
+	then $(BIN)/pytest -q -n $(JOBS) --dist loadfile --host-cpu=skylake-avx512; else echo "this processor has no AVX-512"; fi
+
 test-avx2: $(VENV)/ready
 	$(BIN)/pytest -q -n $(JOBS) --dist loadfile --host-cpu=x86-64-v3
 
