@@ -15,8 +15,8 @@ with a message for the user. The builder calls it to create an operation, the ve
 What else is known of an operator stands on its class too (`traits.py`): `TRAITS`, `PRECISION`, `AXES`, `ONNX`, its cost
 (`flops`), its `meaning` in numpy and, where it is elementwise, as an expression of scalars (`scalar`).
 
-The bindings' own `ext.Operation` is not used: it has no optional attributes, its builders are six times slower, and it
-prints segment attributes even where none are needed.
+The bindings' own `ext.Operation` is not used: it has no optional attributes, infers no types from those of operands,
+and prints segment attributes even where none are needed (docs/decisions/16-dialects-in-python.md).
 """
 
 from __future__ import annotations
