@@ -149,7 +149,7 @@ graphs: $(VENV)/ready
 # have run at which commit, and what failed.
 SHARD ?= 1/1
 nightly: $(VENV)/ready
-	$(BIN)/python -m benchmarks.nightly $(SHARD) --jobs $(JOBS)
+	$(BIN)/python -m benchmarks.nightly $(SHARD) --jobs $(JOBS) $(if $(MINUTES),--minutes $(MINUTES))
 
 nightly-status: $(VENV)/ready
 	@$(BIN)/python -m benchmarks.nightly --status
