@@ -135,6 +135,7 @@ guards: $(VENV)/ready
 		$(BIN)/mirlo fuzz guards --target $$target --count 10000 --processes $(JOBS) -o found || exit 1; \
 	done
 	$(BIN)/mirlo fuzz programs --count 5000 --processes $(JOBS) -o found
+	$(BIN)/mirlo fuzz interrupts --count 1000 --processes $(JOBS) -o found
 
 # The same 20,000 random graphs for every target at every level of optimization, compared with oracles: hours of one core
 # for each. A Vulkan device, which may be a software one, is for `spirv`.

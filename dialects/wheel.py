@@ -6,7 +6,8 @@ with its reason, and removed when no tested version needs it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from mirlo.runtime.entry_points import installed_version
@@ -105,6 +106,59 @@ def attach_isolation(ir: Any, operation: str) -> None:
         _ISOLATED.add(operation)
 
 
+def walk(ir: Any, operation: Any, visit: Callable[[Any], Any], order: Any = None) -> None:
+    """Call `visit` for an operation and all operations in it; what it raises is raised here, as it is.
+
+    The bindings raise a RuntimeError with its text instead. An interrupt may come before the first statement of the
+    callback, where only that text tells what it was.
+    """
+    raised: list[BaseException] = []
+
+    def guarded(inner: Any) -> Any:
+        try:
+            return visit(inner)
+        except BaseException as error:
+            raised.append(error)
+            return ir.WalkResult.INTERRUPT
+
+    try:
+        operation.walk(guarded, ir.WalkOrder.POST_ORDER if order is None else order)
+    except RuntimeError as error:
+        if raised:
+            raise raised[0] from None
+        if str(error).rstrip().rpartition("\n")[2].startswith(KeyboardInterrupt.__name__):
+            raise KeyboardInterrupt from None
+        raise
+    if raised:
+        raise raised[0]
+
+
+@contextmanager
+def diagnostics_to(context: Any, handle: Callable[[Any], bool]) -> Iterator[None]:
+    """Call `handle` for each diagnostic of a context inside; it returns whether other handlers are left out.
+
+    The bindings print what a handler raises, and go on: it is raised at the end.
+    """
+    raised: list[BaseException] = []
+
+    def guarded(diagnostic: Any) -> bool:
+        try:
+            return handle(diagnostic)
+        except BaseException as error:
+            raised.append(error)
+            return True
+
+    handler = context.attach_diagnostic_handler(guarded)
+    try:
+        yield
+    finally:
+        handler.detach()
+        if raised:
+            raise raised[0]
+        if handler.had_error:
+            raise KeyboardInterrupt
+
+
 def restore_isolation(ir: Any, root: Any) -> None:
     """Copy constants that a pass of upstream moved out of isolated regions back into them.
 
@@ -119,7 +173,7 @@ def restore_isolation(ir: Any, root: Any) -> None:
             isolated.append(op)
         return ir.WalkResult.ADVANCE
 
-    root.walk(collect)
+    walk(ir, root, collect)
     for op in isolated:
         _copy_constants_into(ir, op)
 
@@ -143,7 +197,7 @@ def _captures(ir: Any, isolated: Any) -> Iterator[tuple[Any, int, Any]]:
             inside.append(op)
         return ir.WalkResult.ADVANCE
 
-    isolated.walk(collect)
+    walk(ir, isolated, collect)
     blocks = [block for op in (isolated, *inside) for region in op.regions for block in region.blocks]
     owned = {value for op in inside for value in op.results} | {value for block in blocks for value in block.arguments}
     for op in inside:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.walk import walk
 from mirlo.passes.byoc.records import Placement, RegionRecord
 from mirlo.passes.byoc.target_list import Chosen, Targets
 from mirlo.passes.targets import find_target, loader_of
@@ -54,7 +55,7 @@ def count_operators(module: ir.Module) -> int:
         count += op.name.startswith("relax.") and op.name != "relax.constant"
         return ir.WalkResult.ADVANCE
 
-    module.operation.walk(visit)
+    walk(module, visit)
     return count
 
 

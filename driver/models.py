@@ -13,6 +13,7 @@ from mirlo.dialects.core.bytecode import BYTECODE_PREFIX
 from mirlo.dialects.core.dims import UNKNOWN, Dim, substitute, symbols_of
 from mirlo.dialects.core.input_sizes import sized_shapes, sizes_of_shapes
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.core.walk import diagnostics_to
 from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.driver.bytecode import read_in_child
 from mirlo.driver.modules import read_module
@@ -157,13 +158,11 @@ def _checked(model: OpenedModel) -> OpenedModel:
         return True
 
     with model.module.context as context:
-        handler = context.attach_diagnostic_handler(note)
         try:
-            Pipeline("verify-calls").run(model.module, model.session)
+            with diagnostics_to(context, note):
+                Pipeline("verify-calls").run(model.module, model.session)
         except PassFailed as failure:
             raise ModelError("\n".join(["the module is not consistent:", *problems, str(failure)])) from failure
-        finally:
-            handler.detach()
         select_entry(model.module)
     return model
 

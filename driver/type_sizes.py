@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.errors import OpError
 from mirlo.dialects.core.types import require_memory
+from mirlo.dialects.core.walk import walk
 from mirlo.passes.files import FileError
 from mirlo.passes.locations import describe
 
@@ -46,7 +47,7 @@ def require_type_sizes(module: ir.Module) -> ir.Module:
             return ir.WalkResult.INTERRUPT
         return ir.WalkResult.ADVANCE
 
-    module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    walk(module, visit, ir.WalkOrder.PRE_ORDER)
     if problems:
         raise problems[0]
     return module

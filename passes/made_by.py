@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.walk import walk
 from mirlo.passes.rules import Rule, RuleError
 
 RULE = "tir.rule"
@@ -76,5 +77,5 @@ def take_marks(root: ir.Operation) -> dict[str, set[str]]:
             del op.attributes[RULE]
         return ir.WalkResult.ADVANCE
 
-    root.walk(visit)
+    walk(root, visit)
     return marks

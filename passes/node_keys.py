@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.walk import walk
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.locations import names_of
 from mirlo.passes.registry import PassError
@@ -41,7 +42,7 @@ def nodes_of(op: ir.Module | ir.OpView | ir.Operation) -> list[str]:
         nodes.update(dict.fromkeys(names_of(inner.location)))
         return ir.WalkResult.ADVANCE
 
-    root.walk(visit, ir.WalkOrder.PRE_ORDER)
+    walk(root, visit, ir.WalkOrder.PRE_ORDER)
     return list(nodes)
 
 

@@ -10,6 +10,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.core.walk import walk
 from mirlo.dialects.tir.buffers import UNBOUNDED, WORKSPACE
 from mirlo.dialects.tir.sizes import SYMBOLS
 from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func
@@ -157,7 +158,7 @@ def _in_body(function: ir.Operation, symbols: dict[str, ir.Operation]) -> Iterat
                 problems.append((op.location, f"'{op.name}' op {problem}"))
         return ir.WalkResult.ADVANCE
 
-    function.walk(visit, ir.WalkOrder.PRE_ORDER)
+    walk(function, visit, ir.WalkOrder.PRE_ORDER)
     return iter(problems)
 
 

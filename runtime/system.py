@@ -248,6 +248,30 @@ def _leave_parent(input_: int, output: int) -> None:
                     os.close(int(name))
 
 
+@contextlib.contextmanager
+def interrupt_after(seconds: float) -> Iterator[None]:
+    """Raise KeyboardInterrupt in the main thread, after so many seconds, unless the block has ended."""
+    import signal
+
+    if sys.platform == "win32":
+        import _thread
+
+        timer = threading.Timer(seconds, _thread.interrupt_main)
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+        return
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-6))
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def process_context() -> Any:
     """Return multiprocessing's context with the cheapest processes: forks, where there are any."""
     import multiprocessing

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir, passmanager
 from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.core.walk import walk
 from mirlo.passes.lower.calls import find_all
 from mirlo.passes.lower.values import Num, ValueBuilder
 
@@ -138,7 +139,7 @@ def move_as_integers(module: ir.Module, kinds: Sequence[str]) -> None:
         operations.append(operation.operation)
         return ir.WalkResult.ADVANCE
 
-    module.operation.walk(visit)
+    walk(module, visit)
     for operation in operations:
         for name in list(operation.attributes):
             changed = mover.attribute(operation.attributes[name])

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.walk import walk
 from mirlo.passes.made_by import take_marks
 from mirlo.passes.registry import PassError
 
@@ -50,7 +51,7 @@ def suspects_in(root: ir.Operation) -> set[str]:
             suspects.add(name)
         return ir.WalkResult.ADVANCE
 
-    root.walk(visit)
+    walk(root, visit)
     registered = root.context.is_registered_operation
     return {name for name in suspects if not (_KNOWN.fullmatch(name) or registered(name))}
 
@@ -97,7 +98,7 @@ def require_translated(root: ir.Operation) -> None:
         left.append(name)
         return ir.WalkResult.INTERRUPT
 
-    root.walk(visit)
+    walk(root, visit)
     if left:
         advice = ": the pass lower-intrinsics lowers it" if left[0].startswith("tir.") else ""
         raise PassError(f"'{left[0]}' is not lowered to the LLVM dialect{advice}")

@@ -7,13 +7,14 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import field, replace
 from itertools import zip_longest
 from typing import Any, NoReturn
 
 from mirlo.dialects.bindings import ir, load_irdl
 from mirlo.dialects.context import available_dialects, make_context
+from mirlo.dialects.core.walk import diagnostics_to
 from mirlo.driver.bytecode import parse_bytes
 from mirlo.driver.diagnostics import Diagnostics
 from mirlo.driver.given import check_used, node_watch
@@ -219,7 +220,7 @@ class OptRun:
             chunk.source, keep=checked is not None, has_notes=not self.arguments.disable_notes,
             has_operations=self.arguments.print_op_on_diagnostic, has_stacks=self.arguments.print_stack_on_diagnostic,
         )  # fmt: skip
-        with _handler(self.context, diagnostics.add_mlir):
+        with diagnostics_to(self.context, diagnostics.add_mlir):
             passed = self._compile(chunk, diagnostics)
         if checked is not None:
             return check_expected(chunk, diagnostics, checked == "only-expected")
@@ -438,15 +439,6 @@ def _require_one_operation(chunk: Chunk, pipeline: Pipeline) -> None:
             f"--no-implicit-module: {chunk.source.name} is a '{operation.name}'; mirlo-opt writes modules{passes}. "
             f"Leave the flag out, or write '{ROOT_ANCHOR}' around it"
         )
-
-
-@contextlib.contextmanager
-def _handler(context: ir.Context, handle: Callable[[ir.Diagnostic], bool]) -> Iterator[None]:
-    attached = context.attach_diagnostic_handler(handle)
-    try:
-        yield
-    finally:
-        attached.detach()
 
 
 def _printing(arguments: OptArguments) -> list[Instrument]:

@@ -24,6 +24,7 @@ from mirlo.dialects.core.attributes import Str
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, result
 from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.walk import walk
 from mirlo.dialects.tir.base import TirOp
 from mirlo.dialects.tir.extents import add_extents
 from mirlo.dialects.tir.quotients import in_finest, quotients_by_symbol
@@ -115,7 +116,7 @@ def sizes_in(function: ir.OpView) -> list[ir.Operation]:
             sizes.append(op)
         return ir.WalkResult.ADVANCE
 
-    function.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    walk(function, visit, ir.WalkOrder.PRE_ORDER)
     return sizes
 
 

@@ -11,6 +11,7 @@ from mirlo.dialects.core.attributes import Dims
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import DialectOp
 from mirlo.dialects.core.types import TensorType, dim_attributes, dims_of_attribute, ranked_tensor
+from mirlo.dialects.core.walk import walk
 from mirlo.dialects.tir.extents import EXTENTS, extents_of
 
 Sizes = Mapping[str, Dim]
@@ -40,7 +41,7 @@ def substitute_dims(function: ir.Operation, sizes: Sizes) -> None:
         operations.append(op)
         return ir.WalkResult.ADVANCE
 
-    function.walk(note, ir.WalkOrder.PRE_ORDER)
+    walk(function, note, ir.WalkOrder.PRE_ORDER)
     for op in operations:
         for result in op.results:
             _retype(result, sizes)

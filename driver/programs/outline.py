@@ -12,6 +12,7 @@ from mirlo.dialects.core.op import DialectOp
 from mirlo.dialects.core.surgery import captured
 from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry
 from mirlo.dialects.core.types import TensorType, dims_of_attribute
+from mirlo.dialects.core.walk import walk
 from mirlo.passes.memory.storage_assignment import BINDS, ERASE
 
 
@@ -33,7 +34,7 @@ def symbols_in(op: ir.Operation) -> set[str]:
                         symbols.update(D.symbols_of(dim) if dim != D.UNKNOWN else ())
         return ir.WalkResult.ADVANCE
 
-    op.walk(visit)
+    walk(op, visit)
     return symbols
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.core.walk import walk
 from mirlo.dialects.tir.view import prim_functions
 from mirlo.driver.build import build
 from mirlo.driver.loaded import CallableModel, require_loaded
@@ -173,7 +174,7 @@ def _weights(module: ir.Module) -> ParameterStore:
                 store.add(name, _random_values(rng, tensor_type.static_shape, tensor_type.dtype.to_numpy()))
         return ir.WalkResult.ADVANCE
 
-    module.operation.walk(visit)
+    walk(module, visit)
     return store
 
 

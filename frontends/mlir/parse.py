@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.walk import diagnostics_to
 from mirlo.frontends.foreign import FrontendError
 
 
@@ -22,12 +23,12 @@ def parsing(what: str, error: type[FrontendError], explain: Callable[[str], str]
         problems.append(str(diagnostic.message))
         return True
 
-    handler, before = context.attach_diagnostic_handler(note), context.allow_unregistered_dialects
+    before = context.allow_unregistered_dialects
     context.allow_unregistered_dialects = True
     try:
-        yield
+        with diagnostics_to(context, note):
+            yield
     except (ir.MLIRError, ValueError) as problem:
         raise error(f"{what}: {explain('; '.join(problems) or str(problem))}") from None
     finally:
         context.allow_unregistered_dialects = before
-        handler.detach()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import is_constant
+from mirlo.dialects.core.walk import walk
 from mirlo.dialects.tir.buffers import PARALLEL, START, WORKSPACE
 from mirlo.dialects.tir.calls import CallExtern
 from mirlo.dialects.tir.loops import For
@@ -43,7 +44,7 @@ def _first_written(function: ir.Operation | ir.OpView, arguments: Sequence[ir.Va
             written.add(op.operands[1])
         return ir.WalkResult.ADVANCE
 
-    function.walk(visit)
+    walk(function, visit)
     return next((i for i, argument in enumerate(arguments) if argument in written), max(len(arguments) - 1, 0))
 
 

@@ -7,6 +7,7 @@ import re
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
+from mirlo.dialects.core.walk import walk
 from mirlo.dialects.tir.view import NAMES, PRIM_FUNC, PrimView, is_prim_func, is_tensor_form
 from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.module import parse_script
@@ -81,7 +82,7 @@ def _inputs_of(members: list[ir.Operation]) -> dict[str, int]:
         return ir.WalkResult.ADVANCE
 
     for member in members:
-        member.walk(visit)
+        walk(member, visit)
     return inputs
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import field
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.walk import walk
 from mirlo.runtime.records import dataclass
 
 
@@ -137,7 +138,7 @@ def scan_accesses(function: ir.Operation) -> ScannedAccesses:
             result.operations.append(op)
         return ir.WalkResult.ADVANCE
 
-    function.walk(visit, ir.WalkOrder.PRE_ORDER)
+    walk(function, visit, ir.WalkOrder.PRE_ORDER)
     return result
 
 

@@ -11,6 +11,7 @@ from typing import Union
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import integer_of
+from mirlo.dialects.core.walk import walk
 from mirlo.runtime.records import dataclass
 
 RESHAPES = ("memref.collapse_shape", "memref.expand_shape", "memref.cast")
@@ -158,5 +159,5 @@ def _uses(op: ir.Operation, buffer: ir.Value) -> bool:
         is_read = is_read or any(operand == buffer for operand in inner.operands)
         return ir.WalkResult.INTERRUPT if is_read else ir.WalkResult.ADVANCE
 
-    op.walk(visit, ir.WalkOrder.PRE_ORDER)
+    walk(op, visit, ir.WalkOrder.PRE_ORDER)
     return is_read

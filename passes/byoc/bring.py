@@ -6,6 +6,7 @@ from dataclasses import field
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import rename_symbol, symbol_name
+from mirlo.dialects.core.walk import walk
 from mirlo.dialects.tir.view import PRIM_FUNC, RULES
 from mirlo.passes.byoc.outline import EXTERNAL, free_name, string_fact
 from mirlo.passes.lower.intrinsics import has_intrinsics
@@ -37,7 +38,7 @@ class Bring:
                     inner.attributes[name] = ir.FlatSymbolRefAttr.get(self._brought(member, source))
             return ir.WalkResult.ADVANCE
 
-        op.walk(visit, ir.WalkOrder.PRE_ORDER)
+        walk(op, visit, ir.WalkOrder.PRE_ORDER)
 
     def _members(self, source: ir.Operation) -> dict[str, ir.Operation]:
         if source not in self._known:
@@ -96,7 +97,7 @@ def _is_named(function: ir.Operation, members: list[ir.Operation]) -> bool:
     for member in members:
         # A nested module has its own symbols.
         if member.name == "func.func" and member != function:
-            member.walk(visit, ir.WalkOrder.PRE_ORDER)
+            walk(member, visit, ir.WalkOrder.PRE_ORDER)
             if is_named:
                 return True
     return False

@@ -8,6 +8,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.surgery import replace_op
 from mirlo.dialects.core.symbols import rename_symbol, symbol_name
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.core.walk import walk
 from mirlo.dialects.relax.calls import CallDpsPacked
 from mirlo.dialects.tir.extents import add_extents
 from mirlo.passes.byoc.artifacts import artifacts_of, attach_artifact
@@ -135,7 +136,7 @@ def _calls_into(module: ir.Operation, nested: ir.Operation) -> dict[str, list[ir
             result.setdefault(op.opview.callee[len(prefix) :], []).append(op)
         return ir.WalkResult.ADVANCE
 
-    module.walk(visit, ir.WalkOrder.PRE_ORDER)
+    walk(module, visit, ir.WalkOrder.PRE_ORDER)
     return result
 
 
@@ -181,7 +182,7 @@ def _products_in(nested: ir.Operation, name: str) -> list[tuple[Dim, ...]]:
 
     for op in nested.regions[0].blocks[0].operations:
         if op.operation.name == "func.func" and _symbol(op.operation) == name:
-            op.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+            walk(op, visit, ir.WalkOrder.PRE_ORDER)
     return products
 
 

@@ -9,6 +9,7 @@ from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.surgery import replace_op
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.values import OPERAND_RUNS, RESULT_RUNS
+from mirlo.dialects.core.walk import walk
 from mirlo.passes.byoc.graph import BlockGraph, BlockNode, BlockValue
 from mirlo.passes.byoc.quotient import QuotientGraph
 from mirlo.passes.registry import PassError
@@ -119,7 +120,7 @@ def copy_op(op: ir.Operation, env: Mapping[ir.Value, ir.Value]) -> ir.Operation:
                     inner.operands[i] = env[value]
             return ir.WalkResult.ADVANCE
 
-        copied.walk(remap, ir.WalkOrder.PRE_ORDER)
+        walk(copied, remap, ir.WalkOrder.PRE_ORDER)
         return copied
     attributes = {operation.attributes[i].name: operation.attributes[i].attr for i in range(len(operation.attributes))}
     return ir.Operation.create(

@@ -9,6 +9,7 @@ from mirlo.dialects.core.dtypes import dtype_of_mlir
 from mirlo.dialects.core.surgery import blocks, operations
 from mirlo.dialects.core.symbols import rename_symbol, symbol_name
 from mirlo.dialects.core.types import dims_of, ranked_tensor
+from mirlo.dialects.core.walk import walk
 from mirlo.dialects.relax.calls import CallTir
 from mirlo.dialects.tir.view import PRIM_FUNC, RULES, is_prim_func, is_tensor_form
 from mirlo.passes.fuse.fuse_ops import PRIMITIVE
@@ -155,7 +156,7 @@ def remove_unused(module: ir.OpView) -> None:
             used.add(op.attributes["callee"].value)
         return ir.WalkResult.ADVANCE
 
-    module.operation.walk(visit)
+    walk(module, visit)
     for function in list(module.regions[0].blocks[0].operations):
         if is_prim_func(function) and symbol_name(function) not in used and _is_private(function):
             function.operation.erase()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from mirlo.dialects.bindings import ir, rewrite
 from mirlo.dialects.core.dims import UNKNOWN
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.core.walk import walk
 from mirlo.passes.apply_rules import NoRule, RuleCall, apply_rules
 from mirlo.passes.facts import is_external
 from mirlo.passes.legalize.builder import LegalizeBuilder, PrimFunctions
@@ -119,7 +120,7 @@ class Conversion:
                 return ir.WalkResult.SKIP
             return ir.WalkResult.ADVANCE
 
-        self.module.walk(visit, ir.WalkOrder.PRE_ORDER)
+        walk(self.module, visit, ir.WalkOrder.PRE_ORDER)
         self._given_away = {inner for op in given_away for inner in self._pending_in(op)}
         return result
 
@@ -131,7 +132,7 @@ class Conversion:
                 result.append(inner)
             return ir.WalkResult.ADVANCE
 
-        op.walk(visit, ir.WalkOrder.PRE_ORDER)
+        walk(op, visit, ir.WalkOrder.PRE_ORDER)
         return result
 
     def rules(self, name: str) -> list[Rule]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mirlo.dialects.bindings import arith, func, ir, memref
 from mirlo.dialects.core.surgery import enclosing, replace_op
 from mirlo.dialects.core.symbols import symbol_name
+from mirlo.dialects.core.walk import walk
 from mirlo.passes.registry import PassError
 
 CALL = "tir.call_extern"
@@ -53,7 +54,7 @@ def find_outermost(root: ir.Module | ir.OpView | ir.Operation, name: str) -> lis
         result.append(op)
         return ir.WalkResult.SKIP
 
-    root.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    walk(root, visit, ir.WalkOrder.PRE_ORDER)
     return result
 
 
@@ -67,7 +68,7 @@ def find_all(root: ir.Module | ir.OpView | ir.Operation, *names: str) -> dict[st
             same.append(op)
         return ir.WalkResult.ADVANCE
 
-    root.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    walk(root, visit, ir.WalkOrder.PRE_ORDER)
     return result
 
 

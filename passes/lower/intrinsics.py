@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.walk import walk
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.dialects.tir.own_intrinsics import OWN
 from mirlo.dialects.tir.view import RULES
@@ -105,7 +106,7 @@ def _functions_with_rules(root: ir.Operation) -> list[tuple[ir.Operation, str]]:
             return ir.WalkResult.SKIP
         return ir.WalkResult.ADVANCE
 
-    root.walk(visit, ir.WalkOrder.PRE_ORDER)
+    walk(root, visit, ir.WalkOrder.PRE_ORDER)
     return functions
 
 
@@ -234,5 +235,5 @@ def _intrinsics_in(root: ir.Operation) -> tuple[list[ir.Operation], list[ir.Oper
             intrinsics.append(operation)
         return ir.WalkResult.ADVANCE
 
-    root.walk(visit)
+    walk(root, visit)
     return intrinsics, calls

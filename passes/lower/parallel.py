@@ -19,6 +19,7 @@ from mirlo.dialects.bindings import func, ir, memref
 from mirlo.dialects.core.surgery import ancestors, enclosing
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.value import index, integer_of, is_constant
+from mirlo.dialects.core.walk import walk
 from mirlo.dialects.tir.buffers import ALIGNMENT, SHARED, buffer_bytes
 from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.view import is_prim_func
@@ -112,7 +113,7 @@ def _parallel_loops(function: ir.OpView) -> list[ir.Operation]:
             return ir.WalkResult.SKIP
         return ir.WalkResult.ADVANCE
 
-    function.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    walk(function, visit, ir.WalkOrder.PRE_ORDER)
     return loops
 
 
@@ -183,7 +184,7 @@ class _Outliner:
             inside.update(op.results)
             return ir.WalkResult.ADVANCE
 
-        self.loop.walk(visit, ir.WalkOrder.PRE_ORDER)
+        walk(self.loop, visit, ir.WalkOrder.PRE_ORDER)
         return [v for v in used if v not in inside]
 
     def _is_private_scratch(self, value: ir.Value) -> bool:
@@ -289,7 +290,7 @@ def _replace_inside(root: ir.Operation, env: dict[ir.Value, ir.Value]) -> None:
                 op.operands[i] = env[value]
         return ir.WalkResult.ADVANCE
 
-    root.walk(visit, ir.WalkOrder.PRE_ORDER)
+    walk(root, visit, ir.WalkOrder.PRE_ORDER)
 
 
 def _passes_by_pointer(kind: ir.Type) -> bool:

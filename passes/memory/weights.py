@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.walk import walk
 from mirlo.passes.byoc.artifacts import params_of_artifacts
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def named_arrays(root: ir.Operation) -> Counter[str] | None:
             arrays[op.opview.param] += 1
         return ir.WalkResult.ADVANCE
 
-    root.walk(visit)
+    walk(root, visit)
     # Artifacts of code generators receive their constants when the model is loaded.
     arrays.update(params_of_artifacts(root))
     return None if foreign else arrays

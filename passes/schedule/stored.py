@@ -10,6 +10,7 @@ import numpy as np
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.op import class_of
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.core.walk import walk
 from mirlo.dialects.relax.constant import Constant
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.graph.constants import constant_name, constant_reader, derived, emit_deferred_constant, filled
@@ -46,7 +47,7 @@ def calls_of(module: ir.Operation | ir.OpView) -> dict[str, list[ir.Operation]]:
             calls[op.operation.opview.callee].append(op.operation)
         return ir.WalkResult.ADVANCE
 
-    module.operation.walk(visit)
+    walk(module, visit)
     return calls
 
 

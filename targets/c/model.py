@@ -13,6 +13,7 @@ from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.dtypes import dtype_of_mlir
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.core.walk import walk
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.code_forms import KernelText
 from mirlo.passes.kernel_nodes import kernel_nodes
@@ -323,7 +324,7 @@ def _callees_first(root: ir.Operation, operations: Mapping[str, ir.Operation]) -
                 called.append(ir.FlatSymbolRefAttr(inner.attributes["callee"]).value)
             return ir.WalkResult.ADVANCE
 
-        op.walk(note, ir.WalkOrder.PRE_ORDER)
+        walk(op, note, ir.WalkOrder.PRE_ORDER)
         for name in called:
             callee = operations.get(name)
             if callee is not None and name not in ordered and len(callee.regions[0].blocks):

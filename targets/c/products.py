@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
+from mirlo.dialects.core.walk import walk
 from mirlo.dialects.tir.buffers import buffer_bytes
 from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
 from mirlo.passes.registry import Pass, register_pass
@@ -85,5 +86,5 @@ def _local_bytes(function: ir.Operation) -> int:
             sizes.append(buffer_bytes(op.results[0].type))
         return ir.WalkResult.ADVANCE
 
-    function.walk(visit)
+    walk(function, visit)
     return sum(sizes)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import integer_of
+from mirlo.dialects.core.walk import walk
 from mirlo.targets.gpu.bound_loops import Axis, axis_of, find_axis, loops_around
 from mirlo.targets.gpu.launches import own_accesses
 
@@ -123,7 +124,7 @@ def accesses_of(
         return ir.WalkResult.ADVANCE
 
     for outer in operations:
-        outer.walk(visit, ir.WalkOrder.PRE_ORDER)
+        walk(outer, visit, ir.WalkOrder.PRE_ORDER)
     for op in nested:
         for buffer, is_written in own_accesses(op).items():
             if buffer in buffers:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import field
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.walk import walk
 from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.copies import flatten_copy, is_copy
 
@@ -115,7 +116,7 @@ def _statement(op: ir.Operation, position: int, values: set[ir.Value]) -> Statem
         _add_accesses(inner, statement.accessed)
         return ir.WalkResult.ADVANCE
 
-    op.walk(visit, ir.WalkOrder.PRE_ORDER)
+    walk(op, visit, ir.WalkOrder.PRE_ORDER)
     statement.tied.update(values.intersection(statement.accessed))
     statement.buffers = {buffer: written for buffer, written in statement.accessed.items() if buffer not in values}
     return statement
@@ -129,7 +130,7 @@ def accesses(op: ir.Operation) -> dict[ir.Value, bool]:
         _add_accesses(inner, written)
         return ir.WalkResult.ADVANCE
 
-    op.walk(visit, ir.WalkOrder.PRE_ORDER)
+    walk(op, visit, ir.WalkOrder.PRE_ORDER)
     return written
 
 

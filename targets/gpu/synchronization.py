@@ -7,6 +7,7 @@ from dataclasses import field
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import integer_of
+from mirlo.dialects.core.walk import walk
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.loops import when
 from mirlo.runtime.records import dataclass
@@ -101,7 +102,7 @@ class UniformStatements:
             )
             return ir.WalkResult.INTERRUPT if is_looping else ir.WalkResult.ADVANCE
 
-        op.walk(look, ir.WalkOrder.PRE_ORDER)
+        walk(op, look, ir.WalkOrder.PRE_ORDER)
         return is_looping
 
     def _descend(self, op: ir.Operation, axes: Set[Axis], reached: bool) -> bool:

@@ -16,6 +16,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import attributes_of, enclosing, replace_op
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.value import create
+from mirlo.dialects.core.walk import walk
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.memory.names import FORK
 from mirlo.runtime.records import dataclass
@@ -88,7 +89,7 @@ def pass_scalars(function: ir.Operation, scalars: Mapping[str, tuple[ir.Attribut
             calls.append(op)
         return ir.WalkResult.ADVANCE
 
-    function.walk(visit)
+    walk(function, visit)
     for call in calls:
         with ir.InsertionPoint(call), call.location:
             added = [create("arith.constant", v.type, value=v) for v in scalars[_callee(call)]]
@@ -112,7 +113,7 @@ def _scan(function: ir.Operation, symbols: Mapping[str, ir.Operation]) -> _Kerne
     while waiting:
         known = len(kernel.calls)
         kernel.functions.append(waiting.pop())
-        kernel.functions[-1].walk(visit, ir.WalkOrder.PRE_ORDER)
+        walk(kernel.functions[-1], visit, ir.WalkOrder.PRE_ORDER)
         for call in kernel.calls[known:]:
             fork = symbols[_callee(call)]
             kernel.forks.append(fork)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.walk import walk
 from mirlo.passes.lower.calls import find_all, find_outermost
 
 _ARITHMETIC = frozenset({
@@ -71,7 +72,7 @@ def _sources(kernels: ir.Operation) -> Iterator[ir.Value]:
         sources.extend(value for value in values if _is_integer(value))
         return ir.WalkResult.ADVANCE
 
-    kernels.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    walk(kernels, visit, ir.WalkOrder.PRE_ORDER)
     yield from sources
 
 

@@ -14,6 +14,7 @@ from itertools import chain
 from mirlo.dialects.bindings import ir, translate_to_llvm_ir
 from mirlo.dialects.core.symbols import rename_symbol, symbol_name
 from mirlo.dialects.core.value import call_intrinsic
+from mirlo.dialects.core.walk import walk
 from mirlo.passes.lower.calls import find_all, find_outermost
 from mirlo.passes.made_by import RULE
 from mirlo.passes.registry import PassError
@@ -230,7 +231,7 @@ def check_translated(root: ir.Operation) -> None:
     for region in root.regions:
         for block in region.blocks:
             for op in block.operations:
-                op.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+                walk(op, visit, ir.WalkOrder.PRE_ORDER)
                 if problems:
                     raise problems[0]
 

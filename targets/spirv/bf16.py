@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.walk import walk
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.lower.calls import find
 
@@ -47,7 +48,7 @@ def store_as_bits(root: ir.Module | ir.OpView, narrow: ir.Type) -> None:
         return ir.WalkResult.ADVANCE
 
     # Now that everything is i16, casts between the two are between i16 and i16.
-    root.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    walk(root, visit, ir.WalkOrder.PRE_ORDER)
     for cast in casts:
         cast.results[0].replace_all_uses_with(cast.operands[0])
         cast.erase()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mirlo.dialects.bindings import gpu, ir
 from mirlo.dialects.core.symbols import symbol_name
+from mirlo.dialects.core.walk import walk
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import PassError
 from mirlo.passes.upstream import run_unverified
@@ -146,7 +147,7 @@ def _forbid_contraction(module: ir.Module | ir.OpView) -> None:
             op.attributes["no_contraction"] = unit
         return ir.WalkResult.ADVANCE
 
-    module.operation.walk(visit)
+    walk(module, visit)
 
 
 def _empty_continues(module: ir.Module | ir.OpView) -> None:

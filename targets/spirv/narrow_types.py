@@ -8,6 +8,7 @@ need.
 from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.walk import walk
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.lower.calls import find_all
 from mirlo.passes.registry import PassError
@@ -41,7 +42,7 @@ def check_floats(root: ir.Module | ir.OpView, environment: SpirvEnvironment) -> 
                 return ir.WalkResult.INTERRUPT
         return ir.WalkResult.ADVANCE
 
-    root.operation.walk(visit)
+    walk(root, visit)
     for location in lacking:
         raise PassError(f"{environment.api} has no f64: convert the model to f32", location)
 
@@ -56,7 +57,7 @@ def widen_arithmetic(root: ir.Module | ir.OpView) -> None:
             narrow.append(op)
         return ir.WalkResult.ADVANCE
 
-    root.operation.walk(visit)
+    walk(root, visit)
     for op in narrow:
         _widen(op)
 

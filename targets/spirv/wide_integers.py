@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import emit_constant, integer_of
+from mirlo.dialects.core.walk import walk
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.lower.calls import find_all
 from mirlo.passes.lower.values import Num, ValueBuilder
@@ -35,7 +36,7 @@ def split_wide(root: ir.Module | ir.OpView) -> None:
             op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, []))
         return ir.WalkResult.ADVANCE
 
-    root.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    walk(root, visit, ir.WalkOrder.PRE_ORDER)
     for name, operations in find_all(root, "memref.load", "memref.store").items():
         for op in operations:
             _access(op, name == "memref.load")

@@ -43,6 +43,7 @@ def execute(arguments: Arguments) -> None:
 def _refused(check: ModelCheck, target: str) -> list[LegalizationRecord]:
     """Return the operators that no legalization of the target takes."""
     from mirlo.dialects.bindings import ir
+    from mirlo.dialects.core.walk import diagnostics_to
     from mirlo.passes.byoc.target_list import Targets
     from mirlo.passes.legalize.conversion import LegalizationRecord
     from mirlo.passes.pipeline import PassFailed, Pipeline
@@ -55,16 +56,16 @@ def _refused(check: ModelCheck, target: str) -> list[LegalizationRecord]:
     assert module is not None
     with module.context as context, ir.Location.unknown():
         # The records contain all that the diagnostics would.
-        handler = context.attach_diagnostic_handler(lambda diagnostic: True)
         try:
-            Pipeline(f"builtin.module({divided}simplify,remove-dead,legalize{{target={host}}})").run(module, session)
+            with diagnostics_to(context, lambda diagnostic: True):
+                Pipeline(f"builtin.module({divided}simplify,remove-dead,legalize{{target={host}}})").run(
+                    module, session
+                )
         except PassFailed as failure:
             records = [note for note in session.notes if isinstance(note, LegalizationRecord) and note.rule is None]
             if not records:
                 raise CommandError(str(failure)) from failure
             return records
-        finally:
-            handler.detach()
     return []
 
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
+from mirlo.dialects.core.walk import walk
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.driver.code import UnknownKernel
 from mirlo.driver.save_code import texts_by_form
@@ -154,7 +155,7 @@ def _operators(module: ir.Operation) -> list[tuple[list[str], str]]:
             operators.append((node_labels(op.location), _text(op)))
         return ir.WalkResult.ADVANCE
 
-    module.walk(visit, ir.WalkOrder.PRE_ORDER)
+    walk(module, visit, ir.WalkOrder.PRE_ORDER)
     return operators
 
 
@@ -187,7 +188,7 @@ def _launched(function: ir.Operation) -> set[str]:
             names.add(ir.SymbolRefAttr(op.attributes["kernel"]).value[0])
         return ir.WalkResult.ADVANCE
 
-    function.walk(visit)
+    walk(function, visit)
     return names
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
+from mirlo.dialects.core.walk import walk
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.driver.bind_strategies import bind_strategies
@@ -251,7 +252,7 @@ class _Watch(Instrument):
                 self.nodes += node_labels(op.location)
             return ir.WalkResult.ADVANCE
 
-        module.operation.walk(visit)
+        walk(module, visit)
         self.nodes = list(dict.fromkeys(self.nodes))
 
     def before_pass(self, step: Step, op: ir.OpView) -> None:
@@ -271,7 +272,7 @@ def _intrinsics(function: ir.Operation) -> list[tuple[str, str]]:
             intrinsics[op.name[4:], str(op.operands[0].type)] = None
         return ir.WalkResult.ADVANCE
 
-    function.walk(visit)
+    walk(function, visit)
     return list(intrinsics)
 
 

@@ -82,11 +82,11 @@ def _is_rounding(graph: RandomGraph, target: str, threads: int, names: list[str]
     return is_rounding(graph.model, graph.feeds, against="reference", settings=settings)
 
 
-def write(seed: int, folder: Path) -> None:
+def write(seed: int, folder: Path, graph: RandomGraph | None = None) -> None:
     """Write the model of a seed, its inputs, and the command that looks for the node that departs."""
     import numpy as np
 
-    graph = random_graph(seed)
+    graph = graph or random_graph(seed)
     write_regular(folder / "model.onnx", graph.model.SerializeToString())
     inputs = []
     for name, array in graph.feeds.items():

@@ -72,6 +72,9 @@ MODES: dict[str, Mode] = {
     "programs": Mode(
         "mirlo.tools.fuzz.programs", "random graphs in C programs of 64 and 32 bits, between such pages", "operators"
     ),
+    "interrupts": Mode(
+        "mirlo.tools.fuzz.interrupted", "interrupts at random times of compilations", "operators", None, True
+    ),
     "files": Mode("mirlo.tools.fuzz.mutate", "broken model files to refuse"),
     "empty": Mode("mirlo.tools.fuzz.empty", "operators over empty axes to compute", "operators", None, True),
     "headers": Mode("mirlo.tools.fuzz.headers", "compiled models with hostile headers to refuse", "files"),

@@ -8,6 +8,7 @@ from collections.abc import Collection
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.dialects.core.walk import walk
 from mirlo.driver.modules import is_script, load_params
 from mirlo.frontends.foreign import ImportedModule
 from mirlo.passes.locations import find_source_position
@@ -90,7 +91,7 @@ def _places(module: ir.Module, first: int, last: int) -> set[tuple[int, int]]:
         within = _lines_of(function.operation)
         if within is not None and within[0] <= first and last <= within[1] and "tir.prim_func" in function.attributes:
             functions.add(ir.StringAttr(function.attributes["sym_name"]).value)
-        function.operation.walk(visit)
+        walk(function, visit)
     return places.union(*(calls.get(name, set()) for name in functions))
 
 
@@ -104,7 +105,7 @@ def _lines_of(function: ir.Operation) -> tuple[int, int] | None:
             lines.append(place.line)
         return ir.WalkResult.ADVANCE
 
-    function.walk(visit)
+    walk(function, visit)
     return (min(lines), max(lines)) if lines else None
 
 

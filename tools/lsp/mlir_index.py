@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.dialects.core.walk import diagnostics_to, walk
 from mirlo.driver.diagnostics import Diagnostic, Diagnostics
 from mirlo.driver.source import SPLIT_MARKER, Chunk, SourceFile
 from mirlo.driver.type_sizes import TypeSizeError, require_type_sizes
@@ -59,16 +60,14 @@ def _read_chunk(chunk: Chunk, index: Index, types: Types) -> None:
     diagnostics = Diagnostics(chunk.source, keep=True)
     context = make_context()
     with context, ir.Location.unknown():
-        handler = context.attach_diagnostic_handler(diagnostics.add_mlir)
         try:
-            module = parse_ir(text)
-            types.update(_types(module))
+            with diagnostics_to(context, diagnostics.add_mlir):
+                module = parse_ir(text)
+                types.update(_types(module))
         except ir.MLIRError as error:
             diagnostics.add_error(error)
         except TypeSizeError as error:
             diagnostics.report("error", error.problem, error.location)
-        finally:
-            handler.detach()
     lines = chunk.source.lines
     index.problems += [_problem(diagnostic, lines) for diagnostic in diagnostics.kept]
 
@@ -84,7 +83,7 @@ def _types(module: ir.Module) -> Types:
             types[place.line, place.column] = [str(result.type) for result in op.results], inside
         return ir.WalkResult.ADVANCE
 
-    module.operation.walk(visit)
+    walk(module, visit)
     return types
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.dialects.core.walk import walk
 from mirlo.frontends.script.check import check_scripts, is_definition
 from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.syntax import dotted
@@ -67,7 +68,7 @@ def _types(module: ir.Module) -> Types:
             types[place.line, place.column] = ", ".join(str(result.type) for result in op.results)
         return ir.WalkResult.ADVANCE
 
-    module.operation.walk(visit)
+    walk(module, visit)
     return types
 
 

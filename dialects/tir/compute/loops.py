@@ -26,6 +26,7 @@ from mirlo.dialects.core.dims import Dim, minimum, product
 from mirlo.dialects.core.dtypes import DType, dtype, dtype_of_mlir
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.value import index
+from mirlo.dialects.core.walk import walk
 from mirlo.dialects.tir.buffers import (
     ALIGNMENT,
     INPLACE,
@@ -281,7 +282,7 @@ def _make_serial(function: ir.Operation) -> None:
             del op.attributes[PARALLEL]
         return ir.WalkResult.ADVANCE
 
-    function.walk(visit)
+    walk(function, visit)
 
 
 def _scalar(value: ExprLike) -> Expr:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mirlo.extend.ops import ir
+from mirlo.extend.ops import ir, walk
 from mirlo.extend.target import PassError
 from mirlo_webgpu.exactness import must_round
 from mirlo_webgpu.expressions import EXPRESSIONS, MULTIPLY_EXTENDED, Operand, literal, shielded, type_name
@@ -98,7 +98,7 @@ class _Printer:
                 self._atomic.add(pointers[op.operands[0]])
             return ir.WalkResult.ADVANCE
 
-        function.walk(visit, ir.WalkOrder.PRE_ORDER)
+        walk(function, visit, ir.WalkOrder.PRE_ORDER)
 
     def _declarations(self) -> tuple[list[str], int]:
         """Return the declarations of global variables, and the bytes of shared memory."""

@@ -124,6 +124,23 @@ def test_hostile_sizes_are_refused() -> None:
 
 
 @pytest.mark.sample(0)
+def test_interrupts_are_interrupts() -> None:
+    report = json.loads(mirlo("fuzz", "interrupts", "--count", 5, "--json").stdout)
+    assert report["found"] == [] and report["states"] == {"interrupted": 5}
+
+
+@pytest.mark.sample(0)
+@pytest.mark.parametrize("target", ["llvm", "c"])
+@pytest.mark.parametrize("level", [0, 1, 3])
+def test_random_graphs_are_right_at_other_levels(level: int, target: str) -> None:
+    report = json.loads(
+        mirlo("fuzz", "graphs", "--target", target, "--opt-level", level, "--count", 10, "--json").stdout
+    )
+    assert report["found"] == [] and report["states"].get("right", 0) >= 9
+    assert "--opt-level is for graphs" in mirlo("fuzz", "files", "--opt-level", 1).stderr
+
+
+@pytest.mark.sample(0)
 def test_empty_axes_are_computed() -> None:
     report = json.loads(mirlo("fuzz", "empty", "--count", 6, "--json").stdout)
     assert report["found"] == [] and report["count"] == 6
