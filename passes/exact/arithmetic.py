@@ -19,6 +19,8 @@ class Arithmetic(ABC):
     """The LLVM type of a plane."""
     bytes = 8
     planes = 1
+    key: tuple[object, ...] = ()
+    """What tells this arithmetic from others."""
     carries_loose = False
     """Whether values that loops carry may be loose."""
 

@@ -1,163 +1,171 @@
 """The comparison of a kernel with its definition: both run on the same random residues, and results are equal or not.
 
 Buffers and scratch memory hold other residues for each of the two: what is read before it is written is a difference.
-In every second round, parallel loops run backwards, and masks hold minus infinity.
+In every second round, parallel loops run backwards, and masks hold minus infinity. Kernels with maxima run in as many
+rounds as their operands need to be the greatest one in turn. Kernels with exponentials run once on large 64-bit floats:
+residues do not overflow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.symbols import symbol_name
-from mirlo.dialects.core.types import dims_of
-from mirlo.dialects.tir.view import PrimView
+from mirlo.dialects.core.dims import symbols_of
 from mirlo.passes.exact import translate_control, translate_instructions  # noqa: F401  (importing registers meanings)
 from mirlo.passes.exact.arithmetic import Arithmetic
-from mirlo.passes.exact.definition import translate_definition
 from mirlo.passes.exact.degree import proven_bits
+from mirlo.passes.exact.double import DoubleArithmetic
 from mirlo.passes.exact.field import FieldArithmetic
-from mirlo.passes.exact.inputs import integer_values, mask_arguments
-from mirlo.passes.exact.ir_text import ModuleText
+from mirlo.passes.exact.ir_text import TABLE_WORDS, ModuleText
+from mirlo.passes.exact.kernel_definition import KernelDefinition, RoundSettings, run_function
+from mirlo.passes.exact.maxima import rounds_for_maxima
 from mirlo.passes.exact.memory import Array, GuardedBuffer, RandomMemory, number_of
 from mirlo.passes.exact.native import NativeFunction, compile_function
-from mirlo.passes.exact.operations import compared_constants, has_exponentials, has_infinities
+from mirlo.passes.exact.operations import compared_constants, has_comparisons, has_exponentials, has_infinities
 from mirlo.passes.exact.outside import OutsideError
-from mirlo.passes.exact.primes import MINUS_INFINITY
-from mirlo.passes.exact.rounds import round_constants
 from mirlo.passes.exact.scheduled import translate_scheduled
+from mirlo.passes.exact.sizes import SizeSearch
 from mirlo.passes.exact.verdict import DIFFERENT, EQUAL, OUTSIDE, KernelVerdict, WrongElements
 
-MASKED, MASKED_ROWS = 0.7, 0.3
-"""The shares of elements and of whole rows of a mask that are minus infinity."""
+ROUNDS = 2
+OTHER = 1 << 20
+"""Added to the seeds of memory for the scheduled form, which holds other numbers than that of the definition."""
+LARGE = 1000.0
+"""The scale of inputs in the round of large numbers: exponentials overflow where a maximum is not subtracted."""
+RANGE_TOLERANCE = 1e-6
+"""The most difference in the round of large numbers, of the greatest element: results are wrong by far, or right."""
 
 
 class KernelPair:
-    """A kernel in its two forms: a prim function over tensors, and one over buffers."""
+    """A definition, and a scheduled form that is compared with it."""
 
-    def __init__(
-        self, definition: ir.Operation, scheduled: ir.Operation, sizes: Mapping[str, int] | None = None,
-        constants: Sequence[Mapping[int, Array]] = (),
-    ):  # fmt: skip
+    def __init__(self, definition: KernelDefinition, scheduled: ir.Operation):
         self.definition, self.scheduled = definition, scheduled
-        self.constants = list(constants)
-        """Inputs that are constants in the calls of the kernel, by position; one call's for each round."""
-        self.view = PrimView(definition)
-        self.sizes = dict(sizes or {})
-        self.parameters = [
-            *(("in", dims_of(value.type)) for value in self.view.arguments),
-            *(("out", dims_of(value.type)) for value in self.view.returned),
-        ]
-        self.integers = integer_values(self.view, self.sizes)
-        self.masks = mask_arguments(self.view)
+        self._forms = definition.operation, scheduled
 
-    def verify(self, rounds: int = 2, has_exact_casts: bool = False) -> KernelVerdict:
-        """Compare the two forms; return what was found."""
-        name = symbol_name(self.definition)
+    def verify(
+        self, rounds: int = ROUNDS, has_exact_casts: bool = False, sizes: Sequence[Mapping[str, int]] = ()
+    ) -> KernelVerdict:
+        """Compare the two forms; return what was found. `sizes` are those of symbols, by default as many as are new."""
         try:
-            return self._verify(name, rounds, has_exact_casts)
+            return self._verify(rounds, has_exact_casts, sizes)
         except OutsideError as error:
-            return KernelVerdict(name, OUTSIDE, str(error))
+            return KernelVerdict(self.definition.name, OUTSIDE, str(error))
 
-    def _verify(self, name: str, rounds: int, has_exact_casts: bool) -> KernelVerdict:
-        forms = self.definition, self.scheduled
-        arithmetic = FieldArithmetic(has_exponentials(*forms), has_infinities(*forms), has_exact_casts)
-        definition, scheduled = self._definition(arithmetic), self._scheduled(arithmetic)
-        compared = compared_constants(*forms)
-        for number in range(rounds):
-            verdict = self._round(name, number, arithmetic, compared, definition, scheduled)
-            if verdict is not None:
-                return verdict
-        return KernelVerdict(name, EQUAL, rounds=rounds, bits=proven_bits(self.view, rounds, self.sizes))
+    def _verify(self, rounds: int, has_exact_casts: bool, sizes: Sequence[Mapping[str, int]]) -> KernelVerdict:
+        arithmetic = FieldArithmetic(has_exponentials(*self._forms), has_infinities(*self._forms), has_exact_casts)
+        symbols = self._symbols()
+        places: list[str] | None = [] if symbols else None
+        scheduled = self.compile_scheduled(arithmetic, places)
+        search = SizeSearch(symbols, self.definition.parameters, [dict(each) for each in sizes], places or ())
+        settings = RoundSettings(0, compared=tuple(compared_constants(*self._forms)))
+        for count, chosen in enumerate(search):
+            settings = replace(settings, sizes=tuple(chosen.items()))
+            least, first = (rounds, 0) if count == 0 else (1, count)
+            needed, _ = rounds_for_maxima(self.definition.view, chosen, least)
+            for number in range(first, first + needed):
+                settings = replace(settings, number=number)
+                verdict = self._round(arithmetic, scheduled, settings, search)
+                if verdict is not None:
+                    return verdict
+        final = dict(settings.sizes)
+        verdict = self._range_round(settings)
+        if verdict is not None:
+            return verdict
+        total, share = rounds_for_maxima(self.definition.view, final, rounds)
+        return KernelVerdict(
+            self.definition.name, EQUAL, rounds=total, bits=proven_bits(self.definition.view, rounds, final),
+            sizes=tuple(search.compared), unreached=tuple(search.unreached), extremes=share,
+        )  # fmt: skip
 
-    def _definition(self, arithmetic: Arithmetic) -> NativeFunction:
+    def _symbols(self) -> list[str]:
+        dims = [dim for _, shape in self.definition.parameters for dim in shape if not isinstance(dim, int)]
+        dims += [dim for block in self.definition.view.blocks for dim in block.domain if not isinstance(dim, int)]
+        return list(dict.fromkeys(name for dim in dims for name in sorted(symbols_of(dim))))
+
+    def compile_scheduled(self, arithmetic: Arithmetic, places: list[str] | None = None) -> NativeFunction:
         module = ModuleText()
-        return compile_function(module, "definition", translate_definition(self.view, arithmetic, module, "definition"))
-
-    def _scheduled(self, arithmetic: Arithmetic) -> NativeFunction:
-        module = ModuleText()
-        arguments = translate_scheduled(self.scheduled, self.parameters, arithmetic, module, "scheduled")
+        arguments = translate_scheduled(
+            self.scheduled, self.definition.parameters, arithmetic, module, "scheduled", places
+        )
         return compile_function(module, "scheduled", arguments)
 
     def _round(
-        self, name: str, number: int, arithmetic: FieldArithmetic, compared: Sequence[float],
-        definition: NativeFunction, scheduled: NativeFunction,
-    ) -> KernelVerdict | None:  # fmt: skip
-        """Run both forms; return a verdict if they differ."""
-        table = round_constants(number, compared)
-        memory = RandomMemory(arithmetic, number)
-        inputs = self._inputs(memory, scheduled, number)
-        if number % 2 and arithmetic.has_infinities:
-            self._hide(memory, inputs)
-        before = [[whole.copy() for whole in each.wholes] for each in inputs]
-        expected, _ = self._run(definition, memory, inputs, table, False)
-        actual, is_intact = self._run(scheduled, memory, inputs, table, number % 2 == 1)
+        self, arithmetic: FieldArithmetic, scheduled: NativeFunction, settings: RoundSettings, search: SizeSearch
+    ) -> KernelVerdict | None:
+        """Run the scheduled form; return a verdict if its results are others."""
+        expected = self.definition.results(arithmetic, settings)
+        before = [[whole.copy() for whole in each.wholes] for each in expected.inputs]
+        memory = RandomMemory(arithmetic, OTHER + settings.number)
+        table = np.concatenate([expected.table, np.zeros(3 * len(search.places), np.int64)])
+        sizes = dict(settings.sizes)
+        actual, is_intact = run_function(scheduled, memory, expected.inputs, sizes, table, settings.is_odd)
+        search.note(table[TABLE_WORDS:])
+        changed = [each for each, wholes in zip(expected.inputs, before, strict=True) if not _same(each.wholes, wholes)]
+        for each, wholes in zip(expected.inputs, before, strict=True):
+            each.wholes = wholes  # other candidates are compared on them, too
         if not is_intact:
-            return KernelVerdict(name, DIFFERENT, "it writes outside of a buffer", rounds=number + 1, seed=number)
-        if not all(
-            np.array_equal(now, then)
-            for each, wholes in zip(inputs, before, strict=True)
-            for now, then in zip(each.wholes, wholes, strict=True)
-        ):
-            return KernelVerdict(name, DIFFERENT, "it writes an input", rounds=number + 1, seed=number)
-        for position, (left, right) in enumerate(zip(expected, actual, strict=True)):
-            wrong = self._wrong(position, left, right)
-            if wrong is not None:
-                return KernelVerdict(name, DIFFERENT, str(wrong), rounds=number + 1, wrong=wrong, seed=number)
+            return self._different("it writes outside of a buffer", settings)
+        if changed:
+            return self._different("it writes an input", settings)
+        for position, (left, right) in enumerate(zip(expected.outputs, actual, strict=True)):
+            wrong = left.planes[0] != right.planes[0]
+            if wrong.any():
+                return self._wrong(position, wrong, settings)
         return None
 
-    def _inputs(self, memory: RandomMemory, scheduled: NativeFunction, number: int) -> list[GuardedBuffer]:
-        arguments = [each for each in scheduled.arguments if each.role == "in"]
-        inputs = [memory.buffer(each, self.sizes, self.integers.get(i)) for i, each in enumerate(arguments)]
-        constants = self.constants[number % len(self.constants)] if self.constants else {}
-        for i, array in constants.items():
-            (plane,) = inputs[i].planes
-            plane[:] = array.reshape(-1).astype(plane.dtype)
-        return inputs
-
-    def _hide(self, memory: RandomMemory, inputs: Sequence[GuardedBuffer]) -> None:
-        """Make most elements of masks, and whole rows of them, minus infinity."""
-        for i in self.masks:
-            planes = inputs[i].planes
-            shape = self.view.arguments[i].type.shape
-            width = shape[-1] if len(shape) and shape[-1] > 0 else 1
-            hidden = memory.rng.random(len(planes[0])) < MASKED
-            if len(hidden) % width == 0:
-                hidden |= np.repeat(memory.rng.random(len(hidden) // width) < MASKED_ROWS, width)
-            for plane in planes:
-                plane[hidden] = MINUS_INFINITY
-
-    def _run(
-        self, function: NativeFunction, memory: RandomMemory, inputs: Sequence[GuardedBuffer], table: np.ndarray,
-        is_reversed: bool,
-    ) -> tuple[list[GuardedBuffer], bool]:  # fmt: skip
-        """Run a function; return its outputs, and whether guards around buffers are as they were."""
-        buffers: list[GuardedBuffer | None] = []
-        left, outputs = iter(inputs), []
-        for argument in function.arguments:
-            if argument.role == "size":
-                buffers.append(None)
-            elif argument.role == "in":
-                buffers.append(next(left))
-            else:
-                buffers.append(memory.buffer(argument, self.sizes))
-                outputs += [buffers[-1]] if argument.role == "out" else []
-        guards = [(each, each.guards()) for each in buffers if each is not None]
-        function.call(buffers, self.sizes, table, is_reversed)
-        return [each for each in outputs if each is not None], all(each.has_guards(old) for each, old in guards)
-
-    def _wrong(self, position: int, expected: GuardedBuffer, actual: GuardedBuffer) -> WrongElements | None:
-        """Return where the residues of two results differ."""
-        left, right = expected.planes[0], actual.planes[0]
-        if np.array_equal(left, right):
+    def _range_round(self, settings: RoundSettings) -> KernelVerdict | None:
+        """Run both forms on large 64-bit floats, where exponentials overflow unless a maximum is subtracted."""
+        if not (has_exponentials(*self._forms) and has_comparisons(*self._forms)):
             return None
-        different = np.flatnonzero(left != right)
-        dims = self._output_shape(position)
-        first = np.unravel_index(int(different[0]), dims or (1,))
-        return WrongElements(position, tuple(map(int, first)) if dims else (), len(different), left.size)
+        arithmetic = DoubleArithmetic()
+        settings = replace(settings, number=0, scale=LARGE)
+        try:
+            expected = self.definition.results(arithmetic, settings)
+            scheduled = self.compile_scheduled(arithmetic)
+        except OutsideError:
+            return None  # bits of floats, or a function that C's library lacks
+        memory = RandomMemory(arithmetic, OTHER)
+        actual, _ = run_function(scheduled, memory, expected.inputs, dict(settings.sizes), expected.table)
+        for position, (left, right) in enumerate(zip(expected.outputs, actual, strict=True)):
+            wrong = _out_of_range(left, right)
+            if wrong.any():
+                return self._wrong(position, wrong, settings, "of large numbers, ")
+        return None
 
-    def _output_shape(self, position: int) -> list[int]:
-        _, dims = self.parameters[len(self.view.arguments) + position]
-        return [number_of(dim, self.sizes) for dim in dims]
+    def _wrong(self, position: int, wrong: Array, settings: RoundSettings, what: str = "") -> KernelVerdict:
+        _, dims = self.definition.parameters[len(self.definition.view.arguments) + position]
+        shape = [number_of(dim, dict(settings.sizes)) for dim in dims]
+        places = np.flatnonzero(wrong)
+        first = tuple(map(int, np.unravel_index(int(places[0]), shape))) if shape else ()
+        elements = WrongElements(position, first, len(places), wrong.size)
+        return self._different(f"{what}{elements}", settings, elements)
+
+    def _different(self, why: str, settings: RoundSettings, wrong: WrongElements | None = None) -> KernelVerdict:
+        at = ", ".join(f"{name} = {size}" for name, size in settings.sizes)
+        why = f"{why}, where {at}" if at else why
+        number = settings.number
+        return KernelVerdict(
+            self.definition.name, DIFFERENT, why, rounds=number + 1, wrong=wrong, seed=number,
+            sizes=(dict(settings.sizes),) if at else (),
+        )  # fmt: skip
+
+
+def _same(left: Sequence[Array], right: Sequence[Array]) -> bool:
+    pairs = zip(left, right, strict=True)
+    return all(np.array_equal(a.view(np.uint8), b.view(np.uint8)) for a, b in pairs)
+
+
+def _out_of_range(expected: GuardedBuffer, actual: GuardedBuffer) -> Array:
+    """Return where a result is not near the finite one that is expected."""
+    left, right = expected.planes[0], actual.planes[0]
+    if left.dtype != np.float64:
+        return np.asarray(left != right)
+    finite = np.isfinite(left)
+    scale = float(np.abs(left[finite]).max(initial=1.0))
+    with np.errstate(all="ignore"):
+        return np.asarray(finite & ~(np.abs(left - right) <= RANGE_TOLERANCE * scale))

@@ -19,7 +19,7 @@ from mirlo.passes.exact.translate_arith import affine
 from mirlo.passes.exact.translator import Argument, KernelTranslator
 from mirlo.passes.exact.values import BufferRef, IntValue, Number, bits_of, element_of, is_float
 
-LANES = 32
+LANES = 16
 
 
 def translate_definition(view: PrimView, arithmetic: Arithmetic, module: ModuleText, name: str) -> list[Argument]:
@@ -48,37 +48,28 @@ class _Definition:
 
     def __init__(self, arithmetic: Arithmetic, module: ModuleText, name: str):
         self.t = KernelTranslator(arithmetic, module, name)
-        self._sizes: dict[str, IntValue] = {}
 
     def take(self, value: ir.Value, role: str) -> None:
         """Make a tensor a buffer of the arguments."""
         element, dims = element_of(value.type), dims_of(value.type)
         kind = "f" if is_float(element) else "i"
         argument = Argument(role, kind, 0 if kind == "f" else bits_of(element), dims)
-        shape = [self.size(dim) for dim in dims]
+        shape = [self.t.dim(dim) for dim in dims]
         buffer = self.t.buffer_argument(argument, shape)
         self.t.values[value] = BufferRef(
             buffer.kind, buffer.bits, buffer.roots, buffer.room, buffer.shape, self._strides(dims)
         )
 
-    def size(self, dim: Dim) -> int | IntValue:
-        """Return a dim: a number, or an argument."""
-        if isinstance(dim, int):
-            return dim
-        if str(dim) not in self._sizes:
-            self._sizes[str(dim)] = self.t.size_argument(dim)
-        return self._sizes[str(dim)]
-
     def _strides(self, dims: Sequence[Dim]) -> tuple[int | IntValue, ...]:
         strides: list[int | IntValue] = []
         total: Dim = 1
         for dim in reversed(dims):
-            strides.append(self.size(total))
+            strides.append(self.t.dim(total))
             total = total * dim
         return tuple(reversed(strides))
 
     def index(self, dim: Dim) -> IntValue:
-        size = self.size(dim)
+        size = self.t.dim(dim)
         return size if isinstance(size, IntValue) else self.t.index(size)
 
 

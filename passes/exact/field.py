@@ -10,15 +10,13 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 from mirlo.passes.exact.arithmetic import Arithmetic
-from mirlo.passes.exact.ir_text import ROUND_TABLES, FunctionText
+from mirlo.passes.exact.ir_text import ROUND_TABLES, WINDOW, WINDOWS, FunctionText
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.primes import EXPONENTS, INFINITY, MINUS_INFINITY, NAN, VALUES, P, Plane
 from mirlo.passes.exact.values import FloatValue, IntValue, llvm_type
 
 ORDER_FACTOR, ORDER_SHIFT, HASH_KEY = 0, 1, 2
 """Positions of constants of the round: the key of the order is x * factor + shift mod P."""
-WINDOW, WINDOWS = 6, 5
-"""Powers are products of five entries of tables of 64."""
 _EXPONENTIAL = 77
 """Key of the hash that is the second residue of an exponential."""
 _TESTS = {"gt": "sgt", "ge": "sge", "lt": "slt", "le": "sle", "eq": "eq", "ne": "ne"}
@@ -33,6 +31,7 @@ class FieldArithmetic(Arithmetic):
         self.has_infinities, self.has_exact_casts = has_infinities, has_exact_casts
         self.moduli: tuple[Plane, ...] = (VALUES, EXPONENTS) if has_exponents else (VALUES,)
         self.planes = len(self.moduli)
+        self.key = ("field", has_exponents, has_infinities, has_exact_casts)
         self.carries_loose = not has_infinities
 
     # ------------------------------------------------------------------------------------------------------- reduction
@@ -274,7 +273,7 @@ def _inverse_helper(f: FunctionText, plane: Plane, lanes: int | None) -> str:
     g.effect("%j = add i64 %i, 1")
     g.effect(f"%more = icmp ult i64 %j, {plane.modulus.bit_length()}")
     g.effect("br i1 %more, label %head, label %end")
-    g.lines += ["end:", f"  ret {kind} %r"]
+    g.lines += ["end:", f"  ret {kind} %next"]
     g.finish_helper(kind, f"{kind} %x")
     return name
 

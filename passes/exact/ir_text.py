@@ -6,6 +6,10 @@ from mirlo.passes.exact.values import llvm_type
 
 ROUND_TABLES = 12
 """Position of the first table in the constants of a round (`rounds.py`)."""
+WINDOW, WINDOWS = 6, 5
+"""Powers are products of five entries of tables of 64."""
+TABLE_WORDS = ROUND_TABLES + (WINDOWS << WINDOW)
+"""The constants of a round; cases of loops and branches follow."""
 
 
 class ModuleText:

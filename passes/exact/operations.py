@@ -28,6 +28,10 @@ def has_exponentials(*functions: ir.Operation) -> bool:
     return any(op.name in EXPONENTIALS for function in functions for op in operations_in(function))
 
 
+def has_comparisons(*functions: ir.Operation) -> bool:
+    return any(op.name in _COMPARISONS for function in functions for op in operations_in(function))
+
+
 def has_infinities(*functions: ir.Operation) -> bool:
     """Return whether infinities or NaN are among the constants of functions."""
     return any(not math.isfinite(value) for function in functions for _, value in _constants(function))

@@ -8,12 +8,11 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
-from mirlo.passes.exact.field import HASH_KEY, ORDER_FACTOR, ORDER_SHIFT, WINDOW, WINDOWS
-from mirlo.passes.exact.ir_text import ROUND_TABLES
+from mirlo.passes.exact.field import HASH_KEY, ORDER_FACTOR, ORDER_SHIFT
+from mirlo.passes.exact.ir_text import ROUND_TABLES, TABLE_WORDS, WINDOW, WINDOWS
 from mirlo.passes.exact.primes import VALUES, P
 from mirlo.passes.exact.translate_memory import ADDRESS
 
-TABLE_WORDS = ROUND_TABLES + (WINDOWS << WINDOW)
 _TRIES = 200_000
 _ORDERED = 4
 """The most constants whose order is kept: more are unlikely to be in order by chance."""

@@ -19,14 +19,16 @@ from mirlo.passes.exact.values import bits_of, element_of, is_float
 
 def translate_scheduled(
     function: ir.Operation, shapes: Sequence[tuple[str, tuple[Dim, ...]]], arithmetic: Arithmetic, module: ModuleText,
-    name: str,
+    name: str, places: list[str] | None = None,
 ) -> list[Argument]:  # fmt: skip
     """Append a function of this name to a module; return its arguments.
 
     `shapes` are the roles and the dims of inputs and outputs, as the definition has them: buffers of dynamic size have
-    none. Workspaces and sizes follow.
+    none. Workspaces and sizes follow. The kinds of loops and branches are added to `places`, if any, and their cases
+    noted at run time.
     """
     t = KernelTranslator(arithmetic, module, name)
+    t.places = places
     views = [op.results[0].type for op in operations_in(function) if op.name == "memref.view"]
     ratios = [arithmetic.bytes / float_bytes(kind.element_type) for kind in views if is_float_buffer(kind)]
     t.view_ratio = int(max([1, *ratios]))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dims import parse, substitute
+from mirlo.dialects.core.dims import parse
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.passes.exact.arithmetic import Arithmetic
 from mirlo.passes.exact.ir_text import FunctionText
-from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.translator import KernelTranslator, translates
 from mirlo.passes.exact.values import FloatValue, IntValue, llvm_type
 
@@ -21,10 +20,8 @@ _SATURATING = {"sat_adds": "sadd", "sat_addu": "uadd", "sat_subs": "ssub", "sat_
 
 @translates("tir.size")
 def size(t: KernelTranslator, op: ir.Operation) -> None:
-    dim = substitute(parse(op.opview.dim), t.sizes)
-    if not isinstance(dim, int):
-        raise OutsideError("a size of run time")
-    t.set(op, t.index(dim))
+    known = t.dim(parse(op.opview.dim))
+    t.set(op, known if isinstance(known, IntValue) else t.index(known))
 
 
 @translates(*_FLOAT_FUNCTIONS)

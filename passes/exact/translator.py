@@ -6,13 +6,13 @@ guards, where that is found, and no other memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.passes.exact.arithmetic import Arithmetic
-from mirlo.passes.exact.ir_text import FunctionText, ModuleText
+from mirlo.passes.exact.ir_text import TABLE_WORDS, FunctionText, ModuleText
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.values import (
     INDEX_BITS,
@@ -68,16 +68,17 @@ def translates(*names: str) -> Callable[[Handler], Handler]:
 class KernelTranslator:
     """Emitter of one function: values of MLIR are mapped to values of LLVM IR."""
 
-    def __init__(self, arithmetic: Arithmetic, module: ModuleText, name: str, sizes: Mapping[str, int] | None = None):
+    def __init__(self, arithmetic: Arithmetic, module: ModuleText, name: str):
         self.arithmetic, self.f = arithmetic, FunctionText(module, name)
-        self.sizes = dict(sizes or {})
-        """Sizes of symbols, where they are fixed."""
         self.values: dict[Any, KernelValue] = {}
         self.arguments: list[Argument] = []
         """What the caller provides, in the order of the words of `%args`."""
+        self.places: list[str] | None = None
+        """Where to note the cases of loops and branches at run time, after the constants of the round."""
         self.view_ratio = 1
         """By how much memory of bytes is larger than in the kernel, as floats in it are."""
         self._slots = 0
+        self._dims: dict[str, IntValue] = {}
 
     # -------------------------------------------------------------------------------------------------------- emission
 
@@ -136,6 +137,14 @@ class KernelTranslator:
         """Return the value of a dim, which the caller computes."""
         self.arguments.append(Argument("size", "i", INDEX_BITS, (dim,)))
         return IntValue(self._word(), INDEX_BITS)
+
+    def dim(self, dim: Dim) -> int | IntValue:
+        """Return a dim: a number, or an argument."""
+        if isinstance(dim, int):
+            return dim
+        if str(dim) not in self._dims:
+            self._dims[str(dim)] = self.size_argument(dim)
+        return self._dims[str(dim)]
 
     def buffer_argument(self, argument: Argument, shape: Sequence[int | IntValue]) -> BufferRef:
         """Return the next buffer of the arguments: an address for each plane, and the bytes of one."""
@@ -392,6 +401,8 @@ class KernelTranslator:
         """Emit a loop; return the carried values. Parallel loops run backwards where `%reverse` is set."""
         f = self.f
         count = self._iterations(lower, upper, step)
+        if self.places is not None and not all(each.name.isdigit() for each in (lower, upper, step)):
+            self._note("loop", IntValue(f.extreme("umin", count.name, "2"), INDEX_BITS))
         head, inside, after = f.new_label("head"), f.new_label("loop"), f.new_label("after")
         start = [self._carriable(v) for v in start]
         before = f.block
@@ -424,6 +435,14 @@ class KernelTranslator:
         f.label(after)
         return carried
 
+    def _note(self, kind: str, case: IntValue) -> None:
+        """Note at run time which case a loop or a branch has: a number below 3."""
+        assert self.places is not None
+        place = self.arith("add", case, self.index(TABLE_WORDS + 3 * len(self.places)))
+        self.places.append(kind)
+        pointer = self.f.op(f"getelementptr i64, ptr %round, i64 {place.name}")
+        self.f.effect(f"store i64 1, ptr {pointer}, align 8")
+
     def _iterations(self, lower: IntValue, upper: IntValue, step: IntValue) -> IntValue:
         rounded = self.arith("add", self.arith("sub", upper, lower), self.arith("sub", step, self.index(1)))
         count = self.select(self.compare("sle", upper, lower), self.index(0), self.arith("udiv", rounded, step))
@@ -436,6 +455,8 @@ class KernelTranslator:
         """Emit a condition; return what the branches return."""
         f = self.f
         yes, no, after = f.new_label("then"), f.new_label("else"), f.new_label("join")
+        if self.places is not None:
+            self._note("branch", self.resized(condition, INDEX_BITS, is_signed=False))
         f.effect(f"br i1 {condition.name}, label %{yes}, label %{no}")
         ends, results = [], []
         for label, emit in ((yes, then), (no, otherwise)):

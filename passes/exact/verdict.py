@@ -38,6 +38,12 @@ class KernelVerdict:
     bits: float = 0.0
     """A fault that changes results of sums and products stays unseen with a probability of at most 2^-bits."""
     wrong: WrongElements | None = None
+    sizes: tuple[dict[str, int], ...] = ()
+    """The sizes of symbols that were compared."""
+    unreached: tuple[str, ...] = ()
+    """Cases of loops and branches that no size had."""
+    extremes: float = 1.0
+    """The share of the operands of each maximum that was the greatest one in some round."""
     seed: int = 0
     """The round in which results differ."""
     rule: str = ""
@@ -75,6 +81,7 @@ class KernelVerdict:
         }  # fmt: skip
         return {
             "kernel": self.function, "status": self.status, "why": self.why, "nodes": list(self.nodes),
+            "sizes": list(self.sizes), "unreached": list(self.unreached), "extremes": round(self.extremes, 4),
             "rounds": self.rounds, "bits": round(self.bits, 1), "wrong": wrong, "seed": self.seed, "rule": self.rule,
             "choices": {name: str(value) for name, value in self.choices.items()}, "primitive": self.primitive,
         }  # fmt: skip

@@ -13,6 +13,8 @@ from mirlo.passes.exact.blame import first_wrong_primitive
 from mirlo.passes.exact.calls import CalledKernel, called_kernels
 from mirlo.passes.exact.compare import KernelPair
 from mirlo.passes.exact.keep_definitions import definitions_of
+from mirlo.passes.exact.kernel_definition import KernelDefinition
+from mirlo.passes.exact.sizes import parse_sizes
 from mirlo.passes.exact.verdict import DIFFERENT, EQUAL, OUTSIDE, KernelVerdict
 from mirlo.passes.options import quote
 from mirlo.passes.registry import Pass, PassError, option, register_pass
@@ -46,6 +48,7 @@ class VerifySchedule(Pass):
     casts: str = option("identity", "casts to narrower floats: identity, or exact, where both forms must round alike")
     fail: str = option("different", "fail for kernels that are: different, outside (not compared, too), or never")
     kernel: str = option("", "the only kernel to compare (default: all)")
+    sizes: str = option("", "sizes of symbols, as in 'batch=1,2;seq=1..64' (default: until loops have no new cases)")
     schedule: str = option("", "options of `schedule`, with which the primitives of a wrong kernel are replayed")
     remarks: bool = option(False, "report the verdict of each kernel as a remark")
 
@@ -53,6 +56,7 @@ class VerifySchedule(Pass):
         for value, values in ((self.fail, FAILURES), (self.casts, CASTS)):
             if value not in values:
                 raise ValueError(f"expected one of {', '.join(values)}, found '{value}'{nearest(value, values)}")
+        parse_sizes(self.sizes)
 
     def run(self, op: ir.OpView, session: Session) -> None:
         kept = definitions_of(op)
@@ -78,8 +82,8 @@ class VerifySchedule(Pass):
     ) -> KernelVerdict:
         if name not in definitions:
             return KernelVerdict(name, OUTSIDE, "it is written as loops over buffers, and has no definition")
-        pair = KernelPair(definitions[name], scheduled, constants=kernel.constants)
-        return pair.verify(self.rounds, self.casts == "exact")
+        pair = KernelPair(KernelDefinition(definitions[name], kernel.constants), scheduled)
+        return pair.verify(self.rounds, self.casts == "exact", parse_sizes(self.sizes))
 
     def _with_schedule(
         self, verdict: KernelVerdict, record: ScheduleRecord, definitions: dict[str, ir.Operation]

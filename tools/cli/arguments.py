@@ -51,6 +51,7 @@ class Arguments(argparse.Namespace):
     processor: str | None
     rounds: int
     casts: str
+    sizes: list[str]
     plugin: list[str]
     kind: str
     package: str
@@ -292,6 +293,11 @@ def _add_verify(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("--kernel", metavar="NAME", help="compare this kernel only")
     parser.add_argument("--rounds", metavar="N", type=positive, default=2, help="runs of each kernel (default: 2)")
+    parser.add_argument(
+        "--sizes", metavar="DIM=1..64", action="append", default=[],
+        help="sizes of a dynamic dim, a range or a list; may be given for several dims (default: until no loop and no "
+        "branch has a new case)",
+    )  # fmt: skip
     parser.add_argument("--casts", choices=("identity", "exact"), default="identity", help="require the same rounding")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_options(parser, "threads", "precision", "shapes", "dims", "strategies", "schedules", "tune")

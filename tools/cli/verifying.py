@@ -33,6 +33,7 @@ def execute(arguments: Arguments) -> None:
         precision=options.get("precision"),
         rounds=arguments.rounds,
         casts=arguments.casts,
+        sizes=";".join(arguments.sizes),
     )
     if arguments.json:
         print(json.dumps(as_json(verification), indent=2))

@@ -59,11 +59,13 @@ def verify_model(
     precision: str | None = None,
     rounds: int = 2,
     casts: str = "identity",
+    sizes: str = "",
 ) -> Verification:
     """Compile a model up to its kernels, and compare each with its definition.
 
-    `processor` is the one that kernels are scheduled for; it need not be this machine's. Other options are those of
-    `mirlo.compile`.
+    `processor` is the one that kernels are scheduled for; it need not be this machine's. `sizes` are those of symbols,
+    as in `batch=1,2;seq=1..64`; by default, sizes are added until no loop and no branch has a new case. Other options
+    are those of `mirlo.compile`.
     """
     targets = Targets.parse(_for_processor(target, processor)).or_host()
     require_one_build(targets)
@@ -79,7 +81,7 @@ def verify_model(
     session.options["strategies"] = bind_strategies(strategies, options, session, build)
     pipeline = Pipeline(opened.pipeline or targets.pipeline(threads))
     pipeline.prepend(precision_passes(precision, opened.pipeline, host, options))
-    with_verification(pipeline, kernel=kernel or "", rounds=rounds, casts=casts, fail="never")
+    with_verification(pipeline, kernel=kernel or "", rounds=rounds, casts=casts, sizes=sizes, fail="never")
     steps = list(pipeline.steps)
     names = [step.name for step in steps]
     if "verify-schedule" not in names:

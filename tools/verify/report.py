@@ -9,6 +9,8 @@ from mirlo.tools.cli.tables import columns
 from mirlo.tools.verify.model import Verification
 
 SHOWN_NODES = 3
+COMPLETE = 0.99
+"""The share of operands of maxima from which it is not shown."""
 
 
 def text_lines(verification: Verification) -> Iterator[str]:
@@ -24,7 +26,10 @@ def text_lines(verification: Verification) -> Iterator[str]:
 
 def _found(verdict: KernelVerdict) -> str:
     if verdict.status == EQUAL:
-        return f"{verdict.rounds} rounds, 2^-{verdict.bits:.0f}"
+        parts = [f"{verdict.rounds} rounds, 2^-{verdict.bits:.0f}"]
+        parts += [f"{len(verdict.sizes)} sizes"] if verdict.sizes else []
+        parts += [f"{verdict.extremes:.0%} of the operands of maxima"] if verdict.extremes < COMPLETE else []
+        return ", ".join([*parts, *verdict.unreached])
     return verdict.why
 
 

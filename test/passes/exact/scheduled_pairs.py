@@ -10,6 +10,7 @@ from mirlo.dialects.tir.view import prim_functions
 from mirlo.passes.exact.calls import called_kernels
 from mirlo.passes.exact.compare import KernelPair
 from mirlo.passes.exact.keep_definitions import definitions_of
+from mirlo.passes.exact.kernel_definition import KernelDefinition
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
 from mirlo.passes.targets import CompileOptions, find_target
@@ -33,4 +34,4 @@ def kernel_pairs(text: str, target: str = "llvm", options: str = "") -> Iterator
     for function in prim_functions(module.operation):
         if symbol_name(function) in definitions:
             name = symbol_name(function)
-            yield module, KernelPair(definitions[name], function.operation, constants=called[name].constants)
+            yield module, KernelPair(KernelDefinition(definitions[name], called[name].constants), function.operation)

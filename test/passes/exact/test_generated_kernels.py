@@ -15,14 +15,14 @@ from mirlo.passes.exact.verdict import EQUAL
 PROCESSORS = ("x86-64-v2", "x86-64-v3", "alderlake", "x86-64-v4", "icelake-server", "neoverse-n1", "neoverse-v1")
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(250)
 @pytest.mark.parametrize("seed", range(2000))
 def test_each_kernel_is_equal(seed: int) -> None:
     rng = random.Random(seed)
     _compare(rng.choice(GENERATORS)(rng).text(rng.random() < 0.8), rng)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(125)
 @pytest.mark.parametrize("seed", range(500))
 def test_each_attention_is_equal(seed: int) -> None:
     rng = random.Random(seed)

@@ -51,7 +51,7 @@ def _faulty(monkeypatch: pytest.MonkeyPatch) -> type[Fault]:
     class FaultyPair(compare.KernelPair):
         def __init__(self, definition, scheduled, *rest, **named) -> None:  # type: ignore[no-untyped-def]
             super().__init__(definition, scheduled, *rest, **named)
-            if self.view.name == "matmul":
+            if definition.name == "matmul":
                 for op in filter(Fault.holds_for, operations_in(scheduled)):
                     op.results[0].replace_all_uses_with(op.operands[len(op.operands) - 1])
                     break

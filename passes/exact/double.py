@@ -1,0 +1,115 @@
+"""Arithmetic of 64-bit floats: what residues cannot see is whether exponentials stay in range."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from mirlo.passes.exact.arithmetic import Arithmetic
+from mirlo.passes.exact.ir_text import FunctionText
+from mirlo.passes.exact.outside import OutsideError
+from mirlo.passes.exact.values import FloatValue, IntValue, llvm_type
+
+_FUNCTIONS = (
+    "sqrt", "floor", "ceil", "trunc", "round", "roundeven", "tanh", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
+    "cosh", "log", "log2", "log10", "pow", "copysign", "atan2",
+)  # fmt: skip
+"""Functions that LLVM has for vectors."""
+_OF_C = {
+    "erf": 1, "erfc": 1, "cbrt": 1, "log1p": 1, "asinh": 1, "acosh": 1, "atanh": 1, "lgamma": 1, "tgamma": 1, "fmod": 2,
+    "hypot": 2,
+}  # fmt: skip
+"""Functions of C's library, with the number of their operands."""
+
+
+class DoubleArithmetic(Arithmetic):
+    """64-bit floats."""
+
+    element = "double"
+    key = ("double",)
+
+    def constant(self, f: FunctionText, value: float, lanes: int | None) -> FloatValue:
+        (bits,) = struct.unpack("Q", struct.pack("d", value))
+        text = f"0x{bits:016X}"
+        return FloatValue((text if lanes is None else f"splat (double {text})",), lanes)
+
+    def _binary(self, f: FunctionText, op: str, a: FloatValue, b: FloatValue) -> FloatValue:
+        return FloatValue((f.op(f"{op} {llvm_type('double', a.lanes)} {a.planes[0]}, {b.planes[0]}"),), a.lanes)
+
+    def add(self, f: FunctionText, a: FloatValue, b: FloatValue) -> FloatValue:
+        return self._binary(f, "fadd", a, b)
+
+    def sub(self, f: FunctionText, a: FloatValue, b: FloatValue) -> FloatValue:
+        return self._binary(f, "fsub", a, b)
+
+    def mul(self, f: FunctionText, a: FloatValue, b: FloatValue) -> FloatValue:
+        return self._binary(f, "fmul", a, b)
+
+    def div(self, f: FunctionText, a: FloatValue, b: FloatValue) -> FloatValue:
+        return self._binary(f, "fdiv", a, b)
+
+    def neg(self, f: FunctionText, a: FloatValue) -> FloatValue:
+        return FloatValue((f.op(f"fneg {llvm_type('double', a.lanes)} {a.planes[0]}"),), a.lanes)
+
+    def fma(self, f: FunctionText, a: FloatValue, b: FloatValue, c: FloatValue) -> FloatValue:
+        return self._intrinsic(f, "fma", [a, b, c])
+
+    def exp2(self, f: FunctionText, a: FloatValue) -> FloatValue:
+        return self._intrinsic(f, "exp2", [a])
+
+    def maximum(self, f: FunctionText, a: FloatValue, b: FloatValue) -> FloatValue:
+        return self._intrinsic(f, "maximum", [a, b])
+
+    def minimum(self, f: FunctionText, a: FloatValue, b: FloatValue) -> FloatValue:
+        return self._intrinsic(f, "minimum", [a, b])
+
+    def absolute(self, f: FunctionText, a: FloatValue) -> FloatValue:
+        return self._intrinsic(f, "fabs", [a])
+
+    def compare(self, f: FunctionText, predicate: str, a: FloatValue, b: FloatValue) -> IntValue:
+        kind = llvm_type("double", a.lanes)
+        return IntValue(f.op(f"fcmp {predicate} {kind} {a.planes[0]}, {b.planes[0]}"), 1, a.lanes)
+
+    def classify(self, f: FunctionText, name: str, a: FloatValue) -> IntValue:
+        if name == "isnan":
+            return self.compare(f, "uno", a, a)
+        infinity = self.constant(f, float("inf"), a.lanes)
+        return self.compare(f, "oeq" if name == "isinf" else "one", self.absolute(f, a), infinity)
+
+    def function(self, f: FunctionText, name: str, operands: Sequence[FloatValue]) -> FloatValue:
+        if name in _FUNCTIONS:
+            return self._intrinsic(f, name, operands)
+        if name not in _OF_C:
+            raise OutsideError(f"the function '{name}' of 64-bit floats")
+        lanes = operands[0].lanes
+        if lanes is None:
+            return FloatValue((f.call("double", name, *(("double", x.planes[0]) for x in operands)),))
+        result = "poison"
+        for i in range(lanes):
+            parts = [("double", f.op(f"extractelement <{lanes} x double> {x.planes[0]}, i64 {i}")) for x in operands]
+            result = f.op(
+                f"insertelement <{lanes} x double> {result}, double {f.call('double', name, *parts)}, i64 {i}"
+            )
+        return FloatValue((result,), lanes)
+
+    def truncated(self, f: FunctionText, a: FloatValue, kind: str) -> FloatValue:
+        return a
+
+    def to_int(self, f: FunctionText, a: FloatValue, bits: int, name: str) -> IntValue:
+        if name == "bitcast":
+            raise OutsideError("bits of floats")
+        kind, result = llvm_type("double", a.lanes), llvm_type(f"i{bits}", a.lanes)
+        suffix = f"i{bits}.f64" if a.lanes is None else f"v{a.lanes}i{bits}.v{a.lanes}f64"
+        return IntValue(f.call(result, f"llvm.{name}.sat.{suffix}", (kind, a.planes[0])), bits, a.lanes)
+
+    def from_int(self, f: FunctionText, a: IntValue, is_signed: bool) -> FloatValue:
+        kind, how = llvm_type(f"i{a.bits}", a.lanes), "sitofp" if is_signed else "uitofp"
+        return FloatValue((f.op(f"{how} {kind} {a.name} to {llvm_type('double', a.lanes)}"),), a.lanes)
+
+    def from_bits(self, f: FunctionText, a: IntValue, kind: str) -> FloatValue:
+        raise OutsideError("bits of floats")
+
+    def _intrinsic(self, f: FunctionText, name: str, operands: Sequence[FloatValue]) -> FloatValue:
+        lanes = operands[0].lanes
+        kind, suffix = llvm_type("double", lanes), "f64" if lanes is None else f"v{lanes}f64"
+        return FloatValue((f.call(kind, f"llvm.{name}.{suffix}", *((kind, x.planes[0]) for x in operands)),), lanes)

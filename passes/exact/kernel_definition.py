@@ -1,0 +1,151 @@
+"""The definition of a kernel, run on random inputs: what candidates for its schedule are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.symbols import symbol_name
+from mirlo.dialects.core.types import dims_of
+from mirlo.dialects.tir.view import PrimView
+from mirlo.passes.exact.arithmetic import Arithmetic
+from mirlo.passes.exact.definition import translate_definition
+from mirlo.passes.exact.field import FieldArithmetic
+from mirlo.passes.exact.inputs import integer_values, mask_arguments
+from mirlo.passes.exact.ir_text import ModuleText
+from mirlo.passes.exact.memory import Array, GuardedBuffer, RandomMemory, number_of
+from mirlo.passes.exact.native import NativeFunction, compile_function
+from mirlo.passes.exact.primes import MINUS_INFINITY
+from mirlo.passes.exact.rounds import round_constants
+from mirlo.passes.exact.translator import Argument
+from mirlo.passes.exact.values import bits_of, element_of, is_float
+from mirlo.runtime.records import dataclass
+
+MASKED, MASKED_ROWS = 0.7, 0.3
+"""The shares of elements and of whole rows of a mask that are minus infinity."""
+KEPT_BYTES = 64 << 20
+"""The most memory for results that are kept for further candidates."""
+
+
+@dataclass(frozen=True)
+class RoundSettings:
+    """What decides about a round of a kernel."""
+
+    number: int
+    sizes: tuple[tuple[str, int], ...] = ()
+    compared: tuple[float, ...] = ()
+    """The constants that keep their order."""
+    scale: float = 1.0
+    """By what inputs are multiplied, where they are 64-bit floats."""
+
+    @property
+    def is_odd(self) -> bool:
+        return self.number % 2 == 1
+
+
+@dataclass
+class DefinitionResults:
+    """The inputs of a round, and what the definition makes of them."""
+
+    inputs: list[GuardedBuffer]
+    outputs: list[GuardedBuffer]
+    table: Array
+    """The constants of the round."""
+
+
+class KernelDefinition:
+    """A prim function over tensors, compiled once for each arithmetic."""
+
+    def __init__(self, operation: ir.Operation, constants: Sequence[Mapping[int, Array]] = ()):
+        self.operation, self.view = operation, PrimView(operation)
+        self.name = symbol_name(operation)
+        self.constants = list(constants)
+        """Inputs that are constants in the calls of the kernel, by position; one call's for each round."""
+        self.parameters: list[tuple[str, tuple[Dim, ...]]] = [
+            *(("in", dims_of(value.type)) for value in self.view.arguments),
+            *(("out", dims_of(value.type)) for value in self.view.returned),
+        ]
+        self._masks = mask_arguments(self.view)
+        self._functions: dict[tuple[object, ...], NativeFunction] = {}
+        self._results: dict[tuple[object, ...], DefinitionResults] = {}
+        self._kept = 0
+
+    def results(self, arithmetic: Arithmetic, settings: RoundSettings) -> DefinitionResults:
+        """Return the inputs and outputs of a round."""
+        key = (*arithmetic.key, settings)
+        if key not in self._results:
+            results = self._run(arithmetic, settings)
+            size = sum(whole.nbytes for each in (*results.inputs, *results.outputs) for whole in each.wholes)
+            if self._kept + size > KEPT_BYTES:
+                return results
+            self._kept += size
+            self._results[key] = results
+        return self._results[key]
+
+    def _run(self, arithmetic: Arithmetic, settings: RoundSettings) -> DefinitionResults:
+        function = self._function(arithmetic)
+        memory = RandomMemory(arithmetic, settings.number, settings.scale)
+        table = round_constants(settings.number, settings.compared)
+        inputs = self._inputs(memory, settings)
+        if settings.is_odd and isinstance(arithmetic, FieldArithmetic) and arithmetic.has_infinities:
+            self._hide(memory, inputs, dict(settings.sizes))
+        outputs, _ = run_function(function, memory, inputs, dict(settings.sizes), table)
+        return DefinitionResults(inputs, outputs, table)
+
+    def _function(self, arithmetic: Arithmetic) -> NativeFunction:
+        if arithmetic.key not in self._functions:
+            module = ModuleText()
+            arguments = translate_definition(self.view, arithmetic, module, "definition")
+            self._functions[arithmetic.key] = compile_function(module, "definition", arguments)
+        return self._functions[arithmetic.key]
+
+    def _inputs(self, memory: RandomMemory, settings: RoundSettings) -> list[GuardedBuffer]:
+        sizes = dict(settings.sizes)
+        integers = integer_values(self.view, sizes)
+        inputs = []
+        for i, value in enumerate(self.view.arguments):
+            element = element_of(value.type)
+            kind = "f" if is_float(element) else "i"
+            argument = Argument("in", kind, 0 if kind == "f" else bits_of(element), dims_of(value.type))
+            inputs.append(memory.buffer(argument, sizes, integers.get(i)))
+        constants = self.constants[settings.number % len(self.constants)] if self.constants else {}
+        for i, array in constants.items():
+            (plane,) = inputs[i].planes
+            plane[:] = array.reshape(-1).astype(plane.dtype)
+        return inputs
+
+    def _hide(self, memory: RandomMemory, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int]) -> None:
+        """Make most elements of masks, and whole rows of them, minus infinity."""
+        for i in self._masks:
+            planes = inputs[i].planes
+            shape = [number_of(dim, sizes) for dim in self.parameters[i][1]]
+            width = max(shape[-1], 1) if shape else 1
+            hidden = memory.rng.random(len(planes[0])) < MASKED
+            hidden |= np.repeat(memory.rng.random(len(hidden) // width) < MASKED_ROWS, width)
+            for plane in planes:
+                plane[hidden] = MINUS_INFINITY
+
+
+def run_function(
+    function: NativeFunction, memory: RandomMemory, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int],
+    table: Array, is_reversed: bool = False,
+) -> tuple[list[GuardedBuffer], bool]:  # fmt: skip
+    """Run a function on inputs; return its outputs, and whether guards around buffers are as they were."""
+    buffers: list[GuardedBuffer | None] = []
+    left = iter(inputs)
+    outputs = []
+    for argument in function.arguments:
+        if argument.role == "size":
+            buffers.append(None)
+        elif argument.role == "in":
+            buffers.append(next(left))
+        else:
+            buffer = memory.buffer(argument, sizes)
+            buffers.append(buffer)
+            outputs += [buffer] if argument.role == "out" else []
+    guards = [(each, each.guards()) for each in buffers if each is not None]
+    function.call(buffers, sizes, table, is_reversed)
+    return outputs, all(each.has_guards(before) for each, before in guards)

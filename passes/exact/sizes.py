@@ -1,0 +1,135 @@
+"""The sizes that a kernel of dynamic shapes is compared at: more are added until no loop and branch has a new case."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+
+import numpy as np
+
+from mirlo.dialects.core.dims import Dim, substitute
+from mirlo.passes.exact.memory import Array
+from mirlo.passes.exact.outside import OutsideError
+
+TRIED = (
+    3, 1, 2, 5, 8, 17, 16, 33, 64, 4, 7, 9, 15, 31, 32, 47, 48, 49, 63, 65, 95, 96, 97, 127, 128, 129, 191, 193, 255,
+    257, 511, 513,
+)  # fmt: skip
+"""Sizes of one symbol: small ones, then those around the ends of tiles."""
+SMALL = (3, 1, 8, 17)
+"""Sizes of the other symbols."""
+MOST_SIZES = 60
+PATIENCE = 10
+"""How many sizes in a row may show nothing new."""
+MOST_ELEMENTS = 1 << 22
+"""The most elements of the parameters of a kernel."""
+CASES = 3
+"""The cases of a loop: no iteration, one, more; of a branch: not taken, taken."""
+MOST_REQUESTED = 1000
+"""The most sizes that one request may stand for."""
+Sizes = dict[str, int]
+
+
+def parse_sizes(text: str) -> list[Sizes]:
+    """Return the sizes that a text such as `batch=1,2;seq=1..64` stands for: all combinations."""
+    values: dict[str, list[int]] = {}
+    for part in filter(None, text.split(";")):
+        name, equals, listed = part.partition("=")
+        try:
+            numbers = [number for each in listed.split(",") for number in _range_of(each)]
+        except ValueError:
+            numbers = []
+        if not equals or not name.strip() or not numbers or min(numbers) < 0:
+            raise ValueError(f"expected sizes such as 'seq=1..64' or 'batch=1,8', found '{part}'")
+        values[name.strip()] = numbers
+    count = math.prod(map(len, values.values()))
+    if count > MOST_REQUESTED:
+        raise ValueError(f"'{text}' stands for {count} sizes: expected at most {MOST_REQUESTED}")
+    return [dict(zip(values, each, strict=True)) for each in product(*values.values())] if values else []
+
+
+def _range_of(text: str) -> range:
+    first, dots, last = text.partition("..")
+    return range(int(first), int(last if dots else first) + 1)
+
+
+class SizeSearch:
+    """Iterator of sizes, which stops when the places that a kernel notes have no new cases."""
+
+    def __init__(
+        self, symbols: Sequence[str], parameters: Sequence[tuple[str, tuple[Dim, ...]]], requested: Sequence[Sizes],
+        places: Sequence[str],
+    ):  # fmt: skip
+        self.symbols, self.requested, self.places = symbols, requested, places
+        self.compared: list[Sizes] = []
+        """The sizes that were compared."""
+        self._dims = [dims for _, dims in parameters]
+        self._seen: Array = np.zeros(CASES * len(places), np.int64)
+
+    def __iter__(self) -> Iterator[Sizes]:
+        if not self.symbols:
+            yield {}
+            return
+        idle = 0
+        for sizes in self._requested() or self._proposed():
+            if not self._is_possible(sizes):
+                continue
+            before = int(self._seen.sum())
+            self.compared.append(sizes)
+            yield sizes
+            idle = 0 if int(self._seen.sum()) > before else idle + 1
+            if not self.requested and (idle >= PATIENCE or len(self.compared) >= MOST_SIZES):
+                break
+        if not self.compared:
+            raise OutsideError(f"sizes of {', '.join(self.symbols)}: none of those that were tried is possible")
+
+    def note(self, cases: Array) -> None:
+        """Note the cases that a run had."""
+        self._seen |= cases
+
+    @property
+    def unreached(self) -> list[str]:
+        """Return what no size reached: loops that never had an iteration, sides of branches."""
+        never: Counter[str] = Counter()
+        for number, place in enumerate(self.places):
+            none, one, several = self._seen[CASES * number : CASES * (number + 1)]
+            if place == "loop":
+                never["loops without an iteration"] += not one and not several
+            else:
+                never["branches that are never taken"] += not one
+                never["branches that are always taken"] += bool(one) and not none
+        return [f"{count} {what}" for what, count in never.items() if count]
+
+    def _requested(self) -> list[Sizes]:
+        """Return the requested sizes of the symbols of this kernel, each once; others are small."""
+        sizes = [{name: each.get(name, SMALL[0]) for name in self.symbols} for each in self.requested]
+        return list({tuple(each.items()): each for each in sizes}.values())
+
+    def _proposed(self) -> Iterator[Sizes]:
+        """Yield all symbols alike, then one after the other with small sizes of the others."""
+        yielded = set()
+        for size in TRIED:
+            for sizes in self._around(size):
+                key = tuple(sizes.values())
+                if key not in yielded:
+                    yielded.add(key)
+                    yield sizes
+
+    def _around(self, size: int) -> Iterator[Sizes]:
+        yield dict.fromkeys(self.symbols, size)
+        if len(self.symbols) > 1:
+            for symbol in self.symbols:
+                for small in SMALL[:2]:
+                    yield {**dict.fromkeys(self.symbols, small), symbol: size}
+
+    def _is_possible(self, sizes: Mapping[str, int]) -> bool:
+        """Return whether all dims are numbers of elements, and not too many."""
+        total = 0
+        for dims in self._dims:
+            numbers = [dim if isinstance(dim, int) else substitute(dim, sizes) for dim in dims]
+            if not all(isinstance(number, int) and number >= 0 for number in numbers):
+                return False
+            total += math.prod(number for number in numbers if isinstance(number, int))
+        return total <= MOST_ELEMENTS or bool(self.requested)
