@@ -7,10 +7,11 @@ rule of a user emits is verified. The caller replaces the operation: through MLI
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.made_by import check_emitted, operations_between, previous_operation
-from mirlo.passes.rules import Attempt, Decline, Rule, RuleError, run_rule
+from mirlo.passes.rules import Attempt, Decline, Rule, RuleError, fault, run_rule
 from mirlo.runtime.records import dataclass
 
 
@@ -73,7 +74,11 @@ def apply_rules(
                 attempts.append(Attempt(rule, outcome))
                 continue
             replaced, listed = _pairs(results, outcome)
-            values = _checked(replaced, rule, [plain(value) for value in listed])
+            values: list[Any] = [plain(value) for value in listed]
+            problem = _problem_of(replaced, values)
+            if problem is not None:
+                attempts.append(Attempt(rule, fault(rule, problem)))
+                continue
             if rule.is_foreign:
                 check_emitted(rule, operations_between(before, behind))
             others = tuple(zip(replaced[len(results) :], values[len(results) :], strict=True))
@@ -89,22 +94,16 @@ def _pairs(results: list[ir.Value], outcome: object) -> tuple[list[ir.Value], li
     return results, list(outcome) if isinstance(outcome, (tuple, list)) else [] if outcome is None else [outcome]
 
 
-def _checked(results: list[ir.Value], rule: Rule, values: list[object]) -> list[ir.Value]:
-    """Return the values that a rule returned if they match the results that they replace."""
+def _problem_of(results: list[ir.Value], values: list[Any]) -> str | None:
+    """Return why values that a rule returned cannot replace these results, or None."""
     if len(values) != len(results):
-        raise RuleError(f"rule '{rule}' at {rule.place} returned {len(values)} values for {len(results)} results")
-    checked: list[ir.Value] = []
+        return f"returned {len(values)} values for {len(results)} results"
     for i, (value, result) in enumerate(zip(values, results, strict=True)):
         if not isinstance(value, ir.Value):
-            raise RuleError(
-                f"rule '{rule}' at {rule.place} returned a {type(value).__name__} for result #{i}: "
-                "expected a value, which the builder's methods give"
-            )
+            expected = "expected a value, which the builder's methods give"
+            return f"returned a {type(value).__name__} for result #{i}: {expected}"
         if value == result:
-            raise RuleError(f"rule '{rule}' at {rule.place} returned result #{i} itself: nothing would change")
+            return f"returned result #{i} itself: nothing would change"
         if value.type != result.type:
-            raise RuleError(
-                f"rule '{rule}' at {rule.place} returned {value.type} for result #{i}, which is {result.type}"
-            )
-        checked.append(value)
-    return checked
+            return f"returned {value.type} for result #{i}, which is {result.type}"
+    return None

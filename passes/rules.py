@@ -18,7 +18,9 @@ the others of the chain (`preferring`).
 from __future__ import annotations
 
 import inspect
+import os
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import field
@@ -60,6 +62,10 @@ class NoMatch(Decline):
 
 class OtherMachine(Decline):
     """The decline of a rule that is for other machines of its target."""
+
+
+class Fault(Decline):
+    """The decline of a rule of Mirlo that raised an exception, or returned what cannot replace the operator."""
 
 
 def decline(reason: str, **facts: object) -> Decline:
@@ -346,6 +352,24 @@ def run_rule(rule: Rule, *arguments: object, empty: bool = False, chosen: Choice
     return outcome
 
 
+STRICT = "MIRLO_STRICT_RULES"
+"""The environment variable with which each fault of a rule is an error; Mirlo's tests set it."""
+DISPENSABLE = frozenset({"recognize", "simplify", "combine", "layout"})
+"""The kinds of rules without which every model compiles, too."""
+
+
+def fault(rule: Rule, problem: str, error: Exception | None = None) -> Fault:
+    """Return the decline for a fault of a rule of Mirlo that compilations can do without; raise an error for others.
+
+    The fault is a warning with the rule's name, and an error in Mirlo's tests.
+    """
+    text = f"rule '{rule}' at {rule.place} {problem}"
+    if rule.is_foreign or rule.kind not in DISPENSABLE or os.environ.get(STRICT, "0") != "0":
+        raise RuleError(text) from error
+    warnings.warn(f"{text}: the model is compiled without it; this is a bug of Mirlo", RuntimeWarning, stacklevel=2)
+    return Fault(problem)
+
+
 def _outcome(rule: Rule, arguments: tuple[object, ...], empty: bool, chosen: ChoiceValues) -> object:
     try:
         named = rule.arguments.bind(chosen) if chosen else {}
@@ -357,9 +381,9 @@ def _outcome(rule: Rule, arguments: tuple[object, ...], empty: bool, chosen: Cho
     except Exception as error:
         if getattr(error, "location", None) is not None:
             raise  # an error about a location in the user's model, raised on purpose
-        raise RuleError(f"rule '{rule}' at {rule.place} raised {describe_raised(error)}") from error
+        return fault(rule, f"raised {describe_raised(error)}", error)
     if outcome is None and not empty:
-        raise RuleError(f"rule '{rule}' at {rule.place} returned nothing: return a result or decline('why')")
+        return fault(rule, "returned nothing: return a result or decline('why')")
     return outcome
 
 

@@ -293,6 +293,7 @@ def whole(request: pytest.FixtureRequest) -> bool:
 
 
 # What tests compile is kept apart from what the user compiles; the keys hold the sources, so nothing in it is stale.
+os.environ["MIRLO_STRICT_RULES"] = "1"  # a fault of a rule is an error, not a decline
 os.environ["XDG_CACHE_HOME"] = str(ROOT / ".cache" / "tests")
 
 # Commands that tests start find the bytecode of those before: without it, each takes most of a second longer to start.

@@ -71,7 +71,9 @@ def requantized(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     terms = [replace(term, coefficient=term.coefficient / step) for term in clipped.terms]
     if len(terms) not in (1, 2):
         return decline("it is not a sum of one or two tensors of integers", terms=len(terms))
-    terms.sort(key=lambda term: kind_of(term.value).dtype.bits)
+    terms.sort(key=lambda term: (kind_of(term.value).dtype.bits, kind_of(term.value).shape == kind_of(op.x).shape))
+    if kind_of(terms[-1].value).shape != kind_of(op.x).shape:
+        return decline("the accumulators are broadcast to the result", x=str(kind_of(terms[-1].value)))
     for term in terms:
         sizes = np.abs(term.coefficient)
         if not sizes.size or not SMALLEST_MULTIPLIER <= sizes.min() <= sizes.max() <= LARGEST_MULTIPLIER:

@@ -18,7 +18,7 @@ def scale_into_weights(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     is_product = op.operation.name == "relax.multiply"
     for x, factor in ((op.lhs, op.rhs), (op.rhs, op.lhs))[: 2 if is_product else 1]:
         shifted = defining(x, "relax.add")
-        if shifted is not None and not (only_use(x) and is_constant(shifted.rhs)):
+        if shifted is not None and not (only_use(x) and is_constant(shifted.rhs) and shifted.lhs.type == x.type):
             shifted = None
         shift = None if shifted is None else shifted.rhs
         producer = _weighted(x if shifted is None else shifted.lhs, b)
@@ -36,7 +36,7 @@ def scale_into_weights(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
             return (
                 result
                 if added is None or shift is None
-                else b.emit(OPS["add"], result, _like(added * numbers, shift, b))
+                else b.emit(OPS["add"], result, _like(added * numbers, shift, producer, b))
             )
     return decline("it is not a constant factor per channel of constant weights")
 
@@ -157,11 +157,13 @@ def _times(weight: ir.Value, factor: np.ndarray, b: Rewriter) -> ir.Value:
     return b.constant(scaled.astype(kind.dtype.to_numpy()), kind, f"{b.name_of(weight)}.scaled")
 
 
-def _like(array: np.ndarray, value: ir.Value, b: Rewriter) -> ir.Value:
-    """Return a constant with one element per channel, of the rank of another value."""
-    kind = kind_of(value)
-    shape: list[Dim] = [1] * kind.rank
-    axis = max((i for i, dim in enumerate(kind.static_shape) if dim != 1), default=kind.rank - 1)
-    shape[axis] = len(array)
-    tensor_type = kind.with_shape(shape) if kind.rank else kind.with_shape((len(array),))
-    return b.constant(array.astype(kind.dtype.to_numpy()), tensor_type, f"{b.name_of(value)}.scaled")
+def _like(array: np.ndarray, value: ir.Value, producer: ir.OpView, b: Rewriter) -> ir.Value:
+    """Return a constant with one element per channel of a producer, of the rank of another value or more."""
+    kind, rank = kind_of(value), kind_of(producer.output).rank
+    behind = rank - 1 - _channel_axis(producer, rank)
+    shape: list[Dim] = [1] * max(kind.rank, behind + 1)
+    shape[len(shape) - 1 - behind] = len(array)
+    tensor_type = kind.with_shape(shape)
+    return b.constant(
+        array.astype(kind.dtype.to_numpy()).reshape(tensor_type.static_shape), tensor_type, f"{b.name_of(value)}.scaled"
+    )

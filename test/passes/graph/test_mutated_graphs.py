@@ -1,0 +1,73 @@
+"""Rules of graphs keep what a graph computes, whatever its shapes: they decline, or are right."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+import numpy as np
+import pytest
+from mutated_graphs import NoMeaning, computed, graphs, mutated
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.passes.pipeline import Pipeline
+
+GRAPHS = dict(graphs())
+SEEDS = 3
+PASSES = "simplify,fold-constant,convert-layout,simplify,fold-constant,remove-dead"
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_other_shapes(name: str) -> None:
+    """The fault of a rule is an error in tests."""
+    random = np.random.default_rng(crc32(name.encode()))
+    for _ in range(SEEDS):
+        with make_context(), ir.Location.unknown():
+            made = mutated(GRAPHS[name], random)
+            if made is None:
+                pytest.skip("no other shapes")
+            text = str(made.module)
+            Pipeline(PASSES).run(made.module, made.session)
+            try:
+                found = computed(made.module, made.session, made.inputs)
+            except NoMeaning:
+                continue
+        for array, expected in zip(found, made.expected, strict=True):
+            assert array.shape == expected.shape, text
+            if expected.dtype.kind in "iu" and expected.dtype.itemsize == 1:
+                # Integers are rounded once where a chain of f32 was rounded in each step.
+                assert np.abs(array.astype(int) - expected.astype(int)).max(initial=0) <= 1, text
+            else:
+                largest = np.abs(np.nan_to_num(expected.astype(np.float64))).max(initial=1)
+                np.testing.assert_allclose(array, expected, rtol=1e-4, atol=1e-5 * largest, err_msg=text)
+
+
+SUM = """
+func.func @sum(%x: tensor<{x}xi8>) -> tensor<{y}xi8> {{
+  %s = "relax.constant"() {{value = dense<0.5> : tensor<f32>}} : () -> tensor<f32>
+  %t = "relax.constant"() {{value = dense<0.25> : tensor<f32>}} : () -> tensor<f32>
+  %c = "relax.constant"() {{value = dense<1.25> : tensor<{c}xf32>}} : () -> tensor<{c}xf32>
+  %0 = "relax.dequantize"(%x, %s) : (tensor<{x}xi8>, tensor<f32>) -> tensor<{x}xf32>
+  %1 = "relax.{operator}"({operands}) : ({types}) -> tensor<{y}xf32>
+  %2 = "relax.quantize"(%1, %t) {{dtype = i8}} : (tensor<{y}xf32>, tensor<f32>) -> tensor<{y}xi8>
+  return %2 : tensor<{y}xi8>
+}}
+"""
+PAIRS = [("1", "4"), ("1x4", "3x1"), ("4", "3x4"), ("3x1", "3x4"), ("1x1", "3x4"), ("3x4", "1x4"), ("3x4", "2x3x4")]
+
+
+@pytest.mark.parametrize(("x", "c"), PAIRS)
+@pytest.mark.parametrize("operator", ["add", "subtract", "multiply"])
+def test_quantized_sums_that_broadcast(operator: str, x: str, c: str) -> None:
+    shapes = [tuple(map(int, each.split("x"))) for each in (x, c)]
+    result = "x".join(map(str, np.broadcast_shapes(*shapes)))
+    for order in (0, 1):
+        named = [("%0", f"tensor<{x}xf32>"), ("%c", f"tensor<{c}xf32>")][:: -1 if order else 1]
+        operands, types = (", ".join(each) for each in zip(*named, strict=True))
+        text = SUM.format(x=x, c=c, y=result, operator=operator, operands=operands, types=types)
+        with make_context(), ir.Location.unknown():
+            made = mutated(text, np.random.default_rng(0), share=0)
+            assert made is not None
+            Pipeline(PASSES).run(made.module, made.session)
+            (found,) = computed(made.module, made.session, made.inputs)
+        np.testing.assert_allclose(found.astype(int), made.expected[0].astype(int), atol=1)
