@@ -34,6 +34,7 @@ setup(
         "mirlo.dialects": ["stubs/*.pyi"],
         "mirlo.frontends.onnx": ["*.txt"],
         "mirlo.runtime": ["*.ll"],
+        "mirlo.runtime.regex": ["*.txt"],
         "mirlo.targets.llvm.library": ["c/*"],
         "mirlo.serve": ["*.html"],
         "mirlo.tools.samples": ["*.onnx"],

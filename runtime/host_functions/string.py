@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.host import host_function
+from mirlo.runtime.regex.automaton import compiled, pieces_of, tokens_of
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -35,8 +35,7 @@ def concat(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 @host_function("mirlo.string.matches")
 def matches(x: np.ndarray, *, pattern: str) -> np.ndarray:
-    compiled = re.compile(pattern)
-    return _each(lambda text: compiled.fullmatch(text) is not None, x, dtype=bool)
+    return _each(compiled(pattern).matches, x, dtype=bool)
 
 
 @host_function("mirlo.string.split")
@@ -61,16 +60,18 @@ def tokenize(
     Tokens are what an expression matches, the characters where the only separator is empty, or what is left between
     separators, which are expressions that are searched one after the other. Shorter ones than `least` are left out.
     """
-    find = re.compile(expression)
-    splits = [re.compile(separator) for separator in separators]
+    find = compiled(expression)
+    splits = [compiled(separator) for separator in separators]
 
     def tokens(text: str) -> list[str]:
         if separators == [""]:
             return list(text)
-        pieces = [match[0] for match in find.finditer(text)] if expression else [text]
+        if expression:
+            return list(tokens_of(find, text, least))
+        parts = [text]
         for split in splits:
-            pieces = [part for piece in pieces for part in _between(split, piece)]
-        return [piece for piece in pieces if len(piece) >= least]
+            parts = [part for each in parts for part in pieces_of(split, each, least)]
+        return parts
 
     rows = [tokens(text) for text in x.flat]
     most = max(map(len, rows), default=0)
@@ -80,16 +81,6 @@ def tokenize(
     for row, words in zip(array, rows, strict=True):
         row[: len(words)] = words if most else []
     return array.reshape(*x.shape, most)
-
-
-def _between(split: re.Pattern[str], text: str) -> list[str]:
-    """Return what is between the matches of an expression; a match of no letters separates nothing."""
-    parts, start = [], 0
-    for match in split.finditer(text):
-        if match.end() > match.start():
-            parts.append(text[start : match.start()])
-            start = match.end()
-    return [*parts, text[start:]]
 
 
 @host_function("mirlo.string.normalize")

@@ -52,6 +52,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "runtime.names",
         "runtime.nearest",
         "runtime.ranks",
+        "runtime.regex",
         "runtime.system",
     ),
     "passes": (

@@ -15,6 +15,8 @@ from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted
 from mirlo.runtime.kinds import STRING, Kind
+from mirlo.runtime.regex.automaton import compiled
+from mirlo.runtime.regex.syntax import RegexError
 
 
 def shape_of_strings(node: Node, index: int) -> tuple[int | str, ...]:
@@ -45,11 +47,11 @@ def concat(node: Node) -> Converted:
 
 @converter("RegexFullMatch", since=20)
 def regex_full_match(node: Node) -> Converted:
-    """Convert RegexFullMatch; patterns are RE2's, of which Python supports all but a few."""
+    """Convert RegexFullMatch, whose patterns are RE2's."""
     pattern = node.attr.str("pattern")
     try:
-        re.compile(pattern)
-    except re.error as error:
+        compiled(pattern)
+    except RegexError as error:
         raise NodeError(f"attribute 'pattern' is not a regular expression: {error}") from None
     kind = Kind("bool", shape_of_strings(node, 0))
     return node.host("mirlo.string.matches", node.object(0), results=[kind], pattern=pattern)
@@ -88,6 +90,8 @@ def tokenizer(node: Node) -> Converted:
     separators, expression = node.attr.strs("separators", None), node.attr.str("tokenexp", "")
     if bool(separators) == bool(expression):
         raise NodeError("exactly one of the attributes 'separators' and 'tokenexp' must be given")
+    if expression == ".":  # ONNX Runtime takes it for the other attribute's form: it matches line breaks, too
+        separators, expression = [""], ""
     least, is_by_letter = node.attr.int("mincharnum"), separators == [""]
     if least < 1 or (is_by_letter and least > 1):
         raise NodeError(
@@ -95,8 +99,8 @@ def tokenizer(node: Node) -> Converted:
         )
     for name, pattern in (("tokenexp", expression), *(("separators", text) for text in separators or ())):
         try:
-            re.compile(pattern)
-        except re.error as error:
+            compiled(pattern)
+        except RegexError as error:
             raise NodeError(f"attribute '{name}' has '{pattern}', no regular expression: {error}") from None
     options = {
         "separators": list(separators or ()),
