@@ -85,6 +85,11 @@ class ServingEngine:
         return [request for request in list(self._requests) if not request.is_done and request not in active]
 
     @property
+    def has_forms(self) -> bool:
+        """Return whether a step may wait for another process, which says what tokens may follow in an answer."""
+        return any(request.has_form for request in list(self._requests))
+
+    @property
     def is_idle(self) -> bool:
         """Return whether there is nothing to compute."""
         return not self.active and not self.waiting

@@ -24,6 +24,7 @@ from mirlo.runtime.system import (
     limit_memory,
     limit_processor,
     limit_stack,
+    lower_priority,
     receive_some,
 )
 
@@ -53,6 +54,7 @@ class ArgumentsRefused(Exception):
 
 def main() -> None:
     """Answer messages until the other end of the socket is closed."""
+    lower_priority()  # who waits for an answer has others to answer
     _Process(connected_input()).run()
 
 

@@ -406,6 +406,12 @@ def limit_memory(nbytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (nbytes, nbytes))
 
 
+def lower_priority() -> None:
+    """Let other processes run before this one where cores are few; without priorities, nothing happens."""
+    if sys.platform != "win32":
+        os.nice(5)
+
+
 def limit_growth(nbytes: int) -> None:
     """Limit what this process may map beside what it has; only Linux reports that."""
     if sys.platform == "linux":

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 T = TypeVar("T")
-INLINE_BYTES = 1 << 16
+INLINE_BYTES = 1 << 14
 """Bytes of bodies and answers that are parsed and written in the event loop, which takes a millisecond."""
 THREADS = 2
 """More of them would make the event loop wait longer for Python's lock: each takes it in turn."""

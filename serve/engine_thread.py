@@ -143,8 +143,7 @@ class EngineThread:
         self._seconds = float("inf")
         """What the last steps took; a step that takes much longer than the one before is taken to be interrupted."""
         self._has_long = False
-        """Whether there are steps that the event loop does not compute: of long prompts, and of answers of a form, for
-        which another process is waited for."""
+        """Whether a prompt waits that the event loop does not compute."""
         self._is_scheduled = False
         """Whether the event loop is about to compute a step."""
         self._thread = threading.Thread(target=self._run, name=f"engine of {name}", daemon=True)
@@ -153,9 +152,7 @@ class EngineThread:
     def submit(self, job: AnswerJob) -> None:
         """Deliver what the requests of a job get, which the engine has already; called in the event loop."""
         self._new.append(job)
-        if sum(len(request.prompt) for request in job.requests) > INLINE_TOKENS or any(
-            request.has_form for request in job.requests
-        ):
+        if sum(len(request.prompt) for request in job.requests) > INLINE_TOKENS:
             self._has_long = True
         self._continue()
 
@@ -188,7 +185,7 @@ class EngineThread:
     def _step_inline(self) -> None:
         """Compute a step in the event loop, which answers to what has come before it computes the next one."""
         self._is_scheduled = False
-        if self._has_long or not self._driving.acquire(blocking=False):
+        if self._has_long or self.engine.has_forms or not self._driving.acquire(blocking=False):
             self._wake.put(None)
             return
         try:

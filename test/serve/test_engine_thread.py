@@ -22,17 +22,12 @@ class TimedEngine:
         self.threads = list[bool]()
         """Whether each step was computed in the main thread, which has the event loop."""
         self.requests: list[SimpleNamespace] = []
+        self.has_forms = False
 
     def add(self, prompt: int) -> Any:
         request = SimpleNamespace(
-            has_form=False,
-            prompt=[0] * prompt,
-            sequence=[0] * prompt,
-            reason=None,
-            error=None,
-            logprobs=[],
-            take=lambda: "x",
-        )
+            prompt=[0] * prompt, sequence=[0] * prompt, reason=None, error=None, logprobs=[], take=lambda: "x"
+        )  # fmt: skip
         self.requests.append(request)
         return request
 
@@ -50,10 +45,17 @@ class TimedEngine:
 
 
 @pytest.mark.parametrize(
-    ("most", "prompt", "is_inline"), [(10.0, 3, True), (SECONDS, 3, False), (10.0, INLINE_TOKENS + 1, False)]
+    ("most", "prompt", "has_forms", "is_inline"),
+    [
+        (10.0, 3, False, True),
+        (SECONDS, 3, False, False),
+        (10.0, INLINE_TOKENS + 1, False, False),
+        (10.0, 3, True, False),
+    ],
 )
-def test_brief_steps_are_computed_in_the_event_loop(most: float, prompt: int, is_inline: bool) -> None:
+def test_brief_steps_are_computed_in_the_event_loop(most: float, prompt: int, has_forms: bool, is_inline: bool) -> None:
     engine = TimedEngine()
+    engine.has_forms = has_forms
     thread = EngineThread(engine, "test", lambda: None, most)  # type: ignore[arg-type]
 
     async def answer(length: int) -> int:
