@@ -50,7 +50,8 @@ def entry_or_none(module: ir.Module | ir.OpView | ir.Operation) -> ir.Operation 
 def is_model(function: ir.OpView | ir.Operation) -> bool:
     """Return whether a function is the model of the module that it stands in."""
     parent = function.operation.parent
-    return parent is not None and function.operation == entry_or_none(parent)
+    entry = None if parent is None else entry_or_none(parent)
+    return entry is not None and function.operation == entry
 
 
 def select_entry(module: ir.Module) -> None:

@@ -75,7 +75,7 @@ def write_ir(
             with replacing(path) as file:
                 module.operation.write_bytecode(file, bytecode_version)
             return
-        before = read_regular(path) if append and os.path.exists(path) else b""
+        before = read_regular(path) if append and os.path.isfile(path) else b""
         text = f"{header}{module.operation.get_asm(**printing).rstrip()}\n{footer}"
         write_regular(path, before + text.encode())
     except OSError as error:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.instrumentation import Instrument
+from mirlo.passes.pipeline_parser import Nested
 from mirlo.passes.registry import Pass
 from mirlo.runtime.records import dataclass
 
@@ -78,9 +79,8 @@ class PassTiming(Instrument):
     def _rows(self, steps: Sequence[Step], depth: int) -> list[tuple[float, int, str, str]]:
         rows: list[tuple[float, int, str, str]] = []
         for step in steps:
-            inner = getattr(step, "steps", None)
-            if inner is not None:
-                nested = self._rows(inner, depth + 1)
+            if isinstance(step, Nested):
+                nested = self._rows(step.steps, depth + 1)
                 rows.append((sum(row[0] for row in nested if row[1] == depth + 1), depth, step.name, ""))
                 rows += nested
             else:

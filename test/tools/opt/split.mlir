@@ -1,5 +1,6 @@
 // Parts between lines `// -----` are parsed and run separately.
 // RUN: mirlo-opt %s --split-input-file --canonicalize | FileCheck %s
+// RUN: mirlo-opt %s --split-input-file -o /dev/null
 
 // CHECK: func.func @f() -> i32
 // CHECK-NEXT: arith.constant 1 : i32

@@ -13,5 +13,8 @@
 // CHECK-NEXT: {{[0-9.]+ \( *[0-9.]+%\)}} Output
 // CHECK-NEXT: {{[0-9.]+ \( *[0-9.]+%\)}} Rest
 // CHECK-NEXT: {{[0-9.]+ \(100.0%\)}} Total
+// A pass may have an option named as the list of a pipeline.
+// RUN: mirlo-opt %s --verify-bounds=steps=9 --mlir-timing -o /dev/null 2>&1 | FileCheck %s --check-prefix=STEPS
+// STEPS: 1 verify-bounds (Python)
 func.func private @f()
 func.func private @g()
