@@ -61,6 +61,8 @@ API = """# Python API
 
 ::: mirlo.extend.nvidia
 
+::: mirlo.extend.inspect
+
 ::: mirlo.extend.command
 """
 SETTINGS = """site_name: Mirlo

@@ -14,7 +14,8 @@
 | `runtime` | loaders of artifacts; imports nothing of the compiler |
 | `gpu` | targets that launch kernels on a device |
 | `nvidia` | code generators for libraries of NVIDIA |
-| `command` | the command `mirlo` |
+| `inspect` | what tools show of programs: problems, names, rules, what becomes of each line |
+| `command` | commands of `mirlo` |
 
 A package registers its targets, dialects, passes and rules with the entry points `mirlo.targets`, `mirlo.dialects`,
 `mirlo.passes` and `mirlo.rules`, and loaders of its targets' artifacts with `mirlo.loaders`. A single file is loaded

@@ -13,7 +13,7 @@ from mirlo.dialects.core.conditions import (
 from mirlo.dialects.core.op import DialectOp, OpError, operand, operands, optional, result, results
 from mirlo.dialects.core.traits import AxisAttributes, OnnxName, Precision, Trait
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.core.walk import walk
+from mirlo.dialects.core.walk import diagnostics_to, walk
 from mirlo.dialects.tir import compute
 from mirlo.dialects.tir.own_intrinsics import define_intrinsic
 from mirlo.frontends.onnx.check import check_model
@@ -45,6 +45,7 @@ __all__ = [
     "compute",
     "converter",
     "define_intrinsic",
+    "diagnostics_to",
     "elementwise",
     "ir",
     "make_context",

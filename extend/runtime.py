@@ -15,6 +15,8 @@ from mirlo.runtime.external import (
     LoadContext,
     register_external_loader,
 )
+from mirlo.runtime.files import write_regular
+from mirlo.runtime.fresh_process import fresh_command
 from mirlo.runtime.loaders import LoadedCode, load_llvm, register_loader
 from mirlo.runtime.locks import make_lock
 from mirlo.runtime.names import file_name
@@ -49,6 +51,7 @@ __all__ = [
     "compiler_version",
     "define_symbol",
     "file_name",
+    "fresh_command",
     "load_llvm",
     "make_lock",
     "native_code",
@@ -57,6 +60,7 @@ __all__ = [
     "register_external_loader",
     "register_loader",
     "tensor_of_array",
+    "write_regular",
 ]
 
 record_extenders(__name__)

@@ -10,15 +10,12 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from functools import cache, cached_property
+from functools import cache
 from importlib import import_module
-from typing import Any
-
-from mirlo.runtime.records import dataclass
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class EntryPoint:
+class EntryPoint(NamedTuple):
     """A name that an installed package offers in a group: `name = "module:attribute"`."""
 
     name: str
@@ -35,7 +32,7 @@ class EntryPoint:
             value = getattr(value, attribute)
         return value
 
-    @cached_property
+    @property
     def package(self) -> str:
         """Return the name of the package as it is installed."""
         return _header(self.folder, "Name") or self.value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 PACKAGES = {
+    "commands": {"lsp": "mirlo-editor"},
     "frontends": {"sklearn": "mirlo-sklearn"},
     "targets": {
         "cublas": "mirlo-cublas",
@@ -20,6 +21,9 @@ PACKAGES = {
 }
 """The package of each name, by group of entry points without `mirlo.`; a test compares it with the packages in
 `plugins`."""
+
+COMMANDS = {"lsp": "answer an editor on standard input and output"}
+"""The line of help of each command, which `mirlo --help` prints whether or not its package is installed."""
 
 
 def install_command(group: str, name: str) -> str | None:

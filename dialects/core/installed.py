@@ -8,6 +8,7 @@ from functools import cache
 from typing import TypeVar, cast
 
 _FORMS = {
+    "commands": "module:NAME",
     "targets": "module:NAME",
     "dialects": "module:NAME",
     "passes": "module",

@@ -26,7 +26,7 @@ async function start() {
     await client.start();
   } catch (error) {
     vscode.window.showErrorMessage(
-      `Mirlo's language server does not start: pip install 'mirlo[lsp]', or set "mirlo.server". ${error.message}`,
+      `Mirlo's language server does not start: pip install mirlo-editor, or set "mirlo.server". ${error.message}`,
     );
   }
 }

@@ -58,8 +58,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    parser = make_parser()
-    if not (sys.argv[1:] if argv is None else argv):
+    words = sys.argv[1:] if argv is None else argv
+    parser = make_parser(words)
+    if not words:
         parser.print_help()
         return 0
     arguments = parser.parse_args(argv, namespace=Arguments())
@@ -76,7 +77,10 @@ def _run(argv: Sequence[str] | None) -> int:
             from mirlo.tools.cli.sampling import use_sample
 
             use_sample(arguments)
-        importlib.import_module(COMMANDS[arguments.command]).execute(arguments)
+        if "execute" in arguments:
+            arguments.execute(arguments)
+        else:
+            importlib.import_module(COMMANDS[arguments.command]).execute(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader closed the pipe; Python must not report that again at exit.

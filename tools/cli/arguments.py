@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from argparse import _SubParsersAction
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mirlo.runtime.nearest import nearest
@@ -12,6 +12,7 @@ from mirlo.tools.cli.embed_arguments import add_embed
 from mirlo.tools.cli.generate_arguments import add_generate
 from mirlo.tools.cli.measuring import add_bench, add_cache
 from mirlo.tools.cli.options import OptionsParser, add_options, given_options
+from mirlo.tools.cli.packages import add_package_commands
 from mirlo.tools.cli.quantize_arguments import add_quantization
 from mirlo.tools.cli.remote_arguments import add_board, add_remote
 from mirlo.tools.cli.search_arguments import add_searches
@@ -130,8 +131,8 @@ class CommandParser(OptionsParser):
         return parsed, rest
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """Return the parser of all commands."""
+def make_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """Return the parser of all commands; with the words of a command line, also of those of packages."""
     parser: argparse.ArgumentParser = CommandParser(
         prog="mirlo",
         description="Compile and run machine-learning models.",
@@ -179,6 +180,8 @@ def make_parser() -> argparse.ArgumentParser:
     add_cache(commands, _add)
     add_bench(commands, _add)
     add_searches(commands, _add)
+    if argv is not None:
+        add_package_commands(parser, commands, _add, argv)
     return parser
 
 

@@ -6,8 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from mirlo.runtime.errors import MirloError
-from mirlo.runtime.fresh_process import fresh_command
+from mirlo.extend.runtime import MirloError, fresh_command
 
 MAX_ANSWER = 2**28
 """Bytes of an answer: the index of a large module, or the assembly of all of its kernels."""
@@ -20,7 +19,7 @@ class WorkerError(MirloError):
 
 
 class Worker:
-    """One process of `mirlo.tools.lsp.worker`, which answers one request after the other."""
+    """One process of `mirlo_editor.worker`, which answers one request after the other."""
 
     def __init__(self, seconds: float):
         self.seconds = seconds
@@ -67,7 +66,7 @@ class Worker:
         ):  # fmt: skip
             self.requests = 0
             self.process = await asyncio.create_subprocess_exec(
-                *fresh_command("mirlo.tools.lsp.worker"),
+                *fresh_command("mirlo_editor.worker"),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=MAX_ANSWER,
             )  # fmt: skip
         self.requests += 1

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import inspect
 import sys
+from dataclasses import dataclass
 
-from mirlo.dialects.context import operation_class
-from mirlo.dialects.core.op import DialectOp
-from mirlo.dialects.relax.reference import signature
-from mirlo.dialects.tir.intrinsics import INTRINSICS
-from mirlo.frontends.script.words import Word
-from mirlo.passes.rules import LEGALIZE, SCHEDULE, Rule
-from mirlo.runtime.records import dataclass
-from mirlo.tools.lsp.document import Name, TextSpan
+from mirlo.extend.inspect import INTRINSICS, Rule, Word, operation_class, signature
+from mirlo.extend.ops import DialectOp
+from mirlo.extend.rules import LEGALIZE, SCHEDULE
+from mirlo_editor.document import Name, TextSpan
 
 NOWHERE = TextSpan(0, 0, 0)
 """The span of a name that stands in no document."""
@@ -43,7 +40,7 @@ def describe_word(word: str) -> str | None:
     operation = _operation_of(word)
     if operation is not None:
         return describe_operation(operation)
-    from mirlo.frontends.script.language import R, T
+    from mirlo import R, T
 
     language, _, name = word.partition(".")
     try:
@@ -86,7 +83,7 @@ def _place(cls: type[DialectOp]) -> CodePlace | None:
 
 def places_of_rules(subject: str, target: str) -> list[CodePlace]:
     """Return where the rules for an operation on a target are, in the order in which they are tried."""
-    from mirlo.tools.explain.rules import UnknownSubject, rule_chains
+    from mirlo.extend.inspect import UnknownSubject, rule_chains
 
     try:
         chains = rule_chains(subject, target)
@@ -97,8 +94,7 @@ def places_of_rules(subject: str, target: str) -> list[CodePlace]:
 
 def place_of_rule(name: str) -> CodePlace | None:
     """Return where the rule of this name is: one of schedules, which IR names, or of legalization."""
-    from mirlo.passes.legalize.legalize import load_default_rules
-    from mirlo.passes.schedule import schedule  # noqa: F401  (registers its rules)
+    from mirlo.extend.inspect import load_default_rules
 
     load_default_rules()
     for book in (SCHEDULE, LEGALIZE):

@@ -6,18 +6,21 @@ import os
 import re
 from collections.abc import Collection
 
-from mirlo.dialects.bindings import ir
-from mirlo.dialects.context import make_context
-from mirlo.dialects.core.walk import walk
-from mirlo.driver.modules import is_script, load_params
-from mirlo.frontends.foreign import ImportedModule
-from mirlo.passes.locations import find_source_position
-from mirlo.passes.session import Session
-from mirlo.runtime.errors import MirloError
-from mirlo.tools.explain.model import ExplainedKernel, Explanation, explain_model
-from mirlo.tools.explain.report import text_lines
-from mirlo.tools.lsp.mlir_index import parse_ir
-from mirlo.tools.lsp.script_index import module_of_scripts
+from mirlo.extend.frontend import ImportedModule
+from mirlo.extend.inspect import (
+    ExplainedKernel,
+    Explanation,
+    Session,
+    explain_model,
+    find_source_position,
+    is_script,
+    load_params,
+    text_lines,
+)
+from mirlo.extend.ops import ir, make_context, walk
+from mirlo.extend.runtime import MirloError
+from mirlo_editor.mlir_index import parse_ir
+from mirlo_editor.script_index import module_of_scripts
 
 TITLES = {"explain": "explanation", "assembly": "assembly", "schedule": "schedule"}
 _PARSED = re.compile(r"(?<!\S)-:(?=\d+:\d+)")

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from mirlo.runtime.records import dataclass
-from mirlo.tools.lsp.document import Function, Name, TextSpan
+from mirlo_editor.document import Function, Name, TextSpan
 
 _TOKEN = re.compile(
     r"""(?P<comment>//[^\n]*)|(?P<string>"(?:[^"\\\n]|\\.)*")|(?P<value>%[\w$.-]+)(?P<pick>[:\#]\d+)?"""

@@ -5,16 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from mirlo.dialects.bindings import ir
-from mirlo.dialects.context import make_context
-from mirlo.dialects.core.walk import diagnostics_to, walk
-from mirlo.driver.diagnostics import Diagnostic, Diagnostics
-from mirlo.driver.source import SPLIT_MARKER, Chunk, SourceFile
-from mirlo.driver.type_sizes import TypeSizeError, require_type_sizes
-from mirlo.passes.locations import SourcePosition, find_source_position
-from mirlo.tools.explain.locations import locations_in
-from mirlo.tools.lsp.document import Index, TextProblem, TextSpan
-from mirlo.tools.lsp.mlir_names import NamedText, names_of
+from mirlo.extend.inspect import (
+    SPLIT_MARKER,
+    Chunk,
+    Diagnostic,
+    Diagnostics,
+    SourceFile,
+    SourcePosition,
+    TypeSizeError,
+    find_source_position,
+    locations_in,
+    require_type_sizes,
+)
+from mirlo.extend.ops import diagnostics_to, ir, make_context, walk
+from mirlo_editor.document import Index, TextProblem, TextSpan
+from mirlo_editor.mlir_names import NamedText, names_of
 
 _WORD = re.compile(r"[\w$.%@^#!\"-]+")
 Types = dict[tuple[int, int], tuple[list[str], list[str]]]

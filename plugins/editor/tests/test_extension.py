@@ -30,8 +30,8 @@ def test_commands_and_settings_are_declared() -> None:
     assert registered == {each["command"] for each in MANIFEST["contributes"]["commands"]}
     settings = {f"mirlo.{name}" for name in re.findall(r'settings\.get\("(\w+)"\)', code)}
     assert settings == set(MANIFEST["contributes"]["configuration"]["properties"])
-    pytest.importorskip("pygls", reason="needs pygls: pip install 'mirlo[lsp]'")
-    from mirlo.tools.lsp.server import COMMANDS
+    pytest.importorskip("pygls", reason="needs pygls: pip install pygls")
+    from mirlo_editor.server import COMMANDS
 
     called = set(re.findall(r'command: "mirlo\.(\w+)"', code))
     assert called and called <= set(COMMANDS)

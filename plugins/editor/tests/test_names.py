@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
-from mirlo.tools.lsp.document import Name
-from mirlo.tools.lsp.mlir_index import index_of_ir, without_locations
+from mirlo_editor.document import Name
+from mirlo_editor.mlir_index import index_of_ir, without_locations
 
 LOOPS = """\
 func.func @main(%x: index) -> index {

@@ -5,14 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from mirlo.dialects.bindings import ir
-from mirlo.dialects.context import make_context
-from mirlo.dialects.core.walk import walk
-from mirlo.frontends.script.check import check_scripts, is_definition
-from mirlo.frontends.script.errors import ScriptError
-from mirlo.frontends.script.syntax import dotted
-from mirlo.passes.locations import find_source_position
-from mirlo.tools.lsp.document import Function, Index, Name, TextProblem, TextSpan
+from mirlo.extend.inspect import ScriptError, check_scripts, dotted, find_source_position, is_definition
+from mirlo.extend.ops import ir, make_context, walk
+from mirlo_editor.document import Function, Index, Name, TextProblem, TextSpan
 
 UNCHECKED = "not checked: its value is known only when the file runs"
 Types = dict[tuple[int, int], str]

@@ -10,7 +10,7 @@ HELP = """usage: mirlo-lsp [--version]
 The language server for IR of Mirlo (.mlir) and for scripts in Python. Editors start it, and talk to it over its
 standard input and output.
 """
-MISSING = "mirlo-lsp: error: the language server needs pygls: pip install 'mirlo[lsp]'"
+MISSING = "mirlo-lsp: error: the language server needs pygls: pip install mirlo-editor"
 
 
 def command(argv: Sequence[str] | None = None) -> int:
@@ -33,7 +33,7 @@ def command(argv: Sequence[str] | None = None) -> int:
     except ImportError:
         print(MISSING, file=sys.stderr)
         return 1
-    from mirlo.tools.lsp.server import make_server
+    from mirlo_editor.server import make_server
 
     make_server().start_io()
     return 0

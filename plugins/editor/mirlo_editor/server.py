@@ -13,10 +13,9 @@ from lsprotocol import types as lsp
 from pygls.lsp.server import LanguageServer
 from pygls.workspace import TextDocument
 
-from mirlo.runtime.files import write_regular
-from mirlo.runtime.names import file_name
-from mirlo.tools.lsp.document import Function, Index, Name, TextProblem, TextSpan
-from mirlo.tools.lsp.process import Worker, WorkerError
+from mirlo.extend.runtime import file_name, write_regular
+from mirlo_editor.document import Function, Index, Name, TextProblem, TextSpan
+from mirlo_editor.process import Worker, WorkerError
 
 QUIET_SECONDS = 0.15
 """How long typing must pause before a document is parsed."""

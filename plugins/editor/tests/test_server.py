@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pytest
 from commands import ENVIRONMENT
 
-pytest.importorskip("pygls", reason="needs pygls: pip install 'mirlo[lsp]'")
+pytest.importorskip("pygls", reason="needs pygls: pip install pygls")
 
 from lsprotocol import types as lsp  # noqa: E402
 from pygls.lsp.client import LanguageClient  # noqa: E402
@@ -73,7 +73,7 @@ class Client:
         self.client.feature(lsp.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)(lambda params: self._publish(params))
         self.client.feature(lsp.WINDOW_SHOW_DOCUMENT)(lambda params: self._show(params))
         self.client.feature(lsp.WINDOW_SHOW_MESSAGE)(lambda params: self.messages.append(params.message))
-        self.wait(self.client.start_io(sys.executable, "-m", "mirlo.tools.lsp.command", env=ENVIRONMENT))
+        self.wait(self.client.start_io(sys.executable, "-m", "mirlo_editor.command", env=ENVIRONMENT))
         window = lsp.WindowClientCapabilities(show_document=lsp.ShowDocumentClientCapabilities(support=True))
         self.capabilities = self.wait(
             self.client.initialize_async(lsp.InitializeParams(lsp.ClientCapabilities(window=window)))

@@ -12,25 +12,25 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from mirlo.runtime.errors import MirloError
-from mirlo.tools.lsp import definitions
-from mirlo.tools.lsp.document import Name
+from mirlo.extend.runtime import MirloError
+from mirlo_editor import definitions
+from mirlo_editor.document import Name
 
 
 def index(text: str, path: str) -> dict[str, Any]:
     """Return the index of a document."""
     if path.endswith(".py"):
-        from mirlo.tools.lsp.script_index import index_of_scripts
+        from mirlo_editor.script_index import index_of_scripts
 
         return dataclasses.asdict(index_of_scripts(text, path))
-    from mirlo.tools.lsp.mlir_index import index_of_ir
+    from mirlo_editor.mlir_index import index_of_ir
 
     return dataclasses.asdict(index_of_ir(text, path))
 
 
 def report(**arguments: Any) -> str:
     """Return what becomes of lines of a document."""
-    from mirlo.tools.lsp.compiled import report_at
+    from mirlo_editor.compiled import report_at
 
     return report_at(**arguments)
 

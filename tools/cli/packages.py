@@ -1,0 +1,50 @@
+"""Commands of packages, by the entry point group `mirlo.commands`: `NAME = "module:COMMAND"`."""
+
+from __future__ import annotations
+
+import argparse
+from argparse import _SubParsersAction
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from mirlo.runtime.entry_points import offered
+from mirlo.runtime.known_packages import COMMANDS, install_command
+from mirlo.tools.cli.values import AddCommand
+
+GROUP = "mirlo.commands"
+
+
+class PackageCommand(NamedTuple):
+    """A command of a package: its line of help, what adds its arguments, and what runs it."""
+
+    help: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    execute: Callable[[argparse.Namespace], None]
+
+
+def add_package_commands(
+    parser: argparse.ArgumentParser,
+    commands: _SubParsersAction[argparse.ArgumentParser],
+    add: AddCommand,
+    argv: Sequence[str],
+) -> None:
+    """Add the command of a package that a command line names; without one, the names of all, for `mirlo --help`.
+
+    No package is imported but the one whose command is run. A known command whose package is missing is an error.
+    """
+    named = next((word for word in argv if not word.startswith("-")), None)
+    if named in commands.choices:
+        return
+    entries = {entry.name: entry for entry in offered(GROUP)}
+    if named in entries:
+        command = entries[named].load()
+        added = add(commands, named, command.help)
+        command.add_arguments(added)
+        added.set_defaults(execute=command.execute)
+    elif named in COMMANDS:
+        parser.error(f"'{named}' is a command of a package that is not installed: {install_command(GROUP, named)}")
+    elif named is None:
+        for name in sorted({*entries, *COMMANDS}):
+            purpose = COMMANDS.get(name) or f"a command of package '{entries[name].package}'"
+            missing = "" if name in entries else f" ({install_command(GROUP, name)})"
+            commands.add_parser(name, help=purpose + missing)
