@@ -9,6 +9,7 @@ from dataclasses import field
 from typing import Any
 
 from mirlo.generate import GenerationError, LanguageModel, Request
+from mirlo.generate.chat import ChatTemplate
 from mirlo.runtime.dtypes import ELEMENT_TYPES
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.records import dataclass
@@ -90,8 +91,23 @@ class LanguageBackend(Backend):
         else:  # the event loop waits for no other process
             self._thread = EngineThread(self._engine, name, on_failure, 0.0, ranks.explain)
         self._executor = executor
+        self._template: ChatTemplate | None = None
+        self._template_problem: MirloError | None = None
         if ranks is not None:
             ranks.on_end = self._thread.fail_all
+
+    @property
+    def template(self) -> ChatTemplate | None:
+        """Return the chat template, if the model has one; raise an error if it cannot be read."""
+        if self._template_problem is not None:
+            raise self._template_problem
+        return self._template
+
+    def _read_template(self) -> None:
+        try:
+            self._template = self.model.template
+        except MirloError as error:  # which a request without a conversation need not know
+            self._template_problem = error
 
     @property
     def problem(self) -> MirloError | None:
@@ -117,7 +133,8 @@ class LanguageBackend(Backend):
         return len(self._engine.active), len(self._engine.waiting)
 
     def warm(self) -> None:
-        """Generate two tokens."""
+        """Generate two tokens, and start the process of the chat template."""
+        self._read_template()
         first = self.model.config.start or 0
         request = self._engine.add([first], max_new_tokens=2, max_length=0)
         while not request.is_done:  # the thread of the engine sees no job; it steps, as this does

@@ -59,7 +59,7 @@ class OpenAIRoutes:
 
         name, body = await read_json_body(self._state, scope, receive, read)
         async with self._language(name) as backend:
-            template = backend.model.template if is_chat else None
+            template = backend.template if is_chat else None
             if is_chat and template is None:
                 message = f"model '{name}' has no chat template: use /v1/completions"
                 raise RequestError(400, message, code="unsupported_model", parameter="model")

@@ -77,6 +77,18 @@ def test_a_copy_takes_nothing_from_the_others(worker: BoundedWorker) -> None:
     second.end()
 
 
+@pytest.mark.parametrize("name", ["fail", "end", "sleep"])
+def test_without_forks(worker: BoundedWorker, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each process is started by itself, and opens the module with the same content."""
+    monkeypatch.setattr("mirlo.runtime.bounded.can_fork", lambda: False)
+    process = worker.process().fork()
+    assert process.call("echo").value["process"] != process_of(worker)
+    with pytest.raises(BoundedFailure, match=f"^({FAILURES[name]})$"):
+        process.call(name, seconds=1 if name == "sleep" else 30)
+    assert worker.call_alone("echo", b"content").content == b"content"
+    process.end()
+
+
 def test_refusals_and_threads(worker: BoundedWorker) -> None:
     with pytest.raises(BoundedRefusal, match="^these arguments are wrong$"):
         worker.call("refuse")
