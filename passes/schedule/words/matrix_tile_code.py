@@ -82,7 +82,7 @@ class MatrixTileEmitter(TileEmitter):
 
     def _step(self, loop: Loop, operands: OperandPositions, height: int, width: int) -> None:
         tile, row, column = self.tile, operands.rows, operands.columns
-        self.prefetch(operands, loop, self.depth)
+        self.prefetch(operands, loop, 1)
         row_step, column_step = self.rows * row.stride(tile.rows), self.columns * column.stride(tile.lanes)
         group = tile.depth[0]
         for r in range(height):

@@ -412,7 +412,8 @@ class TileEmitter:
         chain = around(tile.leaf)
         first = next(i for i, loop in enumerate(chain) if loop.name == prefetch.loop)
         between = [loop for loop in chain[first + 1 :] if loop.name not in self._inner]
-        share = D.ceildiv(tile.width, D.maximum(1, D.product([loop.extent for loop in between])))
+        read = tile.width * tile.instruction.depth  # by an iteration of the loops of the reduction
+        share = D.ceildiv(read, D.maximum(1, D.product([loop.extent for loop in between])))
         inside = self._inner | {loop.name for loop in between}
         step = form.coefficient(prefetch.loop)
         shared = IndexExpr({a: c for a, c in form.terms.items() if a not in inside}, form.constant + step)
@@ -432,10 +433,11 @@ class TileEmitter:
             buffer = self.placed[each.buffer].flat
             line = LINE_BYTES // element_bytes(buffer.type.element_type)
             if not each.loop:
-                self._fetch(buffer, self.at(place), steps * self.tile.width, READ_AGAIN)
+                read = steps * self.tile.width * self.tile.instruction.depth
+                self._fetch(buffer, self.at(place), read, READ_AGAIN)
                 continue
             share = D.estimate_dim(place.stride(loop))
-            for at in range(1 if steps == 1 else -(-steps * share // line)):
+            for at in range(max(1, -(-steps * share // line))):
                 self._fetch(buffer, self.at(place, at * line), 1, READ_FEW)
 
     def _fetch(self, buffer: ir.Value, position: ir.Value, elements: int, hint: int) -> None:
