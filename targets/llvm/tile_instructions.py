@@ -19,6 +19,6 @@ def _dot_int8(row: ir.Value, columns: ir.Value, total: ir.Value) -> ir.Value:
 for _instruction in (
     TileInstruction("vdpbf16ps", (("bf16", "bf16", "f32"),), 2, _dot_bf16),
     TileInstruction("vpdpbusd", (("u8", "i8", "i32"),), 4, _dot_int8),
-    *amx.PRODUCTS,
+    *(each for products in amx.PRODUCTS.values() for each in products),
 ):
     add_tile_instruction(_instruction)

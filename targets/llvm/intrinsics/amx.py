@@ -45,14 +45,16 @@ def _product(name: str, rows: str, columns: str, sums: str, group: int) -> TileI
     return TileInstruction(name, ((rows, columns, sums),), group, unit=AMX, shape=shape, cycles=CYCLES)
 
 
-PRODUCTS = (
-    _product("tdpbf16ps", "bf16", "bf16", "f32", 2),
-    _product("tdpbssd", "i8", "i8", "i32", 4),
-    _product("tdpbsud", "i8", "u8", "i32", 4),
-    _product("tdpbusd", "u8", "i8", "i32", 4),
-    _product("tdpbuud", "u8", "u8", "i32", 4),
-)
-"""The products: of bf16, and of int8 with and without signs."""
+PRODUCTS: dict[str, tuple[TileInstruction, ...]] = {
+    "bf16": (_product("tdpbf16ps", "bf16", "bf16", "f32", 2),),
+    "i8": (
+        _product("tdpbssd", "i8", "i8", "i32", 4),
+        _product("tdpbsud", "i8", "u8", "i32", 4),
+        _product("tdpbusd", "u8", "i8", "i32", 4),
+        _product("tdpbuud", "u8", "u8", "i32", 4),
+    ),
+}
+"""By what `Machine.tiles` calls them, the products of bf16, and of int8 with and without signs."""
 
 
 def call(name: str, *operands: ir.Value) -> ir.Operation:

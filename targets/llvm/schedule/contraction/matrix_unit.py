@@ -30,8 +30,8 @@ def instruction_for(plan: RegisterTilePlan) -> TileInstruction | Decline:
     if plan.choices.tile is not None:
         return decline("a caller or a measurement chose a tile of vectors")
     rows, columns = plan.rows.factor, plan.columns.factor
-    products = (each for each in PRODUCTS if each.takes(rows, columns, contraction.product))
-    instruction = next((each for each in products if each.operands[0][0].lstrip("u") in machine.tiles), None)
+    offered = (each for kind, products in PRODUCTS.items() if kind in machine.tiles for each in products)
+    instruction = next((each for each in offered if each.takes(rows, columns, contraction.product)), None)
     if instruction is None:
         return decline("the matrix unit does not multiply these types")
     if not (plan.problem.shared_rows and plan.problem.shared_columns):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -16,6 +17,7 @@ from mirlo import R
 from mirlo.driver.code import kernel_listings
 from mirlo.driver.request import CompileRequest
 from mirlo.runtime.host_cpu import host_cpu
+from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.system import permits_tiles
 from mirlo.targets.llvm.schedule.contraction.matrix_unit import RowTiles, row_tiles
 
@@ -69,6 +71,30 @@ def test_products_of_bf16(shape: tuple[int, int, int]) -> None:
     model, x, wanted = product(*shape)
     found = mirlo.compile(model, precision="bf16", target=EMULATED, cache=False)(x)
     np.testing.assert_allclose(found, np.maximum(wanted, 0), rtol=1e-5, atol=2e-5 * shape[1] ** 0.5)
+
+
+@can_emulate
+@pytest.mark.parametrize(("left", "right"), [("ui8", "i8"), ("i8", "i8"), ("ui8", "ui8"), ("i8", "ui8")])
+@pytest.mark.parametrize("rows", [32, 37])
+def test_products_of_int8_are_exact(rows: int, left: str, right: str, tmp_path: Path) -> None:
+    def operand(kind: str, shape: tuple[int, int]) -> np.ndarray:
+        info = np.iinfo(np.uint8 if kind == "ui8" else np.int8)
+        return np.random.default_rng(1).integers(info.min, info.max + 1, shape).astype(info.dtype)
+
+    x, w = operand(left, (rows, 192)), operand(right, (192, 70))
+    types = f"tensor<{rows}x192x{left}>", f"tensor<192x70x{right}>", f"tensor<{rows}x70xi32>"
+    path = tmp_path / "product.mlir"
+    path.write_text(f"""func.func @main(%x: {types[0]}) -> {types[2]} {{
+      %w = "relax.constant"() {{param = "w"}} : () -> {types[1]}
+      %0 = "relax.matmul"(%x, %w) {{out_dtype = i32, transpose_rhs = false}} : ({types[0]}, {types[1]}) -> {types[2]}
+      return %0 : {types[2]}
+    }}""")
+    store = ParameterStore()
+    store.add("w", w)
+    compiled = mirlo.compile(str(path), target=EMULATED, params=store, save_ir=tmp_path / "ir", cache=False)
+    schedule = next((tmp_path / "ir").glob("*-schedule.mlir")).read_text()
+    assert f"llvm.x86.tdpb{'u' if left == 'ui8' else 's'}{'u' if right == 'ui8' else 's'}d" in schedule
+    np.testing.assert_array_equal(compiled(x), x.astype(np.int32) @ w.astype(np.int32))
 
 
 @can_emulate
