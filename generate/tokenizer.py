@@ -23,7 +23,7 @@ FILE = "tokenizer.json"
 INSTALL = "pip install 'mirlo[generate]'"
 INLINE_CHARACTERS = 4096
 """Characters of texts that are encoded in this process: it takes less time than passing them to another one."""
-BOUNDS = Bounds(seconds=30, memory=8 << 30)
+BOUNDS = Bounds(seconds=30, memory=4 << 30)
 """What the process of a tokenizer may take: the largest files have 30 MB, which take 2 seconds and 300 MB."""
 
 

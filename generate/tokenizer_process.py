@@ -75,7 +75,7 @@ class _Forms:
                 self._grammar = str(LLMatcher.grammar_from_lark(text))
         except ValueError as error:
             raise ArgumentsRefused(str(error)) from None
-        _Guide(self._matcher()).allowed([])
+        _Guide(self._matcher()).allowed(array("i"))
         return Result()
 
     def allowed(self, content: bytes, guide: int) -> Result:
@@ -100,14 +100,14 @@ class _Guide:
 
     def __init__(self, matcher: LLMatcher) -> None:
         self._matcher = matcher
-        self._taken: list[int] = []
+        self._taken = array("i")
         self._require()
 
-    def allowed(self, answer: Sequence[int]) -> bytes:
+    def allowed(self, answer: array[int]) -> bytes:
         """Return a bit for each token that may follow an answer; nothing if only its end may."""
-        same = 0
-        while same < len(answer) and same < len(self._taken) and answer[same] == self._taken[same]:
-            same += 1
+        same = len(self._taken)
+        if answer[:same] != self._taken:
+            same = next(i for i, token in enumerate(self._taken) if answer[i : i + 1] != array("i", [token]))
         if same < len(self._taken) and not self._matcher.rollback(len(self._taken) - same):
             self._matcher.reset()
             same = 0

@@ -101,6 +101,18 @@ HOSTILE = (
 )
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the system does not limit memory")
+def test_files_of_tokenizers_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file for which the package aborts, as memory ends, is an error, and ends no process but the tokenizer's."""
+    path = example().write(tmp_path / "tiny") / "tokenizer.json"
+    content = json.loads(path.read_text())
+    content["model"]["vocab"] |= {f"token {i}": 1000 + i for i in range(100_000)}
+    monkeypatch.setattr("mirlo.generate.tokenizer.BOUNDS", Bounds(memory=48 << 20))
+    with pytest.raises(ModelFolderError, match=r"tokenizer\.json: the tokenizer cannot be read: its process ended by"):
+        ModelTokenizer(path, json.dumps(content).encode())
+    assert ModelTokenizer(path, path.read_bytes()).encode("a", False)
+
+
 def test_long_texts_have_the_same_tokens_in_another_process(tmp_path: Path) -> None:
     path = example().write(tmp_path / "tiny") / "tokenizer.json"
     tokenizer, known = ModelTokenizer(path, path.read_bytes()), tokenizers.Tokenizer.from_file(str(path))
