@@ -128,6 +128,8 @@ def gelu(x: Expr, *, approximate: str) -> Expr:
         # (1 + tanh(u)) / 2 = 1 / (1 + 2^(-2u log2 e)), which keeps precision where tanh(u) is near -1.
         scale = -2.0 * math.sqrt(2.0 / math.pi) / math.log(2.0)
         return x / (1.0 + call("exp2", x * (x * x * (0.044715 * scale) + scale)))
+    if x.dtype.bits == 64:  # erf takes as long, and 1 + erf cancels for negative elements
+        return 0.5 * x * call("erfc", x * -math.sqrt(0.5))
     return 0.5 * x * (1.0 + erf(x * math.sqrt(0.5)))
 
 

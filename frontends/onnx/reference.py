@@ -127,6 +127,10 @@ Differences: where a row reaches no weight for any of three classes or more, ONN
 first; `post_transform` 1 and 2 of `TreeEnsemble` are SOFTMAX and LOGISTIC as in the standard, and the reverse in ONNX
 Runtime; a second score that ONNX Runtime leaves unwritten is 0.
 
+`Resize` with `align_corners` and scales whose products with sizes are no whole numbers places elements as the standard's
+reference does, by the scale: element i is at i * (size - 1) / (scale * size - 1). ONNX Runtime divides by the whole size
+less 1. Sums of cubic interpolation that an integer type cannot hold are its least or largest value.
+
 Of two classes of a support vector machine, a comparison of exactly 0 is a vote for the second one, and of classes with
 as many votes the first wins, as in ONNX Runtime. Whether a comparison that nearly cancels is 0 depends on the rounding
 of the matrix product: of 720 rows of an audit with such comparisons, 2 had another label."""  # noqa: E501

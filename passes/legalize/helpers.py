@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
+import numpy as np
+
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.core.dtypes import DTYPES, DType
@@ -84,6 +86,18 @@ def ordered_bits(x: Expr) -> Expr:
     bits = select(x.equals(0.0), constant(0, unsigned), x.bitcast(unsigned))
     bits = select(x.differs(x), constant((1 << (kind.bits - 1)) - 1, unsigned), bits)
     return select(bits >= sign, ~bits, bits | sign)
+
+
+def stored_saturated(x: Expr, kind: DType) -> Expr:
+    """Return a float as an element of a type; what an integer type cannot hold becomes its least or largest value."""
+    if kind.is_float or kind.is_bool:
+        return x.cast(kind)
+    low, high = (0, (1 << kind.bits) - 1) if kind.is_unsigned else (-(1 << kind.bits - 1), (1 << kind.bits - 1) - 1)
+    number = x.dtype.to_numpy().type
+    most = number(high)
+    if int(most) > high:  # rounded up: the next smaller number has a value of the type
+        most = np.nextafter(most, number(0))
+    return clamp(x, float(low), float(most)).cast(kind)
 
 
 def saturated(x: Expr) -> Expr:

@@ -42,6 +42,8 @@ def as_convolution(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     strides, dilations = (per_dim(declared, rank, 1, 1, "steps") for declared in (op.strides, op.dilations))
     if op.groups != 1 or any(d != 1 for d in dilations):
         return decline("it has groups or dilations", groups=op.groups, dilations=dilations)
+    if any(size < stride for size, stride in zip(weight.static_shape[2:], strides, strict=True)):
+        return decline("no tap contributes to some elements", window=weight.static_shape[2:], strides=strides)
     array = b.array(op.weight)
     if array is None:
         return decline("the weight is computed at run time")

@@ -42,7 +42,15 @@ def conv_transpose(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 
     def body(p: PrimBuilder, x: TensorExpr, weight: TensorExpr, bias: TensorExpr | None) -> TensorExpr:
         spread, forward = _spread_out(op, p, x, windows)
-        return convolve(p, spread, _flip(p, weight, op.groups), bias, forward, op.groups, "OI*", result)
+        is_known = all(isinstance(size, int) for size in windows.kernel)
+        if not strided or (is_known and not any(map(_unreached, *_steps(windows)))):
+            return convolve(p, spread, _flip(p, weight, op.groups), bias, forward, op.groups, "OI*", result)
+        sums = convolve(p, spread, _flip(p, weight, op.groups), None, forward, op.groups, "OI*", result)
+
+        def element(*axes: Expr) -> Expr:
+            return _with_bias(_reached(sums.at(*axes), windows, axes), windows, axes, bias)
+
+        return p.compute(shape_of(op.output), element, name="reached")
 
     return b.call_prim(body, op.x, op.weight, op.bias)
 
@@ -100,10 +108,38 @@ def _interleaved(
         for position, s in zip(indices, windows.strides, strict=True):
             phase = phase * s + position % s
         where = [place // s - low for place, s, low in zip(indices, windows.strides, first, strict=True)]
-        value = sums.at(*windows.join(n, phase, where))
-        return value if bias is None else value + bias[oc]
+        value = _reached(sums.at(*windows.join(n, phase, where)), windows, axes)
+        return _with_bias(value, windows, axes, bias)
 
     return p.compute(shape_of(op.output), element, name="interleave")
+
+
+def _steps(windows: SlidingWindows) -> tuple[Sequence[Dim], Sequence[int], Sequence[int]]:
+    """Return the kernels, strides and dilations of the axes."""
+    return windows.kernel, windows.strides, windows.dilations
+
+
+def _unreached(kernel: Dim, stride: int, dilation: int) -> list[int]:
+    """Return the remainders of the positions, divided by the stride, to which no tap contributes."""
+    if not isinstance(kernel, int):
+        return []
+    reached = {tap * dilation % stride for tap in range(min(kernel, stride))}
+    return [phase for phase in range(stride) if phase not in reached]
+
+
+def _reached(value: Expr, windows: SlidingWindows, axes: Sequence[Expr]) -> Expr:
+    """Return a sum of products, and 0 where no tap contributes: products of zeros with infinities are NaN."""
+    _, _, at = windows.split(axes)
+    for i, begin, kernel, stride, dilation in zip(at, windows.begins, *_steps(windows), strict=True):
+        if not isinstance(kernel, int) and stride > 1 and dilation == 1:
+            value = select((i + begin) % stride >= kernel, constant(0, value.dtype), value)
+        for phase in _unreached(kernel, stride, dilation):
+            value = select(((i + begin) % stride).equals(phase), constant(0, value.dtype), value)
+    return value
+
+
+def _with_bias(value: Expr, windows: SlidingWindows, axes: Sequence[Expr], bias: TensorExpr | None) -> Expr:
+    return value if bias is None else value + bias[windows.split(axes)[1]]
 
 
 def _weight_of_phases(

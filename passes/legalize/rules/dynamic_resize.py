@@ -10,7 +10,7 @@ from mirlo.dialects.core.dims import Dim, ceildiv, maximum
 from mirlo.dialects.tir.compute import BOOL, Expr, TensorExpr, constant, floor, select, within
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.numpy_functions import as_scalar_function
-from mirlo.passes.legalize.helpers import shape_of, sum_of, weighted
+from mirlo.passes.legalize.helpers import shape_of, stored_saturated, sum_of, weighted
 from mirlo.passes.legalize.interpolation import (
     RADIUS,
     coordinate,
@@ -112,7 +112,7 @@ def _resize(
             for i, axis in axes.items():
                 out = out | axis.is_outside(at[i])
             value = select(out, constant(op.extrapolation, value.dtype), value)
-        return value.cast(x.dtype)
+        return stored_saturated(value, x.dtype) if op.mode == "cubic" else value.cast(x.dtype)
 
     resized: TensorExpr = p.compute(output, element, name="resize")
     return resized

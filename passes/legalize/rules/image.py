@@ -30,7 +30,7 @@ from mirlo.dialects.tir.compute import (
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.numpy_functions import as_scalar_function
 from mirlo.passes.legalize.constants import tensor_of
-from mirlo.passes.legalize.helpers import shape_of, sum_of, weighted, wide
+from mirlo.passes.legalize.helpers import shape_of, stored_saturated, sum_of, weighted, wide
 from mirlo.passes.legalize.interpolation import AxisTable, axis_table, is_affordable, keys_far, keys_near
 from mirlo.passes.rules import Decline, decline, legalize
 
@@ -72,7 +72,8 @@ def resize(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
                 if reader.outside is not None:
                     out = reader.outside.at(axes[reader.axis])
                     value = select(out, constant(op.extrapolation, value.dtype), value)
-            return value.cast(x.dtype)
+            # The weights of cubic kernels are negative in part: sums leave the range of the elements.
+            return stored_saturated(value, x.dtype) if op.mode == "cubic" else value.cast(x.dtype)
 
         return p.compute(output, element, name="resize")
 
