@@ -10,11 +10,12 @@ from tempfile import gettempdir
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import recycle_context
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.driver.clone import clone_module
 from mirlo.driver.describe_regions import count_operators, describe_regions
 from mirlo.driver.fat import require_one_build
 from mirlo.driver.given import check_used, give, node_watch
-from mirlo.driver.models import OpenedModel, open_model, require_sizes
+from mirlo.driver.models import ModelError, OpenedModel, open_model, require_sizes
 from mirlo.driver.options import FASTEST, CompileOptionError, Strategies
 from mirlo.driver.programs.detect import needs_program
 from mirlo.driver.ranks import rank_passes
@@ -24,12 +25,15 @@ from mirlo.driver.stages import PipelineProgress, ReleaseWeights, SaveStages
 from mirlo.driver.tables import find_tables
 from mirlo.passes.approximations import Approximation
 from mirlo.passes.byoc.artifacts import detach_artifacts
+from mirlo.passes.byoc.outline import EXTERNAL, functions_of, string_fact
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.code_forms import KernelText
+from mirlo.passes.entry import PLANNED, entry_or_none
 from mirlo.passes.graph.activations import REQUESTED
 from mirlo.passes.graph.inline_calls import inline_calls
 from mirlo.passes.instrumentation import Instrument, Preparation
 from mirlo.passes.kernel_nodes import kernel_nodes
+from mirlo.passes.locations import describe
 from mirlo.passes.memory.weights import RELEASE
 from mirlo.passes.options import quote
 from mirlo.passes.pipeline import Pipeline
@@ -241,6 +245,18 @@ class Compiler:
             advice = f"compile for '{self.target.name}{{memory=small}}', which has transformed weights in a file"
         return OutOfMemoryError(f"there is too little memory to compile the model, {why}; {advice}")
 
+    def _require_generators(self, module: ir.Module) -> None:
+        """Raise an error for functions that are marked for a code generator that is not asked for."""
+        known = [target.name for target in self.targets.generators]
+        for name, function in functions_of(module.operation).items():
+            wanted = string_fact(function, EXTERNAL)
+            if wanted is not None and wanted not in known:
+                raise ModelError(
+                    f"{describe(function.location)}: function '@{name}' is for the code generator '{wanted}' "
+                    f"('{EXTERNAL}'), which compiles no part of this model: compile for the targets "
+                    f"'{wanted},{self.target.name}', or remove the attribute"
+                )
+
     def _pipeline(self, module: ir.Module) -> Pipeline:
         """Return the passes: the requested ones, those that the file names, or the target's with what comes first."""
         request, recorded = self.request, self.model.pipeline
@@ -260,6 +276,8 @@ class Compiler:
         )
         if recorded:
             return self._verified(Pipeline(recorded))
+        _require_unplanned(module)
+        self._require_generators(module)
         pipeline = Pipeline(self.target.pipeline(self.options))
         self.targets.placed(pipeline, self._placed_nodes(module, first)).prepend(first)
         return self._verified(pipeline)
@@ -363,6 +381,16 @@ def _cache_passes(dtype: str | None, recorded: str | None) -> str:
         return ""
     _require_first("kv_cache_dtype", recorded)
     return f"narrow-caches{{dtype={dtype}}}"
+
+
+def _require_unplanned(module: ir.Module) -> None:
+    """Raise an error for a module that the passes have been through, and that does not say so."""
+    entry = entry_or_none(module)
+    if entry is not None and PLANNED in entry.attributes:
+        raise ModelError(
+            f"{describe(entry.location)}: the memory of '@{symbol_name(entry)}' is planned, so that the passes of the "
+            "target have run: compile it with --pipeline '' (in Python pipeline='')"
+        )
 
 
 def _row_passes(output: str | None, recorded: str | None) -> str:

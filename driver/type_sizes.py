@@ -6,14 +6,14 @@ from collections.abc import Iterable
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.errors import OpError
-from mirlo.dialects.core.types import require_memory
+from mirlo.dialects.core.types import TensorType, require_memory
 from mirlo.dialects.core.walk import walk
 from mirlo.passes.files import FileError
 from mirlo.passes.locations import describe
 
 
 class TypeSizeError(FileError):
-    """Raised for a type in IR that is larger than any memory."""
+    """Raised for a type in IR that is larger than any memory, or whose dims contradict it."""
 
     def __init__(self, problem: str, location: ir.Location) -> None:
         super().__init__(f"{describe(location)}: {problem}")
@@ -56,6 +56,11 @@ def require_type_sizes(module: ir.Module) -> ir.Module:
 def _require(kind: ir.Type, location: ir.Location) -> None:
     if not isinstance(kind, (ir.RankedTensorType, ir.MemRefType, ir.VectorType)):
         return
+    try:
+        if isinstance(kind, ir.RankedTensorType):
+            TensorType.from_mlir(kind)
+    except ValueError as error:
+        raise TypeSizeError(str(error), location) from None
     try:
         require_memory([size for i, size in enumerate(kind.shape) if not kind.is_dynamic_dim(i)])
     except OpError as error:

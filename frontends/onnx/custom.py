@@ -90,10 +90,20 @@ def _outputs(infer: Infer, types: Sequence[TensorType], attributes: Mapping[str,
     except (MirloError, OpError, MemoryError):
         raise
     except Exception as error:
-        raise OpMistake(f"its shape function raised {describe_raised(error)}") from error
+        raise OpMistake(f"its shape function raised {describe_raised(error)}{_place(infer)}") from error
     listed: list[TensorType] = []
     for result in inferred if isinstance(inferred, (tuple, list)) else (inferred,):
         if not isinstance(result, TensorType):
-            raise NodeError(f"its shape function must return TensorType, or a tuple of them; found {result!r}")
+            raise NodeError(
+                f"its shape function must return TensorType, or a tuple of them; found {result!r}{_place(infer)}"
+            )
         listed.append(result)
+    if not listed:
+        raise NodeError(f"its shape function returned no type: expected one for each output{_place(infer)}")
     return listed
+
+
+def _place(function: Infer) -> str:
+    """Return where a function is defined, as a part of a sentence."""
+    code = getattr(function, "__code__", None)
+    return f" (it is at {code.co_filename}:{code.co_firstlineno})" if code is not None else ""

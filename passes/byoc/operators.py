@@ -68,7 +68,9 @@ class OpPattern(Pattern):
                 if name.partition(".")[0] in namespaces:
                     raise PatternError(f"a pattern names '{name}', which is not an operator{nearest(name, known)}")
                 continue
-            operands = [field.name for field in known[name]._operand_layout.fields]
+            layout = known[name]._operand_layout
+            self._check_count(name, layout.least, layout.most)
+            operands = [field.name for field in layout.fields]
             for kind, asked, has in (
                 ("operand", self.by_name, operands),
                 ("attribute", self.attributes, list(known[name]._attributes)),
@@ -80,6 +82,14 @@ class OpPattern(Pattern):
                         raise PatternError(
                             f"a pattern asks for the {kind} '{word}' of '{name}', which has none such; {hint}"
                         )
+
+    def _check_count(self, name: str, least: int, most: int | None) -> None:
+        """Refuse more or fewer operands than the operator ever has."""
+        count = None if self.operands is None else len(self.operands)
+        if count is None or ((count >= least or self.more) and (most is None or count <= most)):
+            return
+        takes = f"{least}" if least == most else f"{least} or more" if most is None else f"{least} to {most}"
+        raise PatternError(f"a pattern gives '{name}' {count} operands, which takes {takes}: it would never match")
 
     @property
     def expected(self) -> str:

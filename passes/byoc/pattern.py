@@ -18,10 +18,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol, TypeGuard, TypeVar
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.passes.byoc.graph import BlockGraph, BlockValue
 from mirlo.passes.byoc.predicates import value_has_dtype, value_has_rank, value_has_shape
 from mirlo.passes.byoc.search import MAX_MATCHES, Match, PatternError, Predicate, Search, State
 from mirlo.passes.rules import Decline, NoMatch, RuleFunction
+from mirlo.runtime.nearest import nearest
 from mirlo.runtime.records import dataclass
 
 P = TypeVar("P", bound="Pattern")
@@ -70,6 +72,9 @@ class Pattern:
 
     def has_dtype(self: P, *names: str) -> P:
         """Require one of these element types."""
+        for name in names:
+            if name not in DTYPES:
+                raise PatternError(f"has_dtype: '{name}' is no element type{nearest(name, DTYPES)}")
         return self._on_value(value_has_dtype(names), "has_dtype")
 
     def has_shape(self: P, shape: Sequence[int | str | None]) -> P:

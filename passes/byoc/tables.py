@@ -10,15 +10,18 @@ one registered last first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from mirlo.dialects.core.errors import describe_raised
 from mirlo.passes.byoc.graph import BlockValue
 from mirlo.passes.byoc.operators import operators
 from mirlo.passes.byoc.pattern import Pattern, check_pattern
 from mirlo.passes.byoc.search import Match, PatternError, Predicate
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.targets import find_target, forget_partial, register_partial, target_names
+from mirlo.runtime.errors import MirloError
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.records import dataclass
 
@@ -77,7 +80,7 @@ def forget_tables(module: str) -> None:
 
 def entries_of(target: str, options: str = "") -> list[PatternEntry]:
     """Return the patterns of a target in order of priority."""
-    rows = [row for table in reversed(_TABLES.get(target, [])) for row in table()]
+    rows = [row for table in reversed(_TABLES.get(target, [])) for row in _rows(target, table)]
     is_static = False
     if target in target_names():
         generated, is_static = _generated(target, options)
@@ -99,7 +102,38 @@ def _generated(target: str, options: str) -> tuple[Sequence[object], bool]:
     from mirlo.passes.byoc.codegen import generator_of
 
     generator = generator_of(target, options)
-    return generator.patterns(), generator.static
+    return _rows(target, generator.patterns), generator.static
+
+
+def _rows(target: str, table: Table) -> list[object]:
+    """Return the rows of a table of patterns; what is wrong with them names the function."""
+    code = getattr(table, "__code__", None) or getattr(getattr(table, "__func__", None), "__code__", None)
+    name = getattr(table, "__qualname__", type(table).__name__)
+    where = f"target '{target}': {name}()" + (f" at {code.co_filename}:{code.co_firstlineno}" if code else "")
+    try:
+        rows = table()
+        listed = None if isinstance(rows, (str, bytes, Pattern, Mapping)) else list(rows)
+    except (MirloError, MemoryError):
+        raise
+    except TypeError as error:
+        if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+            raise PatternError(f"{where} raised {describe_raised(error)}") from error
+        listed = None
+    except Exception as error:
+        raise PatternError(f"{where} raised {describe_raised(error)}") from error
+    if listed is None:
+        raise PatternError(
+            f"{where} returned a {type(rows).__name__}: expected a list of (name, pattern) or (name, pattern, check)"
+        )
+    try:
+        entries = [entry_of(target, row) for row in listed]
+    except PatternError as error:
+        raise PatternError(f"{where}: {error}") from None
+    counts = Counter(entry.name for entry in entries)
+    twice = next((each for each, count in counts.items() if count > 1), None)
+    if twice is not None:
+        raise PatternError(f"{where} has {counts[twice]} patterns of the name '{twice}': join them by |, or rename one")
+    return list(entries)
 
 
 def split_options(text: str) -> tuple[str, str]:

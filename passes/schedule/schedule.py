@@ -17,6 +17,7 @@ from mirlo.dialects.core.types import dim_attributes, dims_of
 from mirlo.dialects.tir.affine import read_map
 from mirlo.dialects.tir.extents import add_extents
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView, is_tensor_form, prim_functions
+from mirlo.passes.graph.dce import erase_uncalled
 from mirlo.passes.instrumentation import function_done
 from mirlo.passes.made_by import check_emitted
 from mirlo.passes.memory.inplace import annotate_inplace
@@ -182,6 +183,7 @@ class SchedulePrims(Pass):
 
     def run(self, op: ir.OpView, session: Session) -> None:
         targets = chain(rules_target(self.target, op))
+        erase_uncalled(op)
         for registered in SCHEDULE:
             if registered.subject != ANY:
                 where = f"rule '{registered}' at {registered.place}"
