@@ -69,11 +69,11 @@ def require_writable(path: str | os.PathLike[str]) -> Path:
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+def replacing(path: str | os.PathLike[str], is_private: bool = False) -> Iterator[BinaryIO]:
     """Yield a file for writing that takes the place of a regular file, or of none, once everything is written.
 
     A character device gets what was written; OSError if there is anything else. A link stays, and the file that it
-    leads to is replaced.
+    leads to is replaced. A new file that is private can be read by its owner alone.
     """
     if _is_character_device(path):
         import shutil  # here: processes that only run models need neither
@@ -88,7 +88,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     target = require_writable(path)
     temporary = target.with_name(f".mirlo-{os.urandom(8).hex()}")
     try:
-        with open(temporary, "xb") as file:
+        with open(temporary, "xb", opener=_open_private if is_private else None) as file:
             yield file
         with contextlib.suppress(FileNotFoundError):
             os.chmod(temporary, stat.S_IMODE(os.stat(target).st_mode))
@@ -101,10 +101,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise
 
 
-def write_regular(path: str | os.PathLike[str], content: bytes | memoryview | str) -> None:
+def write_regular(path: str | os.PathLike[str], content: bytes | memoryview | str, is_private: bool = False) -> None:
     """Write a regular file, text as UTF-8; OSError if there is anything else."""
-    with replacing(path) as file:
+    with replacing(path, is_private) as file:
         file.write(content.encode() if isinstance(content, str) else content)
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _is_character_device(path: str | os.PathLike[str]) -> bool:

@@ -39,7 +39,6 @@ TARGETS = {
     "nvvm": ("x=1", "chip=sm_90a", "chip=sm_1", "chip=", "chip=sm_80 tf32=true", "chip=sm_80 tf32=x"),
     "spirv": ("", "x=1", "fast"),
     "c": ("", "x=1", "width=32", "source-only"),
-    "onnx": ("", "x=1", "source-only", "provider=x"),
 }  # fmt: skip
 """Targets with options in braces behind their names."""
 CLASSES = (

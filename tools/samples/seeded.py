@@ -50,7 +50,7 @@ def write(model: onnx.ModelProto, path: str | os.PathLike[str]) -> Path:
     """Write a model; the file appears whole or not at all."""
     target = Path(path)
     make_private(target.parent)
-    write_regular(target, model.SerializeToString())
+    write_regular(target, model.SerializeToString(), is_private=True)
     return target
 
 
