@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 START_SECONDS = 120
 """Time in which a process must start and import a module, on a busy machine."""
+MAX_HEADER, MAX_CONTENT = 1 << 20, 1 << 31
+"""Bytes of the largest answer."""
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from mirlo.runtime.bounded_process import main; main()"
 )
@@ -139,6 +141,8 @@ class _Peer:
                 send_message(connection, SIZES.pack(len(encoded), len(content)) + encoded, descriptor)
                 connection.sendall(content)
                 head, body = SIZES.unpack(self._read(SIZES.size, deadline))
+                if head > MAX_HEADER or body > MAX_CONTENT:
+                    raise EOFError
                 answer: dict[str, Any] = json.loads(self._read(head, deadline))
                 result = self._read(body, deadline)
             except TimeoutError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
@@ -9,8 +10,8 @@ from typing import Any
 from mirlo.runtime.regex.nfa import KINDS, NOTHING, Nfa, Reach, bits, place_flags, reversed_edges
 from mirlo.runtime.regex.syntax import parse
 
-MAX_BITS = 1 << 28
-"""Bits of the sets that the states of an automaton stand for, before all are made again."""
+MAX_BYTES = 16 << 20
+"""Memory of the states of an automaton in each direction, before all are made again; RE2 has 8 MiB."""
 
 
 class _Row(list[Any]):
@@ -31,7 +32,7 @@ class Regex:
         """Raise `RegexError` if the pattern is no regular expression."""
         self.pattern = pattern
         self._nfa = nfa = Nfa(parse(pattern))
-        self._most = max(64, MAX_BITS // (len(nfa.sets) + 512))
+        self._most = max(16, MAX_BYTES // (8 * KINDS * nfa.end + len(nfa.sets) // 4 + 512))
         self._ahead, self._behind = Reach(nfa.edges), Reach(reversed_edges(nfa.edges))
         self._sources = [0] * len(nfa.sets)
         """By state, those that lead there by a character."""
@@ -59,7 +60,7 @@ class Regex:
     def _kind_before(self, number: int | None) -> int:
         """Return the kind of the character before a place, by its class; None at the beginning."""
         if number is None:
-            return NOTHING if self._nfa.has_conditions else 0
+            return NOTHING if self._nfa.has_assertions else 0
         return self._nfa.kinds[number]
 
     def _row(self, states: int, kind: int) -> _Row:
@@ -94,7 +95,7 @@ class Regex:
             result = row.accepts[number] = bool(self._reached(row, number) >> self._nfa.accept & 1)
         return result
 
-    def _good(self, classes: list[int]) -> list[int]:
+    def _good(self, classes: array[int]) -> list[int]:
         """Return for each place of a text the states from which a match ends there or behind it."""
         nfa = self._nfa
         before = self._kind_before(classes[-1] if classes else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 
@@ -26,15 +27,17 @@ from mirlo.runtime.regex.syntax import (
 
 MAX_STATES = 20_000
 """States of an automaton; each letter of a text takes up to so many steps where no letters before were like it."""
+PIECE = 1 << 16
+"""Characters whose classes are looked up at once."""
 OTHER, IN_WORD, NEWLINE, NOTHING = range(4)
-"""What is beside a place in a text, as conditions ask for it."""
+"""What is beside a place in a text, as assertions ask for it."""
 KINDS = 4
 
 
 class Nfa:
-    """States with edges: by a character of a set, by a condition, or by nothing.
+    """States with edges: by a character of a set, by an assertion, or by nothing.
 
-    CharacterSet of a text are represented by the numbers of classes: characters that no set of the expression divides.
+    Characters of a text are represented by the numbers of classes: characters that no set of the expression divides.
     """
 
     def __init__(self, node: Node) -> None:
@@ -43,10 +46,10 @@ class Nfa:
         self.targets: list[int] = []
         """By state, where the edge of its characters leads."""
         self.edges: list[list[tuple[int, int]]] = []
-        """By state, edges by nothing, or by a condition: its flag, or 0, and where it leads."""
+        """By state, edges by nothing, or by an assertion: its flag, or 0, and where it leads."""
         self.accept = self._new()
         self.start = self._compiled(node, self.accept)
-        self.has_conditions = any(flag for edges in self.edges for flag, _ in edges)
+        self.has_assertions = any(flag for edges in self.edges for flag, _ in edges)
         self._number_classes()
 
     def _new(self, ranges: Ranges = (), target: int = 0) -> int:
@@ -92,21 +95,23 @@ class Nfa:
     def _number_classes(self) -> None:
         distinct = set(self.sets)
         starts = {0}
-        beside: tuple[Ranges, ...] = (WORD, ((10, 10),)) if self.has_conditions else ()
+        beside: tuple[Ranges, ...] = (WORD, ((10, 10),)) if self.has_assertions else ()
         for ranges in (*distinct, *beside):
             for low, high in ranges:
                 starts |= {low, high + 1}
         self._starts = sorted(starts)
         self._numbers = np.array(self._starts, np.uint32)
         count = len(self._starts)
-        covered = {ranges: self._classes_of(ranges) for ranges in distinct}
+        states_of = dict.fromkeys(distinct, 0)
+        for state, ranges in enumerate(self.sets):
+            states_of[ranges] |= 1 << state
         self.by_class = [0] * (count + 1)
         """By class of characters, the states with an edge by it; none for the end of a text."""
-        for state, ranges in enumerate(self.sets):
-            for number in covered[ranges]:
-                self.by_class[number] |= 1 << state
-        self.kinds = [self._kind(start) for start in self._starts] + [NOTHING if self.has_conditions else OTHER]
-        """By class, what conditions ask for; of the end of a text last."""
+        for ranges, states in states_of.items():
+            for number in self._classes_of(ranges):
+                self.by_class[number] |= states
+        self.kinds = [self._kind(start) for start in self._starts] + [NOTHING if self.has_assertions else OTHER]
+        """By class, what assertions ask for; of the end of a text last."""
         self.end = count
 
     def _classes_of(self, ranges: Ranges) -> list[int]:
@@ -116,16 +121,18 @@ class Nfa:
         return numbers
 
     def _kind(self, code: int) -> int:
-        if not self.has_conditions:
+        if not self.has_assertions:
             return OTHER
         if code == 10:
             return NEWLINE
         return IN_WORD if any(low <= code <= high for low, high in WORD) else OTHER
 
-    def classes(self, text: str) -> list[int]:
+    def classes(self, text: str) -> array[int]:
         """Return the class of each character."""
-        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-        numbers: list[int] = (np.searchsorted(self._numbers, codes, side="right") - 1).tolist()
+        numbers = array("I")
+        for at in range(0, len(text), PIECE):  # each piece holds Python's lock
+            codes = np.frombuffer(text[at : at + PIECE].encode("utf-32-le", "surrogatepass"), np.uint32)
+            numbers.frombytes((np.searchsorted(self._numbers, codes, side="right") - 1).astype(np.uint32).tobytes())
         return numbers
 
 
