@@ -16,6 +16,7 @@ from mirlo.dialects.core.bytecode import BYTECODE_PREFIX
 from mirlo.frontends.files import forms_named, has_form
 from mirlo.frontends.onnx.errors import DamagedModelError, OnnxImportError
 from mirlo.frontends.onnx.graph import ModelDef
+from mirlo.frontends.onnx.messages import messages
 from mirlo.frontends.onnx.reading import is_old, read_model
 from mirlo.frontends.onnx.weights import Weights, map_file
 from mirlo.frontends.onnx.wire import slim
@@ -107,11 +108,9 @@ def without_declared_shapes(model: Source) -> LoadedModel:
 
 def load(model: Source) -> LoadedModel:
     """Open a model without copying its weights."""
-    import onnx
-
     if isinstance(model, LoadedModel):
         return model
-    if isinstance(model, onnx.ModelProto):
+    if isinstance(model, messages().ModelProto):
         name = _graph_name(model.graph.name)
         return LoadedModel(read_model(model, {}, name), Weights(name, None), name, None)
     if isinstance(model, (str, os.PathLike)):
@@ -166,7 +165,6 @@ def load_shared(proto: onnx.ModelProto, arrays: Mapping[str, np.ndarray]) -> Loa
 
 
 def _parse(buffer: memoryview, what: str, path: Path | None) -> LoadedModel:
-    import onnx
     from google.protobuf.message import DecodeError
 
     if not len(buffer):
@@ -174,7 +172,7 @@ def _parse(buffer: memoryview, what: str, path: Path | None) -> LoadedModel:
     kind = kind_by_content(bytes(buffer[:SIGNATURE_BYTES]), path)
     if kind is not None:
         raise DamagedModelError(f"{what}: not an ONNX model but {kind}")
-    proto = onnx.ModelProto()
+    proto = messages().ModelProto()
     try:
         slimmed = slim(buffer, what)
         proto.ParseFromString(slimmed.message)

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirlo.runtime.entry_points import installed_version
 from mirlo.runtime.files import write_regular
 from mirlo.runtime.records import dataclass
 
@@ -104,10 +105,8 @@ class SchemaTable:
 @cache
 def table() -> SchemaTable | None:
     """Return the table if it fits the installed `onnx` package."""
-    from onnx import __version__ as version
-
     schema_table = SchemaTable(FILE.read_text(encoding="utf-8"))
-    return schema_table if schema_table.version == version else None
+    return schema_table if schema_table.version == installed_version("onnx") else None
 
 
 def written(schemas: Iterable[onnx.defs.OpSchema], version: str) -> str:
