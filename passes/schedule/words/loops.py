@@ -148,6 +148,12 @@ def rotate(loop: Loop, by: Loop) -> None:
                     f"rotate: '{each.name}' is a loop of the reduction '{leaf.name}', which has an order"
                 )
     require_no_accumulators("rotate", loop)
+    for start in loops_of(loop):
+        if start.start is not None and loop.name in start.start.tile.variables() and by not in around(start):
+            raise ScheduleError(
+                f"rotate: '{start.name}' is where a tile of '{loop.name}' begins, which '{by.name}' in it cannot move: "
+                f"rotate '{loop.name}' by a loop around '{start.name}'"
+            )
     substitute(loop, {loop.name: modulo(loop_index(loop.name) + loop_index(by.name), loop.extent)}, None)
 
 

@@ -182,3 +182,13 @@ def test_an_exception_in_a_primitive_changes_nothing(monkeypatch: pytest.MonkeyP
     with pytest.raises(RuntimeError, match="no memory"):
         s.tile(("matmul_j", "matmul_k"), (2, 2))
     assert _state(s) == before
+
+
+def test_tiles_are_not_rotated_by_where_they_begin() -> None:
+    """Where a tile begins follows from its number, which cannot follow from where it begins."""
+    s = Schedule.of(means, TensorType.of((8,), "f32"))
+    tiles, start, _ = s.split(s.loops("copy")[0], [None, 4], align="a")
+    before = _state(s)
+    with pytest.raises(ScheduleError, match=f"rotate: '{start}' is where a tile of '{tiles}' begins, which '{start}'"):
+        s.rotate(tiles, start)
+    assert _state(s) == before
