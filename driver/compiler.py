@@ -286,8 +286,10 @@ class Compiler:
         """Add the comparison of kernels with their definitions, where it is requested."""
         if not self.request.verify:
             return pipeline
+        from mirlo.passes.exact.verdict_cache import VERDICTS
         from mirlo.passes.exact.verify_schedule import with_verification
 
+        self.model.session.options[VERDICTS] = self.request.opened_cache
         return with_verification(pipeline)
 
     def _placed_nodes(self, module: ir.Module, first: str) -> str | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
@@ -21,6 +22,7 @@ from mirlo.driver.build import build
 from mirlo.driver.loaded import CallableModel, require_loaded
 from mirlo.driver.request import CompileRequest
 from mirlo.driver.tune.tasks import TuningTask
+from mirlo.driver.tune.verified import is_verified
 from mirlo.passes.schedule.tuned import operations_named, set_tuned
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.model_runner import ModelRunner, model_runner
@@ -86,9 +88,12 @@ def time_choices(task: TuningTask, choices: Sequence[dict[str, int]], target: st
     heats = _rounds(own, usable, HEATS, HEAT_SECONDS)
     ratios = heats.ratios
     fastest = sorted((i for i, ratio in enumerate(ratios) if ratio is not None), key=lambda i: ratios[i] or 0.0)
-    finalists = {i for i in fastest[:FINALISTS] if (ratios[i] or 0.0) <= MAX_HEAT_RATIO}
+    promising = [i for i in fastest[:FINALISTS] if (ratios[i] or 0.0) <= MAX_HEAT_RATIO]
+    wrong = {i for i in promising if not _is_right(task, choices[i], target)}
+    finalists = set(promising) - wrong
+    ratios = tuple(None if i in wrong else ratio for i, ratio in enumerate(ratios))
     if choices and not finalists:
-        return heats
+        return replace(heats, ratios=ratios)
     left = [other if i in finalists else None for i, other in enumerate(usable)]
     final = _rounds(own, left, ROUNDS, ROUND_SECONDS)
     joined = (first if last is None else last for first, last in zip(ratios, final.ratios, strict=True))
@@ -147,18 +152,30 @@ def _agrees(executable: CallableModel, own: OwnKernel) -> bool:
 def compile_task(task: TuningTask, values: dict[str, int], target: str, threads: int) -> CallableModel:
     """Compile the kernel with these choices."""
     with make_context(), ir.Location.unknown():
-        module = ir.Module.parse(task.module)
-        if values and task.operator is not None:
-            set_tuned(operations_named(module, [task.operator])[0], values)
-        elif values:
-            set_tuned(prim_functions(module.operation)[0], values)
-        store = _weights(module)
+        module, store = _module_of(task, values)
     result = build(
         CompileRequest(
             module, target, threads=threads, pipeline=task.rest, params=store, jobs=1, cache=False, tune=False
         )
     )
     return require_loaded(result, "kernels are measured")
+
+
+def _module_of(task: TuningTask, values: dict[str, int]) -> tuple[ir.Module, ParameterStore]:
+    """Return the module of a kernel with these choices, and its weights."""
+    module = ir.Module.parse(task.module)
+    if values and task.operator is not None:
+        set_tuned(operations_named(module, [task.operator])[0], values)
+    elif values:
+        set_tuned(prim_functions(module.operation)[0], values)
+    return module, _weights(module)
+
+
+def _is_right(task: TuningTask, values: dict[str, int], target: str) -> bool:
+    """Return whether the kernel with these choices is equal to its definition."""
+    with make_context(), ir.Location.unknown():
+        module, store = _module_of(task, values)
+        return is_verified(module, task.rest, store, target)
 
 
 def _weights(module: ir.Module) -> ParameterStore:

@@ -14,7 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dims import symbols_of
+from mirlo.dialects.core.dims import Dim, parse, symbols_of
+from mirlo.dialects.tir.sizes import symbols_of_function
 from mirlo.passes.exact import translate_control, translate_instructions  # noqa: F401  (importing registers meanings)
 from mirlo.passes.exact.arithmetic import Arithmetic
 from mirlo.passes.exact.degree import proven_bits
@@ -25,7 +26,13 @@ from mirlo.passes.exact.kernel_definition import KernelDefinition, RoundSettings
 from mirlo.passes.exact.maxima import rounds_for_maxima
 from mirlo.passes.exact.memory import Array, GuardedBuffer, RandomMemory, number_of
 from mirlo.passes.exact.native import NativeFunction, compile_function
-from mirlo.passes.exact.operations import compared_constants, has_comparisons, has_exponentials, has_infinities
+from mirlo.passes.exact.operations import (
+    compared_constants,
+    has_comparisons,
+    has_exponentials,
+    has_infinities,
+    operations_in,
+)
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.scheduled import translate_scheduled
 from mirlo.passes.exact.sizes import SizeSearch
@@ -83,8 +90,10 @@ class KernelPair:
         )  # fmt: skip
 
     def _symbols(self) -> list[str]:
-        dims = [dim for _, shape in self.definition.parameters for dim in shape if not isinstance(dim, int)]
-        dims += [dim for block in self.definition.view.blocks for dim in block.domain if not isinstance(dim, int)]
+        dims: list[Dim] = [dim for _, shape in self.definition.parameters for dim in shape]
+        dims += [dim for block in self.definition.view.blocks for dim in block.domain]
+        dims += [parse(op.opview.dim) for op in operations_in(self.definition.operation) if op.name == "tir.size"]
+        dims += symbols_of_function(self.scheduled.opview)
         return list(dict.fromkeys(name for dim in dims for name in sorted(symbols_of(dim))))
 
     def compile_scheduled(self, arithmetic: Arithmetic, places: list[str] | None = None) -> NativeFunction:

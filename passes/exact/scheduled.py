@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dims import Dim, parse
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import workspace_of
-from mirlo.dialects.tir.sizes import SYMBOLS
+from mirlo.dialects.tir.sizes import symbols_of_function
 from mirlo.passes.exact.arithmetic import Arithmetic
 from mirlo.passes.exact.ir_text import ModuleText
 from mirlo.passes.exact.operations import operations_in
@@ -32,7 +32,7 @@ def translate_scheduled(
     views = [op.results[0].type for op in operations_in(function) if op.name == "memref.view"]
     ratios = [arithmetic.bytes / float_bytes(kind.element_type) for kind in views if is_float_buffer(kind)]
     t.view_ratio = int(max([1, *ratios]))
-    symbols = iter(_symbols(function))
+    symbols = iter(symbols_of_function(function.opview))
     block = function.regions[0].blocks[0]
     for i, argument in enumerate(block.arguments):
         kind = argument.type
@@ -53,9 +53,3 @@ def translate_scheduled(
     t.emit_block(block)
     t.f.finish()
     return t.arguments
-
-
-def _symbols(function: ir.Operation) -> list[Dim]:
-    if SYMBOLS not in function.attributes:
-        return []
-    return [parse(ir.StringAttr(each).value) for each in ir.ArrayAttr(function.attributes[SYMBOLS])]

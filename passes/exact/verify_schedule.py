@@ -16,6 +16,7 @@ from mirlo.passes.exact.keep_definitions import definitions_of
 from mirlo.passes.exact.kernel_definition import KernelDefinition
 from mirlo.passes.exact.sizes import parse_sizes
 from mirlo.passes.exact.verdict import DIFFERENT, EQUAL, OUTSIDE, KernelVerdict
+from mirlo.passes.exact.verdict_cache import VERDICTS, VerdictCache
 from mirlo.passes.options import quote
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.schedule.schedule import ScheduleRecord
@@ -65,11 +66,12 @@ class VerifySchedule(Pass):
         definitions = {symbol_name(each): each.operation for each in prim_functions(kept)}
         records = {note.function: note for note in session.notes if isinstance(note, ScheduleRecord)}
         called = called_kernels(op.operation, session)
+        verdicts = VerdictCache(session.options.get(VERDICTS), f"{self.rounds} {self.casts} {self.sizes}")
         for function in prim_functions(op):
             name = symbol_name(function)
             if not self.kernel or name == self.kernel:
                 kernel = called.get(name, CalledKernel())
-                verdict = self._verdict(name, function.operation, definitions, kernel)
+                verdict = self._verdict(name, function.operation, definitions, kernel, verdicts)
                 verdict = replace(verdict, nodes=tuple(kernel.nodes))
                 if name in records:
                     verdict = self._with_schedule(verdict, records[name], definitions)
@@ -78,12 +80,19 @@ class VerifySchedule(Pass):
         erase_op(kept)
 
     def _verdict(
-        self, name: str, scheduled: ir.Operation, definitions: dict[str, ir.Operation], kernel: CalledKernel
-    ) -> KernelVerdict:
+        self, name: str, scheduled: ir.Operation, definitions: dict[str, ir.Operation], kernel: CalledKernel,
+        verdicts: VerdictCache,
+    ) -> KernelVerdict:  # fmt: skip
         if name not in definitions:
             return KernelVerdict(name, OUTSIDE, "it is written as loops over buffers, and has no definition")
         pair = KernelPair(KernelDefinition(definitions[name], kernel.constants), scheduled)
-        return pair.verify(self.rounds, self.casts == "exact", parse_sizes(self.sizes))
+        key = verdicts.key(pair)
+        known = verdicts.find(pair, key)
+        if known is not None:
+            return known
+        verdict = pair.verify(self.rounds, self.casts == "exact", parse_sizes(self.sizes))
+        verdicts.keep(verdict, key)
+        return verdict
 
     def _with_schedule(
         self, verdict: KernelVerdict, record: ScheduleRecord, definitions: dict[str, ir.Operation]

@@ -72,6 +72,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "runtime.records",
         "runtime.names",
         "runtime.nearest",
+        "runtime.sources",
         "runtime.system",
         *TYPES_OF_TARGETS,
     ),

@@ -303,7 +303,7 @@ def _add_verify(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     )  # fmt: skip
     parser.add_argument("--casts", choices=("identity", "exact"), default="identity", help="require the same rounding")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    add_options(parser, "threads", "precision", "shapes", "dims", "strategies", "schedules", "tune")
+    add_options(parser, "threads", "precision", "shapes", "dims", "strategies", "schedules", "tune", "cache")
 
 
 def _add_explorer(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -34,6 +34,7 @@ def execute(arguments: Arguments) -> None:
         rounds=arguments.rounds,
         casts=arguments.casts,
         sizes=";".join(arguments.sizes),
+        cache=options.get("cache", True),
     )
     if arguments.json:
         print(json.dumps(as_json(verification), indent=2))

@@ -13,10 +13,13 @@ from mirlo.driver.build import build
 from mirlo.driver.compiler import precision_passes
 from mirlo.driver.fat import require_one_build
 from mirlo.driver.given import check_used, give, node_watch
+from mirlo.driver.model_cache import open_cache
 from mirlo.driver.models import open_model, require_sizes
+from mirlo.driver.programs.detect import needs_program
 from mirlo.driver.tune.database import Database, open_database
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.exact.verdict import KernelVerdict
+from mirlo.passes.exact.verdict_cache import VERDICTS
 from mirlo.passes.exact.verify_schedule import with_verification
 from mirlo.passes.graph.inline_calls import inline_calls
 from mirlo.passes.pipeline import Pipeline
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from mirlo.driver.options import GivenSchedule, Strategies
     from mirlo.driver.strategies import Measured
     from mirlo.frontends.foreign import ImportedModule
+    from mirlo.runtime.cache import Cache
 
 
 @dataclass(frozen=True)
@@ -60,12 +64,13 @@ def verify_model(
     rounds: int = 2,
     casts: str = "identity",
     sizes: str = "",
+    cache: Cache | bool | str | os.PathLike[str] = True,
 ) -> Verification:
     """Compile a model up to its kernels, and compare each with its definition.
 
     `processor` is the one that kernels are scheduled for; it need not be this machine's. `sizes` are those of symbols,
-    as in `batch=1,2;seq=1..64`; by default, sizes are added until no loop and no branch has a new case. Other options
-    are those of `mirlo.compile`.
+    as in `batch=1,2;seq=1..64`; by default, sizes are added until no loop and no branch has a new case. `cache` is
+    where verdicts of kernels that are equal are kept. Other options are those of `mirlo.compile`.
     """
     targets = Targets.parse(_for_processor(target, processor)).or_host()
     require_one_build(targets)
@@ -74,9 +79,15 @@ def verify_model(
     opened = open_model(model, shapes)
     module, session = opened.module, opened.session
     inline_calls(module.operation)
+    if needs_program(module):
+        raise PassError(
+            "the model is compiled in parts, such as those around strings and sequences: `mirlo compile --verify` "
+            "compares the kernels of each"
+        )
     require_sizes(module, host.name)
     give(opened, model, shapes, schedules=schedules)
     session.options[TUNING] = open_database(tune)
+    session.options[VERDICTS] = open_cache(cache)
     options = CompileOptions(host.name, threads, target_options=targets.host.options)
     session.options["strategies"] = bind_strategies(strategies, options, session, build)
     pipeline = Pipeline(opened.pipeline or targets.pipeline(threads))

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 from generated_kernels import GENERATORS, attention
+from random_program import Program
+from random_words import apply_random_words
 from scheduled_pairs import kernel_pairs
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.dialects.tir.compute import PrimBuilder
+from mirlo.dialects.tir.view import prim_functions
+from mirlo.passes.exact.compare import KernelPair
+from mirlo.passes.exact.kernel_definition import KernelDefinition
 from mirlo.passes.exact.verdict import EQUAL
+from mirlo.passes.pass_failed import PassFailed
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.session import Session
 
 PROCESSORS = ("x86-64-v2", "x86-64-v3", "alderlake", "x86-64-v4", "icelake-server", "neoverse-n1", "neoverse-v1")
 
@@ -35,3 +45,27 @@ def _compare(text: str, rng: random.Random) -> None:
         for _, pair in kernel_pairs(text, options=f"cpu={cpu}{caches}"):
             verdict = pair.verify()
             assert verdict.status == EQUAL, f"{cpu}{caches}: {verdict}\n{text}"
+
+
+@pytest.mark.sample(100)
+@pytest.mark.parametrize("seed", range(400))
+def test_each_random_schedule_is_equal(seed: int) -> None:
+    """Random primitives on random programs, as users could apply them."""
+    program = Program(1000 + seed)
+    with make_context(), ir.Location.unknown() as location:
+        module = ir.Module.create()
+        prim = PrimBuilder("kernel", program.inputs, location)
+        results = program.build(prim, *prim.inputs)
+        results = results if isinstance(results, tuple) else (results,)
+        module.body.append(prim.finish(*results).operation)
+        definition = KernelDefinition(module.body.operations[0].operation.clone())
+        schedules = {"kernel": lambda s: apply_random_words(s, np.random.default_rng(seed), 14)}
+        try:
+            Pipeline("schedule{target=llvm},lower-loops").run(module, Session(options={"schedules": schedules}))
+        except PassFailed as error:
+            # Which loops an accumulator is in is known when all primitives are applied.
+            assert "accumulate: " in str(error), error
+            return
+        (scheduled,) = prim_functions(module.operation)
+        verdict = KernelPair(definition, scheduled.operation).verify()
+        assert verdict.status == EQUAL, f"{verdict}\n{scheduled}"

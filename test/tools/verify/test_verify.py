@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import onnx
 import pytest
 
 import mirlo
@@ -111,6 +112,24 @@ def test_a_kernel_that_differs_ends_the_compilation(model: str, faulty: type[Fau
 
 def test_compiled_models_are_compared_on_request(model: str) -> None:
     assert mirlo.compile(model, verify=True) is not None
+
+
+def test_verdicts_are_kept(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = verify_model(model, cache=tmp_path / "cache").verdicts
+    monkeypatch.setattr(compare.KernelPair, "verify", None)
+    assert verify_model(model, cache=tmp_path / "cache").verdicts == first
+    with pytest.raises(PassFailed):
+        verify_model(model, cache=tmp_path / "cache", rounds=3)
+
+
+def test_models_in_parts_are_refused() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 9, opset_import: ["": 20]> agraph (string[2] x, string[2] y) => (string[2] z) {
+            z = StringConcat (x, y)
+        }"""
+    )
+    with pytest.raises(mirlo.MirloError, match="the model is compiled in parts"):
+        verify_model(model)
 
 
 def test_unknown_kernels_are_named(model: str, capsys: pytest.CaptureFixture[str]) -> None:

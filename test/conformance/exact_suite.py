@@ -1,0 +1,117 @@
+"""Kernels compared with their definitions over ONNX's suite, the samples, and folders of models.
+
+    cd test/conformance; python exact_suite.py --suite samples [--target c]
+    python exact_suite.py --suite onnx --sample 100 --seed 1     # or all, at night
+    python exact_suite.py --suite FOLDER                         # models of a folder
+
+It prints how many kernels are equal, different and outside, and a line for each that is not equal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import time
+import unittest
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import onnx
+from bounds_suite import names_of_suite
+from symbolic_suite import SymbolicBackend, load_suite
+
+from mirlo.passes.exact.verdict import EQUAL, KernelVerdict
+from mirlo.runtime.errors import MirloError
+from mirlo.tools import samples
+from mirlo.tools.verify.model import verify_model
+
+NOT_COMPILED = "not compiled"
+
+
+@dataclass(frozen=True)
+class ModelVerdict:
+    """The verdict of a kernel of a model."""
+
+    model: str
+    status: str
+    kernel: str = ""
+    why: str = ""
+
+
+class _Verified(Exception):
+    """Raised once the kernels of a model are compared: its results are not asked for."""
+
+    def __init__(self, verdicts: Sequence[KernelVerdict]) -> None:
+        super().__init__()
+        self.verdicts = verdicts
+
+
+class _VerifyingBackend(SymbolicBackend):
+    """The backend of a suite, whose kernels are compared with their definitions."""
+
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **options: Any) -> Any:
+        raise _Verified(verify_model(model, cls.target, tune=False).verdicts)
+
+
+@cache
+def _cases() -> dict[str, unittest.TestCase]:
+    return load_suite()
+
+
+def verdicts_of(name: str, suite: str, target: str) -> list[ModelVerdict]:
+    """Return the verdicts of the kernels of a model of a suite."""
+    try:
+        if suite == "onnx":
+            verdicts = _verify_case(name, target)
+        else:
+            verdicts = verify_model(samples.path(name) if suite == "samples" else name, target, tune=False).verdicts
+    except MirloError as error:
+        return [ModelVerdict(name, NOT_COMPILED, why=str(error).splitlines()[0])]
+    return [ModelVerdict(name, each.status, each.function, each.why) for each in verdicts]
+
+
+def _verify_case(name: str, target: str) -> Sequence[KernelVerdict]:
+    _VerifyingBackend.target = target
+    SymbolicBackend.prepare = _VerifyingBackend.prepare  # type: ignore[method-assign]
+    try:
+        getattr(_cases()[name], name)()
+    except _Verified as verified:
+        return verified.verdicts
+    except unittest.SkipTest:
+        pass
+    return ()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--suite", default="samples", help="onnx, samples, or a folder of models")
+    parser.add_argument("--sample", type=int, default=0, help="only so many models, chosen with --seed")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="a pattern of names")
+    parser.add_argument("--target", default="llvm", help="what models are compiled for")
+    options = parser.parse_args()
+    names = [name for name in names_of_suite(options.suite) if re.search(options.only, name)]
+    if options.sample:
+        names = sorted(random.Random(options.seed).sample(names, min(options.sample, len(names))))
+    counts: Counter[str] = Counter()
+    for name in names:
+        start = time.process_time()
+        verdicts = verdicts_of(name, options.suite, options.target)
+        own = Counter(each.status for each in verdicts)
+        counts += own
+        for each in verdicts:
+            if each.status != EQUAL:
+                print(f"{each.model}: @{each.kernel}: {each.status}: {each.why}", flush=True)
+        if options.suite != "onnx":
+            listed = ", ".join(f"{count} {status}" for status, count in own.items())
+            print(f"{name}: {listed}; {time.process_time() - start:.1f} s of CPU", flush=True)
+    print(f"{options.target}: {len(names)} models, {dict(counts)}")
+
+
+if __name__ == "__main__":
+    main()
