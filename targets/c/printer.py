@@ -56,6 +56,7 @@ class Printer:
             "memref.store": self._store,
             "memref.view": self._view,
             "memref.alloca": self._alloca,
+            "memref.alloca_scope": self._scope,
             "memref.copy": self._copy,
             "memref.reinterpret_cast": self._alias,
             "memref.cast": self._alias,
@@ -195,6 +196,17 @@ class Printer:
             self.depth += 1
             self._assign(names, last.operands)
             self.depth -= 1
+        self.line("}")
+
+    def _scope(self, op: ir.Operation) -> None:
+        """Print a block: what is on the stack in it is there for this computation."""
+        names = self.declare(op.results)
+        self.names.update(zip(op.results, names, strict=True))
+        self.line("{")
+        last = self.nested(op.regions[0].blocks[0])
+        self.depth += 1
+        self._assign(names, last.operands)
+        self.depth -= 1
         self.line("}")
 
     def _while(self, op: ir.Operation) -> None:

@@ -128,11 +128,12 @@ def _with_equal_constants(kernels: Sequence[_Kernel]) -> list[list[_Kernel]]:
     """Divide kernels with the same operations into those that differ in scalars that can be arguments only."""
     if len(kernels) < 2:
         return []
-    columns = list(zip(*(kernel.values() for kernel in kernels), strict=True))
+    rows = [kernel.values() for kernel in kernels]
+    columns = list(zip(*rows, strict=True))
     varied = [i for i, column in enumerate(columns) if len(set(column)) > 1]
     fixed = [i for i in varied if not all(_can_be_argument(kernel.constants[i]) for kernel in kernels)]
     groups: defaultdict[tuple[ir.Attribute, ...], list[_Kernel]] = defaultdict(list)
-    for kernel, values in zip(kernels, zip(*columns, strict=True), strict=True):
+    for kernel, values in zip(kernels, rows, strict=True):
         groups[tuple(values[i] for i in fixed)].append(kernel)
     return [group for group in groups.values() if len(group) > 1]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mirlo.dialects.bindings import gpu, ir
+from mirlo.dialects.core.surgery import enclosing
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.walk import walk
 from mirlo.passes.lower.calls import find
@@ -60,6 +61,7 @@ def lower_to_spirv(module: ir.Module | ir.OpView, environment: SpirvEnvironment 
     convert_by_f32(module)
     _run(module, f"gpu.module({EMULATE})")
     store_as_bits(module, ir.BF16Type.get())
+    _inline_scopes(module)
     _localize_private(module)
     _order_all_memory(module)
     module.operation.attributes["spirv.target_env"] = ir.Attribute.parse(environment.attribute())
@@ -121,6 +123,19 @@ def _order_all_memory(module: ir.Module | ir.OpView) -> None:
         with ir.InsertionPoint(barrier), barrier.location:
             ir.Operation.create("spirv.ControlBarrier", attributes=attributes)
         barrier.erase()
+
+
+def _inline_scopes(module: ir.Module | ir.OpView) -> None:
+    """Put the memory of scopes at the start of their functions, where variables stand, and the rest in their place."""
+    for scope in find(module, "memref.alloca_scope"):
+        owner = enclosing(scope, "gpu.func")
+        *operations, last = [op.operation for op in scope.regions[0].blocks[0].operations]
+        first = next(iter(owner.operation.regions[0].blocks[0].operations)).operation
+        for op in operations:
+            op.move_before(first if op.name == "memref.alloca" else scope)
+        for result, value in zip(scope.results, last.operands, strict=True):
+            result.replace_all_uses_with(value)
+        scope.erase()
 
 
 def _localize_private(module: ir.Module | ir.OpView) -> None:

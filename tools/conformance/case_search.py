@@ -18,6 +18,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.types import TensorType
+from mirlo.passes.byoc.records import Placement
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
@@ -170,6 +171,8 @@ class CaseSearch(ABC):
     kinds: dict[str, None] = field(default_factory=dict)
     """The element types of graphs that were taken."""
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(7))
+    returned: dict[str, None] = field(default_factory=dict)
+    """Why regions went back to the graph."""
     references: dict[str, HostReference] = field(default_factory=dict)
     """Operations without a reference in numpy, by name, types and attributes."""
 
@@ -207,8 +210,14 @@ class CaseSearch(ABC):
         if not self._compare_dynamic(taken, result):
             self._compare(varied, result, THREADS)
         if not result.kinds and not result.failures:
-            return replace(result, untaken=f"{len(cases)} cases were taken, and no result could be compared")
+            why = "; ".join(f"it gives regions back: {reason}" for reason in self.returned) or "no result is comparable"
+            return replace(result, untaken=f"{len(cases)} cases were placed, and none was computed by it: {why}")
         return result
+
+    def _note_returned(self, notes: Sequence[object]) -> None:
+        """Record why a code generator gave regions back: placed is not computed."""
+        regions = [region for note in notes if isinstance(note, Placement) for region in note.regions]
+        self.returned |= dict.fromkeys(region.reason for region in regions if region.reason)
 
     def _why(self) -> str:
         alike: dict[str, Counter[str]] = {}
@@ -389,6 +398,7 @@ class CaseSearch(ABC):
                 result.failures.setdefault(cases[0].kind, []).append(_described(error, cases[0]))
             return
         taken = self.taken_names(compiled.notes)
+        self._note_returned(compiled.notes)
         judged: dict[tuple[str, int], list[tuple[np.ndarray, ...]]] = {}
         for arrays, results in calls:
             for case, own, outputs in zip(cases, arrays, results, strict=True):
@@ -469,8 +479,10 @@ class CaseSearch(ABC):
                 elif sized[0] is not None and self._host_computes(sized[0]):
                     result.failures.setdefault(cases[0].kind, []).append(_described(error, sized[0]))
                 return
+            taken = self.taken_names(compiled.notes)
+            self._note_returned(compiled.notes)
             for own, results in zip(sized, outputs, strict=True):
-                if own is not None:
+                if own is not None and own.name in taken:
                     self._judge(own, results, result)
 
     def _sized(self, case: GraphCase, size: int) -> GraphCase | None:

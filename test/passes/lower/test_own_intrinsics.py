@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from devices import needs_vulkan
 
 import mirlo
 from mirlo import R, T
@@ -247,6 +248,29 @@ def test_a_rule_may_write_statements(threads: int) -> None:
 
     found = mirlo.compile(wide, legalize={"relax.relu": rule}, threads=threads, cache=False)(large)
     np.testing.assert_array_equal(found, np.median([large, large * large, large * 0], axis=0))
+
+
+@pytest.mark.parametrize("target", ["llvm", "c", pytest.param("spirv", marks=needs_vulkan())])
+def test_statements_on_each_target(target: str) -> None:
+    """The example of docs/intrinsics.md, for an intrinsic that all targets have otherwise."""
+
+    def by_sorting(op: Any, b: Any) -> Any:
+        def body(loops: Any, x: Any, memory: Any) -> Any:
+            memory[0], memory[1] = x, -x
+            low, high = loops.let(memory[0]), loops.let(memory[1])
+            with loops.if_(low > high):
+                memory[0], memory[1] = high, low
+            return loops.let(memory[0])
+
+        return b.statements(body, "f32", *op.nums, scratch=[((2,), "f32")])
+
+    @mirlo.script
+    def rows(x: R.Tensor[(5, 37), R.f32]):
+        return R.tanh(x)
+
+    x = np.random.default_rng(0).standard_normal((5, 37), np.float32)
+    found = mirlo.compile(rows, target, intrinsics={"tanh": by_sorting}, cache=False)(x)
+    np.testing.assert_array_equal(found, -np.abs(x))
 
 
 def test_a_target_without_a_rule() -> None:
