@@ -354,8 +354,8 @@ def run_rule(rule: Rule, *arguments: object, empty: bool = False, chosen: Choice
 
 STRICT = "MIRLO_STRICT_RULES"
 """The environment variable with which each fault of a rule is an error; Mirlo's tests set it."""
-DISPENSABLE = frozenset({"recognize", "simplify", "combine", "layout"})
-"""The kinds of rules without which every model compiles, too."""
+DISPENSABLE = frozenset({"recognize", "simplify", "combine", "layout", "schedule"})
+"""The kinds of rules without which every model compiles, too: a kernel has another schedule."""
 
 
 def fault(rule: Rule, problem: str, error: Exception | None = None) -> Fault:

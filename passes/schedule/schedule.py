@@ -29,6 +29,7 @@ from mirlo.passes.rules import (
     SCHEDULE,
     Attempt,
     Decline,
+    Fault,
     Rule,
     RuleError,
     RuleFunction,
@@ -282,11 +283,22 @@ class _FunctionIsUnchanged:
         self._text = self._print() if any(rule.is_foreign for rule in rules) else ""
 
     def __call__(self, rule: Rule, declined: Decline) -> None:
+        if isinstance(declined, Fault):
+            self._erase_unfinished()
         if self._print() != self._text if rule.is_foreign else self._is_erased():
             raise RuleError(
                 f"rule '{rule}' at {rule.place} declines '@{self._name}' ({declined}), but has changed it: a rule "
                 "declines before Schedule.emit(), or what else replaces the function"
             )
+
+    def _erase_unfinished(self) -> None:
+        """Erase what a rule was building in place of the function when it raised."""
+        if self._is_erased():
+            return
+        function = self._function.operation
+        for op in list(function.block.operations):
+            if op.operation != function and op.operation.name == "func.func" and symbol_name(op) == self._name:
+                op.operation.erase()
 
     def _is_erased(self) -> bool:
         try:

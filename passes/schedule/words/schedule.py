@@ -22,7 +22,7 @@ from mirlo.passes.schedule.words.register_tile import prefetch, register_tile
 from mirlo.passes.schedule.words.registers import accumulate
 from mirlo.passes.schedule.words.rfactor import rfactor
 from mirlo.passes.schedule.words.rule_parts import ANY_RULE, ScheduleParts, claim, require_room_for_rule, unclaimed
-from mirlo.passes.schedule.words.sharing import share_memory
+from mirlo.passes.schedule.words.sharing import is_sharable, share_memory
 from mirlo.passes.schedule.words.streams import stream
 from mirlo.passes.schedule.words.tensorize import PrimScript, find_tensor_intrin
 from mirlo.passes.schedule.words.tiles import cache_tile, clamp
@@ -353,6 +353,10 @@ class Schedule(LoopQueries):
         """
         share_memory(self._root, buffer, result)
         self._record("share_memory", (buffer, result), None)
+
+    def can_share_memory(self, buffer: str, result: str) -> bool:
+        """Return whether `share_memory` is possible with the loops as they are."""
+        return is_sharable(self._root, buffer, result)
 
     @primitive
     def pack(self, buffer: str, order: Sequence[int] = (), tiles: Sequence[Sequence[int]] = ()) -> None:

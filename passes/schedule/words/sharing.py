@@ -34,6 +34,15 @@ def share_memory(root: Root, name: str, result: str) -> None:
     buffer.shared = target
 
 
+def is_sharable(root: Root, name: str, result: str) -> bool:
+    """Return whether a buffer can be in the memory of a result, with the loops as they are."""
+    try:
+        require_sharable(root, root.find_buffer(name), root.find_buffer(result))
+    except ScheduleError:
+        return False
+    return True
+
+
 def require_sharable(root: Root, buffer: ScheduleBuffer, target: ScheduleBuffer) -> None:
     """Require that elements of a buffer are read before, or where, those of the result are written over them."""
     leaves = root.leaves()

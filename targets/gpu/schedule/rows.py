@@ -120,7 +120,9 @@ def _arrange(s: Schedule, rows: RowGroup, chosen: RowThreads) -> None:
             s.clamp(block)
     if not chosen.is_held:
         for value, result in rows.shared().items():
-            s.share_memory(s.buffer_of(value), s.buffer_of(result))
+            names = s.buffer_of(value), s.buffer_of(result)
+            if s.can_share_memory(*names):
+                s.share_memory(*names)
 
 
 def _divide(s: Schedule, walk: WalkLoops, chosen: RowThreads) -> None:

@@ -141,7 +141,9 @@ class _Rows:
         for row in rows:
             s.parallel(row)
         for value, result in self.found.shared().items():
-            s.share_memory(s.buffer_of(value), s.buffer_of(result))
+            names = s.buffer_of(value), s.buffer_of(result)
+            if s.can_share_memory(*names):
+                s.share_memory(*names)
 
     def _walk(self, walk: Walk, blocks: list[str], loops: list[str]) -> None:
         """Compute the elements of a row in vectors, and reduce them in registers."""

@@ -51,3 +51,13 @@ def test_each_row_has_an_extreme(
     extreme = total.min(axis) if operator == "ArgMin" else total.max(axis)
     found = np.take_along_axis(total, np.expand_dims(result, axis), axis).squeeze(axis)
     np.testing.assert_allclose(found, extreme, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.sample(8)
+@pytest.mark.parametrize(("operator", "place", "is_dynamic"), [case[:3] for case in CASES if not case[3]])
+def test_operands_that_are_kept_have_schedules_on_gpus(
+    operator: str, place: tuple[tuple[int, ...], int], is_dynamic: bool
+) -> None:
+    """Elements that threads of a block exchange are not in the memory of a result of other threads."""
+    shape, axis = place
+    mirlo.compile(model_of(operator, shape, axis, is_dynamic), "spirv", load=False)
