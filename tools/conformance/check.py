@@ -32,6 +32,7 @@ from mirlo.tools.conformance.patterns import check_patterns, loop_patterns
 from mirlo.tools.conformance.programs import ProgramOutcome, TestProgram, intrinsic_program, operator_program, run
 from mirlo.tools.conformance.rule_search import check_rule, name_of_rule, operators_for, rule_targets
 from mirlo.tools.conformance.search import FoundCase, search, search_loops, usual_kernels
+from mirlo.tools.verify.model import can_verify
 
 OK, DECLINED, WRONG, FAILED = "ok", "declined", "wrong", "failed"
 
@@ -207,7 +208,8 @@ class RuleResults:
         if all(rule.kind != SCHEDULE.kind for rule in self.own):
             return
         cases = list(usual_kernels())
-        outcomes = run([case.program for case in cases], self.target, lambda done: None)
+        verify = can_verify(self.target)
+        outcomes = run([case.program for case in cases], self.target, lambda done: None, verify)
         for case, outcome in zip(cases, outcomes, strict=True):
             self.judged.append((case.name, case.kind, partial(_judge_found, case=case), outcome))
 

@@ -127,33 +127,38 @@ def tensor_type(array: np.ndarray) -> TensorType:
     return TensorType(array.shape, dtype)
 
 
-def run(programs: Sequence[TestProgram], target: str, tell: Callable[[int], None]) -> list[ProgramOutcome]:
-    """Run each program; `tell` is called with the number of finished ones."""
+def run(
+    programs: Sequence[TestProgram], target: str, tell: Callable[[int], None], verify: bool = False
+) -> list[ProgramOutcome]:
+    """Run each program; `tell` is called with the number of finished ones.
+
+    With `verify`, the kernels are compared with their definitions, and a program with one that differs fails.
+    """
     outcomes: list[ProgramOutcome] = []
     for first in range(0, len(programs), BATCH):
         batch = programs[first : first + BATCH]
         try:
-            outcomes += _run_batch(batch, target)
+            outcomes += _run_batch(batch, target, verify)
         except RunnerLost:
             raise  # no board is left that could compute the others
         except (MirloError, ir.MLIRError):
             # One of them is not computed: which one, and why.
-            outcomes += [_run_single(program, target) for program in batch]
+            outcomes += [_run_single(program, target, verify) for program in batch]
         tell(len(outcomes))
     return outcomes
 
 
-def _run_single(program: TestProgram, target: str) -> ProgramOutcome:
+def _run_single(program: TestProgram, target: str, verify: bool) -> ProgramOutcome:
     try:
-        return _run_batch([program], target)[0]
+        return _run_batch([program], target, verify)[0]
     except RunnerLost:
         raise
     except (MirloError, ir.MLIRError) as error:
         return ProgramOutcome(error=str(error))
 
 
-def _run_batch(programs: Sequence[TestProgram], target: str) -> list[ProgramOutcome]:
-    compiled = compile_programs(programs, target)
+def _run_batch(programs: Sequence[TestProgram], target: str, verify: bool) -> list[ProgramOutcome]:
+    compiled = compile_programs(programs, target, verify=verify)
     records = [
         note for note in compiled.notes if isinstance(note, (LegalizationRecord, IntrinsicChoice, ScheduleRecord))
     ]
@@ -207,11 +212,13 @@ def taken_patterns(notes: Sequence[object]) -> dict[str, frozenset[str]]:
     return {name: frozenset(patterns) for name, patterns in taken.items()}
 
 
-def compile_programs(programs: Sequence[TestProgram], target: str, threads: int = 1) -> CompiledPrograms:
+def compile_programs(
+    programs: Sequence[TestProgram], target: str, threads: int = 1, verify: bool = False
+) -> CompiledPrograms:
     """Compile programs in one module."""
     with make_context(), ir.Location.unknown():
         module, counts = module_of(programs)
-        request = CompileRequest(module, target, threads=threads)
+        request = CompileRequest(module, target, threads=threads, verify=verify)
         compiled, session = Compiler(request, build).run()
         assert isinstance(compiled, Artifact)
         executable = load_compiled(compiled, session.params)

@@ -15,6 +15,7 @@ from mirlo.tools.bisect.trial import TrialOptions
 from mirlo.tools.fuzz.fences import FencedOutputs
 from mirlo.tools.fuzz.graphs import RandomGraph, random_graph
 from mirlo.tools.fuzz.verdict import FAILED, REFUSED, SeedVerdict, verdict_of_error
+from mirlo.tools.verify.model import can_verify
 
 RIGHT, ROUNDED, WRONG, DISPUTED = "right", "rounded", "wrong", "disputed"
 STATES = {
@@ -27,14 +28,21 @@ STATES = {
 }
 
 
+VERIFIED = 4
+"""The kernels of one graph in so many are compared with their definitions, which takes as long as three graphs."""
+
+
 def judge(seed: int, target: str = "llvm", threads: int = 1, opt_level: int = 2) -> SeedVerdict:
     """Compile the graph of a seed, run it, compare."""
     graph = random_graph(seed)
-    return replace(judge_graph(graph, target, threads, opt_level), used=tuple(graph.operators))
+    verify = seed % VERIFIED == 0 and can_verify(target)
+    return replace(judge_graph(graph, target, threads, opt_level, verify), used=tuple(graph.operators))
 
 
-def judge_graph(graph: RandomGraph, target: str = "llvm", threads: int = 1, opt_level: int = 2) -> SeedVerdict:
-    """Compile a graph, run it, compare."""
+def judge_graph(
+    graph: RandomGraph, target: str = "llvm", threads: int = 1, opt_level: int = 2, verify: bool = False
+) -> SeedVerdict:
+    """Compile a graph, run it, compare; with `verify`, compare its kernels with their definitions as well."""
     from mirlo.driver.compile import compile as compile_model
 
     names = [value.name for value in graph.model.graph.output]
@@ -42,7 +50,9 @@ def judge_graph(graph: RandomGraph, target: str = "llvm", threads: int = 1, opt_
         return SeedVerdict(RIGHT, "no nodes")
     try:
         # Other seeds have the other cores; nobody asks for kernels of random graphs again.
-        compiled = compile_model(graph.model, target, threads=threads, jobs=1, cache=False, opt_level=opt_level)
+        compiled = compile_model(
+            graph.model, target, threads=threads, jobs=1, cache=False, opt_level=opt_level, verify=verify
+        )
         fenced = FencedOutputs(compiled.outputs)
         compiled.run(graph.feeds, out=fenced.arrays)
         if (overwritten := fenced.overwritten()) is not None:

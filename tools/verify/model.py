@@ -25,7 +25,7 @@ from mirlo.passes.graph.inline_calls import inline_calls
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.tuned import TUNING
-from mirlo.passes.targets import CompileOptions
+from mirlo.passes.targets import CompileOptions, thread_limits
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.records import dataclass
 
@@ -92,6 +92,10 @@ def verify_model(
     session.options["strategies"] = bind_strategies(strategies, options, session, build)
     pipeline = Pipeline(opened.pipeline or targets.pipeline(threads))
     pipeline.prepend(precision_passes(precision, opened.pipeline, host, options))
+    if not can_verify(str(targets)):
+        raise PassError(
+            f"target '{targets}' makes kernels of threads, or schedules none: kernels of 'llvm' and 'c' are compared"
+        )
     with_verification(pipeline, kernel=kernel or "", rounds=rounds, casts=casts, sizes=sizes, fail="never")
     steps = list(pipeline.steps)
     names = [step.name for step in steps]
@@ -109,6 +113,14 @@ def verify_model(
     if kernel is not None and not verdicts:
         raise PassError(f"there is no kernel '{kernel}'{nearest(kernel, _kernels(module))}")
     return Verification(str(targets), tuple(verdicts), seconds)
+
+
+def can_verify(target: str) -> bool:
+    """Return whether the kernels of a target are compared with their definitions: those of GPUs are not."""
+    targets = Targets.parse(target).or_host()
+    if thread_limits(targets.host_target.name) is not None:
+        return False
+    return {"schedule", "lower-loops"} <= set(Pipeline(targets.pipeline(1)).names())
 
 
 def _for_processor(target: str, processor: str | None) -> str:

@@ -16,6 +16,7 @@ from mirlo.passes.exact.verdict import DIFFERENT, EQUAL
 from mirlo.passes.pass_failed import PassFailed
 from mirlo.testing import assert_verified
 from mirlo.tools.cli import main
+from mirlo.tools.fuzz.verdict import FAILED, verdict_of_error
 from mirlo.tools.verify.model import verify_model
 
 MODEL = """
@@ -130,6 +131,17 @@ def test_models_in_parts_are_refused() -> None:
     )
     with pytest.raises(mirlo.MirloError, match="the model is compiled in parts"):
         verify_model(model)
+
+
+@pytest.mark.parametrize("target", ["nvvm", "spirv"])
+def test_kernels_of_gpus_are_refused(model: str, target: str) -> None:
+    with pytest.raises(mirlo.MirloError, match=f"target '{target}' makes kernels of threads, or schedules none"):
+        verify_model(model, target)
+
+
+def test_a_fuzzed_kernel_that_differs_is_a_bug() -> None:
+    error = PassFailed("verify-schedule", "kernel '@f' differs from its definition: ...")
+    assert verdict_of_error(error).state == FAILED
 
 
 def test_unknown_kernels_are_named(model: str, capsys: pytest.CaptureFixture[str]) -> None:
