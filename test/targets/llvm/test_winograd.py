@@ -18,7 +18,6 @@ from mirlo.dialects.tir.compute import PrimBuilder, maximum
 from mirlo.passes.schedule.schedule import SchedulePrims
 from mirlo.passes.session import Session
 from mirlo.runtime.params import ParameterStore
-from mirlo.targets.llvm.options import parse_options
 from mirlo.targets.llvm.pipeline import compile_pipeline
 from mirlo.targets.llvm.winograd import convert
 from mirlo.targets.llvm.winograd.functions import INPUT_BLOCK, OUTPUT_BLOCK, Tiling, output_function
@@ -190,21 +189,6 @@ def _rule_of(function: Any, module: Any) -> str:
     session = Session(options={"machine": "avx512"})
     SchedulePrims(target="llvm").run(module.operation, session)
     return str(session.notes[-1].rule.name)
-
-
-@pytest.mark.parametrize(
-    ("cpu", "size", "channels", "tile"),
-    [("emeraldrapids", 7, 512, 2), ("znver4", 7, 512, 0), ("znver3", 7, 512, 2), ("emeraldrapids", 56, 64, 4)],
-)
-def test_panels_that_each_line_reads_from_the_l2_cache_cost_time(cpu: str, size: int, channels: int, tile: int) -> None:
-    """A tile has no more rows than a line has pixels: with 7, panels of 590 KB arrive at half of the rate of use."""
-    machine = parse_options(f"cpu={cpu}").machine
-    image = TensorType.of((1, size, size, channels), "f32")
-    weight = TensorType.of((3, 3, channels, channels), "f32")
-    conv = convert.ConvolutionView(image, weight, image, "N*C", "*IO", (1, 1), (1, 1), 1, (1, 1, 1, 1), True)
-    strategies = convert.find_strategies(conv, machine)
-    assert isinstance(strategies, convert.WinogradStrategies)
-    assert strategies.own.m == tile
 
 
 def test_blocks_of_other_numbers_are_not_taken_for_transforms() -> None:
