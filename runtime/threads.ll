@@ -314,8 +314,10 @@ judge:
   %now = call i64 @ticks()
   %lost = sub i64 %now, %worked
   %own = sub i64 %worked, %begun
-  ; Of its own chunks the caller had about a share of all; what it took for them is what a worker may take for one.
-  %enough = icmp ugt i64 %lost, %own
+  ; Of its own chunks the caller had about a share of all. A worker may take as long for one, and longer where there are few
+  ; and they are unequal: one of 135 rows beside one of 61 is no lost core, for which a worker waits for milliseconds.
+  %patiently = shl i64 %own, 2
+  %enough = icmp ugt i64 %lost, %patiently
   br i1 %enough, label %retreat, label %finish
 retreat:
   %old_ticks = load i64, ptr @alone_ticks
