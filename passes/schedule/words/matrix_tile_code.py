@@ -11,7 +11,14 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import either, for_loop
 from mirlo.passes.schedule.words.index import LoopValue, LoopValues
 from mirlo.passes.schedule.words.register_tile import matrix_registers
-from mirlo.passes.schedule.words.tile_code import OperandPositions, TileEmitter, TileFunction, pieces_of
+from mirlo.passes.schedule.words.tile_code import (
+    OperandPositions,
+    Position,
+    TileEmitter,
+    TileFunction,
+    each_size,
+    pieces_of,
+)
 from mirlo.passes.schedule.words.tree import BufferAccess, Loop, TileLeaf
 
 
@@ -24,11 +31,23 @@ class MatrixTileEmitter(TileEmitter):
         assert unit is not None and shape is not None
         self.unit, self.columns = unit, shape[1]
         self.depth = shape[2]
-        height, self.width = matrix_registers(tile.height, tile.width, tile.instruction)
+        height, self.width = matrix_registers(tile)
         self.rows = tile.height // height
         """The rows of a register. Registers have the same ones in tiles of all sizes: they are configured once."""
         self.first_row = height * self.width
         self.first_column = self.first_row + height
+
+    def emit(self, values: LoopValues) -> None:
+        """Emit the tile, and smaller ones for the rests of rows, or of registers of rows, and of columns."""
+        tile = self.tile
+        if tile.lines is None:
+            super().emit(values)
+            return
+        lines = self.sizes(tile.lines, None, tile.line_count, values)
+        columns = self.sizes(tile.vectors, tile.lanes, tile.width, values)
+        each_size(
+            columns, lambda width: each_size(lines, lambda count: self.emit_tile(values, count * self.rows, width))
+        )
 
     def emit_tile(self, values: LoopValues, rows: int, columns: int) -> None:
         """Emit a tile of this size: registers, loops of the reduction, epilogue."""
@@ -40,8 +59,15 @@ class MatrixTileEmitter(TileEmitter):
 
         def finish() -> None:
             memory = self.memory(tile.product.accumulate_type)
-            self._move_sums(height, width, memory, self.index(0), tile.width, is_store=True)
-            self.finish_rows(values, rows, pieces_of(columns, tile.lane_count, True), memory, tile.width)
+            self._move_sums(height, width, memory, self.index(0), tile.width, self.rows * tile.width, is_store=True)
+            pieces = pieces_of(columns, tile.lane_count, True)
+            if tile.lines is None:
+                self.finish_rows(values, rows, pieces, memory, tile.width)
+                return
+            for line in range(height):
+                self.line = line
+                self.finish_rows(values, self.rows, pieces, memory, tile.width)
+            self.line = 0
 
         if not tile.blocks:
             self._zero(height, width)
@@ -50,7 +76,8 @@ class MatrixTileEmitter(TileEmitter):
             return
         place = self.start(self.form(result, leaf.at), values)
         sums = self.placed[result.buffer].flat
-        kept = partial(self._move_sums, height, width, sums, self.at(place), place.stride(tile.rows))
+        pitch = place.stride(tile.rows)
+        kept = partial(self._move_sums, height, width, sums, self.at(place), pitch, self._register_step(place))
         either(self.is_first(values), lambda: self._zero(height, width), lambda: kept(is_store=False))
         self._multiply(tile.over, operands, height, width, values)
         either(self.is_last(values), finish, lambda: kept(is_store=True))
@@ -83,7 +110,7 @@ class MatrixTileEmitter(TileEmitter):
     def _step(self, loop: Loop, operands: OperandPositions, height: int, width: int) -> None:
         tile, row, column = self.tile, operands.rows, operands.columns
         self.prefetch(operands, loop, 1)
-        row_step, column_step = self.rows * row.stride(tile.rows), self.columns * column.stride(tile.lanes)
+        row_step, column_step = self._register_step(row), self.columns * column.stride(tile.lanes)
         group = tile.depth[0]
         for r in range(height):
             at = self.at(row, r * row_step)
@@ -97,18 +124,23 @@ class MatrixTileEmitter(TileEmitter):
                 sums = r * self.width + c
                 self.unit.multiply(tile.instruction.name, sums, self.first_row + r, self.first_column + c)
 
+    def _register_step(self, place: Position) -> Dim:
+        """Return the elements from one register of rows to the next."""
+        tile = self.tile
+        return place.stride(tile.lines) if tile.lines is not None else self.rows * place.stride(tile.rows)
+
     def _load(self, register: int, access: BufferAccess, position: ir.Value, pitch: Dim, rows: int) -> None:
         memory = self.placed[access.buffer].flat
         self.unit.load(register, self._address(memory, position), self._pitch(memory, pitch), rows)
 
     def _move_sums(
-        self, height: int, width: int, memory: ir.Value, start: ir.Value, pitch: Dim, is_store: bool
+        self, height: int, width: int, memory: ir.Value, start: ir.Value, pitch: Dim, step: Dim, is_store: bool
     ) -> None:
-        """Emit loads or stores of the accumulators, whose rows are `pitch` elements apart."""
+        """Emit loads or stores of the accumulators; rows are `pitch` elements apart, registers of them `step`."""
         move = self.unit.store if is_store else self.unit.load
         for r in range(height):
             for c in range(width):
-                offset = r * self.rows * pitch + c * self.columns
+                offset = r * step + c * self.columns
                 at = create("arith.addi", start.type, start, self.index(offset)) if offset != 0 else start
                 move(r * self.width + c, self._address(memory, at), self._pitch(memory, pitch), self.rows)
 

@@ -14,7 +14,7 @@ from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.contraction.body import ProductInput, match_multiply_add
 from mirlo.passes.schedule.words.contiguity import in_iterations, is_beyond_edge, position_of
-from mirlo.passes.schedule.words.tile_instruction import TileInstruction, kind_of, tile_instructions
+from mirlo.passes.schedule.words.tile_instruction import kind_of, tile_instructions
 from mirlo.passes.schedule.words.tree import (
     TILE,
     BlockLeaf,
@@ -91,13 +91,14 @@ def register_tile(
     depth = [each for each in loops if each.name in reduced]
     spatial = [each for each in loops if each.name not in reduced]
     is_sorted = [*spatial, *depth] == list(loops) and all(each.name in reduced for each in over)
-    if not is_sorted or not 1 <= len(spatial) <= 3:
+    if not is_sorted or not 1 <= len(spatial) <= (3 if table[instruction].shape is None else 4):
         raise ScheduleError(
             "register_tile: expected loops over rows, vectors and lanes, then those of the reduction in an "
             f"instruction, and in 'over' loops of the reduction, found {', '.join(each.name for each in loops)} and "
             f"{', '.join(each.name for each in over)}"
         )
-    rows, vectors, lanes = _by_role(leaf, spatial)
+    lines = spatial[0] if len(spatial) == 4 else None
+    rows, vectors, lanes = _by_role(leaf, spatial[-3:])
     blocks = [each for each in outer if each.name in reduced and each.extent != 1]
     if blocks and any(each.shift is not None for each in chain):
         raise ScheduleError(
@@ -105,8 +106,9 @@ def register_tile(
             "to elements twice"
         )
     tile = TileLeaf(
-        leaf, list(over), rows, vectors, lanes, depth, blocks, table[instruction], product, is_masked, steps, epilogue
-    )
+        leaf, list(over), lines, rows, vectors, lanes, depth, blocks, table[instruction], product, is_masked, steps,
+        epilogue,
+    )  # fmt: skip
     _require_static(tile)
     _require_linear(tile)
     _require_operands(tile)
@@ -114,6 +116,11 @@ def register_tile(
     _require_instruction(tile)
     _require_groups(tile)
     leaf.part = TILE
+    if blocks and leaf.writes[0].buffer.element != product.accumulate_type:
+        raise ScheduleError(
+            f"register_tile: accumulators of {product.accumulate_type} are in '{leaf.writes[0].buffer.name}' between "
+            f"blocks of K, whose elements are {leaf.writes[0].buffer.element}"
+        )
     if blocks:
         tile.is_stored, leaf.writes[0].is_held = not leaf.writes[0].is_held, False
     over[0].tile = tile
@@ -136,7 +143,7 @@ def _by_role(leaf: BlockLeaf, spatial: Sequence[Loop]) -> tuple[Loop | None, Loo
 
 
 def _require_static(tile: TileLeaf) -> None:
-    sized = [loop for loop in (tile.rows, tile.vectors, tile.lanes, *tile.depth) if loop is not None]
+    sized = [loop for loop in (tile.lines, tile.rows, tile.vectors, tile.lanes, *tile.depth) if loop is not None]
     dynamic = next((loop for loop in sized if not isinstance(loop.extent, int)), None)
     if dynamic is not None:
         raise ScheduleError(f"register_tile: '{dynamic.name}' has {dynamic.extent} iterations: split it first")
@@ -154,9 +161,10 @@ def _require_instruction(tile: TileLeaf) -> None:
         raise ScheduleError(f"register_tile: '{name}' multiplies {taken}, found {kinds}")
     if instruction.shape is None or instruction.unit is None:
         return
-    height, width = matrix_registers(tile.height, tile.width, instruction)
+    height, width = matrix_registers(tile)
     needed, most = height * width + height + width, instruction.unit.registers
-    if needed > most or tile.height % height or tile.width % instruction.shape[1]:
+    is_equal = tile.height % height == 0 and tile.height // height <= instruction.shape[0]
+    if needed > most or not is_equal or tile.width % instruction.shape[1]:
         raise ScheduleError(
             f"register_tile: '{name}' takes up to {instruction.shape[0]} rows and {instruction.shape[1]} columns, and "
             f"has {most} registers; a tile of {tile.height} rows and {tile.width} columns needs {needed} of equal rows"
@@ -182,10 +190,11 @@ def _require_groups(tile: TileLeaf) -> None:
             step *= D.static_dim(loop.extent)
 
 
-def matrix_registers(height: int, width: int, instruction: TileInstruction) -> tuple[int, int]:
+def matrix_registers(tile: TileLeaf) -> tuple[int, int]:
     """Return the registers along the rows and the columns of a tile of a matrix unit."""
-    assert instruction.shape is not None
-    return -(-height // instruction.shape[0]), -(-width // instruction.shape[1])
+    assert tile.instruction.shape is not None
+    rows, columns, _ = tile.instruction.shape
+    return tile.line_count if tile.lines is not None else -(-tile.height // rows), -(-tile.width // columns)
 
 
 def _flat(access: BufferAccess, at: Sequence[IndexExpr], leaf: BlockLeaf) -> IndexExpr:
@@ -242,8 +251,13 @@ def _require_operands(tile: TileLeaf) -> None:
             f"found steps of {' and '.join(map(str, steps))}"
         )
     (_, rows), (_, columns) = sides_of(tile)
-    if tile.rows is not None and _flat(columns, leaf.at, leaf).coefficient(tile.rows.name) != 0:
-        raise ScheduleError(f"register_tile: rows of '{tile.rows.name}' have columns of their own")
+    for loop in (tile.lines, tile.rows):
+        if loop is not None and _flat(columns, leaf.at, leaf).coefficient(loop.name) != 0:
+            raise ScheduleError(f"register_tile: rows of '{loop.name}' have columns of their own")
+    if tile.lines is not None and tile.rows is not None:
+        has_rest = any(tile.rows.name in form.variables() for form, _ in leaf.guards)
+        if has_rest or any(loop.shift is not None for loop in around(leaf)):
+            raise ScheduleError(f"register_tile: '{tile.rows.name}' has a rest, inside of the registers of a loop")
     over = {loop.name for loop in tile.over}
     for access in (rows, columns):
         for dim, form in enumerate(leaf.place(access) if access.outside is not None else ()):

@@ -142,6 +142,8 @@ class TileEmitter:
         self._epilogue = [(after, at, read_body(after.body)) for after, at in self.placed.epilogue(leaf)]
         self._inner = {loop.name for loop in tile.inner}
         self.index = self.constants.index
+        self.line = 0
+        """The register of rows, of a loop of its own, whose epilogue is emitted."""
 
     def form(self, access: BufferAccess, at: list[IndexExpr]) -> IndexExpr:
         """Return the position of an access, with as few divisions as the points of the tile leave."""
@@ -185,11 +187,11 @@ class TileEmitter:
     def emit(self, values: LoopValues) -> None:
         """Emit the tile, and smaller ones for the rests of rows and columns."""
         tile = self.tile
-        rows = self._sizes(tile.rows, None, tile.height, values)
-        columns = self._sizes(tile.vectors, tile.lanes, tile.width, values)
-        _each_size(columns, lambda width: _each_size(rows, lambda height: self.emit_tile(values, height, width)))
+        rows = self.sizes(tile.rows, None, tile.height, values)
+        columns = self.sizes(tile.vectors, tile.lanes, tile.width, values)
+        each_size(columns, lambda width: each_size(rows, lambda height: self.emit_tile(values, height, width)))
 
-    def _sizes(self, loop: Loop | None, inner: Loop | None, size: int, values: LoopValues) -> TileSizes:
+    def sizes(self, loop: Loop | None, inner: Loop | None, size: int, values: LoopValues) -> TileSizes:
         """Return the points of a whole tile along a dim, those of the last one, and tests which of them this is."""
         names = {each.name for each in (loop, inner) if each is not None}
         if loop is not None and loop.name in self.function.sizes:
@@ -493,7 +495,9 @@ class TileEmitter:
         """Compute the epilogue on accumulators in memory, in a loop over rows of so many columns."""
 
         def row(i: ir.Value) -> None:
+            first = self.line * rows * width
             line = create("arith.muli", i.type, i, self.index(width))
+            line = create("arith.addi", i.type, line, self.index(first)) if first else line
             places: dict[int, PlacedAccess] = {}
             for piece in pieces:
                 where = create("arith.addi", i.type, line, self.index(piece.offset)) if piece.offset else line
@@ -520,7 +524,7 @@ class TileEmitter:
         def place(access: BufferAccess, at: list[IndexExpr]) -> PlacedAccess:
             known = places.get(id(access))
             if known is None:
-                start = self.start(self.form(access, at), values)
+                start = self.advance(self.start(self.form(access, at), values), tile.lines, self.line)
                 steps = start.stride(tile.rows), self.column_stride(start)
                 start = start if isinstance(r, int) else self.advance(start, tile.rows, r)
                 known = places[id(access)] = PlacedAccess(self.placed[access.buffer].flat, start, *steps)
@@ -549,7 +553,8 @@ class TileEmitter:
 
     def _index(self, form: IndexExpr, values: LoopValues, r: LoopValue, piece: Piece) -> ir.Value:
         """Emit the index of an axis, in each lane if it runs along the columns."""
-        start = self.advance(self.start(in_iterations(form, self.tile.leaf), values), self.tile.rows, r)
+        start = self.advance(self.start(in_iterations(form, self.tile.leaf), values), self.tile.lines, self.line)
+        start = self.advance(start, self.tile.rows, r)
         stride = self.column_stride(start)
         first = self.at(start, piece.offset * stride)
         return first if stride == 0 else lane_indices(first, piece.lanes)
@@ -592,7 +597,7 @@ def _points(rows: int, columns: int) -> Iterator[tuple[int, int]]:
     return ((r, c) for r in range(rows) for c in range(columns))
 
 
-def _each_size(sizes: TileSizes, body: Callable[[int], None]) -> None:
+def each_size(sizes: TileSizes, body: Callable[[int], None]) -> None:
     """Emit a body for whole tiles, and for the last one if it is smaller."""
 
     def inside() -> None:

@@ -286,6 +286,8 @@ class TileLeaf:
     leaf: BlockLeaf
     over: list[Loop]
     """The loops of the reduction, outermost first: the only loops in the code of a tile."""
+    lines: Loop | None
+    """On a matrix unit, the loop over registers of rows, where they are further apart than rows."""
     rows: Loop | None
     vectors: Loop | None
     lanes: Loop
@@ -323,12 +325,17 @@ class TileLeaf:
     @property
     def height(self) -> int:
         """Return the rows of the tile."""
-        return D.static_dim(self.rows.extent) if self.rows else 1
+        return (D.static_dim(self.rows.extent) if self.rows else 1) * self.line_count
+
+    @property
+    def line_count(self) -> int:
+        """Return the registers of rows that are a loop of their own."""
+        return D.static_dim(self.lines.extent) if self.lines else 1
 
     @property
     def inner(self) -> list[Loop]:
         """Return the loops of the tile, which have no code of their own, and those of `over`."""
-        spatial = [loop for loop in (self.rows, self.vectors, self.lanes) if loop is not None]
+        spatial = [loop for loop in (self.lines, self.rows, self.vectors, self.lanes) if loop is not None]
         return [*self.over, *spatial, *self.depth]
 
 

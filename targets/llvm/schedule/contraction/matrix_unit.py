@@ -19,7 +19,13 @@ from mirlo.targets.llvm.intrinsics.amx import PRODUCTS
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.choices import operand_bytes, resident_bytes
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
-from mirlo.targets.llvm.schedule.cost import MATRIX_UNIT_ROWS, MATRIX_UNIT_WAKE, PANELS_TO_SHARE
+from mirlo.targets.llvm.schedule.cost import (
+    MATRIX_UNIT_BLOCK,
+    MATRIX_UNIT_MOST_STEPS,
+    MATRIX_UNIT_ROWS,
+    MATRIX_UNIT_WAKE,
+    PANELS_TO_SHARE,
+)
 
 
 def instruction_for(plan: RegisterTilePlan) -> TileInstruction | Decline:
@@ -134,14 +140,25 @@ def contraction_on_matrix_unit(s: Schedule, plan: RegisterTilePlan, instruction:
     is_shifted = s.extent(row) % tile.tile != 0
     rests = [tile.rest] if tile.rest else []
     tiles, row = s.split(row, (None, tile.tile), tail="shift" if is_shifted else "mask", rests=rests)
+    lines: list[str] = []
+    if rows and tile.tile == tile.register and not is_shifted and s.extent(rows[-1]) != 1:
+        rows[-1], line = s.split(rows[-1], (None, 2))
+        lines.append(line)
     outer, inner = panels, [*rows, tiles]
     if operand_bytes(plan.rows) > resident_bytes(plan.machine):
         # Rows are read once, columns, which may stay in the L2 cache, for each block of them.
         outer, inner = ([*rows, *panels], [tiles]) if rows else ([tiles, *panels], [])
-    s.reorder(*outer, *inner, *over, step, row, vector, lane, groups, element)
+    blocks: list[str] = []
+    steps_of_k = D.static_dim(s.extent(step))
+    is_reused = outer is panels and not over and not is_shifted and s.extent(tiles) != 1
+    if is_reused and MATRIX_UNIT_BLOCK < steps_of_k <= MATRIX_UNIT_MOST_STEPS and not steps_of_k % MATRIX_UNIT_BLOCK:
+        block_of_k, step = s.split(step, (None, MATRIX_UNIT_BLOCK))
+        blocks.append(block_of_k)
+    loops = (*lines, row, vector, lane, groups, element)
+    s.reorder(*outer, *blocks, *inner, *over, step, *loops)
     for other in after:
         s.reverse_compute_inline(other)
-    s.register_tile(block, (row, vector, lane, groups, element), (*over, step), instruction.name)
+    s.register_tile(block, loops, (*over, step), instruction.name)
     if outer is panels and panels and operand_bytes(plan.columns) > resident_bytes(plan.machine):
         s.prefetch(block, s.reads(block)[w], loop=panels[-1])
     _share(s, outer, inner)
