@@ -16,7 +16,7 @@ import numpy as np
 
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.records import dataclass
-from mirlo.tools.bench.options import MeasurementOptions
+from mirlo.tools.bench.options import OWN_TYPES, MeasurementOptions
 from mirlo.tools.bench.processes import PRESSURE, SPINNER, EngineError, Neighbor, Process
 
 if TYPE_CHECKING:
@@ -80,6 +80,8 @@ class ModelRow:
     """Whether another process streamed through the last-level cache and memory meanwhile."""
     cpu_time: bool = False
     """Whether times are CPU times."""
+    precision: str = "f32"
+    """The type of products: of all engines, or the fastest one of Mirlo beside an engine's own types."""
     regions: list[dict[str, object]] = field(default_factory=list)
     """Who computes what in the model that Mirlo compiled."""
 
@@ -103,7 +105,7 @@ def measure(model: Path, settings: MeasurementOptions, threads: int, tell: Calla
             count = len(next(iter(times.values())).medians)
             weights, arena = facts["weights"], facts["arena"]
             row = ModelRow(model_name(model), threads, count, weights, arena, engines, missing, None, gap)
-            row.regions = facts["regions"]
+            row.regions, row.precision = facts["regions"], settings.precision
             rows.append(replace(row, spinner=settings.spinner, pressure=settings.pressure, cpu_time=settings.cpu_time))
         if settings.kernels:
             tell(f"{title}: kernels")
@@ -176,6 +178,7 @@ def _start(
             order: dict[str, object] = {"engine": name, "model": str(model), "threads": threads, "shapes": shapes}
             order |= {"target": settings.target} if own and settings.target is not None else {}
             order |= {"options": dict(settings.compile_options)} if own and settings.compile_options else {}
+            order |= {"precision": None} if name == OWN_TYPES and settings.precision != "f32" else {}
             board = {"board": asdict(settings.board)} if settings.board is not None else {}
             loaded: LoadedEngine = process.ask("load", **order, **board, cache=None)
             if own:

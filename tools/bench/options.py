@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from mirlo.runtime.options import OptionFlag, integer, number, option, parse_integer, values_that
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 MAX_GAP_MS = 60_000.0
 """The longest gap between calls."""
+OWN_TYPES = "openvino"
+"""The engine that computes in narrower types than f32 by default."""
 OTHER_ENGINES = tuple(name for name in ENGINES if name != "mirlo")
 """The engines that models are measured beside."""
 
@@ -103,3 +105,15 @@ class MeasurementOptions:
     """What Mirlo compiles for; None for its usual target."""
     compile_options: Mapping[str, object] = field(default_factory=dict)
     """Other options of `mirlo.compile`, as JSON."""
+    precision: str = "f32"
+    """The type of products: that of all engines, or the fastest of this machine, beside an engine's own types."""
+
+    def in_fastest(self, fastest: str | None) -> MeasurementOptions | None:
+        """Return the options for the fastest type beside the types that OpenVINO chooses.
+
+        None where f32 is the fastest, or OpenVINO is not among the engines, or Mirlo compiles for another machine.
+        """
+        if fastest is None or OWN_TYPES not in self.against or self.target is not None or self.board is not None:
+            return None
+        chosen = {**self.compile_options, "precision": "fastest"}
+        return replace(self, against=(OWN_TYPES,), compile_options=chosen, precision=fastest, kernels=False)

@@ -47,8 +47,9 @@ class Results:
         return sorted({(row.threads, row.gap) for row in self.rows})
 
     def mean_ratio(self, engine: str, threads: int, gap: float = 0.0) -> float | None:
-        """Return the geometric mean of Mirlo's time by the engine's, over the models that both ran."""
-        rows = [row.engine(engine) for row in self.rows if (row.threads, row.gap) == (threads, gap)]
+        """Return the geometric mean of Mirlo's time by the engine's, in f32, over the models that both ran."""
+        alike = [row for row in self.rows if (row.threads, row.gap, row.precision) == (threads, gap, "f32")]
+        rows = [row.engine(engine) for row in alike]
         ratios = [row.ratio for row in rows if row is not None]
         return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
 
@@ -135,26 +136,34 @@ def latency_table(results: Results) -> list[tuple[str, ...]]:
     head += tuple(f"by {ENGINES[name].title}" for name in others) + ("error",)
     table = [head]
     for model in results.rows:
-        cells = [model.model, str(model.threads), *([f"{model.gap:g}"] if is_spaced else [])]
+        cells = [_title(model), str(model.threads), *([f"{model.gap:g}"] if is_spaced else [])]
         cells += [_milliseconds(model.engine(name), is_spaced) for name in engines]
         cells += [ratio_text(row.ratio) if (row := model.engine(name)) is not None else "-" for name in others]
         own = model.engine(MIRLO)
         cells.append(f"{own.error:.1e}" if own is not None and own.error is not None else "-")
         table.append(tuple(cells))
     for threads, gap in results.settings():
-        if sum((row.threads, row.gap) == (threads, gap) for row in results.rows) > 1 and others:
+        alike = [row for row in results.rows if (row.threads, row.gap, row.precision) == (threads, gap, "f32")]
+        if len(alike) > 1 and others:
             means = [results.mean_ratio(name, threads, gap) for name in others]
             shown = ["-" if mean is None else ratio_text(mean) for mean in means]
             gaps = [f"{gap:g}"] if is_spaced else []
-            table.append(("geometric mean", str(threads), *gaps, *[""] * len(engines), *shown, ""))
+            is_mixed = any(row.precision != "f32" for row in results.rows)
+            title = f"geometric mean{' in f32' if is_mixed else ''}"
+            table.append((title, str(threads), *gaps, *[""] * len(engines), *shown, ""))
     return table
+
+
+def _title(row: ModelRow) -> str:
+    """Return the model, and the type where it is the fastest one of Mirlo beside an engine's own types."""
+    return row.model if row.precision == "f32" else f"{row.model}, fastest ({row.precision})"
 
 
 def cost_table(results: Results) -> list[tuple[str, ...]]:
     """Return the compile time in seconds, and the memory in megabytes, of each engine."""
     head = ("model", "threads", "weights MB", "engine", "import s", "compile s", "again s")
     table: list[tuple[str, ...]] = [(*head, "peak MB compiling", "peak MB running")]
-    compiled = {(row.model, row.threads): row for row in reversed(results.rows)}
+    compiled = {(_title(row), row.threads): row for row in reversed(results.rows)}
     for model in reversed(compiled.values()):
         for row in model.engines:
             imported, again = (
@@ -162,7 +171,7 @@ def cost_table(results: Results) -> list[tuple[str, ...]]:
             )
             table.append(
                 (
-                    model.model, str(model.threads), f"{model.weights / 1e6:.0f}", ENGINES[row.engine].title,
+                    _title(model), str(model.threads), f"{model.weights / 1e6:.0f}", ENGINES[row.engine].title,
                     imported, f"{row.compile_seconds:.2f}", again,
                     _megabytes(row.compile_peak), _megabytes(row.run_peak),
                 )

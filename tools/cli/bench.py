@@ -64,8 +64,18 @@ def run(arguments: Arguments) -> Results:
     with Progress("bench", arguments.verbose) as progress:
         for model in arguments.models:
             for threads in settings.threads:
-                rows.extend(measure(Path(model), settings, threads, progress))
+                for each in filter(None, (settings, settings.in_fastest(_fastest_precision()))):
+                    rows.extend(measure(Path(model), each, threads, progress))
     return Results(rows) if machine is None else Results(rows, machine=machine)
+
+
+def _fastest_precision() -> str | None:
+    """Return the type whose products this machine computes faster than those of f32, if there is one."""
+    from mirlo.driver.compiler import chosen_precision
+    from mirlo.driver.options import FASTEST
+    from mirlo.passes.targets import CompileOptions, find_target
+
+    return chosen_precision(FASTEST, find_target("llvm"), CompileOptions("llvm"))
 
 
 def _board_machine(settings: MeasurementOptions, report: str | None) -> str | None:

@@ -8,9 +8,9 @@ import re
 import shutil
 from collections.abc import Iterator
 
-from mirlo.runtime.host_cpu import host_cpu
+from mirlo.runtime.host_cpu import AMX, host_cpu
 from mirlo.runtime.records import dataclass
-from mirlo.runtime.system import available_cores
+from mirlo.runtime.system import available_cores, permits_tiles
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.tables import bytes_text, columns
@@ -120,6 +120,8 @@ def _machine(problems: list[str]) -> Iterator[str]:
         )
         listed = ", ".join(name for name in known if name in cpu.features) or "none that matter here"
         yield f"CPU: {cpu.name}; {listed}"
+        if cpu.features & AMX:
+            yield f"AMX: the system {'permits' if permits_tiles() else 'does not permit'} its registers"
         yield from _rates()
     except (ImportError, RuntimeError) as error:
         problems.append(f"LLVM does not load: {error}")

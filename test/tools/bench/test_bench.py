@@ -26,6 +26,7 @@ from mirlo.tools.bench import page, plot, report, timeline
 from mirlo.tools.bench.drawing import COLORS
 from mirlo.tools.bench.kernels import RooflineLimits, RooflineMeasurement, kernel_rows
 from mirlo.tools.bench.measure import EngineRow, ModelRow, _difference, model_name
+from mirlo.tools.bench.options import MeasurementOptions
 from mirlo.tools.bench.peak import copy_loop, peak_loop
 from mirlo.tools.bench.processes import EngineError, Process
 from mirlo.tools.bench.results import Results, markdown, text_lines
@@ -220,6 +221,20 @@ def test_tables() -> None:
     page = markdown(results)
     assert "| net | 1 | 10 | 20 | 0.50 | 1.0e-06 |" in page and "| geometric mean | 1 |" in page
     json.dumps(results.as_json())
+
+
+def test_rows_of_the_fastest_type_are_beside_an_engines_own_types() -> None:
+    settings = MeasurementOptions(against=("onnxruntime", "openvino"))
+    assert settings.in_fastest(None) is None and replace(settings, target="c").in_fastest("bf16") is None
+    assert MeasurementOptions(against=("onnxruntime",)).in_fastest("bf16") is None
+    fastest = settings.in_fastest("bf16")
+    assert fastest is not None and fastest.against == ("openvino",)
+    assert fastest.compile_options == {"precision": "fastest"} and fastest.precision == "bf16"
+    row = _row()
+    narrow = replace(row, precision="bf16", kernels=None, missing={})
+    results = Results([row, narrow], "2026-01-02", "a machine")
+    assert results.mean_ratio("openvino", 1) == pytest.approx(0.5)
+    assert "| net, fastest (bf16) | 1 |" in markdown(results)
 
 
 def test_the_plot_is_a_picture_of_all_kernels_that_compute(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""OpenVINO on the CPU, in f32, tuned for latency."""
+"""OpenVINO on the CPU, in f32 or the types that it chooses, tuned for latency."""
 
 from __future__ import annotations
 
@@ -29,8 +29,14 @@ class OpenVinoModel:
         return {name: np.array(self.request.get_tensor(port).data) for port in ports for name in port.get_names()}
 
 
-def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: str | None) -> OpenVinoModel:
-    """Compile in f32, the precision of all engines."""
+def load(
+    model: str,
+    threads: int,
+    shapes: Mapping[str, Sequence[int]],
+    cache: str | None,
+    precision: str | None = "f32",
+) -> OpenVinoModel:
+    """Compile in f32, the precision of all engines, or with None in the types that OpenVINO chooses."""
     core = openvino.Core()
     read = core.read_model(model)
     if shapes:
@@ -39,6 +45,7 @@ def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: s
         "INFERENCE_NUM_THREADS": threads,
         "PERFORMANCE_HINT": "LATENCY",
         "NUM_STREAMS": "1",
-        "INFERENCE_PRECISION_HINT": "f32",
     }
+    if precision is not None:
+        settings["INFERENCE_PRECISION_HINT"] = precision
     return OpenVinoModel(core.compile_model(read, "CPU", settings))
