@@ -88,11 +88,14 @@ docs: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable '.[docs]'
 	$(BIN)/python docs/site.py
 
-# Wheel and source distribution in dist; the wheel is installed into a new environment, where it compiles and runs a model.
+# Wheel and source distribution in dist, wheels of the packages in dist/packages; Mirlo's wheel is installed into a new environment, where it compiles and runs a model.
 package: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable '.[package]'
 	rm -rf dist .cache/package
 	$(BIN)/python -m build --no-isolation --outdir dist >/dev/null
+	for package in $(patsubst %/CHANGELOG.md,%,$(wildcard plugins/*/CHANGELOG.md)); do \
+		$(BIN)/python -m build --wheel --no-isolation --outdir dist/packages $$package >/dev/null || exit 1; \
+	done
 	$(PYTHON) -m venv .cache/package
 	.cache/package/bin/pip install --quiet dist/*.whl
 	@path=$$(realpath $$($(BIN)/python -m benchmarks.models lenet --cache $(MODELS))) && cd .cache/package && bin/mirlo run "$$path" --no-cache
