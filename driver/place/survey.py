@@ -8,8 +8,9 @@ from dataclasses import field
 from functools import cached_property
 
 from mirlo.dialects.bindings import ir
-from mirlo.driver.models import OpenedModel, open_model
+from mirlo.driver.models import ModelError, OpenedModel, open_model
 from mirlo.driver.place.decision import Decision
+from mirlo.driver.programs.detect import needs_program
 from mirlo.driver.tune.database import open_database
 from mirlo.passes.byoc.hoist_layouts import LayoutRecord
 from mirlo.passes.byoc.records import AttemptRecord, CompositeRecord, Placement, RegionRecord
@@ -160,6 +161,11 @@ def divided(target: str | Sequence[str]) -> Targets:
 
 def place_parts(opened: OpenedModel, targets: Targets, nodes: str = "", before: str = "") -> Survey:
     """Place the parts of a model that is open, after these passes; its module is changed."""
+    if needs_program(opened.module):
+        raise ModelError(
+            "the model works on strings, sequences or optional values: its parts on tensors are compiled one by one, "
+            "and placed then; 'mirlo explain' shows them"
+        )
     first = len(opened.session.notes)
     if TUNING not in opened.session.options:
         opened.session.options[TUNING] = open_database(tune=True)

@@ -12,7 +12,7 @@ from dataclasses import field
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
-from mirlo.driver.programs.detect import CALL, is_host, main_of
+from mirlo.driver.programs.detect import CALL, is_host, main_of, needs_program
 from mirlo.driver.programs.outline import ProgramOutliner, determined_symbols, dim_symbols, read_by, symbols_in
 from mirlo.passes.graph.constants import constant_value, is_constant
 from mirlo.passes.locations import node_of
@@ -47,6 +47,14 @@ def partition(module: ir.Module, session: Session) -> ProgramDraft:
     cutter = _Cutter(session)
     body = cutter.block(main.operation.regions[0].blocks[0])
     return ProgramDraft(body, cutter.count, cutter.constants, cutter.parts)
+
+
+def modules_on_tensors(module: ir.Module, session: Session) -> list[ir.Module]:
+    """Return the modules that passes run on: the parts of a model that works on objects, else the model itself."""
+    if not needs_program(module):
+        return [module]
+    with module.context, ir.Location.unknown():
+        return partition(module, session).parts
 
 
 @dataclass

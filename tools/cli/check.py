@@ -44,6 +44,7 @@ def _refused(check: ModelCheck, target: str) -> list[LegalizationRecord]:
     """Return the operators that no legalization of the target takes."""
     from mirlo.dialects.bindings import ir
     from mirlo.dialects.core.walk import diagnostics_to
+    from mirlo.driver.programs.partition import modules_on_tensors
     from mirlo.passes.byoc.target_list import Targets
     from mirlo.passes.legalize.conversion import LegalizationRecord
     from mirlo.passes.pipeline import PassFailed, Pipeline
@@ -56,11 +57,11 @@ def _refused(check: ModelCheck, target: str) -> list[LegalizationRecord]:
     assert module is not None
     with module.context as context, ir.Location.unknown():
         # The records contain all that the diagnostics would.
+        pipeline = Pipeline(f"builtin.module({divided}simplify,remove-dead,legalize{{target={host}}})")
         try:
             with diagnostics_to(context, lambda diagnostic: True):
-                Pipeline(f"builtin.module({divided}simplify,remove-dead,legalize{{target={host}}})").run(
-                    module, session
-                )
+                for part in modules_on_tensors(module, session):
+                    pipeline.run(part, session)
         except PassFailed as failure:
             records = [note for note in session.notes if isinstance(note, LegalizationRecord) and note.rule is None]
             if not records:

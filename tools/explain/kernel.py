@@ -97,10 +97,13 @@ class FollowedKernels(Instrument):
         return True
 
     def all_stages(
-        self, kernels: Sequence[NamedKernel], module: ir.Module, target: Target, options: CompileOptions
+        self, kernels: Sequence[NamedKernel], modules: Sequence[ir.Module], target: Target, options: CompileOptions
     ) -> dict[str, list[KernelStage]]:
         """Return all stages of the kernels, from operators to the code in each form that is text."""
-        return self._stages(kernels, self._code(module, target, options))
+        code: dict[str, list[KernelStage]] = {}
+        for module in modules:
+            code |= self._code(module, target, options)
+        return self._stages(kernels, code)
 
     def stages_before_failure(self, kernels: Sequence[NamedKernel]) -> dict[str, list[KernelStage]]:
         """Return the stages of the followed kernel as far as the passes came; a compilation that failed has no code."""

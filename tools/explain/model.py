@@ -19,13 +19,14 @@ from mirlo.driver.describe_regions import count_operators, describe_regions
 from mirlo.driver.fat import require_one_build
 from mirlo.driver.given import check_used, give, node_watch
 from mirlo.driver.models import open_model, require_sizes
+from mirlo.driver.programs.partition import modules_on_tensors
 from mirlo.driver.ranks import rank_passes, with_transport
 from mirlo.driver.strategies import Measured, StrategyRecord
 from mirlo.driver.tune.database import Database, open_database
 from mirlo.frontends.foreign import ImportedModule
 from mirlo.passes.approximations import Approximation
 from mirlo.passes.bounds.verify_bounds import BoundsRecord
-from mirlo.passes.byoc.artifacts import detach_artifacts
+from mirlo.passes.byoc.artifacts import ExternalArtifact, detach_artifacts
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.decisions import PassDecision
@@ -182,11 +183,18 @@ def explain_model(
     followed = FollowedKernels(kernel) if follow or kernel is not None else None
     unscheduled = UnscheduledModule() if kernel is not None else None
     operators = count_operators(module)
+    failure: str | None = None
+    calls: list[tuple[str, list[str]]] = []
+    externals: tuple[ExternalArtifact, ...] = ()
     with module.context, ir.Location.unknown():
         watch.note_nodes(module)
-        failure = _run(pipeline, module, session, [watch, *filter(None, (followed, unscheduled))])
-        calls = list(kernel_calls(module))
-        externals = detach_artifacts(module) if failure is None else ()
+        parts = modules_on_tensors(module, session)
+        for part in parts:
+            failure = _run(pipeline, part, session, [watch, *filter(None, (followed, unscheduled))])
+            calls += kernel_calls(part)
+            if failure is not None:
+                break
+            externals += tuple(detach_artifacts(part))
     explanation = _assemble(target, watch, session.notes, calls, failure)
     explanation.calls = calls
     if unscheduled is not None:
@@ -199,7 +207,7 @@ def explain_model(
     if followed is not None:
         explanation.graph, explanation.imported, explanation.called = followed.graph, followed.imported, followed.called
         explanation.stages = (
-            followed.all_stages(explanation.kernels, module, host, options)
+            followed.all_stages(explanation.kernels, parts, host, options)
             if failure is None
             else followed.stages_before_failure(explanation.kernels)
         )
