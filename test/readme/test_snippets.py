@@ -123,7 +123,8 @@ def _anchors(text: str) -> set[str]:
 def test_index_lists_every_page() -> None:
     listed = set(re.findall(r"\]\(([^)#]+)[^)]*\)", (DOCS / "index.md").read_text(encoding="utf-8"))) - {"../README.md"}
     notebooks = {f"../examples/notebooks/{path.name}" for path in (ROOT / "examples" / "notebooks").glob("*.py")}
-    assert listed == notebooks | {path.name for path in DOCS.glob("*.md")} - {"index.md"}
+    packages = {f"../plugins/{path.parent.name}/README.md" for path in (ROOT / "plugins").glob("*/CHANGELOG.md")}
+    assert listed == notebooks | packages | {path.name for path in DOCS.glob("*.md")} - {"index.md"}
 
 
 def test_page_of_the_command_lists_every_command() -> None:
