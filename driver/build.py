@@ -37,7 +37,7 @@ def build(request: CompileRequest) -> Executable | Program | UnloadedModel:
     compiler = Compiler(request, build)
     compiled, session = compiler.run()
     seconds = time.perf_counter() - start
-    if isinstance(key, CacheKey) and isinstance(compiled, Artifact) and seconds >= MIN_COMPILE_SECONDS:
+    if isinstance(key, CacheKey) and seconds >= MIN_COMPILE_SECONDS:
         request.report("keep")
         key.store(compiled, session.params, session.params.files)
         cached = None if compiler.is_loaded else key.lookup()

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.cache import MANIFESTS, MODELS, Cache, default_folder, digest_of_file
 from mirlo.runtime.compiler_version import compiler_version
 from mirlo.runtime.errors import ArtifactError, NotForThisMachine
@@ -25,9 +26,10 @@ from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.passes.targets import Target
-    from mirlo.runtime.artifact import Artifact
+    from mirlo.runtime.compiled_program import CompiledProgram
     from mirlo.runtime.executable import Executable
     from mirlo.runtime.params import ParameterStore
+    from mirlo.runtime.program import Program
     from mirlo.runtime.unloaded import UnloadedModel
 
 MIN_COMPILE_SECONDS = 0.2
@@ -50,7 +52,7 @@ class CacheKey:
     """The model's file; None for a model in memory, which refers to no other files."""
     key: str
 
-    def lookup(self) -> Executable | UnloadedModel | None:
+    def lookup(self) -> Executable | Program | UnloadedModel | None:
         """Return the compiled model, or None where there is none that is whole."""
         manifest = self.cache.get(MANIFESTS, self.key)
         if manifest is None:
@@ -61,17 +63,17 @@ class CacheKey:
         except (OSError, ArtifactError):
             return None  # a file that the model refers to is gone: the compilation will tell; or the entry is
 
-    def store(self, artifact: Artifact, params: ParameterStore, files: Iterable[Path]) -> None:
+    def store(self, compiled: Artifact | CompiledProgram, params: ParameterStore, files: Iterable[Path]) -> None:
         """Store what the model was compiled to. `files` are those that it refers to."""
-        from mirlo.runtime.artifact import save
-
         names = sorted({os.path.relpath(resolved(file), self._folder) for file in files}) if self.model else []
-        size = len(artifact.code) + params.nbytes_of(spec.name for spec in artifact.params)
+        parts = (compiled,) if isinstance(compiled, Artifact) else compiled.parts
+        weights = {spec.name for part in parts for spec in part.params}
+        size = sum(len(part.code) for part in parts) + params.nbytes_of(weights)
         try:
             full_key = self._full_key(names)
         except OSError:
             return
-        self.cache.put_file(MODELS, full_key, size, lambda path: save(path, artifact, params))
+        self.cache.put_file(MODELS, full_key, size, lambda path: _save(path, compiled, params))
         self.cache.put(MANIFESTS, self.key, json.dumps({"files": names}).encode())
 
     @property
@@ -84,18 +86,27 @@ class CacheKey:
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40]
 
 
-def _load(path: Path) -> Executable | UnloadedModel | None:
+def _save(path: Path, compiled: Artifact | CompiledProgram, params: ParameterStore) -> None:
+    from mirlo.runtime.artifact import save
+    from mirlo.runtime.program_file import write_program
+
+    if isinstance(compiled, Artifact):
+        save(path, compiled, params)
+    else:
+        write_program(path, compiled, params)
+
+
+def _load(path: Path) -> Executable | Program | UnloadedModel | None:
     """Return the model in a file of the cache, not loaded where it is for another machine."""
     from mirlo.runtime import artifact
-    from mirlo.runtime.executable import Executable
     from mirlo.runtime.load import load
     from mirlo.runtime.unloaded import UnloadedModel
 
     try:
-        loaded = load(path)
+        return load(path)
     except NotForThisMachine as problem:
-        return UnloadedModel(*artifact.load(path), str(problem))
-    return loaded if isinstance(loaded, Executable) else None
+        content, params = artifact.load(path)
+        return None if content.loader == "program" else UnloadedModel(content, params, str(problem))
 
 
 def open_cache(cache: Cache | bool | str | os.PathLike[str]) -> Cache | None:

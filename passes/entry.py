@@ -1,7 +1,7 @@
 """The function of a module that is the model: the one with the attribute `relax.entry`.
 
-Importers mark it. In a module that somebody wrote, it is `@main`, or the only function that no other calls: what asks
-first marks it. Nothing else looks for the model by its name or its place.
+Importers mark it. In a module without a mark it is `@main`, or the only function that no other calls, and is marked by
+the first request. No other file looks for the model by its name or its place.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from mirlo.runtime.entry_points import offered
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.known_packages import install_command
+from mirlo.runtime.nearest import nearest
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
@@ -219,9 +220,11 @@ def _find_loader(artifact: ExternalArtifact) -> ExternalLoader:
             ) from error
         result: ExternalLoader = loader
         return result
+    hint = nearest(artifact.format, [*_LOADERS, *(entry.name for entry in offered(GROUP))]).removeprefix("; ")
     command = install_command(GROUP, artifact.format)
     remedy = f", {command}," if command else ","
+    meant = f" ({hint})" if hint else ""
     raise ArtifactError(
         f"parts of the model were compiled for target '{artifact.target}', whose loader '{artifact.format}' is not "
-        f"installed: install the package of that target{remedy} or compile again without it"
+        f"installed{meant}: install the package of that target{remedy} or compile again without it"
     )

@@ -33,7 +33,7 @@ def note_plugin(name: str) -> None:
 def fresh_command(module: str, *arguments: str, plugins: Sequence[str] = (), runs_rules: bool = True) -> list[str]:
     """Return the command that runs a module as a program: with this process's plug-ins, and with `plugins`.
 
-    A process that `runs_rules` of nobody, as it takes what passes have made, loads none.
+    Without `runs_rules` it loads no plug-ins: for processes after the passes, which apply no rules.
     """
     loaded = list(dict.fromkeys((*_plugins, *plugins))) if runs_rules else []
     state = {"path": sys.path, "module": module, "plugins": loaded}

@@ -172,7 +172,11 @@ class Conversion:
 
     def _why_untried(self, name: str) -> str:
         if not self.rules(name):
-            return f"no rule is registered for it on {' → '.join(self.targets)}"
+            return (
+                f"no rule is registered for it on {' → '.join(self.targets)}: write one, "
+                f'@legalize("{name}", target="{self.targets[0]}") in a file for --plugin, or rewrite the operator '
+                "before; `mirlo new operator` starts one"
+            )
         return "its rules make operators that need rules in turn, without end"
 
     def _choose(self, pending: Sequence[ir.Operation]) -> dict[ir.Operation, str]:

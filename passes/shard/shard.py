@@ -42,7 +42,7 @@ class Shard(Pass):
     columns if what follows keeps that, up to a product that sums over it (rows), or to the model's outputs; heads of
     attention, their caches, and elementwise operators in between are divided with it. Tables of which an input, such
     as tokens, selects rows are divided by rows. `plan` names strategies by nodes, `/layers.0/*=replicate`. All ranks
-    get the same collectives in the same order; all else is computed by each rank. A function other than `@main` stays
+    get the same collectives in the same order; all else is computed by each rank. A function other than the model stays
     as it is, as does one that has collectives already. A function with `relax.to_parts` and `relax.from_parts` is
     divided as these say, by the same rules, whatever `plan` says.
     """

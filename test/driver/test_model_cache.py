@@ -78,6 +78,32 @@ def test_the_second_time_nothing_is_compiled(tmp_path: Path, no_compiler, extern
 
 
 @pytest.mark.usefixtures("keep_all")
+def test_programs_are_kept(tmp_path: Path, no_compiler) -> None:
+    """Models of strings, which are programs of host functions and parts."""
+    values = [helper.make_tensor_value_info(name, TensorProto.STRING, ["n"]) for name in ("x", "y")]
+    nodes = [
+        helper.make_node("StringNormalizer", ["x"], ["u"], case_change_action="UPPER"),
+        helper.make_node("LabelEncoder", ["u"], ["k"], domain="ai.onnx.ml", keys_strings=["A", "B"],
+                         values_int64s=[1, 2], default_int64=7),
+        helper.make_node("Mul", ["k", "two"], ["l"]),
+        helper.make_node("LabelEncoder", ["l"], ["y"], domain="ai.onnx.ml", keys_int64s=[2, 4],
+                         values_strings=["one", "two"], default_string="none"),
+    ]  # fmt: skip
+    two = numpy_helper.from_array(np.array(2), "two")
+    graph = helper.make_graph(nodes, "g", values[:1], values[1:], [two])
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 3)]
+    path = tmp_path / "strings.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), path)
+    words = np.array(["a", "b", "c"], object)
+    first = package.compile(path, cache=tmp_path / "cache")
+    assert type(first).__name__ == "Program"
+    no_compiler()
+    second = package.compile(path, cache=tmp_path / "cache")
+    for model in (first, second):
+        assert list(np.asarray(model(words)).ravel()) == ["one", "two", "none"]
+
+
+@pytest.mark.usefixtures("keep_all")
 @pytest.mark.parametrize("external", [False, True])
 def test_other_weights_are_another_model(tmp_path: Path, external: bool) -> None:
     x = np.random.default_rng(0).standard_normal((4, 32), dtype=np.float32)

@@ -75,6 +75,8 @@ class ExplainedNode:
     """The patterns of code generators that took operators of it."""
     decisions: list[PassDecision] = field(default_factory=list)
     """What passes decided about its operators."""
+    given_back: dict[str, str] = field(default_factory=dict)
+    """Why code generators do not compute it that took it at first, by target."""
 
 
 @dataclass
@@ -256,11 +258,13 @@ class _Watch(Instrument):
 
     def note_nodes(self, module: ir.Module) -> None:
         def visit(op: ir.Operation) -> ir.WalkResult:
+            if is_prim_func(op):  # lines of a kernel are no nodes of the graph
+                return ir.WalkResult.SKIP
             if op.name not in ("builtin.module", "func.func", "func.return", "relax.constant"):
                 self.nodes += node_labels(op.location)
             return ir.WalkResult.ADVANCE
 
-        walk(module, visit)
+        walk(module, visit, ir.WalkOrder.PRE_ORDER)
         self.nodes = list(dict.fromkeys(self.nodes))
 
     def before_pass(self, step: Step, op: ir.OpView) -> None:
@@ -335,3 +339,8 @@ def _note_taken(placement: Placement, nodes: dict[str, ExplainedNode]) -> None:
             for name in node.names or (node.place,):
                 patterns = nodes.setdefault(name, ExplainedNode(name)).given_to
                 patterns += [taken.pattern] if taken.pattern not in patterns else []
+    for region in placement.regions:
+        for at in region.nodes if region.reason else ():
+            node = placement.nodes[at]
+            for name in node.names or (node.place,):
+                nodes.setdefault(name, ExplainedNode(name)).given_back[region.target] = region.reason

@@ -75,6 +75,8 @@ def _node(node: ExplainedNode, failed: bool) -> Iterator[str]:
     if node.tuned:
         yield f"  measured best: {_choices(node.tuned)}"
     yield from (f"  {decision}" for decision in node.decisions)
+    for target, reason in node.given_back.items():
+        yield f"  given back by '{target}': {reason}"
     for record in node.operators:
         yield from _operator(record)
     if node.given_to:
