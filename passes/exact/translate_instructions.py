@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from mirlo.dialects.bindings import ir
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.translate_arith import extended
+from mirlo.passes.exact.translate_tiles import tile_instruction
 from mirlo.passes.exact.translate_vectors import as_lanes
 from mirlo.passes.exact.translator import KernelTranslator, translates
 from mirlo.passes.exact.values import FloatValue, IntValue
@@ -16,6 +17,9 @@ from mirlo.passes.exact.values import FloatValue, IntValue
 def instruction(t: KernelTranslator, op: ir.Operation) -> None:
     name = ir.StringAttr(op.attributes["intrin"]).value
     operands = list(op.operands)
+    if ".tile" in name or ".tdp" in name:
+        tile_instruction(t, op, name)
+        return
     if ".pmadd.wd" in name or ".pmaddw.d" in name:
         result: IntValue | FloatValue = _dot(t, [t.ints(value) for value in operands], 16, 2, (True, True))
     elif ".pmadd.ub.sw" in name or ".pmaddubs.w" in name:

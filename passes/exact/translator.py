@@ -75,6 +75,8 @@ class KernelTranslator:
         """What the caller provides, in the order of the words of `%args`."""
         self.places: list[str] | None = None
         """Where to note the cases of loops and branches at run time, after the constants of the round."""
+        self.registers: dict[str, BufferRef] = {}
+        """The memory of registers that instructions name by numbers."""
         self.view_ratio = 1
         """By how much memory of bytes is larger than in the kernel, as floats in it are."""
         self._slots = 0

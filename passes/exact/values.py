@@ -57,8 +57,19 @@ class BufferRef:
     """Bytes from the start of the memory to this view."""
 
 
+@dataclass(frozen=True)
+class BufferAddress:
+    """The address of an element of a buffer, for instructions that take one."""
+
+    buffer: BufferRef
+    offset: IntValue
+    """The position of the element."""
+    element_bytes: int
+    """Bytes of an element in the kernel."""
+
+
 Number: TypeAlias = IntValue | FloatValue
-KernelValue: TypeAlias = IntValue | FloatValue | PackedFloats | BufferRef
+KernelValue: TypeAlias = IntValue | FloatValue | PackedFloats | BufferRef | BufferAddress
 
 
 def llvm_type(element: str, lanes: int | None) -> str:

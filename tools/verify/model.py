@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from mirlo.driver.strategies import Measured
     from mirlo.frontends.foreign import ImportedModule
     from mirlo.runtime.cache import Cache
+    from mirlo.runtime.params import ParameterStore
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ def verify_model(
     rounds: int = 2,
     casts: str = "identity",
     sizes: str = "",
+    params: ParameterStore | None = None,
     cache: Cache | bool | str | os.PathLike[str] = True,
 ) -> Verification:
     """Compile a model up to its kernels, and compare each with its definition.
@@ -76,7 +78,7 @@ def verify_model(
     require_one_build(targets)
     host = targets.host_target
     assert targets.host is not None
-    opened = open_model(model, shapes)
+    opened = open_model(model, shapes, params)
     module, session = opened.module, opened.session
     inline_calls(module.operation)
     if needs_program(module):

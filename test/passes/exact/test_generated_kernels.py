@@ -22,7 +22,10 @@ from mirlo.passes.pass_failed import PassFailed
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
 
-PROCESSORS = ("x86-64-v2", "x86-64-v3", "alderlake", "x86-64-v4", "icelake-server", "neoverse-n1", "neoverse-v1")
+PROCESSORS = (
+    "x86-64-v2", "x86-64-v3", "alderlake", "x86-64-v4", "icelake-server", "sapphirerapids", "neoverse-n1",
+    "neoverse-v1",
+)  # fmt: skip
 
 
 @pytest.mark.sample(250)

@@ -20,6 +20,7 @@ from mirlo.runtime.host_cpu import host_cpu
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.system import permits_tiles
 from mirlo.targets.llvm.schedule.contraction.matrix_unit import RowTiles, row_tiles
+from mirlo.testing import assert_verified
 
 EMULATED, WITHOUT = "llvm{tiles=emulated}", "llvm{tiles=none}"
 can_emulate = pytest.mark.skipif(not {"avx2", "fma"} <= host_cpu().features, reason="needs AVX2 and FMA")
@@ -28,6 +29,7 @@ has_amx = pytest.mark.skipif(
 )
 SHAPES = [(32, 128, 96), (37, 96, 70), (5, 1024, 64), (64, 512, 48), (197, 64, 40), (16, 1024, 16), (49, 96, 100)]
 """Rows, products and columns: whole tiles, rests of both, one register of rows, one of columns."""
+SIGNS = [("ui8", "i8"), ("i8", "i8"), ("ui8", "ui8"), ("i8", "ui8")]
 
 
 def product(m: int, k: int, n: int, activation: Any = R.relu) -> tuple[Any, np.ndarray, np.ndarray]:
@@ -74,7 +76,7 @@ def test_products_of_bf16(shape: tuple[int, int, int]) -> None:
 
 
 @can_emulate
-@pytest.mark.parametrize(("left", "right"), [("ui8", "i8"), ("i8", "i8"), ("ui8", "ui8"), ("i8", "ui8")])
+@pytest.mark.parametrize(("left", "right"), SIGNS)
 @pytest.mark.parametrize("rows", [32, 37])
 def test_products_of_int8_are_exact(rows: int, left: str, right: str, tmp_path: Path) -> None:
     def operand(kind: str, shape: tuple[int, int]) -> np.ndarray:
@@ -95,6 +97,29 @@ def test_products_of_int8_are_exact(rows: int, left: str, right: str, tmp_path: 
     schedule = next((tmp_path / "ir").glob("*-schedule.mlir")).read_text()
     assert f"llvm.x86.tdpb{'u' if left == 'ui8' else 's'}{'u' if right == 'ui8' else 's'}d" in schedule
     np.testing.assert_array_equal(compiled(x), x.astype(np.int32) @ w.astype(np.int32))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_products_are_equal_to_their_definitions(shape: tuple[int, int, int]) -> None:
+    """Their instructions have a meaning that needs no such processor."""
+    model, _, _ = product(*shape)
+    assert_verified(model, "llvm{cpu=sapphirerapids}", precision="bf16", cache=False)
+
+
+@pytest.mark.parametrize(("left", "right"), SIGNS)
+def test_products_of_int8_are_equal_to_their_definitions(left: str, right: str) -> None:
+    types = f"tensor<37x192x{left}>", f"tensor<192x70x{right}>", "tensor<37x70xi32>"
+    store = ParameterStore()
+    store.add("w", np.ones((192, 70), np.uint8 if right == "ui8" else np.int8))
+    assert_verified(
+        f"""func.func @main(%x: {types[0]}) -> {types[2]} {{
+          %w = "relax.constant"() {{param = "w"}} : () -> {types[1]}
+          %0 = "relax.matmul"(%x, %w) {{out_dtype = i32, transpose_rhs = false}}
+            : ({types[0]}, {types[1]}) -> {types[2]}
+          return %0 : {types[2]}
+        }}""",
+        "llvm{cpu=sapphirerapids}", params=store, cache=False,
+    )  # fmt: skip
 
 
 @can_emulate
