@@ -269,6 +269,9 @@ def _require_operands(tile: TileLeaf) -> None:
                 )
     shifted = {loop.shift.row for loop in around(leaf) if loop.shift is not None}
     for form, bound in leaf.guards:
+        inside = form.variables() & {loop.name for loop in tile.depth}
+        if inside:
+            raise ScheduleError(f"register_tile: '{min(inside)}' has a rest, inside of an instruction")
         limited = form.variables() & inner - shifted
         if limited and not isinstance(bound, int):
             raise ScheduleError(

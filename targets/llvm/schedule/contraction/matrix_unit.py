@@ -7,6 +7,7 @@ from math import prod
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.passes.rules import Decline, decline
+from mirlo.passes.schedule.blocks.contraction.forms import row_major
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
@@ -46,16 +47,21 @@ def instruction_for(plan: RegisterTilePlan) -> TileInstruction | Decline:
         return decline("the columns are not constant")
     if plan.columns.padded_shape is not None:
         return decline("the columns are padded in a copy")
-    sizes = [axis.extent for axis in contraction.axes]
-    if not all(isinstance(size, int) for size in sizes):
-        return decline("a size is known at run time only")
-    rows_count = prod(axis.extent for axis in contraction.spatial if plan.columns.form.stride(axis) == 0)
+    # Strides of the operands themselves: the plan's are those of fused axes.
+    rows_form, columns_form = (row_major(each.access.dims, each.access.shape) for each in (plan.rows, plan.columns))
+    row_axes = [axis for axis in contraction.spatial if columns_form.stride(axis) == 0]
+    inner = min(row_axes, key=lambda axis: abs(D.estimate_dim(rows_form.stride(axis))), default=None)
+    fixed = [plan.lane_axis, *contraction.reduce, *([] if inner is None else [inner])]
+    dynamic = [str(axis.extent) for axis in fixed if not isinstance(axis.extent, int)]
+    if dynamic:
+        return decline("columns, K or adjacent rows have a size that is known at run time only", size=dynamic[0])
+    rows_count = prod(D.estimate_dim(axis.extent) for axis in row_axes)
     if rows_count < MATRIX_UNIT_ROWS:
         return decline("too few rows", rows=rows_count, least=MATRIX_UNIT_ROWS)
-    products_of_all = prod(sizes)
+    products_of_all = prod(D.estimate_dim(axis.extent) for axis in contraction.axes)
     if products_of_all < MATRIX_UNIT_WAKE:
         return decline("too few products to wake the matrix unit", products=products_of_all, least=MATRIX_UNIT_WAKE)
-    depth = prod(axis.extent for axis in contraction.reduce if plan.rows.form.stride(axis) < instruction.depth)
+    depth = prod(axis.extent for axis in contraction.reduce if rows_form.stride(axis) < instruction.depth)
     if depth % instruction.depth:
         return decline("K is no multiple of what an instruction multiplies", depth=depth, multiple=instruction.depth)
     return instruction
@@ -133,7 +139,13 @@ def contraction_on_matrix_unit(s: Schedule, plan: RegisterTilePlan, instruction:
         return decline("the columns are not stored as panels for the matrix unit")
     s.reorder(*units, *panels, lane, *rows, *over, element)
     *over, step = fuse_contiguous(s, block, over)
-    *rows, row = fuse_contiguous(s, block, rows) or [s.add_unit_loop(block)]
+    # Batches of a dynamic number of rows stay apart.
+    batches = [loop for loop in rows if not isinstance(s.extent(loop), int)]
+    if batches and rows[: len(batches)] != batches:
+        return decline("adjacent rows have a size that is known at run time only")
+    *rows, row = [*batches, *fuse_contiguous(s, block, rows[len(batches) :])] or [s.add_unit_loop(block)]
+    if s.extent(step) % (depth // instruction.group):
+        return decline("K is no multiple of what an instruction multiplies", groups=s.extent(step))
     step, groups = s.split(step, (None, depth // instruction.group))
     vector, lane = s.split(lane, (None, lanes))
     tile = row_tiles(D.static_dim(s.extent(row)), most_rows)
@@ -141,7 +153,7 @@ def contraction_on_matrix_unit(s: Schedule, plan: RegisterTilePlan, instruction:
     rests = [tile.rest] if tile.rest else []
     tiles, row = s.split(row, (None, tile.tile), tail="shift" if is_shifted else "mask", rests=rests)
     lines: list[str] = []
-    if rows and tile.tile == tile.register and not is_shifted and s.extent(rows[-1]) != 1:
+    if len(rows) > len(batches) and tile.tile == tile.register and not is_shifted and s.extent(rows[-1]) != 1:
         rows[-1], line = s.split(rows[-1], (None, 2))
         lines.append(line)
     outer, inner = panels, [*rows, tiles]
@@ -150,7 +162,7 @@ def contraction_on_matrix_unit(s: Schedule, plan: RegisterTilePlan, instruction:
         outer, inner = ([*rows, *panels], [tiles]) if rows else ([tiles, *panels], [])
     blocks: list[str] = []
     steps_of_k = D.static_dim(s.extent(step))
-    is_reused = outer is panels and not over and not is_shifted and s.extent(tiles) != 1
+    is_reused = outer is panels and not (over or batches or is_shifted) and s.extent(tiles) != 1
     if is_reused and MATRIX_UNIT_BLOCK < steps_of_k <= MATRIX_UNIT_MOST_STEPS and not steps_of_k % MATRIX_UNIT_BLOCK:
         block_of_k, step = s.split(step, (None, MATRIX_UNIT_BLOCK))
         blocks.append(block_of_k)

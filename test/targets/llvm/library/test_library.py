@@ -29,6 +29,8 @@ from mirlo.driver.request import CompileRequest
 from mirlo.passes.options import quote
 from mirlo.passes.targets import CompileOptions, TargetError
 from mirlo.runtime.artifact import load
+from mirlo.runtime.host_cpu import host_cpu
+from mirlo.runtime.system import permits_tiles
 from mirlo.targets.llvm.cpus import CPUS, X86
 from mirlo.targets.llvm.library.build import link_model
 from mirlo.targets.llvm.library.description import LibraryError, describe
@@ -102,6 +104,18 @@ def test_seeds_are_drawn(tmp_path: Path) -> None:
     program = make_program(model, tmp_path, compiler())
     (found,) = program.run({"x": np.zeros(1, np.float32)}, 1, 1)
     assert (found >= 0).all() and (found < 1).all() and len(set(found.tolist())) > 40
+
+
+@pytest.mark.skipif(not permits_tiles() or "amx-int8" not in host_cpu().features, reason="needs AMX")
+def test_programs_ask_for_the_registers_of_amx(tmp_path: Path) -> None:
+    weights = RNG.integers(-128, 128, (256, 96)).astype(np.int8)
+    model = make_model(
+        [node("MatMulInteger", "a b", "z"), node("Cast", "z", "y", to=1)],
+        {"a": (2, [64, 256])}, ["y"], {"b": weights},
+    )  # fmt: skip
+    program = make_program(model, tmp_path, compiler())
+    assert "amx-tile" in mirlo.compile(model, cache=False, jobs=1).artifact.metadata["features"]
+    require_same(program, model, {"a": RNG.integers(0, 256, (64, 256)).astype(np.uint8)})
 
 
 @pytest.mark.sample(0)

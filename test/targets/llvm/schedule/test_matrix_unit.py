@@ -237,3 +237,21 @@ def test_code_is_not_loaded_where_the_system_refuses_registers(tmp_path: Any) ->
     mirlo.compile(model, precision="bf16", cache=False).save(path)
     run = subprocess.run([sys.executable, "-c", REFUSED.format(path=str(path))], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
+
+
+@can_emulate
+def test_batches_that_only_the_run_time_knows() -> None:
+    random, batch = np.random.default_rng(4), "batch"
+    w = random.standard_normal((96, 104)).astype(np.float32)
+
+    @mirlo.script
+    def model(a: R.Tensor[(batch, 37, 96), R.f32]):
+        return R.relu(R.matmul(a, R.const(w)))
+
+    assert "tdpbf16ps" in listing(model, "llvm{cpu=sapphirerapids}", "llvm-dialect")
+    narrow = mirlo.compile(model, target=EMULATED, precision="bf16", cache=False)
+    wide = mirlo.compile(model, cache=False)
+    for count in (0, 1, 3):
+        x = random.standard_normal((count, 37, 96)).astype(np.float32)
+        wanted = wide(x)
+        assert np.abs(narrow(x) - wanted).max(initial=0) <= 2**-6 * np.abs(wanted).max(initial=0)
