@@ -16,13 +16,16 @@ import numpy as np
 from mirlo.generate.errors import FormError, GenerationError
 from mirlo.generate.references import MAX_CHAIN, lark_chain, schema_chain
 from mirlo.generate.tokenizer import INSTALL, ModelTokenizer
-from mirlo.runtime.bounded import BoundedFailure, BoundedProcess, BoundedRefusal
+from mirlo.runtime.bounded import BoundedFailure, BoundedProcess, BoundedRefusal, Places
 
 FORMS = ("json_schema", "regex", "lark")
 COMPILE_SECONDS = 5
 """Time in which a form must be compiled; schemas of large interfaces take some 100 ms."""
 STEP_SECONDS = 2
 """Time in which the tokens that may follow must be found: all sequences of an engine wait for them."""
+
+_compiling = Places()
+"""For forms that are compiled: more at a time would only take the cores from all else."""
 
 
 class Grammar:
@@ -70,7 +73,8 @@ class Grammar:
             return self._process
         process = self._tokenizer.form_process(self.vocabulary, self._ends)
         try:
-            process.call("compile_form", self._text, seconds=COMPILE_SECONDS, form=self.form)
+            with _compiling:
+                process.call("compile_form", self._text, seconds=COMPILE_SECONDS, form=self.form)
         except (BoundedFailure, BoundedRefusal) as error:
             process.end()
             raise FormError(f"{self.form}: {error}") from None

@@ -211,6 +211,24 @@ def _new_process(module: str) -> _Peer:
         return _origins[0].fork()
 
 
+class Places:
+    """As many places for work at a time as there are cores, at least two; in a fork of this process all are free."""
+
+    def __init__(self) -> None:
+        self._make()
+
+    def _make(self) -> None:
+        self._owner, self._free = os.getpid(), threading.Semaphore(max(2, available_cores()))
+
+    def __enter__(self) -> None:
+        if self._owner != os.getpid():
+            self._make()
+        self._free.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._free.release()
+
+
 class BoundedProcess:
     """A process that has opened a module; a call that fails may end it."""
 
@@ -249,8 +267,8 @@ class BoundedWorker:
         self._module, self._content, self._settings, self.bounds = module, content, settings or {}, bounds
         self._lock = make_lock()
         self._process: BoundedProcess | None = None
-        self._room = threading.BoundedSemaphore(max(2, available_cores()))
-        """Copies for single calls at a time: what they take together is bounded, too."""
+        self._places = Places()
+        """For single calls in copies: what they take together is bounded, too."""
 
     def open(self) -> BoundedProcess:
         """Return a new process that has opened the module."""
@@ -281,7 +299,7 @@ class BoundedWorker:
         self, function: str, content: bytes = b"", /, bounds: Bounds | None = None, **arguments: Any
     ) -> Result:
         """Call a function in a copy of the process, which ends afterwards: some calls run at a time."""
-        with self._room:
+        with self._places:
             process = self.process().fork(bounds)
             try:
                 return process.call(function, content, seconds=(bounds or self.bounds).seconds, **arguments)

@@ -409,7 +409,7 @@ def limit_memory(nbytes: int) -> None:
 def lower_priority() -> None:
     """Let other processes run before this one where cores are few; without priorities, nothing happens."""
     if sys.platform != "win32":
-        os.nice(5)
+        os.nice(10)
 
 
 def limit_growth(nbytes: int) -> None:

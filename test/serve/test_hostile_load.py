@@ -35,8 +35,8 @@ pytestmark = [
 REQUESTS = 10_000
 SECONDS = 900
 """Time of all requests; those that are left then are not sent, which is a failure."""
-HEALTH_SECONDS = 2.0
-"""Time in which health must be answered while clients take the same cores; `print` shows what it took."""
+HEALTH_SECONDS = 15.0
+"""Time in which health must be answered on a machine whose cores others take, too; what it took is printed."""
 MEMORY = 3 << 30
 """Bytes of the server and the processes that it started."""
 TOKENS = 8
