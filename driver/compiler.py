@@ -39,7 +39,7 @@ from mirlo.passes.options import quote
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.schedule.tuned import TUNING
 from mirlo.passes.session import Session
-from mirlo.passes.targets import CompileOptions, Target, code_target
+from mirlo.passes.targets import CompileOptions, Target, code_target, thread_limits
 from mirlo.runtime import system
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.compiled_program import CompiledProgram
@@ -286,6 +286,11 @@ class Compiler:
         """Add the comparison of kernels with their definitions, where it is requested."""
         if not self.request.verify:
             return pipeline
+        if thread_limits(self.target.name) is not None:
+            raise CompileOptionError(
+                f"verify: kernels of target '{self.target.name}' are made of threads, which are not compared with "
+                "their definitions: expected 'llvm' or 'c'"
+            )
         from mirlo.passes.exact.verdict_cache import VERDICTS
         from mirlo.passes.exact.verify_schedule import with_verification
 

@@ -139,6 +139,11 @@ def test_kernels_of_gpus_are_refused(model: str, target: str) -> None:
         verify_model(model, target)
 
 
+def test_verify_is_no_option_of_gpus(model: str) -> None:
+    with pytest.raises(mirlo.MirloError, match="verify: kernels of target 'spirv' are made of threads"):
+        mirlo.compile(model, target="spirv", verify=True, load=False)
+
+
 def test_a_fuzzed_kernel_that_differs_is_a_bug() -> None:
     error = PassFailed("verify-schedule", "kernel '@f' differs from its definition: ...")
     assert verdict_of_error(error).state == FAILED
