@@ -84,7 +84,8 @@ def _declared_value(buffer: memoryview, what: str) -> DeclaredPort:
 def _dim(buffer: memoryview, what: str) -> int | str | None:
     for entry in wire_fields(buffer, what):
         if entry.number == _SIZE:
-            return entry.value
+            # Negative numbers, which exporters write for a size that they do not know, are large in two's complement.
+            return entry.value if entry.value < 2**63 else None
         if entry.number == _SYMBOL:
             return _text(entry.payload) or None
     return None

@@ -268,7 +268,8 @@ class _Reader:
 
     def dim(self, proto: onnx.TensorShapeProto.Dimension) -> int | str | None:
         if proto.HasField("dim_value"):
-            return proto.dim_value  # type: ignore[no-any-return]
+            # Exporters write -1 for a size that they do not know.
+            return proto.dim_value if proto.dim_value >= 0 else None
         return self.name(proto.dim_param) or None
 
     def tensor(self, proto: onnx.TensorProto) -> TensorDef:

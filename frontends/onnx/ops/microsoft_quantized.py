@@ -13,7 +13,7 @@ from mirlo.frontends.library.quantization import range_with_zero, zero_point
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.microsoft import quantized, real, scalar_input
-from mirlo.frontends.onnx.ops.pool import pool_attributes
+from mirlo.frontends.onnx.ops.pool import pool
 from mirlo.frontends.onnx.ops.quantize import dequantize_linear, quantize_linear
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted
@@ -28,16 +28,16 @@ converter("DequantizeLinear", domain=DOMAIN)(dequantize_linear)
 @converter("QLinearAveragePool", domain=DOMAIN)
 def qlinear_average_pool(node: Node) -> Converted:
     """Convert; inputs: x, its scale and zero point, scale and zero point of the result."""
-    attributes = pool_attributes(node, node.attr.bool("channels_last", 0))
-    result = node.emit(
-        "avg_pool", real(node, 0, 1, 2), count_include_pad=node.attr.bool("count_include_pad", 0), **attributes
-    )
+    (result,) = pool(
+        node, "avg_pool", real(node, 0, 1, 2), node.attr.bool("channels_last", 0),
+        count_include_pad=node.attr.bool("count_include_pad", 0),
+    )  # fmt: skip
     return quantized(node, result, 3, 4, node.type(0).dtype.name)
 
 
 @converter("NhwcMaxPool", domain=DOMAIN)
 def nhwc_max_pool(node: Node) -> Converted:
-    return node.emit("max_pool", node[0], **pool_attributes(node, channels_last=True))
+    return pool(node, "max_pool", node[0], channels_last=True)
 
 
 @converter("QLinearSoftmax", domain=DOMAIN)

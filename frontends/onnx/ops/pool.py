@@ -2,29 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.dynamic_padding import padded_for_same, pads_at_run_time, windows_inside
-from mirlo.frontends.onnx.ops.windows import kernel_shape, windows
+from mirlo.frontends.onnx.ops.windows import NodeWindows, kernel_shape, windows
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.tensor import Tensor
 
 
-def pool_attributes(node: Node, channels_last: bool = False) -> dict[str, object]:
-    """Return the attributes of relax's pooling operators."""
-    x = node.type(0)
+def pool(node: Node, name: str, x: Tensor, channels_last: bool = False, **attributes: object) -> tuple[Tensor, ...]:
+    """Emit one of relax's pooling operators with the node's windows."""
+    kind = node.type(0)
     kernel = kernel_shape(node)
-    if x.rank < 3 or len(kernel) != x.rank - 2:
-        raise NodeError(f"attribute 'kernel_shape' is {list(kernel)}, which does not fit the input {x}")
-    return {
-        "kernel": kernel,
-        "ceil_mode": node.attr.bool("ceil_mode", 0),
-        "data_layout": "N*C" if channels_last else "NC*",
-        **windows(node, x.shape[1:-1] if channels_last else x.shape[2:], kernel).attributes(),
-    }
+    if kind.rank < 3 or len(kernel) != kind.rank - 2:
+        raise NodeError(f"attribute 'kernel_shape' is {list(kernel)}, which does not fit the input {kind}")
+    axes = range(1, kind.rank - 1) if channels_last else range(2, kind.rank)
+    over = windows(node, [kind.shape[axis] for axis in axes], kernel)
+    if channels_last:
+        attributes["data_layout"] = "N*C"
+    kernel, empty = _windows_that_fit(kernel, [kind.shape[axis] for axis in axes], over)
+    results = node.emit_all(
+        name, x, kernel=kernel, ceil_mode=node.attr.bool("ceil_mode", 0), **over.attributes(), **attributes
+    )
+    if not any(empty):
+        return tuple(results)
+    none = tuple(slice(0, 0) if is_empty else slice(None) for is_empty in empty)
+    where = (slice(None), *none) if channels_last else (slice(None), slice(None), *none)
+    return tuple(result[where] for result in results)
+
+
+def _windows_that_fit(
+    kernel: Sequence[int], spatial: Sequence[Dim], over: NodeWindows
+) -> tuple[tuple[int, ...], list[bool]]:
+    """Return the part of the kernel that is in each padded dim, and which dims have no window.
+
+    ONNX Runtime divides (padded size - window) by the stride toward zero: for a window that is too large by less than
+    a stride, it computes one, over the elements that there are; for one too large by less than two strides, none.
+    """
+    fitting, empty = list(kernel), [False] * len(kernel)
+    for i, size in enumerate(spatial):
+        if not isinstance(size, int):
+            continue
+        pads = (over.padding[i], over.padding[i + len(kernel)])
+        stride, dilation = over.strides[i], over.dilations[i]
+        padded = size + sum(pads)
+        too_large = (kernel[i] - 1) * dilation + 1 - padded
+        inside = (padded - 1) // dilation + 1
+        if 0 < too_large < 2 * stride and max(pads) <= (inside - 1) * dilation and size:
+            fitting[i], empty[i] = inside, too_large >= stride
+    return tuple(fitting), empty
 
 
 @converter("MaxPool")
@@ -35,12 +67,10 @@ def max_pool(node: Node) -> Converted:
         x, attributes = _padded(node, node[0], lowest)
         node.attr.ignore("storage_order")
         return node.emit("max_pool", x, **attributes)
-    attributes = pool_attributes(node)
     storage_order = node.attr.int("storage_order", 0)
     if node.has_output(1):
-        del attributes["data_layout"]  # channels come first
-        return node.emit_all("max_pool_with_indices", node[0], storage_order=storage_order, **attributes)
-    return node.emit("max_pool", node[0], **attributes)
+        return pool(node, "max_pool_with_indices", node[0], storage_order=storage_order)
+    return pool(node, "max_pool", node[0])
 
 
 @converter("AveragePool")
@@ -54,8 +84,7 @@ def average_pool(node: Node) -> Converted:
         ones, _ = _padded(node, node.emit("full", shape=(1, 1, *kind.shape[2:]), value=1, dtype=kind.dtype), 0)
         share = node.emit("avg_pool", ones, count_include_pad=False, **attributes)
         return mean / share
-    attributes = pool_attributes(node)
-    return node.emit("avg_pool", node[0], count_include_pad=node.attr.bool("count_include_pad", 0), **attributes)
+    return pool(node, "avg_pool", node[0], count_include_pad=node.attr.bool("count_include_pad", 0))
 
 
 @converter("LpPool")
@@ -63,7 +92,7 @@ def lp_pool(node: Node) -> Converted:
     if pads_at_run_time(node):
         x, attributes = _padded(node, node[0], 0)
         return node.emit("lp_pool", x, p=node.attr.int("p", 2), **attributes)
-    return node.emit("lp_pool", node[0], p=node.attr.int("p", 2), **pool_attributes(node))
+    return pool(node, "lp_pool", node[0], p=node.attr.int("p", 2))
 
 
 def _padded(node: Node, x: Tensor, value: float) -> tuple[Tensor, dict[str, object]]:

@@ -5,6 +5,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
+from mirlo.driver.inference.session import InferenceSession
 from mirlo.frontends.onnx.errors import OnnxImportError
 from mirlo.frontends.onnx.importer import import_model
 
@@ -41,6 +42,18 @@ def test_what_exporters_write_for_no_name_is_no_name(name):
     f = mirlo.compile(model)
     x, z = np.ones((2, 4), np.float32), np.ones((4, 3), np.float32)
     np.testing.assert_array_equal(f(x, z), x @ z)
+
+
+@pytest.mark.parametrize("size", [-1, -2, -(2**63)])
+def test_a_negative_size_is_unknown(size):
+    """Two dims of such a size are two dims, and a session shows them as dims without a name."""
+    model = model_of("MatMul", [size, 4])
+    model.graph.input.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, [4, size]))
+    model.graph.node[0].input.append("z")
+    x, z = np.ones((2, 4), np.float32), np.ones((4, 3), np.float32)
+    session = InferenceSession(model.SerializeToString())
+    assert [port.shape for port in session.get_inputs()] == [[None, 4], [4, None]]
+    np.testing.assert_array_equal(session.run(None, {"x": x, "z": z})[0], x @ z)
 
 
 def test_a_dim_named_for_a_keyword_runs():
