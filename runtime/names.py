@@ -6,6 +6,7 @@ known to mean nothing there; code that writes a name into C, a shell command, HT
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Container, Iterable, Iterator
@@ -138,9 +139,23 @@ def write_over(stream: TextIO, text: str) -> None:
     getattr(stream, "raw", stream).write(f"\r{terminal(text)}")
 
 
+def open_standard_streams() -> None:
+    """Open the null device for standard streams that are closed: the next file opened would take their number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is not None:
+            continue
+        number = ("stdin", "stdout", "stderr").index(name)
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        if nowhere != number:
+            os.dup2(nowhere, number)
+            os.close(nowhere)
+        setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+
+
 @contextmanager
 def terminal_streams() -> Iterator[None]:
     """Replace standard output and error of this process by `TerminalStream`s: the first step of a command."""
+    open_standard_streams()
     kept = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (TerminalStream(stream) for stream in kept)
     try:

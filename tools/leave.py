@@ -7,6 +7,7 @@ system frees the same at once.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 import threading
@@ -19,11 +20,14 @@ def leave(code: int) -> NoReturn:
         sys.exit(code)
     # Also the finalizers of `weakref.finalize`, with which temporary folders go away.
     atexit._run_exitfuncs()
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except (OSError, ValueError):
-        sys.exit(code)  # a closed pipe, or stream: Python says what it always says
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError) as error:
+            # A closed pipe or a full disk: what was printed is lost.
+            code = code or 1
+            with contextlib.suppress(OSError, ValueError):
+                print(f"{stream.name}: {error}", file=sys.stderr, flush=True)
     os._exit(code)
 
 

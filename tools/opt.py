@@ -81,6 +81,8 @@ def _main(argv: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         print("mirlo-opt: interrupted", file=sys.stderr)
         return 130
+    except OSError as error:
+        return _fail(f"{error.filename or 'standard output'}: {error.strerror or error}")
     except MemoryError as error:
         return _fail(f"not enough memory for this module: {error}")
     except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import os
 import sys
@@ -59,28 +60,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     words = sys.argv[1:] if argv is None else argv
-    parser = make_parser(words)
-    if not words:
-        parser.print_help()
-        return 0
-    arguments = parser.parse_args(argv, namespace=Arguments())
-    if "sample" in arguments:
-        from mirlo.tools.cli.sampling import check_model
-
-        check_model(arguments, parser.error)
+    debug = False
     try:
-        if arguments.plugin:
-            from mirlo.tools.cli.files import load_plugins
-
-            load_plugins(arguments.plugin)
-        if "sample" in arguments and arguments.sample is not None:
-            from mirlo.tools.cli.sampling import use_sample
-
-            use_sample(arguments)
-        if "execute" in arguments:
-            arguments.execute(arguments)
-        else:
-            importlib.import_module(COMMANDS[arguments.command]).execute(arguments)
+        parser = make_parser(words)
+        if not words:
+            parser.print_help()
+            sys.stdout.flush()
+            return 0
+        try:
+            arguments = parser.parse_args(argv, namespace=Arguments())
+        finally:
+            sys.stdout.flush()  # argparse does not say that its texts could not be written
+        debug = arguments.debug
+        _execute(arguments, parser)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader closed the pipe; Python must not report that again at exit.
@@ -90,11 +82,30 @@ def _run(argv: Sequence[str] | None) -> int:
         print("mirlo: interrupted", file=sys.stderr)
         return INTERRUPTED
     except Exception as error:
-        if arguments.debug:
+        if debug:
             raise
         print(f"mirlo: error: {explain(error)}", file=sys.stderr)
         return 1
     return 0
+
+
+def _execute(arguments: Arguments, parser: argparse.ArgumentParser) -> None:
+    if "sample" in arguments:
+        from mirlo.tools.cli.sampling import check_model
+
+        check_model(arguments, parser.error)
+    if arguments.plugin:
+        from mirlo.tools.cli.files import load_plugins
+
+        load_plugins(arguments.plugin)
+    if "sample" in arguments and arguments.sample is not None:
+        from mirlo.tools.cli.sampling import use_sample
+
+        use_sample(arguments)
+    if "execute" in arguments:
+        arguments.execute(arguments)
+    else:
+        importlib.import_module(COMMANDS[arguments.command]).execute(arguments)
 
 
 def command() -> NoReturn:
