@@ -373,11 +373,17 @@ class Executable(KernelCodeOwner):
         if self._polls:
             interrupts.raise_pending()
         if failures or record[0] > 0:
-            packed.raise_first(failures, self.artifact.packed, record[0], record[1], self._externals.explain)
+            self._raise_first(failures, record)
         self._sizes.require(record)
         if late is None:
             return [array for array in results if array is not None]
         return self._results.with_late(results, late, record, out)
+
+    def _raise_first(self, failures: list[tuple[str, BaseException]], record: RecordWords) -> None:
+        """Raise the error of a call in which a function failed."""
+        artifact = self.artifact
+        calls = [(kernel.symbol, kernel.source) for kernel in artifact.kernels]
+        packed.raise_first(failures, artifact.packed, record[0], record[1], self._externals.explain, calls)
 
     def _measure(self, record: RecordWords) -> None:
         """Check the sizes of the inputs in compiled code and compute the others: an entry call without tensors."""
@@ -395,7 +401,7 @@ class Executable(KernelCodeOwner):
 
             def finish(record: RecordWords) -> None:
                 if failures or record[0] > 0:
-                    packed.raise_first(failures, self.artifact.packed, record[0], record[1], self._externals.explain)
+                    self._raise_first(failures, record)
                 self._sizes.require(record)
 
             call = DeviceCall(self._params, self._measure, finish, self._results.late)

@@ -101,20 +101,30 @@ def raise_first(
     failed: int,
     code: int,
     explain: Callable[[str, int], str | None] | None = None,
+    calls: Sequence[tuple[str, str]] = (),
 ) -> None:
     """Raise the error of a call in which functions raised, or number `failed - 1` of `names` returned `code`.
 
-    `explain` returns the meaning of a function's return code, if it is known.
+    `explain` returns the meaning of a function's return code, if it is known; `calls` are the functions that the model
+    calls, each with the nodes that it computes.
     """
     if collected:
         name, error = collected[0]
         if not isinstance(error, Exception):  # a keyboard interrupt or an exit is not the function's own failure
             raise error
-        raise PackedFunctionError(f"packed function '{name}' raised {type(error).__name__}: {error}") from error
+        nodes = "" if isinstance(error, UnmetAssumption) else _computed_by(name, calls)  # that names its node
+        raise PackedFunctionError(f"packed function '{name}' raised {type(error).__name__}: {error}{nodes}") from error
     if failed:
         name = names[failed - 1] if 0 < failed <= len(names) else f"#{failed}"
         why = explain(name, code) if explain is not None else None
-        raise PackedFunctionError(f"packed function '{name}' failed: {why or f'it returned {code}'}")
+        problem = why or f"it returned {code}"
+        raise PackedFunctionError(f"packed function '{name}' failed: {problem}{_computed_by(name, calls)}")
+
+
+def _computed_by(name: str, calls: Sequence[tuple[str, str]]) -> str:
+    """Return the nodes that a function computes, for the end of an error; nothing where several calls may be meant."""
+    sources = [source for function, source in calls if function == name and source]
+    return f" (it computes {sources[0]})" if len(sources) == 1 else ""
 
 
 def _callback(name: str, function: Callable[..., object]) -> ctypes._CFunctionType:

@@ -132,6 +132,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_returned(kind: Callable[..., None], name: str) -> None:
@@ -141,6 +142,7 @@ def test_what_is_returned(kind: Callable[..., None], name: str) -> None:
     assert "internal" not in message and "Traceback" not in message
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("name", RAISED)
 def test_what_is_raised(kind: Callable[..., None], name: str) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import mirlo
+from mirlo import R
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.runtime import packed
@@ -169,3 +170,29 @@ def test_calls_that_allocate_need_a_host_function() -> None:
     )
     with pytest.raises(PackedFunctionError, match="calls 'my.f', not registered: register it with .*host_function"):
         _compile(text)
+
+
+@mirlo.script
+def ONCE(x: R.Tensor[(4,), R.f32]):  # noqa: N802
+    return R.call_dps_packed("my.alone", R.exp(x), out=R.Tensor[(4,), R.f32])
+
+
+@mirlo.script
+def TWICE(x: R.Tensor[(4,), R.f32]):  # noqa: N802
+    y = R.call_dps_packed("my.alone", R.exp(x), out=R.Tensor[(4,), R.f32])
+    return R.call_dps_packed("my.alone", y, out=R.Tensor[(4,), R.f32])
+
+
+@pytest.mark.parametrize(
+    ("model", "nodes"), [(ONCE, r" \(it computes .*test_packed_functions.py:\d+:\d+\)$"), (TWICE, "$")]
+)
+def test_a_failure_names_the_nodes(model: ir.Module, nodes: str) -> None:
+    """Where one call has failed only: of several calls of one function any may have."""
+
+    @packed.packed("my.alone")
+    def alone(*arrays):
+        raise ValueError("not today")
+
+    executable = mirlo.compile(model, cache=False)
+    with pytest.raises(PackedFunctionError, match=f"packed function 'my.alone' raised ValueError: not today{nodes}"):
+        executable(np.ones(4, np.float32))

@@ -35,6 +35,7 @@ def model(form: str, reader: str, is_dynamic: bool) -> ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("form", NODES)
 @pytest.mark.parametrize("reader", ["Size", "Shape"])
 @pytest.mark.parametrize("is_dynamic", [True, False])

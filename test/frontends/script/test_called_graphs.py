@@ -76,6 +76,7 @@ def parse(tmp_path: Path) -> Parse:
     return run
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize(("callee", "caller"), list(itertools.product(["same", "numbers"], DIMS)))
 def test_dims(body: str, callee: str, caller: str, parse: Parse) -> None:

@@ -54,6 +54,7 @@ def test_branches(condition: bool, form: str, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("forms", list(itertools.product(FORMS, FORMS)), ids="-".join)
 def test_defined_again(forms: tuple[str, str], tmp_path: Path) -> None:
     text = "import mirlo\nfrom mirlo import R, T\n"

@@ -17,6 +17,7 @@ SEEDS = 3
 PASSES = "simplify,fold-constant,convert-layout,simplify,fold-constant,remove-dead"
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_other_shapes(name: str) -> None:
     """The fault of a rule is an error in tests."""
@@ -56,6 +57,7 @@ func.func @sum(%x: tensor<{x}xi8>) -> tensor<{y}xi8> {{
 PAIRS = [("1", "4"), ("1x4", "3x1"), ("4", "3x4"), ("3x1", "3x4"), ("1x1", "3x4"), ("3x4", "1x4"), ("3x4", "2x3x4")]
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("x", "c"), PAIRS)
 @pytest.mark.parametrize("operator", ["add", "subtract", "multiply"])
 def test_quantized_sums_that_broadcast(operator: str, x: str, c: str) -> None:
