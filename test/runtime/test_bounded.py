@@ -67,7 +67,7 @@ def test_a_copy_takes_nothing_from_the_others(worker: BoundedWorker) -> None:
     first, second = process.fork(), process.fork()
     numbers = {shared, *(each.call("echo").value["process"] for each in (first, second))}
     assert len(numbers) == 3 and os.getpid() not in numbers or not can_fork()
-    slow = threading.Thread(target=lambda: pytest.raises(BoundedFailure, first.call, "sleep", seconds=5))
+    slow = threading.Thread(target=lambda: pytest.raises(BoundedFailure, first.call, "sleep", seconds=2))
     slow.start()
     assert second.call("echo", b"x" * (1 << 22)).content == b"x" * (1 << 22) and slow.is_alive()
     slow.join()
@@ -77,14 +77,13 @@ def test_a_copy_takes_nothing_from_the_others(worker: BoundedWorker) -> None:
     second.end()
 
 
-@pytest.mark.parametrize("name", ["fail", "end", "sleep"])
-def test_without_forks(worker: BoundedWorker, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_forks(worker: BoundedWorker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each process is started by itself, and opens the module with the same content."""
     monkeypatch.setattr("mirlo.runtime.bounded.can_fork", lambda: False)
     process = worker.process().fork()
     assert process.call("echo").value["process"] != process_of(worker)
-    with pytest.raises(BoundedFailure, match=f"^({FAILURES[name]})$"):
-        process.call(name, seconds=1 if name == "sleep" else 30)
+    with pytest.raises(BoundedFailure, match=f"^{FAILURES['end']}$"):
+        process.call("end")
     assert worker.call_alone("echo", b"content").content == b"content"
     process.end()
 
