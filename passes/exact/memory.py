@@ -18,8 +18,8 @@ from mirlo.runtime.records import dataclass
 
 Array = npt.NDArray[Any]
 _INTEGERS = {1: np.int8, 8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
-MOST_BYTES = 2 << 30
-"""The most memory of one buffer."""
+MOST_BYTES = 512 << 20
+"""The most memory of one plane of a buffer, of which there are a few copies."""
 
 
 def number_of(dim: Dim, sizes: Mapping[str, int]) -> int:

@@ -117,6 +117,8 @@ def with_verification(pipeline: Pipeline, **options: object) -> Pipeline:
 
     `options` are those of `verify-schedule`.
     """
+    if "verify-schedule" in pipeline:
+        return pipeline  # of a stage that was saved with it
     missing = [name for name in ("schedule", "lower-loops") if name not in pipeline]
     if missing:
         raise PassError(

@@ -149,6 +149,14 @@ def test_a_fuzzed_kernel_that_differs_is_a_bug() -> None:
     assert verdict_of_error(error).state == FAILED
 
 
+def test_a_saved_stage_is_compared_once(model: str, tmp_path: Path) -> None:
+    """The passes that are left of a compilation with `verify` have the comparison among them."""
+    mirlo.compile(model, verify=True, save_ir=tmp_path / "ir", cache=False)
+    (stage,) = (tmp_path / "ir").glob("*-keep-definitions.mlir")
+    assert "tir.definitions" in stage.read_text()
+    assert mirlo.compile(stage, verify=True, cache=False) is not None
+
+
 def test_unknown_kernels_are_named(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", model, "--kernel", "matmull"]) == 1
     assert "there is no kernel 'matmull'" in capsys.readouterr().err
