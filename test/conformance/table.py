@@ -1,4 +1,4 @@
-"""Write the tables of `docs/intrinsics.md`: `python -m mirlo.test.conformance.table`.
+"""Write the tables of `docs/intrinsics.md`: `python -m mirlo.test.conformance.table [meanings] [errors] [targets]`.
 
 Measures every intrinsic on many more samples than the test does, so that it takes a few minutes.
 """
@@ -15,6 +15,7 @@ import numpy as np
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.passes.lower.formats import FORMATS
 from mirlo.test.conformance.harness import Compiled
+from mirlo.test.conformance.precise import TARGETS, measure_targets
 from mirlo.tools.conformance.errors import ulp_errors
 from mirlo.tools.conformance.meanings import FLOAT, WIDE
 from mirlo.tools.conformance.samples import operands
@@ -59,6 +60,33 @@ def errors() -> str:
     return "\n".join(lines)
 
 
+def targets() -> str:
+    """Return the table of the errors on each target, measured with a multiple-precision oracle."""
+    columns = [(kind, target) for kind in KINDS for target in TARGETS]
+    found: dict[str, dict[tuple[str, str], str]] = {}
+    for name, kind, target, worst in measure_targets():
+        found.setdefault(name, {})[kind, target] = "" if worst is None else f"{worst:.2f}"
+        print(name, kind, target, worst, file=sys.stderr, flush=True)
+    lines = ["| operator | " + " | ".join(f"{kind} {target}" for kind, target in columns) + " |"]
+    lines.append("| --- |" + " --- |" * len(columns))
+    for name, cells in found.items():
+        lines.append(f"| `{name}` | " + " | ".join(cells.get(column, "") for column in columns) + " |")
+    return "\n".join(lines)
+
+
+def documented_by_target(page: str) -> dict[tuple[str, str, str], float]:
+    """Return the errors that the page claims, by operator, format and target."""
+    head, _, *rows = page[_section(page, "targets")].splitlines()
+    columns = [cell.split() for cell in head.strip("|").split("|")[1:]]
+    found = {}
+    for row in rows:
+        name, *cells = (cell.strip(" `") for cell in row.strip("|").split("|"))
+        for (kind, target), cell in zip(columns, cells, strict=True):
+            if cell:
+                found[name, kind, target] = float(cell)
+    return found
+
+
 def documented(page: str) -> dict[tuple[str, str], float]:
     """Return the errors that the page claims, by intrinsic and format."""
     found = {}
@@ -85,4 +113,6 @@ def rewritten(page: str, **sections: Callable[[], str]) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(rewritten(PAGE.read_text(encoding="utf-8"), meanings=meanings, errors=errors), encoding="utf-8")
+    tables = {"meanings": meanings, "errors": errors, "targets": targets}
+    chosen = {name: tables[name] for name in sys.argv[1:] or tables}
+    PAGE.write_text(rewritten(PAGE.read_text(encoding="utf-8"), **chosen), encoding="utf-8")

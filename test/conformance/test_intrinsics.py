@@ -15,7 +15,9 @@ from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.passes.lower.formats import FORMATS
 from mirlo.targets.llvm.processor import host_processor
 from mirlo.test.conformance.harness import SCALARS, TILES, VECTORS, Compiled, Shape, undefined_symbols
-from mirlo.test.conformance.table import PAGE, documented, meanings
+from mirlo.test.conformance.precise import COUNT as PRECISE_COUNT
+from mirlo.test.conformance.precise import functions, measure_targets
+from mirlo.test.conformance.table import PAGE, documented, documented_by_target, meanings
 from mirlo.tools.conformance.arguments import intrinsic_arguments
 from mirlo.tools.conformance.check import intrinsic_bound, intrinsic_reference
 from mirlo.tools.conformance.errors import ulp_errors
@@ -198,3 +200,18 @@ def test_the_page_is_up_to_date() -> None:
     assert set(claimed) == expected
     for (name, kind), error in claimed.items():
         assert error <= FLOAT[name].ulp.get(kind, NARROW_ULP)
+
+
+@pytest.mark.sample(0)
+@pytest.mark.parametrize("target", ["llvm", "c"])
+@pytest.mark.parametrize("kind", ["f32", "f64", "f16", "bf16"])
+def test_errors_are_those_of_the_page(kind: str, target: str) -> None:
+    """Other arguments than those of the page may show a little more."""
+    pytest.importorskip("mpmath")
+    listed = documented_by_target(PAGE.read_text(encoding="utf-8"))
+    measured = measure_targets([target], [kind], PRECISE_COUNT // 2, seed=1)
+    wrong = {
+        name: worst for name, *_, worst in measured
+        if worst is not None and worst > 1.25 * listed[name, kind, target] + 0.1
+    }  # fmt: skip
+    assert not wrong and {name for name, *_ in listed} == set(functions())
