@@ -42,8 +42,17 @@ int main(void) {
   mirlo_close(NULL);
   mirlo_context_destroy(NULL);
 
+  EXPECT(MIRLO_INPUT, mirlo_create(&MODEL, &options, &model, error, sizeof error));
+  expect(1, strstr(error, "set options.size to sizeof options") != NULL, error, __LINE__);
+  EXPECT(MIRLO_INPUT, mirlo_open("none", "model", &options, &model, NULL, 0));
+  options.size = sizeof options + 1;
+  EXPECT(MIRLO_VERSION, mirlo_create(&MODEL, &options, &model, error, sizeof error));
   options.size = sizeof options;
-  options.function_count = 3; /* of no functions */
+  options.function_count = 3;
+  EXPECT(MIRLO_INPUT, mirlo_create(&MODEL, &options, &model, error, sizeof error));
+  expect(1, strstr(error, "options.functions is NULL") != NULL, error, __LINE__);
+  expect(1, mirlo_bytes(NULL) == SIZE_MAX, "mirlo_bytes(NULL)", __LINE__);
+  options.function_count = 0;
   EXPECT(MIRLO_OK, mirlo_create(&MODEL, &options, &model, NULL, 0));
   EXPECT(MIRLO_INPUT, mirlo_context_create(model, NULL));
   EXPECT(MIRLO_OK, mirlo_context_create(model, &context));

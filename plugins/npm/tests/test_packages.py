@@ -160,10 +160,10 @@ def test_feeds_that_do_not_fit(package: Path, feed: str, reason: str) -> None:
     code = f"""
         const model = await load();
         try {{ await model.run({feed}); }} catch (error) {{
-          console.log(JSON.stringify([error instanceof ModelError, error.message]));
+          console.log(JSON.stringify([error instanceof ModelError, error.name, error.message]));
         }}
     """
-    assert in_node(package, code) == [True, reason]
+    assert in_node(package, code) == [True, "ModelError", reason]
 
 
 LARGE = {

@@ -26,6 +26,13 @@ class SklearnImportError(FrontendError):
 
 def convert_estimator(model: object, example: ExampleInputs) -> ConvertedModel:
     """Convert an estimator; the example is rows of its data, whose type decides the type of the computation."""
+    if not hasattr(model, "get_params"):
+        kind = f"{type(model).__module__.partition('.')[0]}.{type(model).__name__}"
+        raise SklearnImportError(
+            f"a {kind} is no estimator with scikit-learn's interface. Of xgboost, compile an XGBClassifier or "
+            "XGBRegressor, into which `load_model` reads what a Booster saved; of lightgbm, an LGBMClassifier or "
+            "LGBMRegressor"
+        )
     if example.kwargs or example.dynamic_shapes is not None or example.args is None or len(example.args) != 1:
         raise SklearnImportError("an estimator needs rows of its data as an example: mirlo.compile(estimator, X[:1])")
     rows = example.args[0]

@@ -94,9 +94,19 @@ Name: {name}
 Description: a model compiled by Mirlo
 Version: 1
 Cflags: -I${{prefix}}
-Libs: {" ".join(f"${{prefix}}/{each}" for each in [*linked, *pool])} {of_system}
+Requires: mirlo
+Libs: {" ".join(f"${{prefix}}/{each}" for each in linked)}
 """
-    return {"CMakeLists.txt": cmake, f"{name}.pc": config, **_crate(description, [*objects, *pool])}
+    # A package of its own: `cc` compiles mirlo.c once, however many models a program links.
+    of_run_time = f"""prefix=${{pcfiledir}}
+Name: mirlo
+Description: the run time of models compiled by Mirlo
+Version: 1
+Cflags: -I${{prefix}}
+Libs: {" ".join(f"${{prefix}}/{each}" for each in ["mirlo.c", *pool])} {of_system}
+"""
+    packages = {f"{name}.pc": config, "mirlo.pc": of_run_time}
+    return {"CMakeLists.txt": cmake, **packages, **_crate(description, [*objects, *pool])}
 
 
 def _crate(description: Description, objects: list[str]) -> dict[str, str]:

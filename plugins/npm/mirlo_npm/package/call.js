@@ -3,7 +3,9 @@
 /** The inputs and outputs: names, element types, dims; a dim that is no number may have any size. */
 export const signature = /* SIGNATURE */ null;
 
-export class ModelError extends Error {}
+export class ModelError extends Error {
+  name = "ModelError";
+}
 
 /** The arrays of each element type. */
 export const ARRAYS = {

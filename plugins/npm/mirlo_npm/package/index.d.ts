@@ -83,6 +83,8 @@ export interface Model extends StatefulModel {
 }
 
 export const signature: { name: string; inputs: Spec[]; outputs: Spec[]; needs: string[]; threads: number; caches: [CacheInput, CacheOutput][] };
-export class ModelError extends Error {}
+export class ModelError extends Error {
+  name: "ModelError";
+}
 export function load(options?: LoadOptions): Promise<Model>;
 export function loadInWorker(options?: Omit<LoadOptions, "signal">): Promise<Model>;

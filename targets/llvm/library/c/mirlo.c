@@ -511,6 +511,27 @@ static int find_weights(mirlo_model *model, char *error, size_t bytes) {
   return status;
 }
 
+/* Copy the options of a program, which may be of an older version, and so smaller; NULL are the defaults. */
+static int read_options(const mirlo_options *options, mirlo_options *given, char *error, size_t bytes) {
+  memset(given, 0, sizeof *given);
+  given->size = sizeof *given;
+  if (!options) return MIRLO_OK;
+  if (!options->size) {
+    return describe(error, bytes, MIRLO_INPUT, "the size of the options is 0: set options.size to sizeof options");
+  }
+  if (options->size > sizeof *given) {
+    return describe(error, bytes, MIRLO_VERSION, "the options have %lu bytes, mirlo.c knows %lu: build the program with the mirlo.h of this mirlo.c",
+                    (unsigned long)options->size, (unsigned long)sizeof *given);
+  }
+  memcpy(given, options, options->size);
+  given->size = sizeof *given;
+  if (given->function_count && !given->functions) {
+    return describe(error, bytes, MIRLO_INPUT, "options.function_count is %ld, but options.functions is NULL",
+                    (long)given->function_count);
+  }
+  return MIRLO_OK;
+}
+
 int mirlo_create(const mirlo_code *code, const mirlo_options *options, mirlo_model **made, char *error, size_t error_bytes) {
   mirlo_options given;
   mirlo_model *model;
@@ -518,10 +539,9 @@ int mirlo_create(const mirlo_code *code, const mirlo_options *options, mirlo_mod
   int status;
   if (made) *made = NULL;
   if (!code || !made) return describe(error, error_bytes, MIRLO_INPUT, "%s is NULL", code ? "model" : "code");
-  memset(&given, 0, sizeof given);
-  if (options) memcpy(&given, options, options->size < sizeof given ? options->size : sizeof given);
-  given.size = sizeof given;
-  if (code->abi != MIRLO_ABI || (options && options->size > sizeof given)) {
+  status = read_options(options, &given, error, error_bytes);
+  if (status) return status;
+  if (code->abi != MIRLO_ABI) {
     return describe(error, error_bytes, MIRLO_VERSION, "the model is of version %u, mirlo.c of %u: build them together",
                     (unsigned)code->abi, (unsigned)MIRLO_ABI);
   }
@@ -569,14 +589,14 @@ int mirlo_open(const char *library, const char *name, const mirlo_options *optio
   void *found;
   mirlo_options given;
   const char *slash;
+  int status;
   if (made) *made = NULL;
   if (!library || !name || !made) {
     return describe(error, error_bytes, MIRLO_INPUT, "%s is NULL", !library ? "library" : !name ? "name" : "model");
   }
   slash = strrchr(library, '/');
-  memset(&given, 0, sizeof given);
-  if (options) memcpy(&given, options, options->size < sizeof given ? options->size : sizeof given);
-  if (!options) given.size = sizeof given;
+  status = read_options(options, &given, error, error_bytes);
+  if (status) return status;
   if (snprintf(symbol, sizeof symbol, "mirlo_model_%s", name) >= (int)sizeof symbol) {
     return describe(error, error_bytes, MIRLO_FILE, "the name of the model is too long");
   }
@@ -682,9 +702,12 @@ const char *mirlo_message(const mirlo_context *c) { return c ? c->message : "the
 static int64_t size_of_dim(const mirlo_context *c, int64_t dim) { return dim >= 0 ? dim : c->record[-dim]; }
 
 size_t mirlo_bytes(const DLTensor *tensor) {
-  size_t bytes = ((size_t)tensor->dtype.bits + 7u) / 8u;
-  int is_empty = !bytes;
+  size_t bytes;
+  int is_empty;
   int32_t i;
+  if (!tensor || (tensor->ndim > 0 && !tensor->shape)) return SIZE_MAX;
+  bytes = ((size_t)tensor->dtype.bits + 7u) / 8u;
+  is_empty = !bytes;
   for (i = 0; i < tensor->ndim; ++i) {
     if (tensor->shape[i] < 0) return SIZE_MAX;
     is_empty |= !tensor->shape[i];

@@ -139,7 +139,7 @@ int mirlo_run(mirlo_context *context, const DLTensor *inputs, DLTensor *outputs)
 /* Run the model, and write a time stamp before each kernel and one after the last. `stamps` has room for one more than the model has kernels,
  * or is NULL. They count ticks of the processor's counter, at a rate that is the same in all calls. */
 int mirlo_profile(mirlo_context *context, const DLTensor *inputs, DLTensor *outputs, uint64_t *stamps);
-size_t mirlo_bytes(const DLTensor *tensor); /* of a contiguous tensor; SIZE_MAX where no memory has so many, or a dim is below 0 */
+size_t mirlo_bytes(const DLTensor *tensor); /* of a contiguous tensor; SIZE_MAX where no memory has so many, a dim is below 0, or the tensor is NULL */
 /* What was wrong with the last call. */
 const char *mirlo_message(const mirlo_context *context);
 

@@ -252,7 +252,7 @@ def test_crate_of_rust(shared: bool, weights: str, tmp_path: Path) -> None:
 
 BUILDS = {
     "cmake": "cmake -S . -B build -DCMAKE_BUILD_TYPE=Release && cmake --build build && cp build/main main",
-    "pkg-config": "cc -std=gnu11 main.c model/mirlo.c $(pkg-config --cflags --libs model/model.pc) -o main",
+    "pkg-config": "cc -std=gnu11 main.c $(PKG_CONFIG_PATH=model pkg-config --cflags --libs model) -o main",
 }
 CMAKE = """cmake_minimum_required(VERSION 3.13)
 project(main C)
