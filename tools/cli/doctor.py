@@ -6,6 +6,7 @@ import importlib.metadata
 import platform
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 
 from mirlo.runtime.host_cpu import AMX, host_cpu
@@ -16,6 +17,7 @@ from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.tables import bytes_text, columns
 
 PACKAGE = "mirlo"
+BYTECODE = "PYTHONDONTWRITEBYTECODE"
 _REQUIREMENT = re.compile(r"^([A-Za-z0-9_.-]+)[^;]*(?:;(.*))?$")
 _EXTRA = re.compile(r"extra\s*==\s*['\"]([^'\"]+)['\"]")
 DEVELOPMENT = ("test", "docs", "package", "zoo", "clients", "serve-clients")
@@ -128,6 +130,8 @@ def _machine(problems: list[str]) -> Iterator[str]:
         yield f"CPU: unknown, LLVM does not load: {error}"
     compiler = next((program for name in ("cc", "clang", "gcc") if (program := shutil.which(name))), None)
     yield f"C compiler: {compiler or 'none; target c, and --emit library, need one'}"
+    if sys.dont_write_bytecode:
+        yield "bytecode: not kept, so that each process compiles what it imports, for a second: unset " + BYTECODE
 
 
 def _rates() -> Iterator[str]:

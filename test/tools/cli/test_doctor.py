@@ -42,3 +42,10 @@ def test_every_requirement_of_the_package_is_read() -> None:
     found = doctor.requirements()
     assert {"numpy", "llvmlite"} <= {each.name for each in found if each.extra is None}
     assert {"torch", "vulkan"} <= {each.extra for each in found}
+
+
+def test_bytecode_that_is_not_kept(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for is_off in (False, True):
+        monkeypatch.setattr("sys.dont_write_bytecode", is_off)
+        doctor.execute(Arguments())
+        assert ("unset PYTHONDONTWRITEBYTECODE" in capsys.readouterr().out) == is_off
