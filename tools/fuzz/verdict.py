@@ -27,10 +27,10 @@ class SeedVerdict:
 def verdict_of_error(error: Exception, where: str = "", used: tuple[str, ...] = ()) -> SeedVerdict:
     """Return the verdict on an exception: an error of the user's refuses the input, all others are bugs.
 
-    So is a kernel that differs from its definition.
+    So is a kernel that differs from its definition, or whose accesses are not proven to be in bounds.
     """
     is_bug = not isinstance(error, MirloError)
-    is_wrong = getattr(error, "pass_name", "") == "verify-schedule"
+    is_wrong = getattr(error, "pass_name", "") in ("verify-schedule", "verify-bounds")
     text = f"{type(error).__name__}: {error}" if is_bug else str(error)
     state = FAILED if is_bug or is_wrong or getattr(error, "internal", False) else REFUSED
     return SeedVerdict(state, f"{where}: {text}" if where else text, used)

@@ -21,6 +21,7 @@ from onnx_models import F32, make_model, node
 from onnx_suite import listed_version
 from snapshots import assert_snapshot
 
+from mirlo.passes.pass_failed import PassFailed
 from mirlo.runtime.executable import Executable
 from mirlo.tools.bisect.oracles import OracleError, either, onnxruntime, reference
 from mirlo.tools.fuzz import differential, sizes, structure, verdict
@@ -121,6 +122,13 @@ def test_hostile_sizes_are_refused() -> None:
     """The first seeds, one that once read outside of what it pads, one that once had no end."""
     states = [sizes.judge(seed).state for seed in (*range(0, sizes.BLOCK * len(sizes.ALL), 100), 145, 806)]
     assert not {sizes.WRONG, verdict.FAILED} & set(states) and states.count(verdict.REFUSED) >= 4
+
+
+def test_kernels_that_are_not_proven_are_findings() -> None:
+    """A valid model whose compilation a verification ends is no refusal: random graphs are Mirlo's own kernels."""
+    for name in ("verify-bounds", "verify-schedule"):
+        assert verdict.verdict_of_error(PassFailed(name, "its index depends on data")).state == verdict.FAILED
+    assert verdict.verdict_of_error(PassFailed("legalize", "no rule")).state == verdict.REFUSED
 
 
 @pytest.mark.sample(0)
