@@ -115,12 +115,12 @@ def register_tile(
     _require_epilogue(tile)
     _require_instruction(tile)
     _require_groups(tile)
-    leaf.part = TILE
     if blocks and leaf.writes[0].buffer.element != product.accumulate_type:
         raise ScheduleError(
             f"register_tile: accumulators of {product.accumulate_type} are in '{leaf.writes[0].buffer.name}' between "
             f"blocks of K, whose elements are {leaf.writes[0].buffer.element}"
         )
+    leaf.part = TILE
     if blocks:
         tile.is_stored, leaf.writes[0].is_held = not leaf.writes[0].is_held, False
     over[0].tile = tile
@@ -154,15 +154,22 @@ def _require_static(tile: TileLeaf) -> None:
 def _require_instruction(tile: TileLeaf) -> None:
     """Require that the instruction multiplies the operands, in as many registers as it has."""
     instruction, name = tile.instruction, tile.instruction.name
-    (rows, _), (columns, _) = sides_of(tile)
-    if not instruction.takes(rows, columns, tile.product):
+    (rows, _), (factor, _) = sides_of(tile)
+    if not instruction.takes(rows, factor, tile.product):
         taken = " or ".join(" x ".join(each[:2]) for each in instruction.operands)
-        kinds = " x ".join(kind_of(each) or "an expression" for each in (rows, columns))
+        kinds = " x ".join(kind_of(each) or "an expression" for each in (rows, factor))
         raise ScheduleError(f"register_tile: '{name}' multiplies {taken}, found {kinds}")
     if instruction.shape is None or instruction.unit is None:
         return
     height, width = matrix_registers(tile)
     needed, most = height * width + height + width, instruction.unit.registers
+    columns = {loop.name for loop in (tile.vectors, tile.lanes) if loop is not None}
+    rests = [bound for form, bound in tile.leaf.guards if form.variables() & columns]
+    if tile.blocks and any(not isinstance(bound, int) or bound % instruction.shape[1] for bound in rests):
+        raise ScheduleError(
+            f"register_tile: between blocks of K whole registers of '{name}' are stored, of {instruction.shape[1]} "
+            f"columns, found {rests[0]} columns"
+        )
     is_equal = tile.height % height == 0 and tile.height // height <= instruction.shape[0]
     if needed > most or not is_equal or tile.width % instruction.shape[1]:
         raise ScheduleError(

@@ -6,7 +6,7 @@ from math import prod
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.passes.rules import Decline, decline
+from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.contraction.forms import row_major
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import ScheduleFacts
@@ -29,6 +29,7 @@ from mirlo.targets.llvm.schedule.cost import (
 )
 
 
+@deciding
 def instruction_for(plan: RegisterTilePlan) -> TileInstruction | Decline:
     """Return the instruction of the machine's matrix unit for a contraction, or decline it for that unit."""
     contraction, machine = plan.contraction, plan.machine
@@ -100,6 +101,7 @@ def row_tiles(extent: int, most: int) -> RowTiles:
     return RowTiles(register, 2 * register, register if 0 < rest <= register else 0)
 
 
+@deciding
 def plan_on_matrix_unit(group: BlockGroup[Machine], plan: RegisterTilePlan) -> WordsPlan | Decline:
     """Schedule a contraction on the matrix unit."""
     instruction = instruction_for(plan)
@@ -121,6 +123,8 @@ def contraction_on_matrix_unit(s: Schedule, plan: RegisterTilePlan, instruction:
     assert instruction.shape is not None
     block, *after = s.blocks()
     most_rows, lanes, depth = instruction.shape
+    spatial = [loop for loop in s.memory_order(block) if s.kinds(block)[loop] == "spatial"]
+    columns = D.static_dim(s.extent(spatial[-1]))
     while divisors := s.divisors(block, uneven=True):  # stored panels: n // 32, n % 32
         for loop, divisor in divisors.items():
             s.split(loop, (None, divisor))
@@ -162,8 +166,10 @@ def contraction_on_matrix_unit(s: Schedule, plan: RegisterTilePlan, instruction:
         outer, inner = ([*rows, *panels], [tiles]) if rows else ([tiles, *panels], [])
     blocks: list[str] = []
     steps_of_k = D.static_dim(s.extent(step))
-    is_reused = outer is panels and not (over or batches or is_shifted) and s.extent(tiles) != 1
-    if is_reused and MATRIX_UNIT_BLOCK < steps_of_k <= MATRIX_UNIT_MOST_STEPS and not steps_of_k % MATRIX_UNIT_BLOCK:
+    is_whole = not is_shifted and columns % lanes == 0  # between blocks whole registers are stored
+    is_reused = outer is panels and not (over or batches) and s.extent(tiles) != 1
+    is_short = MATRIX_UNIT_BLOCK < steps_of_k <= MATRIX_UNIT_MOST_STEPS and steps_of_k % MATRIX_UNIT_BLOCK == 0
+    if is_whole and is_reused and is_short:
         block_of_k, step = s.split(step, (None, MATRIX_UNIT_BLOCK))
         blocks.append(block_of_k)
     loops = (*lines, row, vector, lane, groups, element)

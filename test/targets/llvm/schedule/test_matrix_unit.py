@@ -27,7 +27,16 @@ can_emulate = pytest.mark.skipif(not {"avx2", "fma"} <= host_cpu().features, rea
 has_amx = pytest.mark.skipif(
     "amx-bf16" not in host_cpu().features or not permits_tiles(), reason="needs a processor with AMX"
 )
-SHAPES = [(32, 128, 96), (37, 96, 70), (5, 1024, 64), (64, 512, 48), (197, 64, 40), (16, 1024, 16), (49, 96, 100)]
+SHAPES = [
+    (32, 128, 96),
+    (37, 96, 70),
+    (5, 1024, 64),
+    (64, 512, 48),
+    (64, 512, 50),
+    (197, 64, 40),
+    (16, 1024, 16),
+    (49, 96, 100),
+]
 """Rows, products and columns: whole tiles, rests of both, one register of rows, one of columns."""
 SIGNS = [("ui8", "i8"), ("i8", "i8"), ("ui8", "ui8"), ("i8", "ui8")]
 
