@@ -17,7 +17,7 @@
 
 // Mistakes of those who write patterns are told in words; none is silence, none is a traceback.
 
-// TWICE: error: pass 'fuse-by-pattern' failed: pattern 'twice.add': the same pattern object stands in 2 places of a pattern: anything; call .named('x') on it if all must be the same value, use .dup() if they may differ
+// TWICE: error: pass 'fuse-by-pattern' failed: target 'twice': {{.*}}pattern_tables.py:{{[0-9]+}}: pattern 'twice.add': the same pattern object stands in 2 places of a pattern: anything; call .named('x') on it if all must be the same value, use .dup() if they may differ
 // TYPO: pattern 'typo.conv': a pattern names 'relax.conf', which is not an operator; did you mean 'relax.conv'?
 // ATTR: pattern 'typo-attr.conv': a pattern asks for the attribute 'stride' of 'relax.conv', which has none such; did you mean 'strides'?
 // OPERAND: pattern 'typo-operand.conv': a pattern asks for the operand 'weigth' of 'relax.conv', which has none such; did you mean 'weight'?

@@ -226,7 +226,7 @@ func.func private @f() attributes {relax.primitve}
 
 // -----
 
-// expected-error@+1 {{function '@f' cannot have the attribute 'relax.name'; it may have 'relax.inputs', }}
+// expected-error@+1 {{function '@f' cannot have the attribute 'relax.name'; it may have 'relax.entry', 'relax.inputs', }}
 func.func private @f() attributes {relax.name = "f"}
 
 // -----
