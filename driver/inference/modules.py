@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from importlib.machinery import ModuleSpec
+from collections.abc import Iterable, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 from mirlo.driver.inference import binding, devices, errors, nodes, options, process, providers, session, values
@@ -45,7 +45,8 @@ def as_onnxruntime() -> ModuleType:
     """Let `import onnxruntime`, everywhere in this process, give Mirlo's sessions; return that module.
 
     Programs and packages that use ONNX Runtime then run on compiled models, unchanged. Call it before anything imports
-    `onnxruntime`.
+    `onnxruntime`. Where ONNX Runtime is installed, its subpackages in Python (`quantization`, `transformers`, `tools`,
+    ...) are imported from there, and use Mirlo's sessions; its library is never loaded.
     """
     present = sys.modules.get(_PACKAGE)
     if present is not None:
@@ -64,7 +65,8 @@ def as_onnxruntime() -> ModuleType:
         "check_distro_info": process.check_distro_info,
         "get_package_name_and_version_info": process.get_package_name_and_version_info,
     })  # fmt: skip
-    package = _module(_PACKAGE, {**names, "capi": capi, "__version__": API_VERSION}, is_package=True)
+    content = {**names, "capi": capi, "__version__": API_VERSION}
+    package = _module(_PACKAGE, content, is_package=True, folders=_installed_folders())
     package.__all__ = sorted(names)
     sys.modules.update({module.__name__: module for module in _tree(package)})
     return package
@@ -79,11 +81,20 @@ class ReplacedModule(ModuleType):
         raise AttributeError(f"mirlo.as_onnxruntime: module '{self.__name__}' has no '{name}'")
 
 
-def _module(name: str, content: dict[str, object], is_package: bool = False) -> ReplacedModule:
+def _installed_folders() -> list[str]:
+    """Return the folders of an installed ONNX Runtime; none if there is none."""
+    spec = PathFinder.find_spec(_PACKAGE)
+    return list(spec.submodule_search_locations or ()) if spec is not None else []
+
+
+def _module(
+    name: str, content: dict[str, object], is_package: bool = False, folders: Sequence[str] = ()
+) -> ReplacedModule:
     module = ReplacedModule(name, "Mirlo's sessions under the names of ONNX Runtime.")
     module.__spec__ = ModuleSpec(name, None, origin="mirlo", is_package=is_package)
     if is_package:
-        module.__path__ = []
+        module.__path__ = list(folders)
+        module.__spec__.submodule_search_locations = list(folders)
     vars(module).update(content)
     return module
 

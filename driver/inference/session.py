@@ -74,7 +74,9 @@ class InferenceSession:
                 f"{type(sess_options).__name__}"
             )
         self._model = path_or_bytes
-        self._settings = sess_options or SessionOptions()
+        self._model_path = os.fspath(path_or_bytes) if isinstance(path_or_bytes, (str, os.PathLike)) else None
+        self._model_bytes = path_or_bytes if isinstance(path_or_bytes, bytes) else None
+        self._sess_options = self._settings = sess_options or SessionOptions()
         self.executable: Any
         self._profile: SessionProfile | None = None
         self._profile_start = 0
@@ -162,11 +164,11 @@ class InferenceSession:
 
     def get_providers(self) -> list[str]:
         """Return the names of the session's providers."""
-        return list(self._providers)
+        return list(self._provider_options)
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
         """Return the options of each of the session's providers."""
-        return {name: dict(options) for name, options in self._providers.items()}
+        return {name: dict(options) for name, options in self._provider_options.items()}
 
     def set_providers(
         self, providers: Providers = None, provider_options: Sequence[Mapping[str, object]] | None = None
@@ -189,10 +191,37 @@ class InferenceSession:
         """Return the nanoseconds of `time.perf_counter_ns` when profiling began, 0 if it did not."""
         return self._profile_start
 
+    # What packages read of ONNX Runtime's sessions beside their methods: `_model_path`, `_model_bytes`,
+    # `_sess_options`, `_provider_options`, and these.
+
+    @property
+    def _providers(self) -> list[str]:
+        return self.get_providers()
+
+    @property
+    def _inputs_meta(self) -> list[NodeArg]:
+        return self.get_inputs()
+
+    @property
+    def _outputs_meta(self) -> list[NodeArg]:
+        return self.get_outputs()
+
+    @property
+    def _overridable_initializers(self) -> list[NodeArg]:
+        return self.get_overridable_initializers()
+
+    @property
+    def _model_meta(self) -> ModelMetadata:
+        return self.get_modelmeta()
+
+    @property
+    def _sess(self) -> InferenceSession:
+        return self
+
     def _open(self, providers: Providers, provider_options: Sequence[Mapping[str, object]] | None) -> None:
         start = time.perf_counter()
         chosen = choose_providers(providers, provider_options)
-        self._providers, self._target = chosen.options, chosen.target
+        self._provider_options, self._target = chosen.options, chosen.target
         self._builds.clear()
         try:
             self.executable, declared = _opened(self._model, chosen.target, self._settings, self._options)

@@ -10,6 +10,9 @@ from pathlib import Path
 import onnxruntime
 import pytest
 
+import mirlo
+
+PROVIDERS = ["CPUExecutionProvider"]
 PROGRAM = """
 import sys
 import numpy as np
@@ -30,13 +33,13 @@ try:
 except C.InvalidArgument as error:
     print(type(error).__name__)
 try:
-    import onnxruntime.quantization
+    import onnxruntime.no_such_module
 except ImportError as error:
     print(error)
 """
 EXPECTED = """mirlo.driver.inference.session [0.0, 2.0, 4.0] ['-v', 'two'] __main__
 InvalidArgument
-No module named 'onnxruntime.quantization'
+No module named 'onnxruntime.no_such_module'
 """
 
 
@@ -82,6 +85,51 @@ def test_it_comes_before_the_import(folder: Path) -> None:
     assert "the package 'onnxruntime' is imported already" in done.stderr
     done = _python("-m", "mirlo.as_onnxruntime", "no-such.py", folder=folder)
     assert done.returncode == 2 and "there is no program 'no-such.py'" in done.stderr
+
+
+SUBPACKAGES = """
+import sys
+import mirlo
+mirlo.as_onnxruntime()
+import onnxruntime.datasets, onnxruntime.tools, onnxruntime.transformers
+from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_dynamic
+quantize_dynamic("m.onnx", "small.onnx", weight_type=QuantType.QInt8)
+session = onnxruntime.InferenceSession("small.onnx")
+print(session.run(None, {"x": [1, 2, 3]})[0].tolist(), [name for name in sys.modules if name.endswith("state")
+      and hasattr(sys.modules[name], "__file__") and "onnxruntime" in name])
+"""
+
+
+def test_subpackages_of_an_installed_package_use_the_sessions(folder: Path) -> None:
+    done = _python("-c", SUBPACKAGES, folder=folder)
+    assert done.stdout.endswith("[2.0, 4.0, 6.0] []\n"), done.stderr
+
+
+def test_without_the_package_its_subpackages_are_missing(folder: Path) -> None:
+    lines = (
+        "import mirlo",
+        "from importlib.machinery import PathFinder",
+        "find = PathFinder.find_spec",
+        "PathFinder.find_spec = lambda name, *more: None if name.startswith('onnxruntime') else find(name, *more)",
+        "mirlo.as_onnxruntime()",
+        "import onnxruntime.quantization",
+    )
+    done = _python("-c", "\n".join(lines), folder=folder)
+    assert "No module named 'onnxruntime.quantization'" in done.stderr
+
+
+def test_attributes_that_packages_read(folder: Path) -> None:
+    """They hold what those of ONNX Runtime hold: for a path, and for bytes."""
+    for model in (folder / "m.onnx", str(folder / "m.onnx"), (folder / "m.onnx").read_bytes()):
+        ours, theirs = mirlo.InferenceSession(model), onnxruntime.InferenceSession(model, providers=PROVIDERS)
+        assert getattr(theirs, "_model_path", None) == ours._model_path
+        assert getattr(theirs, "_model_bytes", None) == ours._model_bytes
+        assert ours._providers == ours.get_providers()
+        assert ours._sess_options is ours.get_session_options()
+        for name in ("_inputs_meta", "_outputs_meta", "_overridable_initializers"):
+            assert [port.name for port in getattr(ours, name)] == [port.name for port in getattr(theirs, name)]
+        assert ours._model_meta.graph_name == theirs._model_meta.graph_name
+        assert [port.name for port in ours._sess.get_inputs()] == ["x"]
 
 
 UNSUPPORTED = (
