@@ -21,6 +21,7 @@ from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.system import permits_tiles
 from mirlo.targets.llvm.schedule.contraction.matrix_unit import RowTiles, row_tiles
 from mirlo.testing import assert_verified
+from mirlo.tools.fuzz.guarded_memory import GuardedMemory
 
 EMULATED, WITHOUT = "llvm{tiles=emulated}", "llvm{tiles=none}"
 can_emulate = pytest.mark.skipif(not {"avx2", "fma"} <= host_cpu().features, reason="needs AVX2 and FMA")
@@ -264,3 +265,49 @@ def test_batches_that_only_the_run_time_knows() -> None:
         x = random.standard_normal((count, 37, 96)).astype(np.float32)
         wanted = wide(x)
         assert np.abs(narrow(x) - wanted).max(initial=0) <= 2**-6 * np.abs(wanted).max(initial=0)
+
+
+@can_emulate
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("has_epilogue", [False, True])
+@pytest.mark.parametrize(
+    "shape", [(64, 512, 50), (64, 512, 24), (49, 96, 33), (5, 1024, 64), (33, 512, 16), (64, 512, 48)]
+)
+def test_nothing_is_read_or_written_beyond_operands(shape: tuple[int, int, int], has_epilogue: bool) -> None:
+    """Registers are whole where rows or columns are not: calls run in memory between inaccessible pages."""
+    m, k, n = shape
+    random = np.random.default_rng(shape)
+    w = random.standard_normal((k, n)).astype(np.float32)
+
+    @mirlo.script
+    def plain(a: R.Tensor[(m, k), R.f32]):
+        return R.matmul(a, R.const(w))
+
+    @mirlo.script
+    def activated(a: R.Tensor[(m, k), R.f32]):
+        return R.relu(R.matmul(a, R.const(w)))
+
+    x = random.standard_normal((m, k)).astype(np.float32)
+    model = activated if has_epilogue else plain
+    _require_bounds(model, x)
+
+
+@can_emulate
+@pytest.mark.sample(2)
+@pytest.mark.parametrize(
+    "case", [(32, 15, 40, 3, 1, 1), (64, 9, 32, 3, 2, 1), (32, 15, 64, 1, 2, 0), (32, 7, 96, 5, 1, 2)]
+)
+def test_convolutions_stay_inside_of_operands(case: tuple[int, int, int, int, int, int]) -> None:
+    _require_bounds(*convolution(*case))
+
+
+def _require_bounds(model: Any, x: np.ndarray) -> None:
+    """Require that a model computes the same in memory between inaccessible pages, and writes nothing beside it."""
+    compiled = mirlo.compile(model, target=EMULATED, precision="bf16", cache=False)
+    wanted = compiled(x)
+    for at_end in (False, True):
+        memory = GuardedMemory(at_end)
+        guarded = memory.executable(compiled)
+        memory.begin(0xFF)
+        np.testing.assert_array_equal(guarded(memory.read_only(x)), wanted)
+        assert memory.overwritten() is None
