@@ -82,7 +82,7 @@ def _main(argv: Sequence[str] | None) -> int:
         print("mirlo-opt: interrupted", file=sys.stderr)
         return 130
     except OSError as error:
-        return _fail(f"{error.filename or 'standard output'}: {error.strerror or error}")
+        return _fail(f"cannot use '{error.filename}': {error.strerror}" if error.filename else str(error))
     except MemoryError as error:
         return _fail(f"not enough memory for this module: {error}")
     except Exception as error:
