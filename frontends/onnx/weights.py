@@ -18,6 +18,7 @@ from mirlo.frontends.onnx.graph import STRING_CODE, TensorDef
 from mirlo.frontends.onnx.values import AnyValue, strings
 from mirlo.frontends.tensor import Tensor, TensorBuilder
 from mirlo.runtime import system
+from mirlo.runtime.files import require_regular
 
 _PACKED = (21, 22, 23, 25, 26)
 """TensorProto.DataType: UINT4, INT4, FLOAT4E2M1, UINT2, INT2."""
@@ -151,8 +152,10 @@ def map_file(path: Path, why: str, advice: str = "") -> memoryview:
     try:
         if not path.exists():
             raise OnnxImportError(f"{why} '{path}', which does not exist" + (f"; {advice}" if advice else ""))
-        if not path.is_file():
-            raise OnnxImportError(f"{why} '{path}', which is not a file")
+        try:
+            require_regular(path)
+        except OSError as error:
+            raise OnnxImportError(f"{why} '{path}': {error.strerror}") from None
         with open(path, "rb") as file:
             size = file.seek(0, 2)
             return memoryview(system.map_file(file, size))

@@ -101,3 +101,7 @@ def _read_all(stream: IO[bytes], coming: queue.SimpleQueue[Any]) -> None:
             coming.put(receive(stream))
     except (EOFError, OSError):
         coming.put(None)
+
+
+if __name__ == "__main__":
+    main()

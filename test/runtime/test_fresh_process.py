@@ -31,10 +31,11 @@ OTHERS = {
     "runtime/fresh_process.py": "starts them",
     "targets/llvm/processes.py": "asks whether Python is embedded",
     "targets/llvm/library/link.py": "the compiler of ziglang",
-    "generate/rendering.py": "renders templates of others, apart from all that is here",
+    "runtime/bounded.py": "native parsers of what comes from outside, apart from all that is here",
     "tools/bench/processes.py": "engines in interpreters without Mirlo, and what keeps cores busy",
     "frontends/tosa/tools.py": "finds the tools beside the interpreter",
     "tools/fuzz/programs.py": "programs in C",
+    "testing/__init__.py": "commands of lit",
 }
 """Files that name the interpreter for something else than a process of Mirlo, or that start programs."""
 

@@ -98,7 +98,7 @@ def test_two_converters_for_one_version() -> None:
         """One."""
 
     with pytest.raises(
-        ValueError, match="Twice of domain 'com.example' has two converters since version 1: .*first at .*py:97 and"
+        ValueError, match="Twice of domain 'com.example' has two converters since version 1: .*first at .*py:96 and"
     ):
 
         @converter("Twice", domain="com.example")

@@ -168,9 +168,9 @@ class Shapes:
         """Return a part of a constant that has another shape."""
         shape = self.other(array.shape)
         if len(shape) > array.ndim:
-            return np.ascontiguousarray(array.reshape(shape))
+            return np.array(array.reshape(shape), order="C")
         array = array[(0,) * (array.ndim - len(shape))]
-        return np.ascontiguousarray(array[tuple(slice(0, dim) for dim in shape)])
+        return np.array(array[tuple(slice(0, dim) for dim in shape)], order="C")  # without dims too
 
 
 def _numbers(kind: TensorType, shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray:
