@@ -152,6 +152,8 @@ def map_file(path: Path, why: str, advice: str = "") -> memoryview:
     try:
         if not path.exists():
             raise OnnxImportError(f"{why} '{path}', which does not exist" + (f"; {advice}" if advice else ""))
+        if path.is_dir():
+            raise OnnxImportError(f"{why} '{path}', which is a folder and is not a file")
         try:
             require_regular(path)
         except OSError as error:
