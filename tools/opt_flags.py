@@ -89,7 +89,7 @@ class OptArguments:
         "--output-split-marker", TEXT, SPLIT_MARKER, IO, "write this line between the parts of the output"
     )
     allow_unregistered_dialect: bool = flag(
-        "--allow-unregistered-dialect", SWITCH, False, IO, "accept operations nobody defines"
+        "--allow-unregistered-dialect", SWITCH, False, IO, "accept operations of dialects that are not registered"
     )
     no_implicit_module: bool = flag(
         "--no-implicit-module", SWITCH, False, IO, "the input is one operation: add no module around it"

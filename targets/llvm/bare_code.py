@@ -17,6 +17,8 @@ _SYMTAB, _RELA, _NOBITS, _REL = 2, 4, 8, 9
 """Types of sections."""
 _ALLOC, _EXECUTE = 0x2, 0x4
 """Flags of sections."""
+_FUNC = 2
+"""The type of a function's symbol."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,12 @@ def _text_of(content: bytes) -> bytes:
         if section.kind in (_RELA, _REL) and section.size and sections[section.applies_to].flags & _EXECUTE:
             names = ", ".join(f"'{name}'" for name in _relocated(content, section, sections))
             raise PassError(f"bare code: the function refers to {names}, which only a linker can find: inline it")
-    code = [section.content for section in sections if section.flags & _EXECUTE and section.size]
-    if len(code) != 1:
-        raise PassError(f"bare code: expected one function, found {len(code)} sections of code")
-    return code[0]
+    functions = [name for name, kind in _symbols(content, sections) if kind == _FUNC]
+    if len(functions) != 1:
+        listed = ", ".join(f"'{name}'" for name in functions) or "none"
+        raise PassError(f"bare code: expected one function, found {listed}: inline the others")
+    (code,) = (section.content for section in sections if section.flags & _EXECUTE and section.size)
+    return code
 
 
 def _sections(content: bytes) -> list[_Section]:
@@ -77,16 +81,23 @@ def _sections(content: bytes) -> list[_Section]:
     return result
 
 
+def _symbols(content: bytes, sections: list[_Section]) -> list[tuple[str, int]]:
+    """Return the name and the type of each symbol, by their numbers."""
+    is_wide = content.startswith(_ELF64)
+    table = next((section.content for section in sections if section.kind == _SYMTAB), b"")
+    strings = next((section.content for section in sections if section.name == ".strtab"), b"")
+    rows = struct.iter_unpack("<IBBHQQ" if is_wide else "<IIIBBH", table)
+    kinds = ((row[0], row[1] if is_wide else row[3]) for row in rows)
+    return [(strings[name : strings.index(b"\0", name)].decode(), info & 0xF) for name, info in kinds]
+
+
 def _relocated(content: bytes, relocations: _Section, sections: list[_Section]) -> list[str]:
     """Return the symbols that relocations refer to, each once."""
     is_wide = content.startswith(_ELF64)
-    symbols = next(section.content for section in sections if section.kind == _SYMTAB)
-    strings = next(section.content for section in sections if section.name == ".strtab")
+    symbols = _symbols(content, sections)
     size = (24 if is_wide else 12) if relocations.kind == _RELA else (16 if is_wide else 8)
     names: dict[str, None] = {}
     for at in range(0, relocations.size, size):
         info = struct.unpack_from("<Q" if is_wide else "<I", relocations.content, at + (8 if is_wide else 4))[0]
-        number = info >> (32 if is_wide else 8)
-        name = struct.unpack_from("<I", symbols, number * (24 if is_wide else 16))[0]
-        names[strings[name : strings.index(b"\0", name)].decode() or "a local label"] = None
+        names[symbols[info >> (32 if is_wide else 8)][0] or "a local label"] = None
     return list(names)

@@ -163,7 +163,7 @@ def make_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
     add_serve(commands, _add)
     _add_link(commands)
     _add(commands, "targets", "list what code can be made for")
-    doctor = _add(commands, "doctor", "tell what this installation has and lacks, and what installs it")
+    doctor = _add(commands, "doctor", "show what this installation has and lacks, and what installs it")
     doctor.add_argument(
         "--measure",
         action="store_true",

@@ -36,7 +36,8 @@ REFUSED = {
     "declare void @g()\ndefine void @f() {\n  call void @g()\n  ret void\n}": "refers to 'g', which only a linker",
     "define float @f(float %a) {\n  %c = fdiv float %a, %a\n  ret float %c\n}": "refers to '__divsf3'",
     "@x = global i32 3\ndefine i32 @f() {\n  ret i32 0\n}": "has 4 bytes of data in '.*data': compute constants",
-    "declare void @g()": "expected one function, found 0 sections of code",
+    "declare void @g()": "expected one function, found none",
+    f"{ADD}\n{ADD.replace('@f', '@g')}": "expected one function, found 'f', 'g': inline the others",
 }
 
 
