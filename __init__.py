@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mirlo.frontends.script.printer import script_of as script_of
     from mirlo.passes.pipeline import Pipeline as Pipeline
     from mirlo.passes.rules import legalize as legalize
-    from mirlo.passes.schedule.words.schedule import Schedule as Schedule
+    from mirlo.passes.schedule.primitives.schedule import Schedule as Schedule
     from mirlo.runtime.errors import MirloError as MirloError
     from mirlo.runtime.executable import Executable as Executable
     from mirlo.runtime.load import load as load
@@ -59,7 +59,7 @@ _LAZY = {
     "Pipeline": "mirlo.passes.pipeline",
     "R": "mirlo.frontends.script.language",
     "RunOptions": "mirlo.driver.inference.options",
-    "Schedule": "mirlo.passes.schedule.words.schedule",
+    "Schedule": "mirlo.passes.schedule.primitives.schedule",
     "SessionOptions": "mirlo.driver.inference.options",
     "T": "mirlo.frontends.script.language",
     "as_onnxruntime": "mirlo.driver.inference.modules",

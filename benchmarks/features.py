@@ -56,9 +56,10 @@ FEATURES = {
         "targets/llvm/machine_code.py tools/explain/kernel.py"
     ),
     "schedule primitives for tails and registers": (
-        "passes/schedule/words/lanes.py passes/schedule/words/registers.py passes/schedule/words/rfactor.py"
+        "passes/schedule/primitives/lanes.py passes/schedule/primitives/registers.py "
+        "passes/schedule/primitives/rfactor.py"
     ),
-    "rules as schedule primitives": ("passes/schedule/choices.py passes/schedule/words/rule_parts.py"),
+    "rules as schedule primitives": ("passes/schedule/choices.py passes/schedule/primitives/rule_parts.py"),
     "intrinsics of plug-ins": "dialects/tir/own_intrinsics.py",
     "functions that call each other": "passes/graph/inline_calls.py",
     "compilation while passes run": "targets/llvm/compile_ahead.py",

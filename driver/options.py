@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     from mirlo.driver.strategies import Measured
     from mirlo.driver.tune.database import Database
     from mirlo.passes.pipeline import Pipeline
-    from mirlo.passes.schedule.words.schedule import Schedule
-    from mirlo.passes.schedule.words.trace import Trace
+    from mirlo.passes.schedule.primitives.schedule import Schedule
+    from mirlo.passes.schedule.primitives.trace import Trace
     from mirlo.runtime.cache import Cache
     from mirlo.runtime.params import ParameterStore
 

@@ -2,9 +2,8 @@
 
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
-from mirlo.passes.schedule.tuned import tuned_values
-from mirlo.passes.schedule.words.command_intrin import command_intrin
-from mirlo.passes.schedule.words.command_tree import (
+from mirlo.passes.schedule.primitives.command_intrin import command_intrin
+from mirlo.passes.schedule.primitives.command_tree import (
     AffineAddress,
     CommandGuard,
     CommandLoop,
@@ -12,13 +11,14 @@ from mirlo.passes.schedule.words.command_tree import (
     CommandTree,
     LoopOperand,
 )
-from mirlo.passes.schedule.words.commands import TileCommand, TileCommands, TileOperand
-from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
-from mirlo.passes.schedule.words.schedule import Schedule
-from mirlo.passes.schedule.words.scheduled_prim import scheduled
-from mirlo.passes.schedule.words.tensorize import tensor_intrin
-from mirlo.passes.schedule.words.tile_instruction import MatrixUnit, TileInstruction, add_tile_instruction
-from mirlo.passes.schedule.words.tree import ScheduleError
+from mirlo.passes.schedule.primitives.commands import TileCommand, TileCommands, TileOperand
+from mirlo.passes.schedule.primitives.group_plan import WordsPlan, words_of
+from mirlo.passes.schedule.primitives.schedule import Schedule
+from mirlo.passes.schedule.primitives.scheduled_prim import scheduled
+from mirlo.passes.schedule.primitives.tensorize import tensor_intrin
+from mirlo.passes.schedule.primitives.tile_instruction import MatrixUnit, TileInstruction, add_tile_instruction
+from mirlo.passes.schedule.primitives.tree import ScheduleError
+from mirlo.passes.schedule.tuned import tuned_values
 from mirlo.runtime.extenders import record_extenders
 from mirlo.targets.llvm.schedule.part_rules import part_rule
 

@@ -27,7 +27,7 @@ from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
     from mirlo.dialects.core.dims import Dim
-    from mirlo.passes.schedule.words.schedule import Schedule
+    from mirlo.passes.schedule.primitives.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class ExternalPrim:
 
     def schedule(self) -> Schedule:
         """Return the loops of a copy, to look at and to rearrange; `emit()` makes the scheduled function."""
-        from mirlo.passes.schedule.words.schedule import Schedule
+        from mirlo.passes.schedule.primitives.schedule import Schedule
 
         module = ir.Module.create(self.operation.location)
         return Schedule(self.operation.clone(ip=ir.InsertionPoint(module.body)).operation.opview, module)

@@ -9,8 +9,8 @@ from mirlo.passes.exact.compare import KernelPair
 from mirlo.passes.exact.kernel_definition import KernelDefinition
 from mirlo.passes.exact.verdict import DIFFERENT
 from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.schedule.primitives.trace import Trace
 from mirlo.passes.schedule.schedule import GIVEN, SCHEDULES
-from mirlo.passes.schedule.words.trace import Trace
 from mirlo.passes.session import Session
 from mirlo.runtime.errors import MirloError
 

@@ -102,7 +102,7 @@ class VerifySchedule(Pass):
         if verdict.status != DIFFERENT:
             return verdict
         step = f"schedule{{{self.schedule}}}"
-        return replace(verdict, primitive=first_wrong_primitive(definitions[verdict.function], record.words, step))
+        return replace(verdict, primitive=first_wrong_primitive(definitions[verdict.function], record.trace, step))
 
     def _report(self, verdict: KernelVerdict, location: ir.Location, session: Session) -> None:
         is_failure = verdict.status == DIFFERENT or (verdict.status == OUTSIDE and self.fail == "outside")

@@ -13,7 +13,7 @@ from mirlo.passes.lower.calls import CALL, find, find_all, lower_found_calls
 from mirlo.passes.registry import Pass, PassError, register_pass
 from mirlo.passes.schedule.loops import PARALLEL
 from mirlo.passes.schedule.nest import emit_buffer_block
-from mirlo.passes.schedule.words.loops import MAX_UNROLL
+from mirlo.passes.schedule.primitives.loops import MAX_UNROLL
 from mirlo.passes.upstream import run_unverified
 from mirlo.runtime.records import dataclass
 

@@ -10,7 +10,7 @@ from mirlo.passes.targets import chain, find_target, is_partial
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
-    from mirlo.passes.schedule.words.rule_parts import ScheduleParts
+    from mirlo.passes.schedule.primitives.rule_parts import ScheduleParts
 
 
 @dataclass(frozen=True)

@@ -49,17 +49,17 @@ from mirlo.passes.schedule.choices import (
     set_parts,
 )
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
+from mirlo.passes.schedule.primitives.rule_parts import ANY_RULE, WORDS_RULE, ScheduleParts, inline_for_rules
+from mirlo.passes.schedule.primitives.trace import APPLIED, PrimitiveCallRecord, Trace
+from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.passes.schedule.tuned import set_tuned, tuned_values
-from mirlo.passes.schedule.words.rule_parts import ANY_RULE, WORDS_RULE, ScheduleParts, inline_for_rules
-from mirlo.passes.schedule.words.trace import APPLIED, PrimitiveCallRecord, Trace
-from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.passes.targets import chain, rules_target
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
-    from mirlo.passes.schedule.words.schedule import Schedule as Words
+    from mirlo.passes.schedule.primitives.schedule import Schedule as Words
     from mirlo.passes.session import Session
 
 SCHEDULES = "schedules"
@@ -86,7 +86,7 @@ class ScheduleRecord:
     function: str
     rule: Rule
     attempts: tuple[Attempt, ...]
-    words: Trace = field(default_factory=Trace)
+    trace: Trace = field(default_factory=Trace)
     """The words with which it is scheduled again."""
     is_given: bool = False
     """Whether the user gave the words."""
@@ -98,7 +98,7 @@ class ScheduleRecord:
     @property
     def is_applied(self) -> bool:
         """Return whether the words name the rule, with its choices, and not what it does to the loops."""
-        return any(call.word == "apply_rule" for call in self.words)
+        return any(call.word == "apply_rule" for call in self.trace)
 
 
 def _user_schedule(kernel: Kernel, context: ScheduleContext) -> None:
@@ -384,7 +384,7 @@ def _replay(function: ir.OpView | ir.Operation, user_schedule: GivenWords) -> Wo
     The first pass calls what is given, and others replay its words. What they inline for rules is inlined in the
     function itself, once.
     """
-    from mirlo.passes.schedule.words.schedule import Schedule as Words
+    from mirlo.passes.schedule.primitives.schedule import Schedule as Words
 
     attributes = function.operation.attributes
     if GIVEN not in attributes:

@@ -24,7 +24,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.affine import read_map
 from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.rules import Decline, decline, schedule
-from mirlo.passes.schedule.words.schedule import Schedule
+from mirlo.passes.schedule.primitives.schedule import Schedule
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import Kernel, ScheduleContext

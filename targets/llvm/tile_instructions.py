@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.schedule.words.tile_instruction import TileInstruction, add_tile_instruction
+from mirlo.passes.schedule.primitives.tile_instruction import TileInstruction, add_tile_instruction
 from mirlo.targets.llvm.intrinsics import amx
 from mirlo.targets.llvm.intrinsics.x86 import call_dot
 

@@ -12,8 +12,8 @@ from commands import ROOT
 FOLDERS = ("dialects", "passes", "targets", "driver", "frontends", "generate", "tools")
 NAMED = {
     "dialects/core/symbols.py": "defines the name that the model's function gets",
-    "passes/schedule/words/command_intrin.py": "main memory",
-    "passes/schedule/words/joined_threads.py": "main memory",
+    "passes/schedule/primitives/command_intrin.py": "main memory",
+    "passes/schedule/primitives/joined_threads.py": "main memory",
     "tools/bench/engines/tvm.py": "a function of TVM's virtual machine",
     "tools/fuzz/names.py": "a name to try",
     "tools/fuzz/structure_parts.py": "a name to try",
@@ -23,7 +23,7 @@ PLACED = {
     "frontends/script/printer.py": "the one function of a text that was just printed",
     "frontends/script/graph_values.py": "the one symbol of a text",
     "passes/exact/keep_definitions.py": "a nested module, by its attribute",
-    "passes/schedule/words/rfactor.py": "the one prim function of a text",
+    "passes/schedule/primitives/rfactor.py": "the one prim function of a text",
     "targets/gpu/host_commands.py": "a function of a module of host functions, by its name",
     "targets/nvvm/ptx.py": "where functions are added",
     "tools/conformance/kernels.py": "the one prim function of a text",

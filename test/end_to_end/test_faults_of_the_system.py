@@ -19,7 +19,7 @@ from mirlo.driver.place.store import PlacementStore
 from mirlo.driver.source import read_source
 from mirlo.driver.strategies import Measured
 from mirlo.driver.tune.database import Database
-from mirlo.passes.schedule.words.trace import Trace
+from mirlo.passes.schedule.primitives.trace import Trace
 from mirlo.runtime import cache as caches
 from mirlo.runtime.cache import MODELS, OBJECTS, Cache, default_folder
 from mirlo.runtime.errors import ArtifactError, MirloError

@@ -58,7 +58,7 @@ def words_of(model: ModelProto, target: str) -> dict[str, Any]:
     words: dict[str, Any] = {}
     for kernel in explain_model(model, target=target, tune=False).kernels:
         assert kernel.schedule is not None
-        text, pasted = str(kernel.schedule.words), dict[str, Any]()
+        text, pasted = str(kernel.schedule.trace), dict[str, Any]()
         assert text.startswith("def schedule(s):") and "apply_rule" not in text, text
         exec(text, pasted)
         words[kernel.name] = pasted["schedule"]

@@ -122,7 +122,7 @@ def describe(kernel: ir.Operation, record: ScheduleRecord) -> str:
         f"[{depth}] {' '.join(f'{count} {name}' for (own, name), count in sorted(counts.items()) if own == depth)}"
         for depth in sorted({depth for depth, _ in counts})
     ]
-    sums = {"text": text_of(kernel), "declined": "\n".join(map(str, record.attempts)), "words": record.words}
+    sums = {"text": text_of(kernel), "declined": "\n".join(map(str, record.attempts)), "words": record.trace}
     shown = " ".join(f"{name} {checksum(value)}" for name, value in sums.items())
     return f"{kernel.attributes[SCHEDULE]}: {' '.join(loops)} {shown}"
 

@@ -101,6 +101,6 @@ def _save_words(explanation: Explanation, kernel: str | None, file: str) -> None
     if scheduled is None:
         raise CommandError(f"no schedule rule made kernel '{kernel}': a pass before made it, and it has no words")
     try:
-        scheduled.words.save(file)
+        scheduled.trace.save(file)
     except OSError as error:
         raise CommandError(f"cannot write {file}: {error.strerror or error}") from None

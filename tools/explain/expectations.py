@@ -35,10 +35,10 @@ class UnscheduledModule(Instrument):
         self, kernel: str, record: ScheduleRecord, tuned: Mapping[str, int], target: Target, options: CompileOptions
     ) -> KernelExpectation | None:
         """Return what the target expects of a kernel as it was scheduled; None where it does not know."""
-        if self.module is None or len(record.words.words) != 1:
+        if self.module is None or len(record.trace.words) != 1:
             return None
         functions = {name_of(function): function for function in prim_functions(self.module)}
-        function, own = functions.get(kernel), record.words.words[0]
+        function, own = functions.get(kernel), record.trace.words[0]
         if function is None or not is_tensor_form(function):
             return None
         chosen = own.named if tuned or record.is_given else {}

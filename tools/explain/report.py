@@ -115,7 +115,7 @@ def _kernel(kernel: ExplainedKernel, with_words: bool) -> Iterator[str]:
             yield from _expected(kernel.expectation)
         if with_words:
             yield f'  words, for schedules={{"{kernel.name}": schedule}}:'
-            yield from (f"    {line}" for line in str(kernel.schedule.words).split("\n"))
+            yield from (f"    {line}" for line in str(kernel.schedule.trace).split("\n"))
     if kernel.parallel is not None:
         yield f"  parallel loops: {_shared_loops(kernel.parallel.shared)}"
         yield from (f"    declined: {reason}" for reason in kernel.parallel.declined)
@@ -138,7 +138,7 @@ def _chosen(schedule: ScheduleRecord) -> Iterator[str]:
         names = [choice.name for choice in schedule.rule.choices if choice.name in schedule.choices]
         yield _choices({name: schedule.choices[name] for name in names})
         return
-    for call in schedule.words:
+    for call in schedule.trace:
         if call.word == "apply_rule" and call.named:
             blocks = f"{call.arguments[0]} of {', '.join(call.arguments[1])}: " if len(call.arguments) > 1 else ""
             yield f"{blocks}{_choices(call.named)}"
@@ -244,7 +244,7 @@ def _kernel_json(kernel: ExplainedKernel) -> dict[str, object]:
         else {
             "rule": rule_json(schedule.rule),
             "declined": _declined_json(schedule.attempts),
-            "words": schedule.words.as_json(),
+            "words": schedule.trace.as_json(),
             "given": schedule.is_given,
         },
         "expected": None if kernel.expectation is None else _expectation_json(kernel.expectation),

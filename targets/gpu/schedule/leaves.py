@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.view import BlockView
-from mirlo.passes.schedule.words.index import LoopValues
-from mirlo.passes.schedule.words.points import PointEmitter
-from mirlo.passes.schedule.words.tree import BlockLeaf, BufferAccess, ScheduleBuffer, buffer_of, leaf_of
+from mirlo.passes.schedule.primitives.index import LoopValues
+from mirlo.passes.schedule.primitives.points import PointEmitter
+from mirlo.passes.schedule.primitives.tree import BlockLeaf, BufferAccess, ScheduleBuffer, buffer_of, leaf_of
 
 PlacedAccess = tuple[BufferAccess, list[IndexExpr]]
 """An access of a block, and the block's axes as expressions of the loops of the kernel, which are numbered."""

@@ -12,10 +12,10 @@ from mirlo.passes.schedule.blocks.contraction.analysis import Contraction
 from mirlo.passes.schedule.blocks.contraction.body import ProductInput, convert_accumulator, widened
 from mirlo.passes.schedule.buffers import TensorBuffers
 from mirlo.passes.schedule.loops import when
-from mirlo.passes.schedule.words.index import LoopValues
-from mirlo.passes.schedule.words.memory import memory_accesses, place_in_threads
-from mirlo.passes.schedule.words.points import PointEmitter
-from mirlo.passes.schedule.words.tree import BufferAccess, ScheduleBuffer
+from mirlo.passes.schedule.primitives.index import LoopValues
+from mirlo.passes.schedule.primitives.memory import memory_accesses, place_in_threads
+from mirlo.passes.schedule.primitives.points import PointEmitter
+from mirlo.passes.schedule.primitives.tree import BufferAccess, ScheduleBuffer
 from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.leaves import HeldLeaves, PlacedAccess, compute, store
 from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles, values_of

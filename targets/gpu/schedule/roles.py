@@ -14,7 +14,7 @@ from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, Tenso
 from mirlo.passes.schedule.blocks.contraction.body import ProductInput
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, row_major
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel
-from mirlo.passes.schedule.words.lanes import is_within
+from mirlo.passes.schedule.primitives.lanes import is_within
 from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.launch import split
 

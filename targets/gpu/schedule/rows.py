@@ -14,9 +14,9 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel
 from mirlo.passes.schedule.blocks.rows import RowGroup, find_rows
-from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
-from mirlo.passes.schedule.words.nests import WalkLoops, fuse_contiguous, merge_rows
-from mirlo.passes.schedule.words.schedule import Schedule
+from mirlo.passes.schedule.primitives.group_plan import WordsPlan, words_of
+from mirlo.passes.schedule.primitives.nests import WalkLoops, fuse_contiguous, merge_rows
+from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.runtime.records import dataclass
 
 BLOCK = 128

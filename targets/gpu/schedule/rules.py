@@ -14,8 +14,8 @@ from mirlo.passes.rules import ANY, SCHEDULE, Decline, Rule, RuleFunction, decid
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, whole_group
 from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
 from mirlo.passes.schedule.choices import WANTED_PARTS, RulePart, check_choices, check_used, parts_of, set_parts
-from mirlo.passes.schedule.words.group_plan import record_words, words_of_stages
-from mirlo.passes.schedule.words.rule_parts import ANY_RULE, WORDS_RULE, LoopWords, find_blocks
+from mirlo.passes.schedule.primitives.group_plan import record_words, words_of_stages
+from mirlo.passes.schedule.primitives.rule_parts import ANY_RULE, WORDS_RULE, LoopWords, find_blocks
 from mirlo.passes.targets import chain
 from mirlo.targets.gpu.schedule.stage import LANES, PlannedBlocks, StagePlan
 

@@ -19,7 +19,7 @@ from mirlo.passes.schedule.blocks.contraction.analysis import TensorAccess
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.buffers import TensorBuffers
-from mirlo.passes.schedule.words.index import LoopValues
+from mirlo.passes.schedule.primitives.index import LoopValues
 from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.launch import launch_points
 from mirlo.targets.gpu.schedule.product_leaves import ProductLeaves, Unfinished

@@ -7,7 +7,7 @@ where registers have several shapes, and end the process at some levels of optim
 from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.schedule.words.tile_instruction import MatrixUnit, TileInstruction
+from mirlo.passes.schedule.primitives.tile_instruction import MatrixUnit, TileInstruction
 from mirlo.runtime.records import dataclass
 
 ROWS = "tir.tile_rows"

@@ -11,10 +11,10 @@ from dataclasses import field
 from mirlo.passes.rule_choices import ChoiceValues, choice_values
 from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group, same_domain
-from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
-from mirlo.passes.schedule.words.nests import fuse_contiguous, order_loops
-from mirlo.passes.schedule.words.schedule import Schedule
-from mirlo.passes.schedule.words.tree import ScheduleError
+from mirlo.passes.schedule.primitives.group_plan import WordsPlan, words_of
+from mirlo.passes.schedule.primitives.nests import fuse_contiguous, order_loops
+from mirlo.passes.schedule.primitives.schedule import Schedule
+from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import NO_ELEMENTWISE_CHOICES, ElementwiseChoices
 from mirlo.targets.llvm.machine import Machine

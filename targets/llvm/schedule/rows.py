@@ -12,10 +12,10 @@ from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk, find_rows
 from mirlo.passes.schedule.buffers import ScheduleFacts, TensorBuffers
-from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
-from mirlo.passes.schedule.words.index import LoopValue
-from mirlo.passes.schedule.words.nests import fuse_contiguous, merge_rows
-from mirlo.passes.schedule.words.schedule import Schedule
+from mirlo.passes.schedule.primitives.group_plan import WordsPlan, words_of
+from mirlo.passes.schedule.primitives.index import LoopValue
+from mirlo.passes.schedule.primitives.nests import fuse_contiguous, merge_rows
+from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import NO_LOOP_CHOICES, LoopChoices
 from mirlo.targets.llvm.machine import Machine

@@ -11,7 +11,7 @@ from __future__ import annotations
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.blocks.instance import BlockInstance
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
-from mirlo.passes.schedule.words.schedule import Schedule
+from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.cost import CLOSE_TO_L2, RUN_BLOCK_VECTORS, RUNS_PER_BLOCK, SHORT_RUN_VECTORS

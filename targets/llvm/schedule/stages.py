@@ -16,7 +16,7 @@ from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
 from mirlo.passes.schedule.choices import WANTED_PARTS, RulePart, check_choices, check_used, parts_of, set_parts
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.nest import emit_block
-from mirlo.passes.schedule.words.rule_parts import WORDS_RULE, LoopWords, find_blocks
+from mirlo.passes.schedule.primitives.rule_parts import WORDS_RULE, LoopWords, find_blocks
 from mirlo.runtime.names import unique_names
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import NO_PANELS, ContractionChoices, StoredPanels, panels_of, with_panels

@@ -22,7 +22,7 @@ from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.blocks.instance import BlockInstance
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
-from mirlo.passes.schedule.words.schedule import Schedule
+from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import ElementwiseChoices, of_loop
 from mirlo.targets.llvm.machine import Machine

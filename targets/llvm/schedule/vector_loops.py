@@ -11,8 +11,8 @@ from mirlo.passes.rule_choices import ChoiceValue, choice_values, tried_values, 
 from mirlo.passes.schedule.blocks.instance import BlockInstance
 from mirlo.passes.schedule.blocks.lanes import fitting, gathered_bytes, widest_bytes
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
+from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.passes.schedule.vectors import may_trap
-from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import LoopChoices
 from mirlo.targets.llvm.machine import Machine

@@ -12,10 +12,10 @@ from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group
 from mirlo.passes.schedule.blocks.instance import BlockInstance
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
-from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
-from mirlo.passes.schedule.words.nests import fuse_contiguous
-from mirlo.passes.schedule.words.schedule import Schedule
-from mirlo.passes.schedule.words.tree import ScheduleError
+from mirlo.passes.schedule.primitives.group_plan import WordsPlan, words_of
+from mirlo.passes.schedule.primitives.nests import fuse_contiguous
+from mirlo.passes.schedule.primitives.schedule import Schedule
+from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.targets.llvm.choices import NO_LOOP_CHOICES, LoopChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.cost import (

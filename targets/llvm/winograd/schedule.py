@@ -14,10 +14,10 @@ from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction, TensorBuffers
 from mirlo.passes.schedule.loops import either, when
-from mirlo.passes.schedule.words.group_plan import words_of
-from mirlo.passes.schedule.words.index import LoopPosition, LoopValue
-from mirlo.passes.schedule.words.schedule import Schedule
-from mirlo.passes.schedule.words.tree import PartRange, ScheduleError
+from mirlo.passes.schedule.primitives.group_plan import words_of
+from mirlo.passes.schedule.primitives.index import LoopPosition, LoopValue
+from mirlo.passes.schedule.primitives.schedule import Schedule
+from mirlo.passes.schedule.primitives.tree import PartRange, ScheduleError
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.code import Code, LoopIndex

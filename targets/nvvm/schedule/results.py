@@ -16,7 +16,7 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.forms import row_major
 from mirlo.passes.schedule.loops import when
-from mirlo.passes.schedule.words.index import LoopValues
+from mirlo.passes.schedule.primitives.index import LoopValues
 from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.launch import WARP, split
 from mirlo.targets.gpu.schedule.leaves import PlacedAccess

@@ -17,9 +17,9 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel
 from mirlo.passes.schedule.blocks.instance import BlockInstance
-from mirlo.passes.schedule.words.group_plan import WordsPlan
-from mirlo.passes.schedule.words.nests import fuse_contiguous
-from mirlo.passes.schedule.words.schedule import Schedule
+from mirlo.passes.schedule.primitives.group_plan import WordsPlan
+from mirlo.passes.schedule.primitives.nests import fuse_contiguous
+from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.points import merge_points
 

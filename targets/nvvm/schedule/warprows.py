@@ -14,7 +14,7 @@ from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit_blocks
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk
-from mirlo.passes.schedule.words.group_plan import WordsPlan
+from mirlo.passes.schedule.primitives.group_plan import WordsPlan
 from mirlo.targets.gpu.schedule.launch import WARP
 from mirlo.targets.gpu.schedule.rows import ROWS, plan_rows
 from mirlo.targets.gpu.schedule.rules import stage_rule

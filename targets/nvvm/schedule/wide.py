@@ -12,8 +12,8 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit_blocks
-from mirlo.passes.schedule.words.group_plan import WordsPlan
-from mirlo.passes.schedule.words.schedule import Schedule
+from mirlo.passes.schedule.primitives.group_plan import WordsPlan
+from mirlo.passes.schedule.primitives.schedule import Schedule
 from mirlo.targets.gpu.schedule.launch import THREADS
 from mirlo.targets.gpu.schedule.points import (
     NO_POINT_CHOICES,

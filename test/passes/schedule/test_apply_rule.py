@@ -26,8 +26,8 @@ from mirlo.extend.schedules import ScheduleError
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.rule_choices import Choice
 from mirlo.passes.rules import ANY, SCHEDULE, refused_rules
+from mirlo.passes.schedule.primitives.trace import PrimitiveCallRecord, Trace
 from mirlo.passes.schedule.schedule import SCHEDULES, ScheduleRecord
-from mirlo.passes.schedule.words.trace import PrimitiveCallRecord, Trace
 from mirlo.passes.session import Session
 from mirlo.targets.llvm.options import find_machine
 from mirlo.tools import samples
@@ -52,19 +52,19 @@ def test_words_of_a_model_make_the_same_kernels(
         pytest.skip("in `make nightly`")
     path = reduced(name)
     code, records = scheduled(str(path), {}, target)
-    assert all(record.words.words and not record.is_given for record in records)
+    assert all(record.trace.words and not record.is_given for record in records)
     given: dict[str, Any] = {}
     for i, record in enumerate(records):
         if i % 2:
-            given[record.function] = Trace.from_json(json.loads(json.dumps(record.words.as_json())))
+            given[record.function] = Trace.from_json(json.loads(json.dumps(record.trace.as_json())))
         else:
             scope: dict[str, Any] = {}
-            exec(str(record.words), scope)
+            exec(str(record.trace), scope)
             given[record.function] = scope["schedule"]
     again, repeated = scheduled(str(path), given, target)
     assert again == code
     assert all(record.is_given for record in repeated)
-    assert [str(record.words) for record in repeated] == [str(record.words) for record in records]
+    assert [str(record.trace) for record in repeated] == [str(record.trace) for record in records]
 
 
 X = np.random.default_rng(1).standard_normal((29, 40)).astype(np.float32)
@@ -92,7 +92,7 @@ def words_of(path: Path) -> dict[str, PrimitiveCallRecord]:
     kernels = {kernel.name: kernel.schedule for kernel in explain_model(str(path), tune=False).kernels}
     made = {name: schedule for name, schedule in kernels.items() if schedule is not None}
     return {
-        name: first if (first := schedule.words.words[0]).word == "apply_rule"
+        name: first if (first := schedule.trace.words[0]).word == "apply_rule"
         else PrimitiveCallRecord("apply_rule", (schedule.rule.name,))
         for name, schedule in made.items()
     }  # fmt: skip
@@ -140,7 +140,7 @@ def test_a_choice_changes_the_kernel(tmp_path: Path) -> None:
     given = edited(word, tile_rows=3, tile_vectors=1)
     explained = explain_model(str(path), schedules={name: given}, kernel=name)
     kernel = next(kernel for kernel in explained.kernels if kernel.name == name)
-    assert kernel.schedule is not None and str(kernel.schedule.words) == str(given)
+    assert kernel.schedule is not None and str(kernel.schedule.trace) == str(given)
     assert any("tile = array<i64: 3, 16>" in stage.text or "tile = array<i64: 3, 8>" in stage.text
                or "tile = array<i64: 3, 4>" in stage.text for stage in explained.stages[name])  # fmt: skip
 
@@ -305,7 +305,7 @@ def test_a_rule_of_words_has_choices_of_its_own() -> None:
                 Pipeline("builtin.module(schedule)").run(module, session)
                 assert f"s.tile('twice_i', [None, {size}])" in str(module).replace("s.split", "s.tile")
             (record,) = (note for note in session.notes if isinstance(note, ScheduleRecord))
-            assert str(record.words.words[0]) == f"s.apply_rule('tiles', size={size})"
+            assert str(record.trace.words[0]) == f"s.apply_rule('tiles', size={size})"
     finally:
         SCHEDULE._rules[ANY, "llvm"].remove(rules)
 
@@ -349,7 +349,7 @@ def test_rules_may_be_given_to_a_compilation(given: dict[str, Any]) -> None:
     """They are tried before those of the target: for the function, then for every function."""
     _, record = scheduled_by(never, given)
     assert (record.rule.name, record.rule.target, record.is_given) == ("in_fours", "custom", False)
-    assert str(record.words.words[0]) == "s.apply_rule('in_fours', size=4)"
+    assert str(record.trace.words[0]) == "s.apply_rule('in_fours', size=4)"
     tried = [attempt.rule.name for attempt in record.attempts]
     assert tried == ["never"] * (len(given) if len(given) > 1 else 0)
 

@@ -11,7 +11,7 @@ from mirlo.dialects.context import make_context
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.value import Value, integer_of
 from mirlo.passes.schedule.loops import for_loop
-from mirlo.passes.schedule.words.index import LoopValues
+from mirlo.passes.schedule.primitives.index import LoopValues
 
 ROW, STEP, TAP = 0, 1, 2
 POSITION = IndexExpr({ROW: 64, STEP: 8, TAP: 1}, 5)

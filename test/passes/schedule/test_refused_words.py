@@ -12,7 +12,7 @@ import mirlo
 from mirlo import R, Schedule, T
 from mirlo.extend.ops import TensorType
 from mirlo.extend.schedules import ScheduleError, tensor_intrin
-from mirlo.passes.schedule.words.arguments import PRIMITIVES
+from mirlo.passes.schedule.primitives.arguments import PRIMITIVES
 
 M, N, K = 6, 8, 4
 TYPES = (TensorType.of((M, K), "f32"), TensorType.of((K, N), "f32"))

@@ -15,7 +15,7 @@ import mirlo
 from mirlo import Schedule
 from mirlo.extend.ops import TensorType
 from mirlo.extend.schedules import ScheduleError
-from mirlo.passes.schedule.words.trace import Trace
+from mirlo.passes.schedule.primitives.trace import Trace
 
 
 def by_parts(s: Schedule) -> None:
@@ -170,9 +170,9 @@ def test_mixed_words_are_recorded_with_the_choices_of_rules() -> None:
         s.vectorize(s.split("divide_j", (None, 8))[1])
 
     code, (record,) = scheduled(staged_model, {"staged": words}, "llvm")
-    text = str(record.words)
+    text = str(record.trace)
     assert "s.apply_rule('contraction', ['product'], pack=0, row_block=0, tile_rows=3, tile_vectors=1)" in text
     assert text.splitlines()[1] == "    s.compute_inline('scale')" and "s.vectorize('divide_j_1')" in text
     assert "tir.given" not in code
-    again, (repeated,) = scheduled(staged_model, {"staged": record.words}, "llvm")
-    assert again == code and str(repeated.words) == text
+    again, (repeated,) = scheduled(staged_model, {"staged": record.trace}, "llvm")
+    assert again == code and str(repeated.trace) == text

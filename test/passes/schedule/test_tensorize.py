@@ -19,7 +19,7 @@ from mirlo.dialects.context import make_context, register_dialect
 from mirlo.extend.ops import TensorType, define_intrinsic
 from mirlo.extend.rules import intrinsic
 from mirlo.extend.schedules import ScheduleError, tensor_intrin
-from mirlo.passes.schedule.words.arguments import PRIMITIVES
+from mirlo.passes.schedule.primitives.arguments import PRIMITIVES
 from mirlo.runtime.object_loader import define_symbol
 
 ROOT = Path(__file__).parents[3]
@@ -202,7 +202,7 @@ def test_strides_are_of_buffers() -> None:
 
 def test_words_in_messages_exist() -> None:
     """Every word that an error message of schedules begins with, or advises, is a method of Schedule."""
-    folder = ROOT / "passes" / "schedule" / "words"
+    folder = ROOT / "passes" / "schedule" / "primitives"
     texts = [text for path in folder.glob("*.py") for text in re.findall(r'"([^"\n]*)"', path.read_text())]
     named = {word for text in texts for word in re.match(r"(?:([a-z_]+): )?", text).groups() if word}
     named |= {

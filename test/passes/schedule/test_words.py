@@ -14,7 +14,7 @@ from mirlo.extend.ops import TensorType
 from mirlo.extend.rules import decline
 from mirlo.extend.schedules import ScheduleError, tensor_intrin
 from mirlo.passes.pipeline import Pipeline
-from mirlo.passes.schedule.words.trace import Trace
+from mirlo.passes.schedule.primitives.trace import Trace
 
 M, N, K = 20, 24, 16
 

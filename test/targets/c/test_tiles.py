@@ -34,7 +34,7 @@ def test_words_of_the_rule_can_be_given_back() -> None:
         {"w": weight},
     )
     kernels = {kernel.name: kernel.schedule for kernel in explain_model(model, target="c").kernels}
-    words = {name: made.words for name, made in kernels.items() if made and made.rule.name == "accumulator_tiles"}
+    words = {name: made.trace for name, made in kernels.items() if made and made.rule.name == "accumulator_tiles"}
     assert [said.word for trace in words.values() for said in trace].count("unswitch") == 1
     ours, theirs = (mirlo.compile(model, "c", schedules=each, cache=False) for each in ({}, words))
     assert ours.artifact.code == theirs.artifact.code

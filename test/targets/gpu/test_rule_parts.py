@@ -17,7 +17,7 @@ import mirlo
 from mirlo import R, Schedule, T
 from mirlo.extend.ops import TensorType
 from mirlo.extend.schedules import ScheduleError
-from mirlo.passes.schedule.words.trace import Trace
+from mirlo.passes.schedule.primitives.trace import Trace
 
 TARGETS = ["nvvm", pytest.param("spirv", marks=needs_vulkan())]
 
@@ -92,17 +92,17 @@ def test_parts_have_rules_of_their_own(target: str, words: Callable[[Schedule], 
     """The words that are recorded name the rules of all blocks without words, and make the same code again."""
     assert_staged(words, target)
     code, (record,) = scheduled(staged_model, {"staged": words}, target)
-    given = [said.arguments[1] for said in record.words if said.word == "apply_rule"]
+    given = [said.arguments[1] for said in record.trace if said.word == "apply_rule"]
     assert all(isinstance(blocks, tuple) for blocks in given)
-    again, (repeated,) = scheduled(staged_model, {"staged": record.words}, target)
-    assert again == code and str(repeated.words) == str(record.words)
+    again, (repeated,) = scheduled(staged_model, {"staged": record.trace}, target)
+    assert again == code and str(repeated.trace) == str(record.trace)
     assert "tir.target" not in code and "tir.given" not in code
 
 
 def test_blocks_without_words_have_the_rules_of_the_target() -> None:
     _, (record,) = scheduled(staged_model, {"staged": the_last}, "nvvm")
     last = "    s.apply_rule('products', ['scale', 'product', 'total'])"
-    assert str(record.words).splitlines()[-1] == last
+    assert str(record.trace).splitlines()[-1] == last
 
 
 N = 1024
@@ -134,10 +134,10 @@ def test_rules_of_a_target_take_choices_for_parts() -> None:
         bind(s, "clip", 256)
 
     _, (record,) = scheduled(clipped_model, {"clipped": words}, "nvvm")
-    chosen = record.words.words[0].named
+    chosen = record.trace.words[0].named
     assert chosen["way"] == 2 and chosen["tile"] != 1
     _, (record,) = scheduled(clipped_model, {"clipped": partial(words, way=2, tile=1)}, "nvvm")
-    assert "s.apply_rule('products', ['product'], parts=1, tile=1, way=2)" in str(record.words)
+    assert "s.apply_rule('products', ['product'], parts=1, tile=1, way=2)" in str(record.trace)
     with pytest.raises(mirlo.MirloError, match="=0 does not fit this function: 'products' takes"):
         scheduled(clipped_model, {"clipped": partial(words, way=0, tile=0)}, "nvvm")
 

@@ -10,10 +10,10 @@ from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.value import Value
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read
 from mirlo.passes.schedule.buffers import TensorBuffers
-from mirlo.passes.schedule.words.index import LoopValues
-from mirlo.passes.schedule.words.memory import memory_accesses, place_in_threads
-from mirlo.passes.schedule.words.points import PointEmitter
-from mirlo.passes.schedule.words.tree import BufferAccess, ScheduleBuffer
+from mirlo.passes.schedule.primitives.index import LoopValues
+from mirlo.passes.schedule.primitives.memory import memory_accesses, place_in_threads
+from mirlo.passes.schedule.primitives.points import PointEmitter
+from mirlo.passes.schedule.primitives.tree import BufferAccess, ScheduleBuffer
 from mirlo.targets.gpu.schedule.leaves import HeldLeaves, PlacedAccess, compute, store, stored
 
 Loops = Mapping[int, Value]

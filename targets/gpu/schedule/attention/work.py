@@ -15,7 +15,7 @@ from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read
 from mirlo.passes.schedule.blocks.attention_mask import Bound
 from mirlo.passes.schedule.blocks.contraction.body import convert_accumulator, widened
 from mirlo.passes.schedule.buffers import TensorBuffers
-from mirlo.passes.schedule.words.tree import ScheduleBuffer
+from mirlo.passes.schedule.primitives.tree import ScheduleBuffer
 from mirlo.targets.gpu.schedule.attention.leaves import AttentionLeaves, Loops
 from mirlo.targets.gpu.schedule.launch import split
 

@@ -11,8 +11,8 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
+from mirlo.passes.schedule.primitives.transposed import transpose_tile
 from mirlo.passes.schedule.vectors import shuffle
-from mirlo.passes.schedule.words.transposed import transpose_tile
 from mirlo.targets.llvm.intrinsics.arm import DOTS, call_arm_dot, call_matrices
 from mirlo.targets.llvm.intrinsics.x86 import call_dot
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor

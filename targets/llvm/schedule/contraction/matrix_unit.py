@@ -10,11 +10,11 @@ from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.contraction.forms import row_major
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import ScheduleFacts
-from mirlo.passes.schedule.words.group_plan import WordsPlan, words_of
-from mirlo.passes.schedule.words.nests import fuse_contiguous
-from mirlo.passes.schedule.words.schedule import Schedule
-from mirlo.passes.schedule.words.tile_instruction import TileInstruction
-from mirlo.passes.schedule.words.tree import ScheduleError
+from mirlo.passes.schedule.primitives.group_plan import WordsPlan, words_of
+from mirlo.passes.schedule.primitives.nests import fuse_contiguous
+from mirlo.passes.schedule.primitives.schedule import Schedule
+from mirlo.passes.schedule.primitives.tile_instruction import TileInstruction
+from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.intrinsics.amx import PRODUCTS
 from mirlo.targets.llvm.machine import Machine

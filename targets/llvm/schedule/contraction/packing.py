@@ -6,7 +6,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
-from mirlo.passes.schedule.words.transposed import transpose_tile
+from mirlo.passes.schedule.primitives.transposed import transpose_tile
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.padding import Convert
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan

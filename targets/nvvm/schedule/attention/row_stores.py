@@ -10,7 +10,7 @@ from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.value import Value, select
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import when
-from mirlo.passes.schedule.words.tree import ScheduleBuffer
+from mirlo.passes.schedule.primitives.tree import ScheduleBuffer
 from mirlo.runtime.records import dataclass
 from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.launch import split

@@ -61,7 +61,7 @@ def test_a_rule_for_blocks_takes_parts() -> None:
         explained = explain_model(_exp(), schedules=chosen)
         assert [kernel.schedule.rule.name for kernel in explained.kernels if kernel.schedule] == ["stages"]
         (kernel,) = explained.kernels
-        assert kernel.schedule is not None and "'pairs', ['exp'], rows=4" in str(kernel.schedule.words)
+        assert kernel.schedule is not None and "'pairs', ['exp'], rows=4" in str(kernel.schedule.trace)
 
 
 def test_what_was_chosen_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

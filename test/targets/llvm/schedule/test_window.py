@@ -15,7 +15,7 @@ from scheduled import Kernel, compare, tensor
 
 import mirlo
 from mirlo.dialects.tir.compute import constant, exp, maximum, minimum, select, within
-from mirlo.passes.schedule.words.trace import Trace
+from mirlo.passes.schedule.primitives.trace import Trace
 from mirlo.tools.explain.model import explain_model
 
 
@@ -213,7 +213,7 @@ def test_declined() -> None:
 
 
 def words_of(model: ModelProto) -> Mapping[str, Trace]:
-    return {kernel.name: kernel.schedule.words for kernel in explain_model(model).kernels if kernel.schedule}
+    return {kernel.name: kernel.schedule.trace for kernel in explain_model(model).kernels if kernel.schedule}
 
 
 @pytest.mark.sample(0)

@@ -10,8 +10,8 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.passes.pass_failed import PassFailed
 from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.schedule.primitives.trace import PrimitiveCallRecord, Trace
 from mirlo.passes.schedule.schedule import SCHEDULES, ScheduleRecord
-from mirlo.passes.schedule.words.trace import PrimitiveCallRecord, Trace
 from mirlo.passes.session import Session
 
 PRODUCT = """
@@ -42,7 +42,7 @@ def scheduled(text: str, given: Trace | None = None) -> tuple[str, PrimitiveCall
         Pipeline(f"builtin.module({legalized})").run(module, session)
         (record,) = (note for note in session.notes if isinstance(note, ScheduleRecord))
         code = re.sub(r"tir\.tuned = \{[^}]*\}", "", str(module))
-        return re.sub(r", (?=[,}])|(?<=\{), ", "", code), record.words.words[0], record.function
+        return re.sub(r", (?=[,}])|(?<=\{), ", "", code), record.trace.words[0], record.function
 
 
 @pytest.mark.sample(1)

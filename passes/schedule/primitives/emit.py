@@ -1,0 +1,858 @@
+"""Code of a schedule tree: loops over buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TypeGuard
+
+from mirlo.dialects.bindings import func, ir, scf
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.dialects.core.value import Value, index
+from mirlo.dialects.tir.buffers import INPLACE, STACK_LIMIT, element_bytes
+from mirlo.dialects.tir.loops import For
+from mirlo.dialects.tir.scalars import create
+from mirlo.passes.rule_choices import ChoiceValues
+from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts, TensorBuffers
+from mirlo.passes.schedule.dynamic_tiles import dynamic_tiles, loop_over_all, static_tiles
+from mirlo.passes.schedule.loops import PARALLEL as PARALLEL_LOOP
+from mirlo.passes.schedule.loops import either, for_loop, if_any, keep_rolled, when
+from mirlo.passes.schedule.primitives.blocks import decompose
+from mirlo.passes.schedule.primitives.function_constants import FunctionConstants
+from mirlo.passes.schedule.primitives.held import keep_in_registers
+from mirlo.passes.schedule.primitives.index import LoopPosition, LoopValue, LoopValues
+from mirlo.passes.schedule.primitives.joined_threads import join_threads
+from mirlo.passes.schedule.primitives.kernels import limits_of, prepare_kernels
+from mirlo.passes.schedule.primitives.lane_access import EdgeTest
+from mirlo.passes.schedule.primitives.lanes import (
+    LaneGuards,
+    LoopLanes,
+    can_vectorize,
+    count_active_lanes,
+    edge_tests,
+    mask_of_guards,
+    narrowed,
+    undecided_guards,
+)
+from mirlo.passes.schedule.primitives.loops import THREAD
+from mirlo.passes.schedule.primitives.matrix_tile_code import MatrixTileEmitter
+from mirlo.passes.schedule.primitives.memory import PlacedBuffers, allocate_buffers
+from mirlo.passes.schedule.primitives.points import PointEmitter
+from mirlo.passes.schedule.primitives.positions import share_positions
+from mirlo.passes.schedule.primitives.ranges import (
+    Bound,
+    elements_of_thread,
+    emit_bound,
+    hoist,
+    hoist_loads,
+    ranges_of,
+    reached,
+    steps_of,
+)
+from mirlo.passes.schedule.primitives.registers import Accumulators, Carried, RegisterResults, accumulate
+from mirlo.passes.schedule.primitives.streams import StoreLanes, emit_streamed
+from mirlo.passes.schedule.primitives.tensorize import TensorIntrin
+from mirlo.passes.schedule.primitives.threads import accesses_of, is_thread, prepare_threads, reduced_threads
+from mirlo.passes.schedule.primitives.tile_code import TileEmitter
+from mirlo.passes.schedule.primitives.tiles import clamped_values, keeps_tile
+from mirlo.passes.schedule.primitives.transposed import TransposedTile
+from mirlo.passes.schedule.primitives.tree import (
+    BOUND,
+    PARALLEL,
+    SERIAL,
+    TILE,
+    UNROLLED,
+    VECTORIZED,
+    BlockLeaf,
+    Guard,
+    Loop,
+    Node,
+    PartRange,
+    Root,
+    ShiftedTiles,
+    TileLeaf,
+    TileStart,
+    around,
+    extents_of,
+    leaves_of,
+    loops_of,
+    placed_at,
+    reads_of,
+    region_of,
+)
+
+MAX_UNROLL = 256
+"""Most iterations of a loop that are emitted one by one."""
+
+
+def emit(root: Root, schedule: ScheduleFacts, choices: ChoiceValues | None = None) -> func.FuncOp:
+    """Replace the function's tensor form by the loops; return the new function."""
+    parts = PartEmitter(root)
+    # Threads of a GPU do not see each other's stacks.
+    function = BufferFunction(root.view, STACK_LIMIT if limits_of(root) is None else 0)
+    return function.build(lambda: parts.emit(TensorBuffers(function)), schedule, choices)
+
+
+class PartEmitter:
+    """Emits the nodes of a tree, part by part."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self._emitter: _Emitter | None = None
+        prepare_kernels(root)
+        overlap = any(loop.start is not None or loop.shift is not None for loop in root.loops())
+        if overlap and INPLACE in root.view.op.attributes:
+            # Tiles that overlap compute elements twice: what they read must not be overwritten.
+            del root.view.op.attributes[INPLACE]
+        for leaf in root.leaves():
+            if (reduced_threads(leaf) or leaf.epilogue and leaf.is_reduction) and leaf.part == "whole":
+                accumulate(root, leaf, next(loop for loop in around(leaf) if loop.name in leaf.reduce_loops()))
+            elif leaf.is_reduction and leaf.part == "whole" and not leaf.rule:
+                # What continues a reduction is decomposed with the block that begins it. Each iteration of a loop
+                # may have a partial result of one element: then no loop of the reduction is left.
+                chain = around(leaf)
+                decompose(root, leaf, next((loop for loop in chain if loop.name in leaf.reduce_loops()), chain[-1]))
+        in_threads = limits_of(root) is not None
+        if in_threads:
+            join_threads(root)
+        keep_in_registers(root, in_threads)
+        prepare_threads(root)
+        if in_threads:
+            share_positions(root)
+
+    def emit(
+        self,
+        memory: TensorBuffers,
+        nodes: Sequence[Node] | None = None,
+        indices: Mapping[str, LoopValue] | None = None,
+        ends: Mapping[str, ir.Value] | None = None,
+    ) -> None:
+        """Emit some nodes at the insertion point, all of them by default.
+
+        Of a loop with an index that iteration is emitted; of one with an end the iterations before it. An end is an
+        iteration of the loop as it was before it was cut and split, and where an iteration of each of its parts ends.
+        """
+        emitter = self._in(memory)
+        emitter.ends = ends or {}
+        emitter.nodes(self._root.body if nodes is None else nodes, LoopValues(indices), [])
+
+    def finish(
+        self, memory: TensorBuffers, block: str, results: Sequence[ir.Value], indices: Mapping[str, LoopValue]
+    ) -> None:
+        """Store results of a block that something else computes, a vector, and compute what is computed on them."""
+        leaf = self._root.find_leaf(block)
+        lanes = around(leaf)[-1]
+        whole = LaneGuards(D.static_dim(lanes.extent))
+        self._in(memory).lanes_of(leaf, lanes, LoopValues(indices), whole).finish(results)
+
+    def _in(self, memory: TensorBuffers) -> _Emitter:
+        """Return what emits nodes; buffers are allocated once."""
+        if self._emitter is None:
+            accesses = (access for leaf in self._root.leaves() for access in (*leaf.reads, *leaf.writes))
+            straight = frozenset(name for access in accesses for name in access.register_loops)
+            placed = allocate_buffers(self._root, memory)
+            constants = FunctionConstants(memory.buffers)
+            self._emitter = _Emitter(placed, extents_of(self._root.loops()), straight, constants)
+        return self._emitter
+
+
+def _has_guards_of(node: Node, leaf: BlockLeaf) -> TypeGuard[BlockLeaf]:
+    """Return whether a node is a block that computes the same iterations as another one, in the same way."""
+    return isinstance(node, BlockLeaf) and node.guards == leaf.guards and node.is_clamped == leaf.is_clamped
+
+
+def _store_each(stores: Sequence[StoreLanes]) -> None:
+    for store in stores:
+        store()
+
+
+def _has_loops(loop: Loop) -> bool:
+    """Return whether the code of an iteration has loops."""
+    return any(inner.kind != UNROLLED and inner.extent != 1 for inner in loops_of(loop))
+
+
+def _at_position(
+    name: str,
+    part: PartRange,
+    body: Callable[[LoopValue, Carried], Carried],
+    at: ir.Value,
+    held: Carried,
+    start: IndexExpr | None = None,
+) -> Carried:
+    """Emit an iteration of a loop, given where it is in the loop that it is a part of."""
+    return body(LoopPosition(name, at, part, start or IndexExpr()), held)
+
+
+def _is_at_most_one(low: Bound, high: Bound) -> bool:
+    """Return whether a range of iterations is certainly one at most."""
+    if isinstance(low, ir.Value) or isinstance(high, ir.Value):
+        return False
+    return D.is_certain(lambda: (high if low == 0 else high - low) <= 1)
+
+
+class _Emitter(PointEmitter):
+    """Emits loops around points, with the guards of the iterations."""
+
+    def __init__(
+        self, placed: PlacedBuffers, extents: dict[str, Dim], straight: frozenset[str], constants: FunctionConstants
+    ) -> None:
+        super().__init__(placed, extents)
+        self.assumed: frozenset[Guard] = frozenset()
+        """The guards that all iterations pass which are emitted now."""
+        self.unswitched: frozenset[str] = frozenset()
+        """The loops of which a copy is emitted now."""
+        self.stores: list[StoreLanes] | None = None
+        """The stores of the unrolled iterations that are emitted now, which follow the loads of all of them."""
+        self.ahead: list[dict[int, list[ir.Value]]] = []
+        """What each vector of these iterations reads, which is loaded before them."""
+        self.is_loading = False
+        """Whether the loads of these iterations are emitted now."""
+        self.bound: list[ir.Operation] = []
+        """The loops that are bound to hardware axes, in the order in which they were emitted."""
+        self.accumulators: Accumulators | None = None
+        """The results that are in registers in the loops which are emitted now."""
+        self.ends: Mapping[str, ir.Value] = {}
+        """Where loops end early."""
+        self.straight = straight
+        """The loops each of whose iterations has registers of its own."""
+        self.constants = constants
+        self.sizes: dict[str, int] = {}
+        """The iterations of loops over elements of a tile, where it is a smaller one."""
+        self.tiles: dict[TileLeaf, TileEmitter] = {}
+        """The register tiles that are emitted in this function."""
+
+    def nodes(self, nodes: Sequence[Node], values: LoopValues, carried: Carried) -> Carried:
+        """Emit nodes that follow one another; return the accumulators after them."""
+        following = list(nodes)
+        while following:
+            node = following.pop(0)
+            if isinstance(node, Loop):
+                if node.accumulated and self.accumulators is None:
+                    # The loops that continue a reduction are emitted with the one that begins it.
+                    region = region_of(node)
+                    following = [other for other in following if other not in region]
+                carried = self.loop(node, values, carried)
+            elif isinstance(node, BlockLeaf):
+                group = [node]
+                while node.guards and following and _has_guards_of(last := following[0], node):
+                    group.append(last)
+                    del following[0]
+                carried = self.leaves(group, values, carried)
+        return carried
+
+    def leaves(self, leaves: list[BlockLeaf], values: LoopValues, carried: Carried) -> Carried:
+        """Emit a point of blocks with the same guards, one after the other; return the accumulators after them."""
+        guards = self.guards_of(leaves[0], values)
+        if guards is None:
+            return carried
+        if leaves[0].is_clamped:
+            return self.clamped(leaves, guards, values, carried)
+        results = self.results_of(leaves)
+
+        def points(held: Carried) -> Carried:
+            with self.assuming(frozenset(leaves[0].guards)):
+                for leaf, result in zip(leaves, results, strict=True):
+                    if result is None:
+                        self.point(leaf, values)
+                    else:
+                        held = result.add_point(leaf, self, values, held)
+            return held
+
+        return self.carrying(guards, values, points, carried, self.slots(leaves, results, values))
+
+    def clamped(
+        self, leaves: Sequence[BlockLeaf], guards: Sequence[Guard], values: LoopValues, carried: Carried
+    ) -> Carried:
+        """Emit a point of blocks that read the last element where the iteration is past the end."""
+        inside = clamped_values(guards, values)
+        for leaf, result in zip(leaves, self.results_of(leaves), strict=True):
+            if result is None:
+                self.clamped_point(leaf, guards, values, inside)
+            else:
+                carried = result.add_point(leaf, self, inside, carried, self.elements_inside(leaf, guards, values))
+        return carried
+
+    def elements_inside(self, leaf: BlockLeaf, guards: Sequence[Guard], values: LoopValues) -> ir.Value | None:
+        """Emit whether an iteration of a reduction passes the guards that its loops decide; None if there are none."""
+        reduced = leaf.reduce_loops()
+        return self.condition([guard for guard in guards if guard[0].variables() & reduced], values)
+
+    def clamped_point(self, leaf: BlockLeaf, guards: Sequence[Guard], values: LoopValues, inside: LoopValues) -> None:
+        """Emit a point of a block, and store its results if the iteration is not past the end."""
+        if self.is_loading:
+            self.ahead.append(self.loads(leaf, inside))
+            return
+        if self.stores is not None:
+            self.loaded = {access: value for access, (value,) in self.ahead.pop(0).items()}
+        computed = self.computed_with(leaf, inside)
+        self.loaded = {}
+        tests = [] if keeps_tile(leaf) else guards
+        if all(access.is_held for _, each, _ in computed for access in each.writes):
+            return
+
+        def finish() -> None:
+            self.guarded([*leaf.stored_by, *tests], values, partial(self.store_all, computed, values))
+
+        finish() if self.stores is None else self.stores.append(finish)
+
+    def results_of(self, leaves: Sequence[BlockLeaf]) -> list[RegisterResults | None]:
+        """Return the results in registers that blocks compute."""
+        return [None if self.accumulators is None else self.accumulators.of(leaf) for leaf in leaves]
+
+    @staticmethod
+    def slots(leaves: Sequence[BlockLeaf], results: Sequence[RegisterResults | None], values: LoopValues) -> list[int]:
+        """Return the positions of the accumulators that blocks add to in an iteration."""
+        pairs = zip(leaves, results, strict=True)
+        return [at for leaf, result in pairs if result is not None for at in result.slot(leaf, values)]
+
+    def loop(self, loop: Loop, values: LoopValues, carried: Carried) -> Carried:
+        if loop.is_unswitched and loop.name not in self.unswitched:
+            return self.unswitch(loop, values, carried)
+        if loop.shift is not None:
+            assert not carried, "a reduction has no tiles that overlap"
+            self.shifted(loop, loop.shift, values)
+            return carried
+        if loop.tile is not None:
+            assert not carried, "a register tile has its own accumulators"
+            self.register_tile(loop.tile, values)
+            return carried
+        if isinstance(loop.tensorized, TensorIntrin):
+            loop.tensorized.emit(loop, values, self.placed)
+            return carried
+        if loop.accumulated and self.accumulators is None:
+            self.accumulators = Accumulators(region_of(loop), self.placed)
+            self.accumulators.emit(self, values)
+            self.accumulators = None
+            return carried
+        if loop.position is not None:
+            return self.nodes(loop.body, values.at({loop.name: values.emit(loop.position)}), carried)
+        if loop.start is not None:
+            assert not carried, "a reduction has no tiles that overlap"
+            self.tile_start(loop, loop.start, values)
+            return carried
+        if loop.is_transposed and self.transposed(loop, values):
+            return carried
+        if loop.kind == VECTORIZED and loop.extent != 1:
+            leaves = [node for node in loop.body if isinstance(node, BlockLeaf)]
+            if len(leaves) == len(loop.body):
+                following = self.lanes(leaves, loop, values, carried)
+                if following is not None:
+                    return following
+        return self.each_iteration(loop, values, carried)
+
+    def register_tile(self, tile: TileLeaf, values: LoopValues) -> None:
+        """Emit a register tile at a point of the loops around it."""
+        if tile not in self.tiles:
+            emitter = TileEmitter if tile.instruction.unit is None else MatrixTileEmitter
+            self.tiles[tile] = emitter(tile, self)
+        self.tiles[tile].emit(values)
+
+    def shifted(self, loop: Loop, shift: ShiftedTiles, values: LoopValues) -> None:
+        """Emit tiles of a dim of any length: whole ones, and smaller ones for the rest."""
+        whole = partial(self.shifted_tile, loop, shift, values, size=shift.size)
+        is_parallel = loop.kind == PARALLEL
+        if isinstance(shift.extent, int):
+            tiles = static_tiles(shift.extent, shift.size, shift.rests)
+            count = tiles.count(shift.size)
+            end = min(count * shift.size, shift.extent)
+            last = index(shift.extent - shift.size)
+
+            def at(i: ir.Value) -> None:
+                whole(i if end % shift.size == 0 else Value(i).minimum(last))
+
+            for_loop(0, end, shift.size, at, parallel=is_parallel)
+            for size in tiles[count:]:
+                self.shifted_tile(loop, shift, values, index(max(0, min(end, shift.extent - size))), size)
+                end += size
+            return
+        rows = dynamic_tiles(values.emit(shift.extent), shift.size, shift.rests)
+        smaller = partial(rows.loop_over_smaller, partial(self.shifted_tile, loop, shift, values))
+        if is_parallel:
+            loop_over_all(rows, whole, smaller, parallel=True)
+        else:
+            rows.whole.loop(whole, False)
+            smaller()
+
+    def shifted_tile(self, loop: Loop, shift: ShiftedTiles, values: LoopValues, first: ir.Value, size: int) -> None:
+        """Emit a tile of so many elements, from one on: all of them exist."""
+        inside = values.at({loop.name: LoopPosition(loop.name, first, PartRange(0, shift.size))})
+        leaves = [leaf for leaf in leaves_of(loop) if leaf.part == TILE]
+        guards = frozenset(guard for leaf in leaves for guard in leaf.guards if guard[1] == shift.extent)
+        before, self.sizes = self.sizes, {**self.sizes, shift.row: size}
+        with self.assuming(guards):
+            self.nodes(loop.body, inside, [])
+        self.sizes = before
+
+    def each_iteration(self, loop: Loop, values: LoopValues, carried: Carried) -> Carried:
+        """Emit a loop that is none of vectors."""
+        in_thread = is_thread(loop)
+        if loop.waits:
+            # The classes of the dialect take 10 ms to create, of each process that compiles for CPUs.
+            ir.Operation.create("gpu.barrier")
+
+        def body(i: LoopValue, held: Carried, known: LoopValues = values) -> Carried:
+            inside = known.in_thread(loop.name, i) if in_thread else known.at({loop.name: i})
+            return self.nodes(loop.body, inside, held)
+
+        if loop.name in values:
+            return body(values[loop.name], carried)
+        if loop.name in self.ends:
+            return self.before_end(loop, self.ends[loop.name], body, carried)
+        elements = elements_of_thread(loop, values, self.assumed)
+        if elements is not None:
+            return self.each_element(loop, *elements, values, body, carried)
+        for position, (low, high, assumed) in enumerate(ranges_of(loop, values, self.assumed)):
+            steps = None if isinstance(high, int) or position == 0 else steps_of(loop)
+            each = body if steps is None else partial(self.step_by_step, loop, steps, values, body)
+            with self.assuming(assumed):
+                carried = self.iterations(loop, (low, high), values, each, carried, is_rest=position > 0)
+        return carried
+
+    def each_element(
+        self, loop: Loop, guard: Guard, start: IndexExpr, end: Dim, step: int, values: LoopValues,
+        body: Callable[[LoopValue, Carried], Carried], carried: Carried,
+    ) -> Carried:  # fmt: skip
+        """Emit a loop over the elements of a thread, which counts them: addresses contain where an element is."""
+        iteration = partial(_at_position, loop.name, PartRange(0, step), body, start=start)
+        with self.assuming(self.assumed | {guard}):
+            return for_loop(
+                values.emit(start), values.emit(end), index(step), lambda at, *held: iteration(at, list(held)), carried
+            )
+
+    def before_end(
+        self, loop: Loop, end: ir.Value, body: Callable[[LoopValue, Carried], Carried], carried: Carried
+    ) -> Carried:
+        """Emit the iterations of a loop, a part of another one, before an iteration of that one."""
+        part = loop.part or PartRange(0)
+        high = Value(end).minimum(index(part.low + loop.extent * part.step))
+        if _is_at_most_one(0, loop.extent):
+            return if_any(part.low, high, lambda at, *held: body(0, list(held)), carried)
+        iteration = partial(_at_position, loop.name, part, body)
+        is_rolled = not isinstance(loop.extent, int)
+        return for_loop(
+            part.low, high, index(part.step), lambda at, *held: iteration(at, list(held)), carried, rolled=is_rolled
+        )
+
+    def tile_start(self, loop: Loop, start: TileStart, values: LoopValues) -> None:
+        """Emit a tile from the line of memory on in which it begins, if there is one, within the loop's iterations."""
+        kind = ir.IndexType.get()
+        address = create("memref.extract_aligned_pointer_as_index", kind, self.placed[start.buffer].flat)
+        elements = create("arith.divui", kind, address, index(element_bytes(start.buffer.element)))
+        beyond = create("arith.remui", kind, elements, index(start.size))
+        first = values.emit(start.tile * start.size) - beyond
+
+        def tile() -> None:
+            inside = first.minimum(index(start.extent - start.size)).maximum(0)
+            self.nodes(loop.body, values.at({loop.name: inside}), [])
+
+        when(first < values.emit(start.extent), tile)
+
+    def transposed(self, loop: Loop, values: LoopValues) -> bool:
+        """Emit a tile that is transposed in registers; return whether it is known how much of it there is."""
+        (lane_loop,) = loop.body
+        if not isinstance(lane_loop, Loop) or lane_loop.kind != VECTORIZED or loop.name in values:
+            return False
+        (leaf,) = leaves_of(lane_loop)
+        guards = self.guards_of(leaf, values)
+        if guards is None:
+            return True
+        of_rows = [guard for guard in guards if loop.name in guard[0].variables()]
+        of_lanes = [guard for guard in guards if lane_loop.name in guard[0].variables()]
+        rows, lanes = count_active_lanes(of_rows, loop), count_active_lanes(of_lanes, lane_loop)
+        if rows is None or lanes is None or not can_vectorize(leaf, lane_loop, of_lanes, self.placed):
+            return False
+        others = [guard for guard in guards if guard not in of_rows and guard not in of_lanes]
+
+        def tile() -> None:
+            TransposedTile(loop, lane_loop, leaf, values.at({}), self.placed, rows, lanes, self.passed).emit()
+
+        self.guarded(others, values, tile)
+        return True
+
+    def step_by_step(
+        self, loop: Loop, steps: Loop, values: LoopValues, body: Callable[..., Carried], i: LoopValue, held: Carried
+    ) -> Carried:
+        """Emit an iteration with the unrolled loop in it around the others."""
+        inside = values.at({loop.name: i})
+        low, high, assumed = reached(steps, inside, self.assumed)
+
+        def step(j: LoopValue, inner: Carried) -> Carried:
+            return body(i, inner, inside.at({steps.name: j}))
+
+        with self.assuming(assumed):
+            return self.iterations(steps, (low, high), inside, step, held, is_rest=True)
+
+    def unswitch(self, loop: Loop, values: LoopValues, carried: Carried) -> Carried:
+        """Emit a loop without the tests of edges that it decides for all iterations, and with them."""
+        tests = self.tests_before(loop, values)
+        unswitched, passed, failed = self.unswitched, self.passed, self.failed
+        self.unswitched = unswitched | {loop.name}
+        try:
+            if not tests:
+                return self.loop(loop, values, carried)
+            branch = scf.IfOp(self.all_inside(tests, values), [value.type for value in carried], has_else=True)
+            self.passed = passed | set(tests)
+            with ir.InsertionPoint(branch.then_block):
+                scf.YieldOp(self.loop(loop, values, carried))
+            self.passed, self.failed = passed, (*failed, tests)
+            with ir.InsertionPoint(branch.else_block):
+                scf.YieldOp(self.loop(loop, values, carried))
+        finally:
+            self.unswitched, self.passed, self.failed = unswitched, passed, failed
+        return list(branch.results)
+
+    def tests_before(self, loop: Loop, values: LoopValues) -> list[EdgeTest]:
+        """Return the tests of edges in a loop that do not depend on its iterations."""
+        inside, tests = {loop.name, *(other.name for other in loops_of(loop))}, dict[EdgeTest, None]()
+        for leaf in leaves_of(loop):
+            extents = extents_of(around(leaf))
+            for access in leaf.reads:
+                for test in edge_tests(access, leaf.place(access), values, extents):
+                    if test not in self.passed and not test[0].variables() & inside:
+                        tests[test] = None
+        return list(tests)
+
+    def iterations(
+        self,
+        loop: Loop,
+        bounds: tuple[Bound, Bound],
+        values: LoopValues,
+        body: Callable[[LoopValue, Carried], Carried],
+        carried: Carried,
+        is_rest: bool,
+    ) -> Carried:
+        """Emit some iterations of a loop."""
+        low, high = bounds
+        # Lanes have registers of their own, also where they are no vectors.
+        is_straight = loop.kind == UNROLLED or loop.kind == VECTORIZED and (carried or loop.name in self.straight)
+        most = MAX_UNROLL if is_straight else 1
+        if isinstance(low, int) and isinstance(high, int) and high - low <= most and loop.kind != BOUND:
+            return self._straight_iterations(loop, range(low, high), values, body, carried)
+        kind = SERIAL if is_rest else loop.kind
+        if carried or kind in (SERIAL, PARALLEL):
+            return self._rolled_iterations(loop, kind, bounds, values, body, carried)
+        self.annotated(loop, kind, bounds, values, body)
+        return carried
+
+    def _straight_iterations(
+        self,
+        loop: Loop,
+        iterations: range,
+        values: LoopValues,
+        body: Callable[[LoopValue, Carried], Carried],
+        carried: Carried,
+    ) -> Carried:
+        """Emit iterations one after the other."""
+        if loop.kind == UNROLLED and self.stores is None and self.can_load_first(loop, values):
+            return self.loads_first(iterations, body, carried)
+        first = len(self.bound)
+        for i in iterations:
+            carried = body(i, carried)
+        if loop.kind == UNROLLED:
+            self.synchronize_once(loop, self.bound[first:])
+        return carried
+
+    def _rolled_iterations(
+        self,
+        loop: Loop,
+        kind: str,
+        bounds: tuple[Bound, Bound],
+        values: LoopValues,
+        body: Callable[[LoopValue, Carried], Carried],
+        carried: Carried,
+    ) -> Carried:
+        """Emit iterations as a loop, or as a branch where there is one at most."""
+        low, high = bounds
+        part, is_at_most_one = loop.part, kind == SERIAL and _is_at_most_one(low, high)
+        is_counted = isinstance(high, ir.Value) or isinstance(high, int) and not carried
+        if part is None or kind != SERIAL or isinstance(low, ir.Value) or is_counted:
+            step, iteration = 1, body
+        else:
+            # Addresses contain where the part begins: as iterations, one value has it, instead of one each.
+            low, high, step = part.low + low * part.step, part.low + high * part.step, part.step  # type: ignore[operator]
+            iteration = partial(_at_position, loop.name, part, body)
+        if is_at_most_one:
+            return if_any(low, high, lambda i, *held: iteration(i, list(held)), carried)
+        new_loop = scf.ForOp(emit_bound(low, values), emit_bound(high, values), values.emit(step), carried)
+        if kind == PARALLEL:
+            new_loop.operation.attributes[PARALLEL_LOOP] = ir.UnitAttr.get()
+        with ir.InsertionPoint(new_loop.body):
+            scf.YieldOp(iteration(new_loop.induction_variable, list(new_loop.inner_iter_args)))
+        self._improve(new_loop.operation, loop, kind, isinstance(low, int) and isinstance(high, int), bool(carried))
+        return list(new_loop.results)
+
+    def _improve(self, emitted: ir.Operation, loop: Loop, kind: str, is_static: bool, is_carrying: bool) -> None:
+        """Let LLVM not unroll an emitted loop that is work enough, and move what its iterations share before it."""
+        is_cut = self.accumulators is not None and len(self.accumulators.loops) > 1
+        if not is_static and (not is_carrying or is_cut) and self.has_vectors_only(loop):
+            keep_rolled(emitted)
+        if kind == SERIAL and not is_carrying and is_static and not _has_loops(loop):
+            hoist(emitted)
+        elif not is_carrying and not self.placed.in_threads and self.reads_in_common(loop):
+            hoist_loads(emitted)
+
+    def reads_in_common(self, loop: Loop) -> bool:
+        """Return whether all iterations of a loop of vectors read an element in common."""
+        inner = loops_of(loop)
+        if not inner or any(each.kind not in (UNROLLED, VECTORIZED) and each.extent != 1 for each in inner):
+            return False
+        inside = {loop.name, *(each.name for each in inner)}
+        if not any(each.kind == VECTORIZED for each in inner) or any(each.is_transposed for each in inner):
+            return False
+        return any(
+            not access.is_opaque and not any(index.variables() & inside for index in placed_at(access.at, at))
+            for leaf in leaves_of(loop)
+            for access, at in reads_of(leaf)
+        )
+
+    def has_vectors_only(self, loop: Loop) -> bool:
+        """Return whether an iteration is vectors of CPUs, without loops around them but those of a reduction."""
+        inner = [other for other in loops_of(loop) if other.kind != UNROLLED and other.extent != 1]
+        reduced = {name for leaf in leaves_of(loop) for name in leaf.reduce_loops()}
+        others = [other for other in inner if other.kind != VECTORIZED]
+        return len(others) < len(inner) and not self.placed.in_threads and all(o.name in reduced for o in others)
+
+    def annotated(
+        self,
+        loop: Loop,
+        kind: str,
+        bounds: tuple[Bound, Bound],
+        values: LoopValues,
+        body: Callable[[LoopValue, Carried], Carried],
+    ) -> None:
+        """Emit a loop that a pass after this maps to lanes, copies or threads."""
+        low, high = (emit_bound(bound, values) for bound in bounds)
+        new_loop = For.build(low, high, result_types=[], kind=kind, thread=loop.thread if kind == BOUND else None)
+        if kind == BOUND:
+            self.bound.append(new_loop.operation)
+        block = new_loop.operation.regions[0].blocks.append(ir.IndexType.get())
+        with ir.InsertionPoint(block):
+            body(block.arguments[0], [])
+            no_values = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0, 0, 0])}
+            ir.Operation.create("tir.yield", operands=[], attributes=no_values)
+
+    def synchronize_once(self, loop: Loop, bound: Sequence[ir.Operation]) -> None:
+        """Let threads synchronize after the last iteration of an unrolled loop only, if each has its own elements."""
+        leaf, *others = leaves_of(loop)
+        if others or leaf.is_reduction or leaf.part != "whole":
+            return
+        written = [access.buffer for access in leaf.writes]
+        if len([access for access in accesses_of(leaf) if access.buffer in written]) > len(written):
+            return  # it reads what it writes
+        threads = [op for op in bound if op.opview.thread.startswith(THREAD)]
+        always = [i for i, op in enumerate(threads) if op.block == ir.InsertionPoint.current.block]
+        for op in threads[: always[-1]] if always else ():
+            op.attributes["nowait"] = ir.BoolAttr.get(True)
+
+    def can_load_first(self, loop: Loop, values: LoopValues) -> bool:
+        """Return whether the loads of all iterations of an unrolled loop may be in flight before its stores.
+
+        Assemblers of GPUs do not move loads before stores, which may be to the same memory for all that they know.
+        """
+        leaves, loops = leaves_of(loop), loops_of(loop)
+        if not self.placed.in_threads or len(leaves) > 1 or leaves[0].is_reduction:
+            return False
+        if not leaves[0].is_clamped and self.guards_of(leaves[0], values):
+            return False
+        written = [access.buffer for access in leaves[0].writes]
+        reads = [access for access in leaves[0].reads if access.inlined is not None or access.buffer in written]
+        reads += [access for after in leaves[0].epilogue for access in after.reads if access.inlined is not None]
+        return not reads and all(
+            other.kind == UNROLLED
+            or other.extent == 1
+            and other.kind != BOUND
+            or other.kind == VECTORIZED
+            and can_vectorize(leaves[0], other, [], self.placed)
+            for other in loops
+        )
+
+    def loads_first(
+        self, iterations: range, body: Callable[[LoopValue, Carried], Carried], carried: Carried
+    ) -> Carried:
+        """Emit the iterations of an unrolled loop, and their stores after all of them."""
+        self.is_loading, stores = True, list[StoreLanes]()
+        self.stores = stores
+        for i in iterations:
+            body(i, carried)
+        self.is_loading = False
+        for i in iterations:
+            carried = body(i, carried)
+        self.stores = None
+        _store_each(stores)
+        return carried
+
+    # Guards
+
+    def guards_of(
+        self, leaf: BlockLeaf, values: LoopValues, ignored: frozenset[str] = frozenset()
+    ) -> list[Guard] | None:
+        """Return the guards of a block that some iterations may not pass; None if no iteration passes all of them.
+
+        Guards that depend on loops that are `ignored` do not count.
+        """
+        guards = undecided_guards(leaf, values, self.assumed, ignored)
+        return None if guards is None else [guard for _, guard in guards]
+
+    @contextmanager
+    def assuming(self, guards: frozenset[Guard]) -> Iterator[None]:
+        """Emit iterations that pass these guards."""
+        before = self.assumed
+        self.assumed = before | guards
+        try:
+            yield
+        finally:
+            self.assumed = before
+
+    def carrying(
+        self,
+        guards: Sequence[Guard],
+        values: LoopValues,
+        body: Callable[[Carried], Carried],
+        carried: Carried,
+        changed: Sequence[int],
+    ) -> Carried:
+        """Emit a body, which changes some of the accumulators, for iterations that pass the guards."""
+        condition = self.condition(guards, values)
+        if condition is None:
+            return body(carried)
+        if not changed:
+            when(condition, lambda: body(carried))
+            return carried
+        held = [carried[at] for at in changed]
+
+        def then() -> Carried:
+            values = body(carried)
+            return [values[at] for at in changed]
+
+        following = list(carried)
+        results = either(condition, then, lambda: held, [value.type for value in held])
+        for at, value in zip(changed, results, strict=True):
+            following[at] = value
+        return following
+
+    # Points
+
+    def lanes(self, leaves: list[BlockLeaf], loop: Loop, values: LoopValues, carried: Carried) -> Carried | None:
+        """Emit a vectorized loop around blocks as vector operations; None if that is not possible.
+
+        One block after the other is computed for all lanes.
+        """
+        guards_by_leaf = [self.guards_of(leaf, values) for leaf in leaves]
+        known = [guards for guards in guards_by_leaf if guards is not None]
+        results = self.results_of(leaves)
+        held = [(leaf, result) for leaf, result in zip(leaves, results, strict=True) if result is not None]
+        if not all(result.is_vector(leaf, loop) for leaf, result in held):
+            return None
+        for leaf, guards in zip(leaves, guards_by_leaf, strict=True):
+            if not held and guards is not None and not self.can_be_lanes(leaf, loop, guards):
+                return None
+        if not known:
+            return carried
+        is_mixed = any(leaf.is_clamped != leaves[0].is_clamped for leaf in leaves)
+        if len(known) < len(leaves) or is_mixed or any(guards != known[0] for guards in known[1:]):
+            for leaf, guards in zip(leaves, guards_by_leaf, strict=True):
+                if guards is not None:
+                    carried = self.guarded_lanes([leaf], loop, values, guards, carried)
+            return carried
+        return self.guarded_lanes(leaves, loop, values, known[0], carried)
+
+    def narrowed(self, loop: Loop, guards: Sequence[Guard]) -> tuple[Loop, list[Guard]]:
+        """Return a vectorized loop with the lanes that iterations need, and the guards that are left."""
+        inside = [guard for guard in guards if loop.name in guard[0].variables()]
+        if self.placed.in_threads:
+            return loop, list(guards)
+        # A tail of 3 elements takes a vector of 4, one of 8 takes no mask.
+        loop = narrowed(loop, inside)
+        is_whole = count_active_lanes(inside, loop) == loop.extent
+        return loop, [guard for guard in guards if guard not in inside] if is_whole else list(guards)
+
+    def can_be_lanes(self, leaf: BlockLeaf, loop: Loop, guards: Sequence[Guard]) -> bool:
+        """Return whether a block in a vectorized loop can be vector operations."""
+        loop, guards = self.narrowed(loop, guards)
+        return can_vectorize(leaf, loop, guards, self.placed)
+
+    def guarded_lanes(
+        self, leaves: list[BlockLeaf], loop: Loop, values: LoopValues, guards: list[Guard], carried: Carried
+    ) -> Carried:
+        """Emit blocks with the same guards as vector operations; return the accumulators after them."""
+        results = self.results_of(leaves)
+        if all(result is None for result in results):
+            loop, guards = self.narrowed(loop, guards)
+        inside = [guard for guard in guards if loop.name in guard[0].variables()]
+
+        if leaves[0].is_clamped and guards and not inside:
+            return self.clamped_lanes(leaves, loop, values, guards, carried)
+
+        def vectors(held: Carried) -> Carried:
+            if loop.extent == 1:
+                for leaf in leaves:
+                    self.point(leaf, values.at({loop.name: 0}))
+                return held
+            active = mask_of_guards(inside, loop, values)
+            for leaf, result in zip(leaves, results, strict=True):
+                if result is not None:
+                    held = result.add_lanes(self.lanes_of(leaf, loop, values, active), held)
+                else:
+                    self.vector(leaf, loop, values, active)
+            return held
+
+        others = [guard for guard in guards if guard not in inside]
+        return self.carrying(others, values, vectors, carried, self.slots(leaves, results, values))
+
+    def clamped_lanes(
+        self, leaves: list[BlockLeaf], loop: Loop, values: LoopValues, guards: list[Guard], carried: Carried
+    ) -> Carried:
+        """Emit vectors of blocks that read the last ones where the iteration is past the end."""
+        inside = clamped_values(guards, values)
+        whole = LaneGuards(D.static_dim(loop.extent))
+        for leaf, result in zip(leaves, self.results_of(leaves), strict=True):
+            lanes = self.lanes_of(leaf, loop, inside, whole)
+            if result is not None:
+                carried = result.add_lanes(lanes, carried, self.elements_inside(leaf, guards, values))
+                continue
+            if self.is_loading:
+                self.ahead.append(lanes.load_ahead())
+                continue
+            if self.ahead:
+                lanes.elements = self.ahead.pop(0)
+            stores: list[StoreLanes] = []
+            lanes.stores = stores
+            lanes.emit()
+            finish = partial(self.guarded, guards, values, partial(_store_each, stores))
+            if stores:
+                finish() if self.stores is None else self.stores.append(finish)
+        return carried
+
+    def lanes_of(self, leaf: BlockLeaf, loop: Loop, values: LoopValues, guards: LaneGuards) -> LoopLanes:
+        """Return the lanes of a block in a vectorized loop."""
+        return LoopLanes(leaf, loop, values, self.placed, guards, self.passed, self.stores, registers=self.registers)
+
+    def vector(self, leaf: BlockLeaf, loop: Loop, values: LoopValues, guards: LaneGuards) -> None:
+        """Emit a block as vector operations."""
+        lanes = self.lanes_of(leaf, loop, values, guards)
+        if self.is_loading:
+            self.ahead.append(lanes.load_ahead())
+            return
+        if self.ahead:
+            lanes.elements = self.ahead.pop(0)
+        if not leaf.is_streamed or self.stores is not None:
+            lanes.emit()
+            return
+        stores: list[StoreLanes] = []
+        lanes.stores = stores
+        lanes.emit()
+        emit_streamed(stores, leaf, self.placed)
+
+    def point(self, leaf: BlockLeaf, values: LoopValues) -> None:
+        if self.is_loading:
+            self.ahead.append(self.loads(leaf, values))
+            return
+        if self.ahead:
+            self.loaded = {access: value for access, (value,) in self.ahead.pop(0).items()}
+        results = self.computed(leaf, leaf.at, values)
+        self.loaded = {}
+        finish = partial(self.finish_point, results, leaf, values)
+        finish() if self.stores is None else self.stores.append(finish)

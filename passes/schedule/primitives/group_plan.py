@@ -1,0 +1,122 @@
+"""Rules that are schedules of words, for a whole prim function or for some of its blocks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import field
+from functools import cached_property
+
+from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.tir.view import BlockView, PrimView
+from mirlo.passes.rule_choices import ChoiceValues
+from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel
+from mirlo.passes.schedule.buffers import ScheduleFacts, TensorBuffers
+from mirlo.passes.schedule.primitives.schedule import Schedule
+from mirlo.passes.schedule.primitives.trace import APPLIED, Trace
+from mirlo.passes.schedule.primitives.tree import output_names
+from mirlo.runtime.names import unique_names
+from mirlo.runtime.records import dataclass
+
+
+class GroupView(PrimView):
+    """Some blocks of a prim function, as if they were all of it: what others read are its results.
+
+    Blocks and buffers have the names that they have in schedules of the whole function.
+    """
+
+    def __init__(self, group: BlockGroup[LaneModel]) -> None:
+        function = group.blocks[0].op.parent
+        assert function is not None, "a block is in a function"
+        super().__init__(function, group.siblings)
+        is_whole = len(group.blocks) == len(self.blocks)
+        all_blocks, self.blocks = self.blocks, list(group.blocks)
+        self._names: dict[ir.Operation, str] = {}
+        self._buffers: dict[ir.Value, str] = {}
+        if is_whole:
+            return
+        unique = unique_names([block.name for block in all_blocks])
+        self._names = {block.op: name for name, block in zip(unique, all_blocks, strict=True)}
+        computed = group.made
+        for name, block in zip(unique, all_blocks, strict=True):
+            buffers = zip(output_names(name, block), block.outputs, strict=True)
+            self._buffers.update({output.value: buffer for buffer, output in buffers if output.value not in computed})
+        read = [operand.value for block in group.blocks for operand in block.inputs]
+        self.arguments = list(dict.fromkeys([*self.arguments, *(value for value in read if value not in computed)]))
+        self.returned = [value for value in computed if value in group.kept]
+
+    def name_of(self, block: BlockView) -> str:
+        """Return what schedules of the whole function call a block."""
+        return self._names.get(block.op, block.name)
+
+    @property
+    def names(self) -> dict[ir.Value, str]:
+        """Return what the author calls the buffers, and schedules of the whole function those of other blocks."""
+        return {**self._buffers, **super().names}
+
+
+def words_of(group: BlockGroup[LaneModel]) -> Schedule:
+    """Return a schedule of the loops of some blocks, for a rule to arrange."""
+    return Schedule(GroupView(group))
+
+
+@dataclass(frozen=True)
+class WordsPlan:
+    """The loops of some blocks, which a rule has arranged with words."""
+
+    group: BlockGroup[LaneModel]
+    words: Schedule
+    rule: str
+    chosen: ChoiceValues
+    facts: ScheduleFacts = field(default_factory=dict)
+    """What `mirlo explain` prints of the loops."""
+
+    @cached_property
+    def name(self) -> str:
+        """Return the name of the rule."""
+        return self.rule
+
+    @property
+    def block_count(self) -> int:
+        """Return how many blocks it computes."""
+        return len(self.group.blocks)
+
+    @cached_property
+    def block_names(self) -> list[str]:
+        """Return the names of the blocks in schedules of the whole function."""
+        view = GroupView(self.group)
+        return [view.name_of(block) for block in self.group.blocks]
+
+    def choices(self) -> ChoiceValues:
+        """Return the choices with which the loops are made again."""
+        return self.chosen
+
+    def emit(self, memory: TensorBuffers) -> None:
+        """Emit the loops at the insertion point."""
+        self.words.emit_part(memory)
+
+    def schedule(self) -> func.FuncOp:
+        """Replace a prim function, of which these are all blocks, by the loops."""
+        return self.words.emit({"rule": self.rule, **self.facts}, self.chosen)
+
+
+def words_of_stages(stages: Sequence[object]) -> Trace | None:
+    """Return the words of all stages of a function as those of the whole; None if it has other stages.
+
+    Each stage is nests of its own, so that a schedule of the whole function makes the same of its words.
+    """
+    plans = [stage for stage in stages if isinstance(stage, WordsPlan)]
+    if not plans or len(plans) < len(stages):
+        return None
+    names = [name for plan in plans for name in plan.block_names]
+    is_one = len(plans) == 1
+    if not is_one and any(
+        other.startswith(f"{name}_") and other[len(name) + 1].isalpha() for name in names for other in names
+    ):
+        return None  # loops of one block may have names that those of another one have in the whole function
+    return Trace([word for plan in plans for word in plan.words.trace])
+
+
+def record_words(function: ir.OpView | ir.Operation, trace: Trace) -> None:
+    """Record the words that a rule applied at what it made."""
+    function.attributes[APPLIED] = ir.StringAttr.get(json.dumps(trace.as_json()))

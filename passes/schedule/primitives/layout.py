@@ -1,0 +1,85 @@
+"""Schedule primitives on buffers: the memory that they are in, and the order of their elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mirlo.passes.schedule.primitives.kernels import require_scope
+from mirlo.passes.schedule.primitives.loops import MAX_ITERATIONS
+from mirlo.passes.schedule.primitives.memory import memory_accesses
+from mirlo.passes.schedule.primitives.tree import Root, ScheduleBuffer, ScheduleError
+
+MAX_COPIES = 256
+"""Most copies of a buffer."""
+
+
+def set_scope(root: Root, buffer: str, scope: str) -> None:
+    """Set the memory of a buffer."""
+    target = _own_buffer(root, "set_scope", buffer, "set the scope of a copy of it (cache_write)")
+    require_scope(root, "set_scope", buffer, scope)
+    target.scope = scope
+
+
+def pack(root: Root, buffer: str, order: Sequence[int], tiles: Sequence[Sequence[int]]) -> None:
+    """Set the order of the dims of a buffer in memory, with tiled dims."""
+    target = _own_buffer(root, "pack", buffer, "pack a copy of it (cache_read)")
+    _require_affine_reads(root, "pack", target)
+    rank = len(target.shape)
+    if order and sorted(order) != list(range(rank)):
+        raise ScheduleError(f"pack: expected an order of the {rank} dims of '{buffer}', found {list(order)}")
+    if any(len(tile) != 2 or not 0 <= tile[0] < rank or tile[1] < 1 for tile in tiles):
+        raise ScheduleError(f"pack: expected tiles as (dim, size), found {list(tiles)}")
+    if any(size > MAX_ITERATIONS for _, size in tiles):
+        raise ScheduleError(f"pack: expected tiles of at most {MAX_ITERATIONS} elements, found {list(tiles)}")
+    if target.padding is not None:
+        raise ScheduleError(f"pack: the rows of '{buffer}' are padded (storage_align), which comes after pack")
+    target.order = tuple(order) or target.order
+    target.tiles = {dim: size for dim, size in tiles}
+
+
+def storage_align(root: Root, buffer: str, dim: int, factor: int, offset: int) -> None:
+    """Pad the rows of a buffer, so that the stride of a dim is a multiple of a factor, plus an offset."""
+    target = _own_buffer(root, "storage_align", buffer, "align a copy of it (cache_read)")
+    _require_affine_reads(root, "storage_align", target)
+    rank = len(target.shape)
+    if target.tiles or rank < 2 or dim != target.order[-2]:
+        expected = (
+            f"dim {target.order[-2]} of '{buffer}'" if rank > 1 and not target.tiles else "two dims without tiles"
+        )
+        raise ScheduleError(f"storage_align: expected {expected}, whose rows are next to one another, found dim {dim}")
+    if factor < 1 or not 0 <= offset < factor:
+        raise ScheduleError(
+            f"storage_align: expected a factor of 1 or more and an offset below it, found {factor} and {offset}"
+        )
+    if factor > MAX_ITERATIONS:
+        raise ScheduleError(f"storage_align: expected a factor of at most {MAX_ITERATIONS}, found {factor}")
+    target.padding = (factor, offset)
+
+
+def double_buffer(root: Root, buffer: str, copies: int) -> None:
+    """Set how many tiles of a buffer an accelerator holds at a time."""
+    target = _own_buffer(root, "double_buffer", buffer, "keep copies of tiles of it (cache_read)")
+    if not 1 <= copies <= MAX_COPIES:
+        raise ScheduleError(f"double_buffer: expected 1 to {MAX_COPIES} copies of '{buffer}', found {copies}")
+    target.copies = copies
+
+
+def _require_affine_reads(root: Root, word: str, buffer: ScheduleBuffer) -> None:
+    """Require that no block computes by itself where it reads a buffer: it would take the elements for row-major."""
+    for leaf in root.leaves():
+        if any(access.buffer is buffer and access.is_opaque for access in memory_accesses(leaf)):
+            raise ScheduleError(
+                f"{word}: '{leaf.name}' reads '{buffer.name}' at indices from data, which are those of row-major "
+                f"order; {word} a copy that only other blocks read (cache_read)"
+            )
+
+
+def _own_buffer(root: Root, word: str, name: str, instead: str) -> ScheduleBuffer:
+    """Return a buffer whose memory primitives may choose: no parameter, and of no rule."""
+    target = root.find_buffer(name)
+    if target.is_parameter:
+        raise ScheduleError(f"{word}: '{name}' is a parameter; {instead}")
+    ruled = [leaf for leaf in root.leaves() if leaf.rule and leaf.touches(target)]
+    if ruled:
+        raise ScheduleError(f"{word}: rule '{ruled[0].rule}' schedules '{ruled[0].name}', which uses '{name}'")
+    return target

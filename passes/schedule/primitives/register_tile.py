@@ -1,0 +1,302 @@
+"""`Schedule.register_tile`: a block as a tile of accumulators in registers, a leaf of the loop tree.
+
+The loops of a tile stay in the tree, for the analysis of accesses, but have no code of their own: `tile_code` emits a
+tile once for all its points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.passes.rules import Decline
+from mirlo.passes.schedule.blocks.contraction.body import ProductInput, match_multiply_add
+from mirlo.passes.schedule.primitives.contiguity import in_iterations, is_beyond_edge, position_of
+from mirlo.passes.schedule.primitives.tile_instruction import kind_of, tile_instructions
+from mirlo.passes.schedule.primitives.tree import (
+    TILE,
+    BlockLeaf,
+    BufferAccess,
+    Loop,
+    Prefetch,
+    Root,
+    ScheduleBuffer,
+    ScheduleError,
+    TileLeaf,
+    around,
+    placed_at,
+)
+from mirlo.runtime.nearest import nearest
+
+Side: TypeAlias = tuple[ProductInput, BufferAccess]
+"""A factor of the product, and the access that reads it."""
+
+
+def sides_of(tile: TileLeaf) -> tuple[Side, Side]:
+    """Return the factor and the access of the rows, and those of the columns."""
+    leaf = tile.leaf
+    assert leaf.view is not None
+    values = [operand.value for operand in leaf.view.inputs]
+    factors = (tile.product.lhs, tile.product.rhs)
+    left, right = ((factor, leaf.reads[values.index(factor.operand.value)]) for factor in factors)
+    along = [_flat(access, leaf.at, leaf).coefficient(tile.lanes.name) for _, access in (left, right)]
+    return (right, left) if along[0] != 0 and along[1] == 0 else (left, right)
+
+
+def prefetch(root: Root, leaf: BlockLeaf, buffer: ScheduleBuffer, loop: Loop | None, distance: int) -> None:
+    """Let a tile prefetch its columns: those of the next iteration of a loop around it, or so many elements ahead."""
+    tile = next((each.tile for each in around(leaf) if each.tile is not None), None)
+    if tile is None:
+        raise ScheduleError(f"prefetch: '{leaf.name}' is no register tile")
+    if sides_of(tile)[1][1].buffer is not buffer:
+        raise ScheduleError(f"prefetch: '{buffer.name}' has not the columns of '{leaf.name}'")
+    if loop is not None and (loop not in around(leaf) or loop in tile.inner):
+        raise ScheduleError(f"prefetch: '{loop.name}' is no loop around the tile of '{leaf.name}'")
+    if loop is None and distance < 1:
+        raise ScheduleError("prefetch: expected a loop, or a distance of 1 element or more")
+    tile.prefetches.append(Prefetch(buffer, loop.name if loop is not None else "", distance))
+
+
+def register_tile(
+    root: Root,
+    leaf: BlockLeaf,
+    loops: Sequence[Loop],
+    over: Sequence[Loop],
+    instruction: str,
+    is_masked: bool = True,
+    steps: int = 1,
+    epilogue: tuple[int, int] | None = None,
+) -> TileLeaf:
+    """Make a reduction a tile: `loops` are its rows, vectors, lanes and the loops in an instruction, innermost."""
+    if not leaf.is_reduction or leaf.part != "whole" or leaf.view is None:
+        raise ScheduleError(f"register_tile: '{leaf.name}' is not a reduction, or is decomposed already")
+    product = match_multiply_add(leaf.view)
+    if isinstance(product, Decline):
+        raise ScheduleError(f"register_tile: '{leaf.name}' is no sum of products: {product}")
+    table = tile_instructions()
+    if instruction not in table:
+        hint = nearest(instruction, table) or f"; the table has {', '.join(table)}"
+        raise ScheduleError(f"register_tile: unknown instruction '{instruction}'{hint}")
+    chain, inner = around(leaf), [*over, *loops]
+    outer = chain[: len(chain) - len(inner)]
+    if not over or any(a is not b for a, b in zip(chain[len(outer) :], inner, strict=False)):
+        expected, present = (", ".join(each.name for each in nest) for nest in (inner, chain))
+        raise ScheduleError(
+            f"register_tile: expected one loop of the reduction or more in 'over', and that the innermost loops of "
+            f"'{leaf.name}' are {expected}; found {present}"
+        )
+    reduced = leaf.reduce_loops()
+    depth = [each for each in loops if each.name in reduced]
+    spatial = [each for each in loops if each.name not in reduced]
+    is_sorted = [*spatial, *depth] == list(loops) and all(each.name in reduced for each in over)
+    if not is_sorted or not 1 <= len(spatial) <= (3 if table[instruction].shape is None else 4):
+        raise ScheduleError(
+            "register_tile: expected loops over rows, vectors and lanes, then those of the reduction in an "
+            f"instruction, and in 'over' loops of the reduction, found {', '.join(each.name for each in loops)} and "
+            f"{', '.join(each.name for each in over)}"
+        )
+    lines = spatial[0] if len(spatial) == 4 else None
+    rows, vectors, lanes = _by_role(leaf, spatial[-3:])
+    blocks = [each for each in outer if each.name in reduced and each.extent != 1]
+    if blocks and any(each.shift is not None for each in chain):
+        raise ScheduleError(
+            f"register_tile: '{leaf.name}' has blocks of K, '{blocks[0].name}', between which shifted tiles would add "
+            "to elements twice"
+        )
+    tile = TileLeaf(
+        leaf, list(over), lines, rows, vectors, lanes, depth, blocks, table[instruction], product, is_masked, steps,
+        epilogue,
+    )  # fmt: skip
+    _require_static(tile)
+    _require_linear(tile)
+    _require_operands(tile)
+    _require_epilogue(tile)
+    _require_instruction(tile)
+    _require_groups(tile)
+    if blocks and leaf.writes[0].buffer.element != product.accumulate_type:
+        raise ScheduleError(
+            f"register_tile: accumulators of {product.accumulate_type} are in '{leaf.writes[0].buffer.name}' between "
+            f"blocks of K, whose elements are {leaf.writes[0].buffer.element}"
+        )
+    leaf.part = TILE
+    if blocks:
+        tile.is_stored, leaf.writes[0].is_held = not leaf.writes[0].is_held, False
+    over[0].tile = tile
+    return tile
+
+
+def _by_role(leaf: BlockLeaf, spatial: Sequence[Loop]) -> tuple[Loop | None, Loop | None, Loop]:
+    """Return the loops over rows, vectors and lanes; with two loops, the first one is over what it moves along."""
+    *others, lanes = spatial
+    if len(others) == 2:
+        return others[0], others[1], lanes
+    if not others:
+        return None, None, lanes
+    result = _flat(leaf.writes[0], leaf.at, leaf)
+    is_next = result.coefficient(others[0].name) == result.coefficient(lanes.name) * lanes.extent
+    along = [_flat(access, leaf.at, leaf) for access in leaf.reads]
+    moves = [form for form in along if form.coefficient(others[0].name) != 0]
+    is_vectors = is_next and all(form.coefficient(lanes.name) != 0 for form in moves)
+    return (None, others[0], lanes) if is_vectors else (others[0], None, lanes)
+
+
+def _require_static(tile: TileLeaf) -> None:
+    sized = [loop for loop in (tile.lines, tile.rows, tile.vectors, tile.lanes, *tile.depth) if loop is not None]
+    dynamic = next((loop for loop in sized if not isinstance(loop.extent, int)), None)
+    if dynamic is not None:
+        raise ScheduleError(f"register_tile: '{dynamic.name}' has {dynamic.extent} iterations: split it first")
+    if tile.epilogue is not None and len(tile.epilogue) != 2:
+        raise ScheduleError("register_tile: expected two numbers in 'epilogue', for whole and for smaller tiles")
+
+
+def _require_instruction(tile: TileLeaf) -> None:
+    """Require that the instruction multiplies the operands, in as many registers as it has."""
+    instruction, name = tile.instruction, tile.instruction.name
+    (rows, _), (factor, _) = sides_of(tile)
+    if not instruction.takes(rows, factor, tile.product):
+        taken = " or ".join(" x ".join(each[:2]) for each in instruction.operands)
+        kinds = " x ".join(kind_of(each) or "an expression" for each in (rows, factor))
+        raise ScheduleError(f"register_tile: '{name}' multiplies {taken}, found {kinds}")
+    if instruction.shape is None or instruction.unit is None:
+        return
+    height, width = matrix_registers(tile)
+    needed, most = height * width + height + width, instruction.unit.registers
+    columns = {loop.name for loop in (tile.vectors, tile.lanes) if loop is not None}
+    rests = [bound for form, bound in tile.leaf.guards if form.variables() & columns]
+    if tile.blocks and any(not isinstance(bound, int) or bound % instruction.shape[1] for bound in rests):
+        raise ScheduleError(
+            f"register_tile: between blocks of K whole registers of '{name}' are stored, of {instruction.shape[1]} "
+            f"columns, found {rests[0]} columns"
+        )
+    is_equal = tile.height % height == 0 and tile.height // height <= instruction.shape[0]
+    if needed > most or not is_equal or tile.width % instruction.shape[1]:
+        raise ScheduleError(
+            f"register_tile: '{name}' takes up to {instruction.shape[0]} rows and {instruction.shape[1]} columns, and "
+            f"has {most} registers; a tile of {tile.height} rows and {tile.width} columns needs {needed} of equal rows"
+        )
+
+
+def _require_groups(tile: TileLeaf) -> None:
+    """Require that what one instruction multiplies of a row, and of each column, is contiguous."""
+    group, is_matrix = tile.instruction.group, tile.instruction.shape is not None
+    extents = [loop.extent for loop in tile.depth]
+    expected = [tile.instruction.depth // group, group] if is_matrix else [group] if group > 1 else []
+    if extents != expected:
+        raise ScheduleError(
+            f"register_tile: expected loops of {' and '.join(map(str, expected)) or 'no'} iterations inside of "
+            f"'{tile.lanes.name}' for '{tile.instruction.name}', found {' and '.join(map(str, extents)) or 'none'}"
+        )
+    (_, rows), (_, columns) = sides_of(tile)
+    for access, loops in ((rows, tile.depth), (columns, tile.depth[-1:])):
+        form, step = _flat(access, tile.leaf.at, tile.leaf), 1
+        for loop in reversed(loops):
+            if form.coefficient(loop.name) != step:
+                raise ScheduleError(f"register_tile: '{access.buffer.name}' is not contiguous along '{loop.name}'")
+            step *= D.static_dim(loop.extent)
+
+
+def matrix_registers(tile: TileLeaf) -> tuple[int, int]:
+    """Return the registers along the rows and the columns of a tile of a matrix unit."""
+    assert tile.instruction.shape is not None
+    rows, columns, _ = tile.instruction.shape
+    return tile.line_count if tile.lines is not None else -(-tile.height // rows), -(-tile.width // columns)
+
+
+def _flat(access: BufferAccess, at: Sequence[IndexExpr], leaf: BlockLeaf) -> IndexExpr:
+    """Return the position of an access, with as few divisions as the points of the block leave."""
+    return in_iterations(position_of(access, placed_at(access.at, at)), leaf)
+
+
+def _accesses(leaf: BlockLeaf) -> Iterator[tuple[BufferAccess, list[IndexExpr], bool]]:
+    """Yield the accesses of a block and its epilogue in memory, their axes, and whether they are stores."""
+    for access in leaf.reads:
+        yield access, leaf.at, False
+    for access in leaf.writes:
+        if not access.is_held:
+            yield access, leaf.at, True
+    for after in leaf.epilogue:
+        at = placed_at(after.at, leaf.at)
+        for access in (*after.reads, *after.writes):
+            if not access.is_opaque and not access.is_held:
+                yield access, at, access in after.writes
+
+
+def _require_linear(tile: TileLeaf) -> None:
+    """Require that accesses are linear in the loops of the tile, and contiguous along its columns."""
+    leaf, lanes, vectors = tile.leaf, tile.lanes.name, tile.vectors
+    inner = {loop.name for loop in tile.inner}
+    if any(access.inlined is not None for access, _, _ in _accesses(leaf)):
+        raise ScheduleError(f"register_tile: a block is inlined in '{leaf.name}'")
+    results = {id(access.buffer) for each in (leaf, *leaf.epilogue) for access in each.writes}
+    for access, at, is_store in _accesses(leaf):
+        if not is_store and id(access.buffer) in results:
+            continue
+        form, name = _flat(access, at, leaf), access.buffer.name
+        if any(inner & division.inner.variables() for division in form.divisions):
+            raise ScheduleError(f"register_tile: '{name}' is at {form}, not linear in the loops of the tile")
+        if vectors is not None and vectors.extent != 1:
+            step = form.coefficient(lanes) * tile.lane_count
+            if form.coefficient(vectors.name) != step:
+                raise ScheduleError(
+                    f"register_tile: '{name}' moves along '{vectors.name}' by {form.coefficient(vectors.name)} "
+                    f"elements, expected {step}, the {tile.lane_count} columns of '{lanes}'"
+                )
+        if is_store and form.coefficient(lanes) != 1:
+            raise ScheduleError(f"register_tile: '{name}' is not contiguous along '{lanes}'")
+
+
+def _require_operands(tile: TileLeaf) -> None:
+    """Require an operand of rows and one of columns, and rests and edges that loops of the reduction decide."""
+    leaf, lanes = tile.leaf, tile.lanes.name
+    inner = {loop.name for loop in tile.inner}
+    steps = [_flat(access, leaf.at, leaf).coefficient(lanes) for access in leaf.reads]
+    if sorted(map(str, steps)) != sorted(map(str, [0, tile.instruction.group])):
+        raise ScheduleError(
+            f"register_tile: expected one operand along '{lanes}', in steps of {tile.instruction.group} elements, "
+            f"found steps of {' and '.join(map(str, steps))}"
+        )
+    (_, rows), (_, columns) = sides_of(tile)
+    for loop in (tile.lines, tile.rows):
+        if loop is not None and _flat(columns, leaf.at, leaf).coefficient(loop.name) != 0:
+            raise ScheduleError(f"register_tile: rows of '{loop.name}' have columns of their own")
+    if tile.lines is not None and tile.rows is not None:
+        has_rest = any(tile.rows.name in form.variables() for form, _ in leaf.guards)
+        if has_rest or any(loop.shift is not None for loop in around(leaf)):
+            raise ScheduleError(f"register_tile: '{tile.rows.name}' has a rest, inside of the registers of a loop")
+    over = {loop.name for loop in tile.over}
+    for access in (rows, columns):
+        for dim, form in enumerate(leaf.place(access) if access.outside is not None else ()):
+            moved = form.variables() & inner
+            if is_beyond_edge(access, dim, leaf) and (access is columns or len(moved) > 1 or moved - over):
+                raise ScheduleError(
+                    f"register_tile: '{access.buffer.name}' is read beyond its edges at {form}, which one loop in "
+                    "'over' does not decide: pad it"
+                )
+    shifted = {loop.shift.row for loop in around(leaf) if loop.shift is not None}
+    for form, bound in leaf.guards:
+        inside = form.variables() & {loop.name for loop in tile.depth}
+        if inside:
+            raise ScheduleError(f"register_tile: '{min(inside)}' has a rest, inside of an instruction")
+        limited = form.variables() & inner - shifted
+        if limited and not isinstance(bound, int):
+            raise ScheduleError(
+                f"register_tile: '{min(limited)}' has a rest that only the run time knows: split it with tail='shift'"
+            )
+
+
+def _require_epilogue(tile: TileLeaf) -> None:
+    """Require that indices that are values are linear in the loops of the tile."""
+    leaf, lanes = tile.leaf, tile.lanes.name
+    inner = {loop.name for loop in tile.inner}
+    for after in (leaf, *leaf.epilogue):
+        axes = leaf.at if after is leaf else placed_at(after.at, leaf.at)
+        for axis, _ in after.body.indices:
+            form = in_iterations(axes[axis], leaf)
+            if any(inner & each.inner.variables() for each in form.divisions) or form.coefficient(lanes) not in (0, 1):
+                raise ScheduleError(
+                    f"register_tile: '{after.name}' computes with {form}, not linear in the loops of the tile"
+                )
+        if any(access.outside is not None for access in after.reads) and after is not leaf:
+            raise ScheduleError(f"register_tile: '{after.name}' reads beyond the edges of an operand")

@@ -1,0 +1,80 @@
+"""The text of a schedule's loops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.passes.schedule.primitives.tree import (
+    SERIAL,
+    BlockLeaf,
+    BufferAccess,
+    Loop,
+    Root,
+    ScheduleBuffer,
+    leaves_of,
+    placed_at,
+)
+
+
+def show(root: Root) -> str:
+    """Return the loops as text, and what each block reads and writes."""
+    copies = [_buffer(buffer) for buffer in root.buffers if not buffer.is_parameter]
+    lines = [f"buffers: {', '.join(copies)}"] if copies else []
+    for node in root.body:
+        lines += _node(node, 0)
+    return "\n".join(lines)
+
+
+def _buffer(buffer: ScheduleBuffer) -> str:
+    times = f"{buffer.copies} x " if buffer.copies > 1 else ""
+    return f"{times}{buffer} {buffer.scope or 'memory'}"
+
+
+def _node(node: Loop | BlockLeaf, depth: int) -> Iterator[str]:
+    indent = "  " * depth
+    if isinstance(node, BlockLeaf):
+        yield f"{indent}{_leaf(node)}"
+        return
+    kind = "" if node.kind == SERIAL else f" {node.thread or node.kind}"
+    by = f" by {node.tensorized.name}" if node.tensorized is not None else ""
+    peeled = " peeled" if node.is_peeled else ""
+    peeled += " transposed" if node.is_transposed else ""
+    if node.tile is not None:
+        by = f" in a {node.tile.name}"
+    if node.shift is not None:
+        peeled += f" shifted, of {', '.join(map(str, (node.shift.size, *node.shift.rests)))}"
+    begun = [leaf for leaf in leaves_of(node) if leaf.begin in (None, leaf)]
+    names = [leaf.name for leaf in begun if leaf.accumulation in node.accumulated]
+    held = f" with {', '.join(names)} in registers" if names else ""
+    if node.start is not None:
+        start = node.start
+        yield f"{indent}for {node.name} at tile {start.tile} of {start.size}, aligned to {start.buffer.name}:"
+    else:
+        yield f"{indent}for {node.name} in {node.extent}{kind}{peeled}{by}{held}:"
+    if node.tensorized is None:
+        for child in node.body:
+            yield from _node(child, depth + 1)
+
+
+def _leaf(leaf: BlockLeaf) -> str:
+    writes = ", ".join(_access(leaf, access) for access in leaf.writes)
+    reads = ", ".join(_access(leaf, access) for access in leaf.reads)
+    guards = "".join(f" if {index} < {bound}" for index, bound in leaf.guards)
+    after = "".join(f"; then {_after(leaf, each)}" for each in leaf.epilogue)
+    sign = "+=" if leaf.is_reduction and leaf.part != "start" else "="
+    past = " past the caches" if leaf.is_streamed else ""
+    return f"{leaf.name}: {writes} {sign} {reads or 'start'}{guards}{after}{past}"
+
+
+def _after(leaf: BlockLeaf, after: BlockLeaf) -> str:
+    at = placed_at(after.at, leaf.at)
+    writes, reads = (", ".join(_access(after, access, at) for access in each) for each in (after.writes, after.reads))
+    return f"{after.name}: {writes} = {reads}"
+
+
+def _access(leaf: BlockLeaf, access: BufferAccess, at: list[IndexExpr] | None = None) -> str:
+    place = ", ".join(map(str, placed_at(access.at, leaf.at if at is None else at)))
+    if access.inlined is not None:
+        return f"{access.inlined.name}({place})"
+    return f"{access.buffer.name}[{place}]"

@@ -1,0 +1,332 @@
+"""Tensor intrinsics: hardware instructions that compute a block of fixed size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Any, Protocol
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.index_expr import IndexExpr, loop_index
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.tir.template import PrimTemplate
+from mirlo.dialects.tir.view import BlockView, PrimView, is_tensor_form
+from mirlo.passes.schedule.primitives.index import LoopValues
+from mirlo.passes.schedule.primitives.intrinsic_tiles import BufferTile, TileArgument, clone_on_tiles
+from mirlo.passes.schedule.primitives.memory import PlacedBuffers
+from mirlo.passes.schedule.primitives.regions import split_by
+from mirlo.passes.schedule.primitives.tree import (
+    BlockLeaf,
+    BufferAccess,
+    Loop,
+    Root,
+    ScheduleError,
+    around,
+    build,
+    leaves_of,
+    loops_of,
+)
+from mirlo.runtime.nearest import nearest
+from mirlo.runtime.records import dataclass
+
+
+class ScriptParameter(Protocol):
+    """A parameter of a prim function in script."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def is_output(self) -> bool: ...
+
+    @property
+    def shape(self) -> Sequence[Any]: ...
+
+    @property
+    def dtype(self) -> Any: ...
+
+
+class PrimScript(PrimTemplate, Protocol):
+    """A `@mirlo.prim_func`."""
+
+    @property
+    def parameters(self) -> Sequence[ScriptParameter]: ...
+
+    @property
+    def is_template(self) -> bool: ...
+
+    @property
+    def numbers(self) -> tuple[str, ...]: ...
+
+    def build(
+        self, symbols: Mapping[str, int], name: str, strides: Mapping[str, Sequence[int]] | None = None
+    ) -> ir.OpView: ...
+
+    def why_loops(self, *inputs: TensorType) -> str | None: ...
+
+
+@dataclass(frozen=True, eq=False)
+class TensorIntrin:
+    """The description and implementation of a hardware instruction.
+
+    `means` is a `@mirlo.prim_func` of one block: its body is the description. `does` is one of loops over buffers
+    with the same parameters, inputs then outputs; it replaces loops that match `means`. A reduction adds to the
+    value of the outputs: it replaces an update, not an initialization.
+    """
+
+    name: str
+    means: PrimScript = field(repr=False)
+    does: PrimScript = field(repr=False)
+
+    def _match(self, means: ir.OpView, loop: Loop) -> dict[int, BufferTile]:
+        """Match each parameter of `means` to a tile of a buffer."""
+        tree = build(PrimView(means))
+        pattern, leaf = find_blocks(self, tree, loop)
+        inner = [loop, *loops_of(loop)]
+        shape, block = [other.extent for other in inner], [other.extent for other in around(pattern)]
+        if shape != block:
+            raise ScheduleError(f"tensorize: the loops are {shape}, '{self.name}' computes {block}")
+        if leaf.guards:
+            raise ScheduleError(f"tensorize: '{leaf.name}' leaves out points that '{self.name}' would compute")
+        if leaf.part in ("whole", "registers") and leaf.is_reduction or leaf.part == "start":
+            raise ScheduleError(f"tensorize: decompose the reduction '{leaf.name}' first, outside of '{loop.name}'")
+        _require_same_body(self.name, pattern, leaf)
+        names = {ours.name: theirs.name for ours, theirs in zip(inner, around(pattern), strict=True)}
+        require_same_reduction(pattern, leaf, names)
+        for axis, _ in leaf.body.indices:
+            if leaf.at[axis].replace(_indices(names)) != pattern.at[axis]:
+                raise ScheduleError(
+                    f"tensorize: '{leaf.name}' computes with its index {leaf.at[axis]}, '{self.name}' with "
+                    f"{pattern.at[axis]}"
+                )
+        tiles: dict[int, BufferTile] = {}
+        pairs = list(zip([*pattern.reads, *pattern.writes], [*leaf.reads, *leaf.writes], strict=True))
+        for meant, access in pairs:
+            position = tree.buffers.index(meant.buffer)
+            _require_plain(self.name, leaf, meant, access)
+            start, dims = self._fit(pattern.place(meant), leaf.place(access), names, access)
+            tile = BufferTile(access.buffer, start, dims, meant.buffer.shape)
+            if tiles.setdefault(position, tile) != tile:
+                raise ScheduleError(
+                    f"tensorize: '{self.name}' reads '{meant.buffer.name}' several times, '{leaf.name}' "
+                    f"{tiles[position]} and {tile}"
+                )
+        return tiles
+
+    def _fit(
+        self, theirs: list[IndexExpr], ours: list[IndexExpr], names: dict[str, str], access: BufferAccess
+    ) -> tuple[list[IndexExpr], list[int]]:
+        """Return where the tile begins, and the dims that the intrinsic's parameter has."""
+        start: list[IndexExpr] = []
+        moving: list[int] = []
+        for dim, index in enumerate(ours):
+            parts = split_by(index, _outer(index, names))
+            if parts is None:
+                raise ScheduleError(f"tensorize: {index} of '{access.buffer.name}' mixes loops inside and outside")
+            start.append(parts[0] + parts[1].constant)
+            if parts[1].terms:
+                moving.append(dim)
+        inside = [_renamed(split_by(ours[dim], _outer(ours[dim], names)), names) for dim in moving]
+        if [str(index) for index in inside] != [str(index) for index in theirs]:
+            raise ScheduleError(
+                f"tensorize: '{self.name}' reads {', '.join(map(str, theirs))}, "
+                f"the loops {', '.join(map(str, inside))} of '{access.buffer.name}'"
+            )
+        return start, moving
+
+    def match(self, loop: Loop) -> dict[int, BufferTile]:
+        """Return the tile for each parameter, as the loop and those around it are now."""
+        module = ir.Module.create(ir.Location.unknown())
+        with ir.InsertionPoint(module.body), ir.Location.unknown():
+            means = self.means.build({}, f"{self.name}_means")
+            module.body.append(means.operation)
+            if not is_tensor_form(means):
+                inputs = [TensorType(tuple(p.shape), p.dtype) for p in self.means.parameters if not p.is_output]
+                reason = self.means.why_loops(*inputs) or "it is loops over buffers"
+                raise ScheduleError(
+                    f"tensorize: '{self.means.name}', which describes '{self.name}', is not one block: {reason}"
+                )
+        return self._match(means, loop)
+
+    def emit(self, loop: Loop, values: LoopValues, placed: PlacedBuffers) -> None:
+        """Emit the operations of the implementation, in place of a loop, on the buffers of the schedule."""
+        tiles, strides = {}, {}
+        for position, tile in self.match(loop).items():
+            memory = placed[tile.buffer]
+            if not all(isinstance(size, int) for size in memory.shape):
+                raise ScheduleError(
+                    f"tensorize: '{tile.buffer.name}' is {' x '.join(map(str, memory.shape))} elements: '{self.name}' "
+                    "takes tiles of buffers of fixed sizes; copy them (cache_read) in a loop outside"
+                )
+            tile.check_packed(memory, self.name)
+            origin: list[ir.Value] = [values.emit(index) for index in memory.at(tile.start)]
+            argument = tiles[position] = TileArgument(memory.value, origin, tile.places())
+            strides[self.does.parameters[position].name] = argument.strides
+        module = ir.Module.create(ir.Location.unknown())
+        with ir.InsertionPoint(module.body), ir.Location.unknown():
+            does = self.does.build({}, f"{self.name}_does", strides)
+            module.body.append(does.operation)
+        if is_tensor_form(does):
+            raise ScheduleError(
+                f"tensorize: '{self.does.name}', which implements '{self.name}', is blocks, expected loops: "
+                "@mirlo.prim_func(buffers=True)"
+            )
+        entry = does.operation.regions[0].blocks[0]
+        arguments: dict[ir.Value, TileArgument] = {
+            argument: tiles[i] for i, argument in enumerate(entry.arguments) if i in tiles
+        }
+        clone_on_tiles(self.name, entry, arguments, {})
+
+
+class Instruction(Protocol):
+    """What replaces a loop: a tensor intrinsic, or an instruction of a command stream."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def means(self) -> PrimScript: ...
+
+    def match(self, loop: Loop) -> object:
+        """Match a loop to the description; raise `ScheduleError` if it computes something else."""
+
+
+INTRINSICS: dict[str, Instruction] = {}
+"""What `tensorize` knows, by name."""
+
+
+def tensor_intrin(name: str, means: PrimScript, does: PrimScript) -> TensorIntrin:
+    """Register a hardware instruction under a name, for `Schedule.tensorize`.
+
+    `means` and `does` are `@mirlo.prim_func`s with the same parameters, of static shapes. `means` is the
+    description: one block, whose loops and body the scheduled loops must match. `does` is the implementation, with
+    `buffers=True`; if `means` is a reduction, it adds to its output.
+    """
+    _require_same_parameters(name, means, does)
+    intrin = TensorIntrin(name, means, does)
+    register_intrinsic(name, intrin, does)
+    return intrin
+
+
+def register_intrinsic(name: str, intrin: Instruction, function: PrimScript) -> None:
+    """Register what `function` defines under a name; a module that is loaded again replaces what it defined."""
+    known = INTRINSICS.get(name)
+    if known is not None and _definition(getattr(known, "does", known.means)) != _definition(function):
+        raise ScheduleError(f"there is a tensor intrinsic '{name}' already")
+    INTRINSICS[name] = intrin
+
+
+def _require_same_parameters(name: str, means: PrimScript, does: PrimScript) -> None:
+    """Require that the implementation accesses tiles of the sizes and types that the description has."""
+    for function in (means, does):
+        if not hasattr(function, "parameters"):
+            raise ScheduleError(f"tensor intrinsic '{name}': expected a @mirlo.prim_func, found {function!r}")
+        if function.is_template:
+            raise ScheduleError(
+                f"tensor intrinsic '{name}': expected sizes and types that are known, "
+                f"found {listed_parameters(function)}"
+            )
+    if [_kind(each) for each in means.parameters] != [_kind(each) for each in does.parameters]:
+        raise ScheduleError(
+            f"tensor intrinsic '{name}': expected an implementation with the parameters of its description, "
+            f"{listed_parameters(means)}, found {listed_parameters(does)}"
+        )
+
+
+def _kind(parameter: ScriptParameter) -> tuple[bool, TensorType]:
+    return parameter.is_output, TensorType(tuple(parameter.shape), parameter.dtype)
+
+
+def listed_parameters(function: PrimScript) -> str:
+    words = {False: "Buffer", True: "Out"}
+    shown = [f"{p.name}: {words[p.is_output]}[{p.shape}, {p.dtype}]" for p in function.parameters]
+    return f"{function.name}({', '.join(shown)})"
+
+
+def find_tensor_intrin(name: str) -> Instruction:
+    """Return the tensor intrinsic of a name."""
+    intrin = INTRINSICS.get(name)
+    if intrin is None:
+        raise ScheduleError(f"tensorize: there is no intrinsic '{name}'{nearest(name, INTRINSICS)}")
+    return intrin
+
+
+def _definition(function: object) -> tuple[object, object]:
+    """Return where a prim function is defined: its file and its name."""
+    return getattr(getattr(function, "source", None), "file", None), getattr(function, "name", None)
+
+
+def _outer(index: IndexExpr, names: dict[str, str]) -> set[str]:
+    return index.variables() - set(names)
+
+
+def _renamed(parts: tuple[IndexExpr, IndexExpr] | None, names: dict[str, str]) -> IndexExpr:
+    assert parts is not None
+    inside = parts[1] - parts[1].constant
+    result: IndexExpr = inside.replace(_indices(names))
+    return result
+
+
+def _indices(names: dict[str, str]) -> dict[str, IndexExpr]:
+    return {ours: loop_index(theirs) for ours, theirs in names.items()}
+
+
+def find_blocks(intrin: Instruction, tree: Root, loop: Loop) -> tuple[BlockLeaf, BlockLeaf]:
+    """Return the one block of an instruction's description, and that of a loop."""
+    wanted, leaves = tree.leaves(), leaves_of(loop)
+    if len(wanted) != 1:
+        raise ScheduleError(
+            f"tensorize: '{intrin.means.name}', which describes '{intrin.name}', has {len(wanted)} blocks, expected one"
+        )
+    if len(leaves) != 1:
+        raise ScheduleError(f"tensorize: '{intrin.name}' is for one block; '{loop.name}' has {len(leaves)}")
+    return wanted[0], leaves[0]
+
+
+def require_same_reduction(pattern: BlockLeaf, leaf: BlockLeaf, names: Mapping[str, str]) -> None:
+    """Require that loops of a block reduce where those of the description do; `names` says which are which."""
+    for ours, theirs in names.items():
+        if (ours in leaf.reduce_loops()) != (theirs in pattern.reduce_loops()):
+            raise ScheduleError(f"tensorize: only one of '{ours}' and '{theirs}' is a loop of the reduction")
+
+
+def _require_plain(name: str, leaf: BlockLeaf, meant: BufferAccess, access: BufferAccess) -> None:
+    """Require that all elements of a tile are in memory, with the type that the intrinsic reads."""
+    buffer = access.buffer
+    if access.inlined is not None:
+        raise ScheduleError(
+            f"tensorize: '{leaf.name}' computes elements of '{buffer.name}', which is inlined: '{name}' reads them "
+            "from memory"
+        )
+    if access.outside is not None:
+        raise ScheduleError(
+            f"tensorize: '{leaf.name}' reads '{buffer.name}' beyond its edges, where '{name}' would read other memory; "
+            "pad it in a block of its own"
+        )
+    if buffer.element != meant.buffer.element:
+        raise ScheduleError(
+            f"tensorize: '{buffer.name}' is {buffer.element}, expected the {meant.buffer.element} of '{name}'"
+        )
+
+
+def _require_same_body(name: str, pattern: BlockLeaf, leaf: BlockLeaf) -> None:
+    if leaf.view is None:
+        raise ScheduleError(f"tensorize: '{leaf.name}' is a copy: '{name}' is for blocks of the function")
+    if pattern.view is None or _body(pattern.view) != _body(leaf.view):
+        raise ScheduleError(f"tensorize: '{leaf.name}' does not compute what '{name}' means")
+
+
+def _body(view: BlockView) -> list[tuple[str | tuple[str, ...], ...]]:
+    """Return the body with numbered values: equal for blocks with the same computation."""
+    numbers: dict[ir.Value, str] = {value: f"axis {i}" for i, value in enumerate(view.index_arguments)}
+    numbers.update({value: f"read {i}" for i, value in enumerate(view.input_arguments)})
+    numbers.update({value: f"total {i}" for i, value in enumerate(view.accumulators)})
+    body: list[tuple[str | tuple[str, ...], ...]] = []
+    for op in view.body.operations:
+        operation = op.operation
+        keys = tuple(numbers[value] for value in operation.operands)
+        attributes = tuple(sorted(str(operation.attributes[i]) for i in range(len(operation.attributes))))
+        body.append((operation.name, keys, attributes, tuple(str(result.type) for result in operation.results)))
+        for result in operation.results:
+            numbers[result] = f"value {len(body)}"
+    return body

@@ -1,0 +1,617 @@
+"""Code of a register tile: emitted once for all its points.
+
+An access is a position at the first point of the tile, and a constant offset for each row, vector and unrolled step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
+from mirlo.dialects.core.value import Value, index
+from mirlo.dialects.tir.buffers import element_bytes
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.dialects.tir.scalars import compare
+from mirlo.passes.schedule.blocks.contraction.body import ProductInput, convert_accumulator, emit_init, widened
+from mirlo.passes.schedule.loops import either, for_loop, when
+from mirlo.passes.schedule.primitives.contiguity import in_iterations, is_beyond_edge
+from mirlo.passes.schedule.primitives.function_constants import FunctionConstants
+from mirlo.passes.schedule.primitives.index import LoopValue, LoopValues
+from mirlo.passes.schedule.primitives.memory import PlacedBuffers
+from mirlo.passes.schedule.primitives.register_tile import sides_of
+from mirlo.passes.schedule.primitives.tree import (
+    BufferAccess,
+    Loop,
+    Prefetch,
+    ScheduleError,
+    TileLeaf,
+    around,
+)
+from mirlo.passes.schedule.vectors import lane_indices, read_body, splat, vector_body
+from mirlo.runtime.records import dataclass
+
+LINE_BYTES = 64
+READ_FEW, READ_AGAIN = 2, 3
+"""Hints of prefetches: to the second and to the first cache."""
+
+
+class TileFunction(Protocol):
+    """The function that tiles are emitted in."""
+
+    @property
+    def placed(self) -> PlacedBuffers: ...
+
+    @property
+    def constants(self) -> FunctionConstants: ...
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """Return the iterations of loops over elements of a tile, where it is a smaller one."""
+        ...
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A vector of columns, of which `active` lanes exist."""
+
+    offset: int
+    lanes: int
+    active: int
+
+    @property
+    def is_partial(self) -> bool:
+        return self.active < self.lanes
+
+
+def pieces_of(columns: int, lanes: int, is_masked: bool) -> list[Piece]:
+    """Divide columns into vectors; the rest is one partial vector, or ever narrower whole ones."""
+    whole = columns // lanes * lanes
+    pieces = [Piece(i, lanes, lanes) for i in range(0, whole, lanes)]
+    offset, rest = whole, columns - whole
+    if rest and is_masked:
+        width = lanes
+        while width // 2 >= rest and width > 4:
+            width //= 2
+        return [*pieces, Piece(offset, width, rest)]
+    while rest:
+        width = 1 << (rest.bit_length() - 1)
+        pieces.append(Piece(offset, width, width))
+        offset, rest = offset + width, rest - width
+    return pieces
+
+
+@dataclass(frozen=True)
+class TileSizes:
+    """The points of a tile along a dim: of whole tiles, of the last one, and tests which of them this is."""
+
+    whole: int
+    rest: int = 0
+    is_whole: ir.Value | None = None
+    is_inside: ir.Value | None = None
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where an access is: a value, a constant, and how far it moves along the loops that have no value yet."""
+
+    base: ir.Value | None
+    offset: Dim
+    strides: Mapping[str, Dim]
+
+    def shift(self, amount: Dim) -> Position:
+        """Return the position so many elements ahead."""
+        return Position(self.base, self.offset + amount, self.strides) if amount != 0 else self
+
+    def stride(self, loop: Loop | None) -> Dim:
+        """Return the elements from one iteration of a loop to the next."""
+        return 0 if loop is None else self.strides.get(loop.name, 0)
+
+
+@dataclass(frozen=True)
+class PlacedAccess:
+    """Where an access of an epilogue is: its buffer, position, and steps along the rows and the columns."""
+
+    buffer: ir.Value
+    start: Position
+    step: Dim
+    stride: Dim
+
+
+@dataclass(frozen=True)
+class OperandPositions:
+    """Where a tile reads rows and columns, and what it prefetches."""
+
+    rows: Position
+    columns: Position
+    ahead: tuple[Position, ...]
+
+
+class TileEmitter:
+    """Emits a tile of vectors in one function, at each place where the loops around it have values."""
+
+    def __init__(self, tile: TileLeaf, function: TileFunction) -> None:
+        self.tile, self.function = tile, function
+        self.placed, self.constants = function.placed, function.constants
+        (self.row_factor, self.row_access), (self.column_factor, self.column_access) = sides_of(tile)
+        leaf = tile.leaf
+        # Read once, for all sizes of the tile.
+        self._epilogue = [(after, at, read_body(after.body)) for after, at in self.placed.epilogue(leaf)]
+        self._inner = {loop.name for loop in tile.inner}
+        self.index = self.constants.index
+        self.line = 0
+        """The register of rows, of a loop of its own, whose epilogue is emitted."""
+
+    def form(self, access: BufferAccess, at: list[IndexExpr]) -> IndexExpr:
+        """Return the position of an access, with as few divisions as the points of the tile leave."""
+        form = self.placed.flat_index(access, at)
+        return in_iterations(form, self.tile.leaf) if form.divisions else form
+
+    # Positions
+
+    def start(self, form: IndexExpr, values: LoopValues) -> Position:
+        """Emit a position at the first point of the tile."""
+        outer = values.with_numbers(IndexExpr({a: c for a, c in form.terms.items() if a not in self._inner}))
+        strides = {str(a): c for a, c in form.terms.items() if a in self._inner}
+        terms = IndexExpr(outer.terms)
+        return Position(values.emit(terms) if terms.terms else None, form.constant + outer.constant, strides)
+
+    def advance(self, place: Position, loop: Loop | None, by: LoopValue) -> Position:
+        """Emit a position at an iteration of a loop."""
+        stride = place.stride(loop)
+        if stride == 0:
+            return place
+        if isinstance(by, int):
+            return place.shift(stride * by)
+        assert isinstance(by, ir.Value)
+        moved = by if stride == 1 else create("arith.muli", by.type, by, self.index(stride))
+        base = moved if place.base is None else create("arith.addi", moved.type, place.base, moved)
+        return Position(base, place.offset, place.strides)
+
+    def at(self, place: Position, extra: Dim = 0) -> ir.Value:
+        """Emit a position, so many elements ahead."""
+        offset = place.offset + extra
+        if place.base is None:
+            return self.index(offset)
+        return place.base if offset == 0 else create("arith.addi", place.base.type, place.base, self.index(offset))
+
+    def column_stride(self, place: Position) -> Dim:
+        """Return the step of an access from one column to the next."""
+        return place.stride(self.tile.lanes)
+
+    # TileSizes
+
+    def emit(self, values: LoopValues) -> None:
+        """Emit the tile, and smaller ones for the rests of rows and columns."""
+        tile = self.tile
+        rows = self.sizes(tile.rows, None, tile.height, values)
+        columns = self.sizes(tile.vectors, tile.lanes, tile.width, values)
+        each_size(columns, lambda width: each_size(rows, lambda height: self.emit_tile(values, height, width)))
+
+    def sizes(self, loop: Loop | None, inner: Loop | None, size: int, values: LoopValues) -> TileSizes:
+        """Return the points of a whole tile along a dim, those of the last one, and tests which of them this is."""
+        names = {each.name for each in (loop, inner) if each is not None}
+        if loop is not None and loop.name in self.function.sizes:
+            return TileSizes(self.function.sizes[loop.name])
+        for guard, bound in self.tile.leaf.guards:
+            if not guard.variables() & names:
+                continue
+            assert isinstance(bound, int), "the primitive requires rests of known length"
+            origin = values.with_numbers(guard.replace({name: number(0) for name in names}))
+            if origin.is_constant:
+                return TileSizes(min(size, bound - D.static_dim(origin.constant)))
+            highest, rest = origin.range(self.placed.extents)[1], bound % size
+            if highest + size <= bound:
+                continue
+            is_inside = compare("lt", values.emit(origin), self.index(bound)) if highest >= bound else None
+            if rest == 0 or bound < size:
+                return TileSizes(rest or size, 0, None, is_inside)
+            return TileSizes(size, rest, compare("lt", values.emit(origin), self.index(bound - rest)), is_inside)
+        return TileSizes(size)
+
+    # One tile
+
+    def emit_tile(self, values: LoopValues, rows: int, columns: int) -> None:
+        """Emit a tile of this size: accumulators, loops of the reduction, epilogue."""
+        tile, leaf = self.tile, self.tile.leaf
+        assert leaf.view is not None
+        pieces = pieces_of(columns, tile.lane_count, tile.is_masked)
+        values = values.at({})
+        zero = emit_init(leaf.view, tile.product.accumulate_type)
+        sums = [self.constants.splat(piece.lanes, zero) for _ in range(rows) for piece in pieces]
+        operands = self.operands(values)
+        steps = tile.steps if (rows, columns) == (tile.height, tile.width) else 1
+        if not tile.blocks:
+            sums = self._reduce(tile.over, operands, sums, rows, pieces, steps, values)
+            self._finish(values, rows, pieces, sums)
+            return
+        place = self.start(self.form(leaf.writes[0], leaf.at), values)
+        buffer, step = self.placed[leaf.writes[0].buffer].flat, place.stride(tile.rows)
+        at = [(self.at(place, r * step + piece.offset), piece) for r in range(rows) for piece in pieces]
+        kinds = [total.type for total in sums]
+        sums = either(self.is_first(values), lambda: sums, lambda: [self.load(buffer, *each) for each in at], kinds)
+        sums = self._reduce(tile.over, operands, sums, rows, pieces, steps, values)
+
+        def keep() -> None:
+            for total, (position, piece) in zip(sums, at, strict=True):
+                self.store(total, buffer, position, piece)
+
+        either(self.is_last(values), lambda: self._finish(values, rows, pieces, sums), keep)
+
+    def operands(self, values: LoopValues) -> OperandPositions:
+        """Emit where the tile reads rows and columns, and what it prefetches."""
+        at = self.tile.leaf.at
+        row, column = (self.start(self.form(access, at), values) for access in (self.row_access, self.column_access))
+        return OperandPositions(row, column, tuple(self._ahead(each, values) for each in self.tile.prefetches))
+
+    def inside(self, operands: OperandPositions, loop: Loop, i: LoopValue) -> OperandPositions:
+        """Emit the operands at an iteration of a loop of the reduction."""
+        ahead = tuple(self.advance(each, loop, i) for each in operands.ahead)
+        return OperandPositions(self.advance(operands.rows, loop, i), self.advance(operands.columns, loop, i), ahead)
+
+    def is_first(self, values: LoopValues) -> ir.Value:
+        """Emit whether this is the first block of K."""
+        return self._is_at(values, [0] * len(self.tile.blocks))
+
+    def is_last(self, values: LoopValues) -> ir.Value:
+        """Emit whether this is the last block of K."""
+        return self._is_at(values, [loop.extent - 1 for loop in self.tile.blocks])
+
+    def _is_at(self, values: LoopValues, places: Sequence[Dim]) -> ir.Value:
+        tests = [
+            compare("eq", values.emit(loop_index(loop.name)), self.index(at))
+            for loop, at in zip(self.tile.blocks, places, strict=True)
+        ]
+        result = tests[0]
+        for test in tests[1:]:
+            result = create("arith.andi", result.type, result, test)
+        return result
+
+    def _reduce(
+        self,
+        loops: Sequence[Loop],
+        operands: OperandPositions,
+        sums: list[ir.Value],
+        rows: int,
+        pieces: list[Piece],
+        steps: int,
+        values: LoopValues,
+    ) -> list[ir.Value]:
+        """Emit the loops of the reduction, which carry the accumulators."""
+        loop, *inner = loops
+
+        def body(i: LoopValue, *held: ir.Value) -> list[ir.Value]:
+            here = self.inside(operands, loop, i)
+            if inner:
+                return self._reduce(inner, here, list(held), rows, pieces, steps, values)
+            return self._steps(loop, here, 1, list(held), rows, pieces)
+
+        count = loop.extent
+        bounds = self.clipped(loop, values)
+        if bounds is not None:
+            return for_loop(*bounds, self.index(1), body, sums, rolled=True)
+        if count == 1:
+            return body(0, *sums)
+        end, last = self.end_of(loop, values)
+        if steps == 1 or inner or not isinstance(count, int):
+            return for_loop(self.index(0), end, self.index(1), body, sums, rolled=True)
+        if last is not None and (count % steps or last % steps):
+            raise ScheduleError(
+                f"register_tile: blocks of K of {count} and {last} iterations, expected multiples of 'steps', {steps}"
+            )
+
+        def unrolled(i: ir.Value, *held: ir.Value) -> list[ir.Value]:
+            return self._steps(loop, self.inside(operands, loop, i), steps, list(held), rows, pieces)
+
+        whole = count // steps * steps
+        rest = count - whole if last is None else 0
+        sums = for_loop(
+            self.index(0), self.index(whole) if rest else end, self.index(steps), unrolled, sums, rolled=True
+        )
+        return self._steps(loop, self.inside(operands, loop, whole), rest, sums, rows, pieces) if rest else sums
+
+    def end_of(self, loop: Loop, values: LoopValues) -> tuple[ir.Value, int | None]:
+        """Return where a loop of the reduction ends, and the iterations of the last block of K if it is smaller."""
+        for guard, bound in self.tile.leaf.guards:
+            if loop.name not in guard.variables():
+                continue
+            origin = values.with_numbers(guard.replace({loop.name: number(0)}))
+            if _is_within(origin.range(self.placed.extents)[1] + loop.extent, bound):
+                continue
+            left = Value(self.index(bound)) - values.emit(origin)
+            return Value(left).minimum(self.index(loop.extent)), D.static_dim(bound) % D.static_dim(loop.extent)
+        return self.index(loop.extent), None
+
+    def clipped(self, loop: Loop, values: LoopValues) -> tuple[ir.Value, ir.Value] | None:
+        """Emit the iterations of a loop whose products are inside of the row operand; None for all of them."""
+        access, leaf = self.row_access, self.tile.leaf
+        if access.outside is None:
+            return None
+        for dim, (form, size) in enumerate(zip(leaf.place(access), access.buffer.shape, strict=True)):
+            step = form.coefficient(loop.name)
+            if not step or not is_beyond_edge(access, dim, leaf):
+                continue
+            first = values.emit(form.replace({loop.name: number(0)}))
+            lower, upper = index(0) - first, index(size) - first
+            if step != 1:
+                divided = (create("arith.ceildivsi", each.type, each, self.index(step)) for each in (lower, upper))
+                lower, upper = (Value(each) for each in divided)
+            return Value(lower).maximum(index(0)), Value(upper).minimum(index(loop.extent))
+        return None
+
+    def _steps(
+        self, loop: Loop, operands: OperandPositions, steps: int, sums: list[ir.Value], rows: int, pieces: list[Piece]
+    ) -> list[ir.Value]:
+        """Emit consecutive k-steps: outer products of a column of rows and a row of columns."""
+        instruction = self.tile.instruction
+        assert instruction.emit is not None
+        self.prefetch(operands, loop, steps)
+        row_stride, group = operands.rows.stride(self.tile.rows), instruction.group
+        for step in range(steps):
+            a, b = self.advance(operands.rows, loop, step), self.advance(operands.columns, loop, step)
+            vectors: dict[int, ir.Value] = {}
+            following = list(sums)
+            for r in range(rows):
+                element = self._row_group(self.at(a, r * row_stride))
+                spread: dict[int, ir.Value] = {}
+                for p, piece in enumerate(pieces):
+                    if p not in vectors:
+                        vectors[p] = self._column_groups(self.at(b, piece.offset * group), piece)
+                    if piece.lanes not in spread:
+                        spread[piece.lanes] = self._spread(element, piece.lanes)
+                    at = r * len(pieces) + p
+                    following[at] = instruction.emit(spread[piece.lanes], vectors[p], following[at])
+            sums = following
+        return sums
+
+    def _row_group(self, position: ir.Value) -> ir.Value:
+        """Load the elements of a row that an instruction multiplies: one, or a group as 32 bits."""
+        buffer, group = self.placed[self.row_access.buffer].flat, self.tile.instruction.group
+        element = buffer.type.element_type
+        if group == 1:
+            return self._convert(self.row_factor, create("memref.load", element, buffer, position), 1)
+        value = create("vector.load", ir.VectorType.get([group], element), buffer, position)
+        bits = ir.VectorType.get([1], ir.IntegerType.get_signless(32))
+        first = ir.DenseI64ArrayAttr.get([0])
+        return create("vector.extract", bits.element_type, create("vector.bitcast", bits, value), static_position=first)
+
+    def _spread(self, element: ir.Value, lanes: int) -> ir.Value:
+        group, kind = self.tile.instruction.group, self.row_access.buffer.element
+        spread = splat(element, lanes)
+        return spread if group == 1 else create("vector.bitcast", ir.VectorType.get([lanes * group], kind), spread)
+
+    def _column_groups(self, position: ir.Value, piece: Piece) -> ir.Value:
+        buffer, group = self.placed[self.column_access.buffer].flat, self.tile.instruction.group
+        if group == 1:
+            vector = self.load(buffer, position, piece, self._reads_whole_vectors)
+            return self._convert(self.column_factor, vector, piece.lanes)
+        kind = ir.VectorType.get([piece.lanes * group], buffer.type.element_type)
+        return create("vector.load", kind, buffer, position)  # stored panels are whole
+
+    @property
+    def _reads_whole_vectors(self) -> bool:
+        """Return whether whole vectors may be read at the last columns: panels in memory are as wide as tiles."""
+        tile, placed = self.tile, self.placed[self.column_access.buffer]
+        form = self.form(self.column_access, tile.leaf.at)
+        along = {tile.lanes.name, tile.vectors.name if tile.vectors is not None else ""}
+        sizes = [*(c for a, c in form.terms.items() if a not in along), form.constant, *placed.flat.type.shape]
+        return all(isinstance(size, int) and size % tile.width == 0 for size in sizes)
+
+    def _convert(self, factor: ProductInput, value: ir.Value, lanes: int) -> ir.Value:
+        return widened(factor.emit(value, lanes), self.tile.product.accumulate_type)
+
+    # Prefetches
+
+    def _ahead(self, prefetch: Prefetch, values: LoopValues) -> Position:
+        """Return where a tile prefetches: its share of what the next iteration of a loop reads."""
+        tile = self.tile
+        form = self.form(self.column_access, tile.leaf.at)
+        if not prefetch.loop:
+            return self.start(form + prefetch.distance, values)
+        chain = around(tile.leaf)
+        first = next(i for i, loop in enumerate(chain) if loop.name == prefetch.loop)
+        between = [loop for loop in chain[first + 1 :] if loop.name not in self._inner]
+        read = tile.width * tile.instruction.depth  # by an iteration of the loops of the reduction
+        share = D.ceildiv(read, D.maximum(1, D.product([loop.extent for loop in between])))
+        inside = self._inner | {loop.name for loop in between}
+        step = form.coefficient(prefetch.loop)
+        shared = IndexExpr({a: c for a, c in form.terms.items() if a not in inside}, form.constant + step)
+        weight = D.product([loop.extent for loop in tile.over]) * share
+        for loop in reversed(between):
+            shared = shared + IndexExpr({loop.name: weight})
+            weight = weight * loop.extent
+        weight = share
+        for loop in reversed(tile.over):
+            shared = shared + IndexExpr({loop.name: weight})
+            weight = weight * loop.extent
+        return self.start(shared, values)
+
+    def prefetch(self, operands: OperandPositions, loop: Loop, steps: int) -> None:
+        """Emit what so many k-steps prefetch."""
+        for place, each in zip(operands.ahead, self.tile.prefetches, strict=True):
+            buffer = self.placed[each.buffer].flat
+            line = LINE_BYTES // element_bytes(buffer.type.element_type)
+            if not each.loop:
+                read = steps * self.tile.width * self.tile.instruction.depth
+                self._fetch(buffer, self.at(place), read, READ_AGAIN)
+                continue
+            share = D.estimate_dim(place.stride(loop))
+            for at in range(max(1, -(-steps * share // line))):
+                self._fetch(buffer, self.at(place, at * line), 1, READ_FEW)
+
+    def _fetch(self, buffer: ir.Value, position: ir.Value, elements: int, hint: int) -> None:
+        last = self.index(max(0, buffer.type.shape[0] - elements))
+        inside = create("arith.minsi", position.type, position, last)
+        for shift in range(0, elements, LINE_BYTES // element_bytes(buffer.type.element_type)):
+            place = create("arith.addi", inside.type, inside, self.index(shift)) if shift else inside
+            memref.PrefetchOp(buffer, [place], isWrite=False, localityHint=hint, isDataCache=True)
+
+    # Loads, stores, epilogue
+
+    def load(self, buffer: ir.Value, position: ir.Value, piece: Piece, whole: bool = False) -> ir.Value:
+        """Load a vector of columns; `whole` where the columns beyond the last one are memory too."""
+        kind = ir.VectorType.get([piece.lanes], buffer.type.element_type)
+        if whole or not piece.is_partial:
+            return create("vector.load", kind, buffer, position)
+        zero = self.constants.splat(piece.lanes, _zero(kind.element_type))
+        return create("vector.maskedload", kind, buffer, position, self._mask(piece), zero)
+
+    def store(self, value: ir.Value, buffer: ir.Value, position: ir.Value, piece: Piece) -> None:
+        """Store a vector of columns."""
+        if not piece.is_partial:
+            ir.Operation.create("vector.store", operands=[value, buffer, position])
+        else:
+            ir.Operation.create("vector.maskedstore", operands=[buffer, position, self._mask(piece), value])
+
+    def _mask(self, piece: Piece) -> ir.Value:
+        return self.constants.mask(piece.lanes, piece.active)
+
+    def _finish(self, values: LoopValues, rows: int, pieces: list[Piece], sums: list[ir.Value]) -> None:
+        """Compute the epilogue on the accumulators, vector by vector, and store the results."""
+        tile, result = self.tile, self.tile.leaf.writes[0]
+        is_whole = (rows, len(pieces)) == (tile.height, tile.width // tile.lane_count)
+        if rows > 1 and tile.epilogue is not None and len(sums) > tile.epilogue[not is_whole]:
+            width = sum(piece.lanes for piece in pieces)
+            memory = self.memory(sums[0].type.element_type)
+            for r, p in _points(rows, len(pieces)):
+                where = self.index(r * width + pieces[p].offset)
+                ir.Operation.create("vector.store", operands=[sums[r * len(pieces) + p], memory, where])
+            self.finish_rows(values, rows, pieces, memory, width)
+            return
+        places: dict[int, PlacedAccess] = {}
+        seen: dict[tuple[int, Dim, int], ir.Value] = {}
+        for r, p in _points(rows, len(pieces)):
+            total = convert_accumulator(sums[r * len(pieces) + p], result.buffer.element)
+            self._finish_vector(values, r, pieces[p], total, places, seen)
+
+    def memory(self, kind: ir.Type) -> ir.Value:
+        """Return memory for the accumulators of a tile, the same for all of its sizes."""
+        return self.constants.scratch(("accumulators", self.tile), self.tile.height * self.tile.width, kind)
+
+    def finish_rows(self, values: LoopValues, rows: int, pieces: list[Piece], memory: ir.Value, width: int) -> None:
+        """Compute the epilogue on accumulators in memory, in a loop over rows of so many columns."""
+
+        def row(i: ir.Value) -> None:
+            first = self.line * rows * width
+            line = create("arith.muli", i.type, i, self.index(width))
+            line = create("arith.addi", i.type, line, self.index(first)) if first else line
+            places: dict[int, PlacedAccess] = {}
+            for piece in pieces:
+                where = create("arith.addi", i.type, line, self.index(piece.offset)) if piece.offset else line
+                total = self.load(memory, where, piece, True)
+                total = convert_accumulator(total, self.tile.leaf.writes[0].buffer.element)
+                self._finish_vector(values, i, piece, total, places, {})
+
+        for_loop(self.index(0), self.index(rows), self.index(1), row)
+
+    def _finish_vector(
+        self,
+        values: LoopValues,
+        r: LoopValue,
+        piece: Piece,
+        total: ir.Value,
+        places: dict[int, PlacedAccess],
+        seen: dict[tuple[int, Dim, int], ir.Value],
+    ) -> None:
+        """Compute the epilogue on a vector of accumulators, in row r, and store the results."""
+        leaf, tile = self.tile.leaf, self.tile
+        result = leaf.writes[0]
+        row = r if isinstance(r, int) else 0
+
+        def place(access: BufferAccess, at: list[IndexExpr]) -> PlacedAccess:
+            known = places.get(id(access))
+            if known is None:
+                start = self.advance(self.start(self.form(access, at), values), tile.lines, self.line)
+                steps = start.stride(tile.rows), self.column_stride(start)
+                start = start if isinstance(r, int) else self.advance(start, tile.rows, r)
+                known = places[id(access)] = PlacedAccess(self.placed[access.buffer].flat, start, *steps)
+            return known
+
+        held = {id(result.buffer): total}
+        if not result.is_held and tile.is_stored:
+            self._write(total, place(result, leaf.at), row, piece)
+        for after, at, body in self._epilogue:
+            env: dict[ir.Value, ir.Value] = {}
+            for axis, argument in after.body.indices:
+                env[argument] = self._index(at[axis], values, r, piece)
+            for argument, access in zip(after.body.inputs, after.reads, strict=True):
+                if id(access.buffer) in held:
+                    env[argument] = held[id(access.buffer)]
+                elif access.is_opaque:
+                    env[argument] = self.placed[access.buffer].value
+                else:
+                    env[argument] = self._read(access, place(access, at), row, piece, seen)
+            mask = self._mask(piece) if piece.is_partial else None
+            outputs = vector_body(body, env, piece.lanes, mask)
+            for value, write in zip(outputs, after.writes, strict=True):
+                held[id(write.buffer)] = value
+                if not write.is_held:
+                    self._write(splat(value, piece.lanes), place(write, at), row, piece)
+
+    def _index(self, form: IndexExpr, values: LoopValues, r: LoopValue, piece: Piece) -> ir.Value:
+        """Emit the index of an axis, in each lane if it runs along the columns."""
+        start = self.advance(self.start(in_iterations(form, self.tile.leaf), values), self.tile.lines, self.line)
+        start = self.advance(start, self.tile.rows, r)
+        stride = self.column_stride(start)
+        first = self.at(start, piece.offset * stride)
+        return first if stride == 0 else lane_indices(first, piece.lanes)
+
+    def _read(
+        self,
+        access: BufferAccess,
+        place: PlacedAccess,
+        r: int,
+        piece: Piece,
+        seen: dict[tuple[int, Dim, int], ir.Value],
+    ) -> ir.Value:
+        """Load what an epilogue reads at a vector of columns, where it is not loaded yet."""
+        stride = place.stride
+        offset = r * place.step + piece.offset * stride
+        key = (id(access), offset, piece.lanes if stride else 0)
+        if key not in seen:
+            position = self.at(place.start, offset)
+            if stride == 0:
+                seen[key] = create("memref.load", place.buffer.type.element_type, place.buffer, position)
+            elif stride == 1:
+                seen[key] = self.load(place.buffer, position, piece)
+            else:
+                seen[key] = self._gather(place.buffer, position, stride, piece)
+        return seen[key]
+
+    def _gather(self, buffer: ir.Value, position: ir.Value, stride: Dim, piece: Piece) -> ir.Value:
+        kind = ir.VectorType.get([piece.lanes], buffer.type.element_type)
+        index_kind = ir.VectorType.get([piece.lanes], ir.IndexType.get())
+        step = splat(self.index(stride), piece.lanes)
+        offsets = create("arith.muli", index_kind, create("vector.step", index_kind), step)
+        zero = self.constants.splat(piece.lanes, _zero(kind.element_type))
+        return create("vector.gather", kind, buffer, position, offsets, self._mask(piece), zero)
+
+    def _write(self, value: ir.Value, place: PlacedAccess, r: int, piece: Piece) -> None:
+        self.store(value, place.buffer, self.at(place.start, r * place.step + piece.offset), piece)
+
+
+def _points(rows: int, columns: int) -> Iterator[tuple[int, int]]:
+    return ((r, c) for r in range(rows) for c in range(columns))
+
+
+def each_size(sizes: TileSizes, body: Callable[[int], None]) -> None:
+    """Emit a body for whole tiles, and for the last one if it is smaller."""
+
+    def inside() -> None:
+        if sizes.is_whole is None:
+            body(sizes.whole)
+        else:
+            either(sizes.is_whole, lambda: body(sizes.whole), lambda: body(sizes.rest))
+
+    when(sizes.is_inside, inside)
+
+
+def _is_within(value: Dim, bound: Dim) -> bool:
+    return D.is_certain(lambda: value <= bound)
+
+
+def _zero(kind: ir.Type) -> ir.Attribute:
+    return ir.FloatAttr.get(kind, 0.0) if isinstance(kind, ir.FloatType) else ir.IntegerAttr.get(kind, 0)

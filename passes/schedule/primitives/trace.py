@@ -1,0 +1,92 @@
+"""Traces: the primitives applied to a schedule, as text that can be printed, saved and replayed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from mirlo.passes.schedule.primitives.tree import ScheduleError
+from mirlo.runtime.files import read_regular, write_regular
+from mirlo.runtime.records import dataclass
+
+VERSION = 1
+APPLIED = "tir.words"
+"""Attribute of what a rule made, until `schedule` reads it: the primitives that the rule applied."""
+
+
+@dataclass(frozen=True)
+class PrimitiveCallRecord:
+    """One primitive with its arguments: names of blocks and loops, integers; and named ones, the choices of a rule."""
+
+    word: str
+    arguments: tuple[Any, ...]
+    named: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        arguments = [repr(_as_json(argument)) for argument in self.arguments]
+        arguments += [f"{name}={_as_json(value)!r}" for name, value in self.named.items()]
+        return f"s.{self.word}({', '.join(arguments)})"
+
+
+@dataclass
+class Trace:
+    """All primitives, in order."""
+
+    words: list[PrimitiveCallRecord] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        """Return a Python function that applies the primitives."""
+        lines = [f"    {call}" for call in self.words] or ["    pass"]
+        return "\n".join(["def schedule(s):", *lines])
+
+    def __iter__(self) -> Iterator[PrimitiveCallRecord]:
+        return iter(self.words)
+
+    def as_json(self) -> dict[str, object]:
+        return {"version": VERSION, "words": [_call_json(call) for call in self.words]}
+
+    def save(self, path: str | Path) -> None:
+        write_regular(path, json.dumps(self.as_json(), indent=1) + "\n")
+
+    @staticmethod
+    def from_json(data: object, what: str = "the trace") -> Trace:
+        """Read a trace from the result of `as_json`."""
+        if not isinstance(data, dict) or data.get("version") != VERSION or not isinstance(data.get("words"), list):
+            raise ScheduleError(f"{what}: expected a schedule of version {VERSION}, {{'version': ..., 'words': [...]}}")
+        calls = []
+        for entry in data["words"]:
+            if not isinstance(entry, list) or not entry or not isinstance(entry[0], str):
+                raise ScheduleError(f"{what}: expected a word and its arguments, found {entry}")
+            word, *arguments = entry
+            named = arguments.pop() if arguments and isinstance(arguments[-1], dict) else {}
+            named = {name: _as_tuple(value) for name, value in named.items()}
+            calls.append(PrimitiveCallRecord(word, tuple(map(_as_tuple, arguments)), named))
+        return Trace(calls)
+
+    @staticmethod
+    def load(path: str | Path) -> Trace:
+        try:
+            data = json.loads(read_regular(path))
+        except OSError as error:
+            raise ScheduleError(f"cannot read '{path}': {error.strerror or error}") from None
+        except (ValueError, RecursionError) as error:
+            raise ScheduleError(f"'{path}' is not a saved schedule: {error}") from None
+        return Trace.from_json(data, str(path))
+
+
+def _call_json(call: PrimitiveCallRecord) -> list[object]:
+    named = {name: _as_json(value) for name, value in call.named.items()}
+    return [call.word, *map(_as_json, call.arguments), *([named] if named else [])]
+
+
+def _as_tuple(argument: object) -> object:
+    return tuple(argument) if isinstance(argument, list) else argument
+
+
+def _as_json(argument: object) -> object:
+    if isinstance(argument, (list, tuple)):
+        return [_as_json(item) for item in argument]
+    return str(argument) if isinstance(argument, str) else argument
