@@ -23,7 +23,7 @@ from datetime import date
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("README.md", "SECURITY.md", "docs/performance.md", "docs/gpu.md")
+PAGES = ("README.md", "SECURITY.md", "docs/performance.md", "docs/gpu.md", "docs/measurements.md")
 DAYS, COMMITS = 60, 1000
 """Age beyond which figures are marked as old."""
 OLD = " *Old: measure it again.*"

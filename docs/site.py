@@ -119,6 +119,10 @@ def prepare(pages: Path) -> None:
     for name in ROOT_PAGES:
         shutil.copy(ROOT / name, pages / name)
     (pages / "api.md").write_text(API, encoding="utf-8")
+    shutil.copytree(ROOT / "benchmarks" / "results", pages / "benchmarks" / "results")
+    for page in (*pages.glob("decisions/*.md"), *pages.glob("benchmarks/results/*.md")):
+        text = page.read_text(encoding="utf-8").replace("](../../benchmarks/", "](../benchmarks/")
+        page.write_text(text.replace("](../../docs/", "](../../"), encoding="utf-8")
     for page in pages.glob("*.md"):
         text = page.read_text(encoding="utf-8").replace("](docs/", "](").replace("](../", "](")
         for link in re.findall(r"\]\(((?:examples|test|benchmarks)/[\w./-]+)", text):

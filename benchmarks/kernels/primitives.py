@@ -1,9 +1,9 @@
-"""Loop words beside built-in rules: `python -m benchmarks.kernels.words [NAME...] [--seconds S]`.
+"""Schedule primitives beside built-in rules: `python -m benchmarks.kernels.primitives [NAME...] [--seconds S]`.
 
-Each case of `memory_bound` is compiled by the rule that takes it, and by some schedules of loop words that suit the
+Each case of `memory_bound` is compiled by the rule that takes it, and by some schedules of primitives that suit the
 rule: loops fused or not, several widths and unroll factors, partial sums of reductions in registers. The table shows
 the best of them. Both take turns in one process, and the times are the least of each, from the processor's counter. A
-ratio of 2 says that the words take twice as long. Compile times are the least CPU times of three compilations.
+ratio of 2 says that the primitives take twice as long. Compile times are the least CPU times of three compilations.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LANES = (16, 8)
 UNROLL = (4, 2, 1)
 RUNS = 5
 """Runs of each in a turn."""
-Words = Callable[[Any], None]
+UserSchedule = Callable[[Any], None]
 
 
 def elementwise(s: Any, fused: bool, lanes: int, unroll: int) -> None:
@@ -86,43 +86,47 @@ def _in_vectors(s: Any, loop: str, lanes: int, unroll: int) -> str:
     return str(outer)
 
 
-WORDS: dict[str, Callable[[Any, bool, int, int], None]] = {"elementwise": elementwise, "window": window, "rows": rows}
+SCHEDULES: dict[str, Callable[[Any, bool, int, int], None]] = {
+    "elementwise": elementwise,
+    "window": window,
+    "rows": rows,
+}
 
 
-def schedules(rule: str) -> Iterator[Words]:
+def schedules(rule: str) -> Iterator[UserSchedule]:
     """Return the schedules that are tried in the place of a rule."""
     for fused in (True, False):
         for lanes in LANES:
             for unroll in UNROLL:
-                yield partial(WORDS[rule], fused=fused, lanes=lanes, unroll=unroll)
+                yield partial(SCHEDULES[rule], fused=fused, lanes=lanes, unroll=unroll)
 
 
-def compiled(path: Path, schedule_words: dict[str, Words] | None = None) -> Any:
-    return mirlo.compile(path, schedules=schedule_words, cache=False, tune=False)
+def compiled(path: Path, schedules_by_name: dict[str, UserSchedule] | None = None) -> Any:
+    return mirlo.compile(path, schedules=schedules_by_name, cache=False, tune=False)
 
 
-def compile_seconds(path: Path, schedule_words: dict[str, Words] | None = None) -> float:
+def compile_seconds(path: Path, schedules_by_name: dict[str, UserSchedule] | None = None) -> float:
     seconds = []
     for _ in range(3):
         start = time.process_time()
-        compiled(path, schedule_words)
+        compiled(path, schedules_by_name)
         seconds.append(time.process_time() - start)
     return min(seconds)
 
 
-def best_words(path: Path, name: str, rule: str, arrays: list[np.ndarray], want: np.ndarray) -> Words | str:
+def best_schedule(path: Path, name: str, rule: str, arrays: list[np.ndarray], want: np.ndarray) -> UserSchedule | str:
     """Return the fastest schedule, or why none applies."""
-    best, reason = (float("inf"), None), "no words"
-    for words in schedules(rule):
+    best, reason = (float("inf"), None), "no schedule"
+    for arranged in schedules(rule):
         try:
-            executable = compiled(path, {name: words})
+            executable = compiled(path, {name: arranged})
         except mirlo.MirloError as error:
             reason = reason_of(error)
             continue
         np.testing.assert_allclose(executable(*arrays), want, rtol=1e-3, atol=1e-4)
         seconds = least_seconds(executable, arrays, RUNS)
         if seconds < best[0]:
-            best = seconds, words
+            best = seconds, arranged
     return reason if best[1] is None else best[1]
 
 
@@ -131,23 +135,23 @@ def measure(case: Case, folder: Path, seconds: float) -> str:
     path = folder / "case.onnx"
     path.write_bytes(make_model(case).SerializeToString())
     arrays = make_arrays(case)
-    kernel = kernel_of(path, "llvm", tuple(WORDS))
+    kernel = kernel_of(path, "llvm", tuple(SCHEDULES))
     if kernel is None:
         return f"{case.name:42} {'-':12} several kernels, or another rule"
     name, rule = kernel
     ours = compiled(path)
-    words = best_words(path, name, rule, arrays, ours(*arrays))
-    if isinstance(words, str):
-        return f"{case.name:42} {rule:12} not expressible: {words}"
-    theirs = compiled(path, {name: words})
+    arranged = best_schedule(path, name, rule, arrays, ours(*arrays))
+    if isinstance(arranged, str):
+        return f"{case.name:42} {rule:12} not expressible: {arranged}"
+    theirs = compiled(path, {name: arranged})
     times: list[list[float]] = [[], []]
     end = time.perf_counter() + seconds
     while time.perf_counter() < end or len(times[0]) < 4:
         for i, executable in enumerate((ours, theirs)):
             times[i].append(least_seconds(executable, arrays, RUNS))
     least = [min(each) for each in times]
-    taken = [compile_seconds(path), compile_seconds(path, {name: words})]
-    options = words.keywords if isinstance(words, partial) else {}
+    taken = [compile_seconds(path), compile_seconds(path, {name: arranged})]
+    options = arranged.keywords if isinstance(arranged, partial) else {}
     chosen = ", ".join(f"{key}={value}" for key, value in options.items())
     return f"{case.name:42} {rule:12} {least[1] / least[0]:7.2f} {taken[1] / taken[0]:9.2f}  {chosen}"
 
@@ -157,7 +161,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="only cases whose names contain one of these")
     parser.add_argument("--seconds", type=float, default=0.5, help="how long each case is measured")
     arguments = parser.parse_args()
-    print(f"{'case':42} {'rule':12} {'time':>7} {'compile':>9}  words")
+    print(f"{'case':42} {'rule':12} {'time':>7} {'compile':>9}  schedule")
     with TemporaryDirectory() as folder:
         for case in CASES:
             if not arguments.names or any(name in case.name for name in arguments.names):

@@ -1,6 +1,6 @@
-"""Loop words beside the built-in rules of target nvvm: `python -m benchmarks.gpu.words [NAME...] [--chip sm_80]`.
+"""Schedule primitives beside the rules of target nvvm: `python -m benchmarks.gpu.primitives [NAME...] [--chip sm_80]`.
 
-Each case of `memory_bound` that is one kernel is compiled by its rule and by schedules of loop words for the same
+Each case of `memory_bound` that is one kernel is compiled by its rule and by schedules of primitives for the same
 threads, and assembled by NVIDIA's ptxas if it is installed. The table shows for each the instructions of the PTX, the
 elements of the result that a thread computes, loads, those of 16 bytes, shuffles, registers, and the least CPU time of
 five passes from tensors to launches. No GPU is needed.
@@ -33,7 +33,7 @@ ROW_STEPS = (2, 4, 8)
 """Accesses of a thread to a row: as many threads per row as that leaves work for."""
 EDGES, TILE_THREADS = (64, 32), 256
 """Extents of tiles that are transposed, and the threads of a block that does."""
-Words = Callable[[Any], None]
+UserSchedule = Callable[[Any], None]
 
 
 def elementwise(s: Any, runs: int) -> None:
@@ -107,7 +107,7 @@ def transposed(s: Any, perm: Sequence[int], edge: int) -> None:
     s.bind(blocks, "blockIdx.x")
 
 
-def schedules(rule: str, case: Case) -> Iterator[tuple[str, Words]]:
+def schedules(rule: str, case: Case) -> Iterator[tuple[str, UserSchedule]]:
     """Return the schedules that are tried beside a rule, with their names."""
     perm = case.attributes.get("perm")
     if perm is not None and perm[-1] != len(perm) - 1:
@@ -143,12 +143,12 @@ class Figures:
         )
 
 
-def figures(path: Path, elements: int, chip: str, schedule_words: dict[str, Words] | None = None) -> Figures:
+def figures(path: Path, elements: int, chip: str, schedules_by_name: dict[str, UserSchedule] | None = None) -> Figures:
     """Compile a case for a chip and count."""
     target, seconds = f"nvvm{{chip={chip}}}", []
     for _ in range(5):
         start = time.thread_time()
-        compiled = mirlo.compile(path, target, schedules=schedule_words, cache=False, tune=False)
+        compiled = mirlo.compile(path, target, schedules=schedules_by_name, cache=False, tune=False)
         seconds.append(time.thread_time() - start)
     artifact = compiled.artifact
     kernels = artifact.metadata["kernels"].values()
@@ -179,9 +179,9 @@ def measure(case: Case, folder: Path, chip: str) -> Iterator[str]:
     kernel_name, rule = kernel
     elements = prod(max((shape for shape, _ in case.inputs), key=prod))
     yield f"{case.name:38} {rule:12} {figures(path, elements, chip)}"
-    for name, words in schedules(rule, case):
+    for name, arranged in schedules(rule, case):
         try:
-            yield f"{'':38} {name:12} {figures(path, elements, chip, {kernel_name: words})}"
+            yield f"{'':38} {name:12} {figures(path, elements, chip, {kernel_name: arranged})}"
         except mirlo.MirloError as error:
             yield f"{'':38} {name:12} {reason_of(error)}"
 
