@@ -239,7 +239,7 @@ def _divided(
 def most_held(stages: Sequence[Sequence[torch.fx.Node]], freed: Collection[torch.fx.Node]) -> int:
     """Return the most bytes that there are at the end of a stage: its operands, and what later ones or callers read."""
     stage_of = {node: position for position, nodes in enumerate(stages) for node in nodes}
-    changes = [0] * (len(stages) + 1)
+    changes = [0] * (max(len(stages), 1) + 1)  # a graph without operators holds its inputs
     for node in {*freed, *stage_of}:
         first = stage_of.get(node, 0)
         # A stage's own values are gone at its end, its operands are not yet; results of the graph stay.

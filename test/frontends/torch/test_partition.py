@@ -11,8 +11,12 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
 
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
+
 import mirlo  # noqa: E402
+from mirlo.driver.torch_backend import draws, rematerialize  # noqa: E402
 from mirlo.driver.torch_backend import graph as graphs  # noqa: E402
+from mirlo.driver.torch_backend import partition as partitions  # noqa: E402
 
 F = torch.nn.functional
 OPTIONS = {"cache": False}
@@ -233,3 +237,93 @@ def test_results_with_gaps_or_repeated_elements_have_the_strides_of_pytorch(name
     found, expected = compiled(SPARSE[name])(x), SPARSE[name](x)
     torch.testing.assert_close(found, expected)
     assert found.stride() == expected.stride()
+
+
+def _captured(function: Callable[[Any], Any]) -> Any:
+    return make_fx(function, tracing_mode="fake")(torch.rand(4, 6)).graph
+
+
+def _without_results(x: Any) -> Any:
+    return None, None
+
+
+EMPTY: dict[str, Callable[[Any], Any]] = {
+    "no operators": lambda x: (x,),
+    "views only": lambda x: (x.t(), x.view(-1)[3:]),
+    "None for all results": _without_results,
+}
+"""Graphs that compute nothing."""
+
+
+def _nodes(graph: Any) -> list[Any]:
+    return [node for node in graph.nodes if node.op == "call_function"]
+
+
+HELPERS: dict[str, Callable[[Any], object]] = {
+    "partition": lambda graph: [len(stage.outputs) for stage in partitions.partition(graph, torch.nn.Module(), ())],
+    "base_of": lambda graph: [partitions.base_of(node) for node in _nodes(graph)],
+    "is_left": lambda graph: [partitions.is_left(node) for node in graph.nodes],
+    "operator_of": lambda graph: [partitions.operator_of(node) for node in _nodes(graph)],
+    "without_tokens": partitions.without_tokens,
+    "is_size": lambda graph: [partitions.is_size(node) for node in graph.nodes],
+    "is_given": lambda graph: [partitions.is_given(node) for node in graph.nodes],
+    "compute_late": lambda graph: partitions.compute_late(partitions._levels(graph, ()), ()),
+    "most_held": lambda graph: partitions.most_held([], graph.find_nodes(op="placeholder")),
+    "divide": lambda graph: partitions.divide(_nodes(graph), graph.find_nodes(op="placeholder")),
+    "views_of_results": partitions.views_of_results,
+    "draw_first": draws.draw_first,
+    "without_states": draws.without_states,
+    "recomputed": lambda graph: rematerialize.recomputed(graph, 0),
+}
+"""The functions that change or divide a graph, each called with a graph."""
+
+
+def test_all_helpers_are_called() -> None:
+    functions = [
+        name for name, value in vars(partitions).items() if getattr(value, "__module__", "") == partitions.__name__
+    ]
+    assert {name for name in functions if name.islower() and not name.startswith("_")} <= set(HELPERS)
+
+
+@pytest.mark.parametrize("form", EMPTY)
+@pytest.mark.parametrize("name", HELPERS)
+def test_helpers_take_graphs_that_compute_nothing(name: str, form: str) -> None:
+    graph = _captured(EMPTY[form])
+    HELPERS[name](graph)
+    graph.lint()
+
+
+def test_a_graph_without_stages_holds_its_inputs() -> None:
+    graph = _captured(EMPTY["no operators"])
+    assert partitions.most_held([], graph.find_nodes(op="placeholder")) == 4 * 6 * 4
+
+
+NOTHING_TO_COMPUTE: dict[str, Callable[[Any], Any]] = {
+    "a constant is added": lambda x: x + 1,
+    "the input": lambda x: x,
+    "a view": lambda x: x.view(-1),
+    "transposed": lambda x: x.t(),
+    "a part": lambda x: x[1:],
+    "twice": lambda x: (x, x),
+    "chunks": lambda x: x.chunk(2),
+    "expanded": lambda x: x.expand(2, 4, 6),
+    "None beside": lambda x: (None, x + 1),
+    "a number beside": lambda x: (3, x + 1),
+    "no gradient": lambda x: (x.detach() * 2, x + 1),
+}
+"""Functions whose backward graph has no operators, or views only."""
+
+
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", NOTHING_TO_COMPUTE)
+def test_gradients_without_operators(name: str, dynamic: bool) -> None:
+    def gradient(function: Callable[[Any], Any]) -> Any:
+        x = torch.rand(4, 6, requires_grad=True)
+        results = function(x)
+        tensors = results if isinstance(results, tuple) else (results,)
+        sum(each.sum() for each in tensors if getattr(each, "requires_grad", False)).backward()
+        return x.grad
+
+    function = NOTHING_TO_COMPUTE[name]
+    torch.testing.assert_close(gradient(compiled(function, dynamic=dynamic)), gradient(function))
