@@ -18,7 +18,7 @@ NAMES = sorted(path.parent.name for path in PLUGINS.glob("*/pyproject.toml"))
 PUBLIC = re.compile(r"mirlo(\.(extend|testing|benchmarks)(\.\w+)*)?")
 """Benchmarks are of the repository: measurements, and tests of their models, need a clone."""
 FOLDERS = ("dialects", "frontends", "passes", "targets", "runtime", "driver", "generate", "serve", "tools", "extend")
-OF_ACCELERATORS = {"cortex-m", "ethos-u", "npm", "onnxruntime-ep", "systolic", "webgpu"}
+OF_ACCELERATORS = {"cortex-m", "ethos-u", "npm", "onnxruntime-ep", "systolic", "tensix", "webgpu"}
 """Examples of what others write: Mirlo does not know how to install them."""
 
 

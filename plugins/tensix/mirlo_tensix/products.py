@@ -1,0 +1,330 @@
+"""Products of matrices: their schedule in tiles, and the words of the three threads that execute it.
+
+A product is loops over tiles of 32 x 32. Its commands are in the order of these loops; `synchronize` finds which thread
+waits for which: the banks of SrcA and SrcB are handed over by the hardware, the halves of Dst by a semaphore.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import mirlo
+from mirlo import T
+from mirlo.extend.codegen import (
+    Banks,
+    MemorySpan,
+    QueuedCommand,
+    QueueModel,
+    QueueStep,
+    Semaphore,
+    check_signals,
+    synchronize,
+)
+from mirlo.extend.ops import TensorType
+from mirlo.extend.schedules import Schedule, TileCommand, command_intrin
+from mirlo_tensix import instructions as tensix
+from mirlo_tensix.instructions import TILE, TILE_BYTES, Word
+
+FACE = (2, 2, 16, 16)
+"""The dims of a tile: faces of 16 x 16."""
+SRC_A, SRC_B, DST = "tensix.srca", "tensix.srcb", "tensix.dst"
+SUMS_BYTES = 2 * TILE_BYTES
+"""Bytes of a tile of fp32 in Dst."""
+HALF = 4
+"""Tiles of fp32 in a half of Dst."""
+CAPACITY = {SRC_A: 2 * TILE_BYTES, SRC_B: 2 * TILE_BYTES, DST: 2 * HALF * SUMS_BYTES}
+BLOCKS = ((2, 2), (1, 4), (4, 1), (1, 3), (3, 1), (1, 2), (2, 1), (1, 1))
+"""Tiles of the result, down and right, that are summed together: those that take the fewest loads first."""
+JOINT_RATE, PACK_RATE = 80, 64
+"""Bytes a cycle that both unpackers read together, and that the packers write."""
+
+UNPACK, MATH, PACK = range(3)
+"""The threads, which are the queues of commands."""
+MODEL = QueueModel(
+    {"a": 2, "b": 2, "sums": 2},
+    [Banks("a", UNPACK, MATH, 2), Banks("b", UNPACK, MATH, 2), Semaphore("sums", MATH, PACK, 2)],
+)
+
+
+@mirlo.prim_func
+def unpack(x: T.Buffer[FACE, T.bf16], y: T.Out[FACE, T.bf16]):
+    for p, q, i, j in T.grid(2, 2, 16, 16):
+        y[p, q, i, j] = x[p, q, i, j]
+
+
+@mirlo.prim_func
+def multiply(x: T.Buffer[FACE, T.bf16], w: T.Buffer[FACE, T.bf16], sums: T.Out[FACE, T.f32]):
+    for p, q, i, j, r, k in T.grid(2, 2, 16, 16, 2, 16):
+        with T.block("multiply"):
+            vp, vq, vi, vj, vr, vk = T.axes("SSSSRR", p, q, i, j, r, k)
+            with T.init():
+                sums[vp, vq, vi, vj] = 0.0
+            sums[vp, vq, vi, vj] += x[vp, vr, vi, vk].cast("f32") * w[vr, vq, vk, vj].cast("f32")
+
+
+@mirlo.prim_func
+def pack(x: T.Buffer[FACE, T.f32], y: T.Out[FACE, T.bf16]):
+    for p, q, i, j in T.grid(2, 2, 16, 16):
+        y[p, q, i, j] = x[p, q, i, j].cast("bf16")
+
+
+@mirlo.prim_func
+def pack_relu(x: T.Buffer[FACE, T.f32], y: T.Out[FACE, T.bf16]):
+    for p, q, i, j in T.grid(2, 2, 16, 16):
+        y[p, q, i, j] = max(x[p, q, i, j], 0.0).cast("bf16")
+
+
+command_intrin("tensix.unpack_a", unpack, {"x": "", "y": SRC_A})
+command_intrin("tensix.unpack_b", unpack, {"x": "", "y": SRC_B})
+command_intrin("tensix.multiply", multiply, {"x": SRC_B, "w": SRC_A, "sums": DST})
+command_intrin("tensix.pack", pack, {"x": DST, "y": ""})
+command_intrin("tensix.pack_relu", pack_relu, {"x": DST, "y": ""})
+
+
+@T.inline
+def narrow(value: Any) -> Any:
+    return value.cast("bf16")
+
+
+@T.inline
+def narrow_positive(value: Any) -> Any:
+    return max(value, 0.0).cast("bf16")
+
+
+def tiled_product(m: int, n: int, k: int, relu: bool) -> Any:
+    """Return the product of m x k and k x n tiles as a prim function, with ReLU or without."""
+    result = narrow_positive if relu else narrow
+
+    @mirlo.prim_func
+    def product(
+        a: T.Buffer[(m, k, *FACE), T.bf16], b: T.Buffer[(k, n, *FACE), T.bf16], c: T.Out[(m, n, *FACE), T.bf16]
+    ):
+        sums = T.alloc((m, n, *FACE), "f32")
+        for i, j, p, q, x, y, z, r, e in T.grid(m, n, 2, 2, 16, 16, k, 2, 16):
+            with T.block("products"):
+                vi, vj, vp, vq, vx, vy, vz, vr, ve = T.axes("SSSSSSRRR", i, j, p, q, x, y, z, r, e)
+                with T.init():
+                    sums[vi, vj, vp, vq, vx, vy] = 0.0
+                sums[vi, vj, vp, vq, vx, vy] += a[vi, vz, vp, vr, vx, ve].cast("f32") * b[vz, vj, vr, vq, ve, vy].cast(
+                    "f32"
+                )
+        for i, j, p, q, x, y in T.grid(m, n, 2, 2, 16, 16):
+            with T.block("pack"):
+                vi, vj, vp, vq, vx, vy = T.axes("SSSSSS", i, j, p, q, x, y)
+                c[vi, vj, vp, vq, vx, vy] = result(sums[vi, vj, vp, vq, vx, vy])
+
+    return product
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of m x k and k x n tiles."""
+
+    m: int
+    n: int
+    k: int
+    phases: int = 2
+    relu: bool = False
+    block: tuple[int, int] | None = None
+    """Tiles of the result that are summed together; None chooses."""
+
+    def blocks(self) -> list[tuple[int, int]]:
+        """Return the blocks that divide the result, the best first."""
+        return [each for each in BLOCKS if self.m % each[0] == 0 and self.n % each[1] == 0]
+
+    @property
+    def mvmuls(self) -> int:
+        """Return the cycles that the matrix unit needs."""
+        return 16 * self.m * self.n * self.k * self.phases
+
+    @property
+    def tensor_bytes(self) -> tuple[int, int, int]:
+        """Return the bytes of both operands and of the result."""
+        return self.m * self.k * TILE_BYTES, self.k * self.n * TILE_BYTES, self.m * self.n * TILE_BYTES
+
+    def schedule(self) -> Schedule:
+        """Return the loops of the product, arranged for the units."""
+        shapes = ((self.m, self.k), (self.k, self.n))
+        s = Schedule.of(
+            tiled_product(self.m, self.n, self.k, self.relu),
+            *(TensorType.of((*each, *FACE), "bf16") for each in shapes),
+        )
+        rows, columns = self.block or self.blocks()[0]
+        left, right = s.cache_read("products", "a", SRC_B), s.cache_read("products", "b", SRC_A)
+        s.set_scope("sums", DST)
+        i, j, p, q, x, y, z, r, e = s.loops("products")
+        (io, ii), (jo, ji) = s.split(i, (None, rows)), s.split(j, (None, columns))
+        s.reorder(io, jo, z, ii, ji, p, q, x, y, r, e)
+        s.compute_at(left, ii)
+        s.compute_at(right, ji)
+        s.reverse_compute_at("pack", jo)
+        for buffer in (left, right, "sums"):
+            s.double_buffer(buffer)
+        s.tensorize(s.loops(left)[-4], "tensix.unpack_b")
+        s.tensorize(s.loops(right)[-4], "tensix.unpack_a")
+        s.tensorize(p, "tensix.multiply")
+        s.tensorize(s.loops("pack")[-4], "tensix.pack_relu" if self.relu else "tensix.pack")
+        return s
+
+
+@dataclass
+class Threads:
+    """The words of the three threads, and the bytes that units move."""
+
+    words: tuple[list[Word], list[Word], list[Word]]
+    unpacked: int
+    packed: int
+
+    @property
+    def floor(self) -> int:
+        """Return the cycles that moving bytes takes at least, which the simulator does not charge."""
+        return max(-(-self.unpacked // JOINT_RATE), -(-self.packed // PACK_RATE))
+
+
+@dataclass
+class _Loads:
+    """The tiles in the current banks of SrcA and SrcB: a tile that is there already is not loaded again."""
+
+    current: dict[str, int | None] = field(default_factory=lambda: {"a": None, "b": None})
+    counts: dict[str, int] = field(default_factory=lambda: {"a": 0, "b": 0})
+
+    def bank(self, kind: str) -> MemorySpan:
+        return MemorySpan(kind, (self.counts[kind] - 1) % 2, 1)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """A command with what its words need."""
+
+    queued: QueuedCommand
+    kind: str
+    """"a" or "b": a load; "multiply"; "pack"."""
+    tile: int = 0
+    """The tile of Dst."""
+    offset: int = 0
+    """Bytes from the beginning of its tensor."""
+
+
+def _snake(commands: list[TileCommand]) -> Iterator[tuple[TileCommand, int, int]]:
+    """Yield products of a block with the offsets of their operands, every other row from right to left.
+
+    A tile of SrcA stays where a row ends: five loads in place of eight for 2 x 2 products.
+    """
+    rows: dict[int, list[tuple[TileCommand, int, int]]] = {}
+    offsets = {"a": 0, "b": 0}
+    for command in commands:
+        if command.name == "tensix.multiply":
+            row = rows.setdefault(offsets["b"], [])
+            row.append((command, offsets["a"], offsets["b"]))
+        else:
+            offsets[command.name[-1]] = command.reads[0].address
+    for number, row in enumerate(rows.values()):
+        yield from reversed(row) if number % 2 else row
+
+
+def _dst_tile(block: tuple[int, int], address: int) -> int:
+    """Return the tile of Dst at an address of the sums: each copy of a block begins a half."""
+    half, tile = divmod(address // SUMS_BYTES, block[0] * block[1])
+    return HALF * half + tile
+
+
+def _works(product: Product) -> Iterator[_Work]:
+    """Yield the commands of a product in program order."""
+    loads, pending = _Loads(), list[TileCommand]()
+    block = product.block or product.blocks()[0]
+    for command in product.schedule().commands(CAPACITY):
+        if command.name.startswith("tensix.pack"):
+            tile = _dst_tile(block, command.reads[0].address)
+            span = MemorySpan("sums", tile // HALF, 1)
+            name = f"pack at {command.writes[0].address:#x}"
+            yield _Work(QueuedCommand(PACK, (span,), (), name), "pack", tile, command.writes[0].address)
+            continue
+        pending.append(command)
+        if sum(each.name == "tensix.multiply" for each in pending) == block[0] * block[1]:
+            yield from _block_works(pending, loads, block)
+            pending = []
+
+
+def _block_works(commands: list[TileCommand], loads: _Loads, block: tuple[int, int]) -> Iterator[_Work]:
+    """Yield the loads and products of one step of the reduction of a block."""
+    for command, *offsets in _snake(commands):
+        for kind, offset in zip("ab", offsets, strict=True):
+            if loads.current[kind] == offset:
+                continue
+            loads.current[kind] = offset
+            loads.counts[kind] += 1
+            name = f"unpack {kind} at {offset:#x}"
+            yield _Work(QueuedCommand(UNPACK, (), (loads.bank(kind),), name), kind, offset=offset)
+        tile = _dst_tile(block, command.writes[0].address)
+        spans = (loads.bank("a"), loads.bank("b"))
+        half = MemorySpan("sums", tile // HALF, 1)
+        yield _Work(QueuedCommand(MATH, spans, (half,), f"multiply onto tile {tile}"), "multiply", tile)
+    # The next step begins with other tiles, also where their addresses are those of this one's: banks were given back.
+    loads.current = {"a": None, "b": None}
+
+
+@functools.lru_cache(maxsize=64)
+def synchronized(product: Product) -> tuple[tuple[_Work, ...], tuple[QueueStep, ...]]:
+    """Return the commands of a product, and their signals; what these do not enforce is an error."""
+    works = tuple(_works(product))
+    steps = synchronize([work.queued for work in works], MODEL)
+    hazards = check_signals(steps, MODEL)
+    if hazards:
+        raise ValueError(f"commands of {product}: {hazards[0]}")
+    return works, tuple(steps)
+
+
+def threads(product: Product, places: tuple[int, int, int]) -> Threads:
+    """Return the words of a product whose operands and result are at places in L1."""
+    a_at, b_at, c_at = places
+    loading, computing, packing = tensix.setup_unpackers(), tensix.setup_math(), tensix.setup_packers()
+    works, steps = synchronized(product)
+    unpacked = packed = 0
+    filled = -1
+    for work, step in zip(works, steps, strict=True):
+        before = {signal.hand_over for signal in step.before}
+        after = {signal.hand_over.memory for signal in step.after if isinstance(signal.hand_over, Semaphore)}
+        takes_half = any(isinstance(each, Semaphore) and each.memory == "sums" for each in before)
+        if work.kind in ("a", "b"):
+            unit, base = (0, b_at) if work.kind == "a" else (1, a_at)
+            loading += [*tensix.unpack_from(unit, base + work.offset), tensix.unpack(unit)]
+            unpacked += TILE_BYTES
+        elif work.kind == "multiply":
+            if takes_half:
+                filled = work.tile // HALF
+                blocked = tensix.BLOCK_MATH | tensix.BLOCK_SYNC
+                computing += [
+                    tensix.semaphore_wait(blocked, tensix.SUMS_READY, tensix.WHILE_FULL),
+                    tensix.zero_half(filled),
+                ]
+            computing += [
+                tensix.math_tile(work.tile),
+                *tensix.multiply_tile(product.phases, "a" in after, "b" in after),
+            ]
+            if "sums" in after:
+                if product.relu:
+                    rows, columns = product.block or product.blocks()[0]
+                    for tile in range(rows * columns):
+                        computing += tensix.relu_tile(HALF * filled + tile)
+                computing += [tensix.stall(tensix.BLOCK_SYNC, tensix.MATH_BUSY | tensix.VECTOR_BUSY)]
+                computing += [tensix.semaphore_post(tensix.SUMS_READY)]
+        else:
+            if takes_half:
+                blocked = tensix.BLOCK_MISC | tensix.BLOCK_SYNC
+                packing += [tensix.semaphore_wait(blocked, tensix.SUMS_READY, tensix.WHILE_ZERO)]
+            packing += tensix.pack_tile(work.tile, c_at + work.offset)
+            packed += TILE_BYTES
+            if "sums" in after:
+                packing += [
+                    tensix.stall(tensix.BLOCK_SYNC, tensix.PACKERS_BUSY),
+                    tensix.semaphore_get(tensix.SUMS_READY),
+                ]
+    return Threads((loading, computing, [*packing, tensix.semaphore_post(tensix.DONE)]), unpacked, packed)
+
+
+def tiles_of(size: int) -> int:
+    """Return how many tiles a dim takes."""
+    return -(-size // TILE)

@@ -1,0 +1,178 @@
+"""Products on the core: commands, bits and cycles, and models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from mirlo_tensix import simulator
+from mirlo_tensix.generator import Tensix, estimated_cycles
+from mirlo_tensix.instructions import BLOCKS, op
+from mirlo_tensix.products import FACE, UNPACK, Product, synchronized, threads, tiled_product
+from mirlo_tensix.simulator import SimulatorError, execute, measure, place, why_too_large
+from mirlo_tensix.unit import from_bf16, from_tiles, packed, product_bits, to_bf16, to_tiles
+from onnx import TensorProto, helper, numpy_helper
+
+import mirlo
+from mirlo import R
+from mirlo.testing import placement_of
+
+needs_simulator = pytest.mark.skipif(simulator.missing() is not None, reason=f"simulator: {simulator.missing()}")
+
+
+def drawn(seed: int, *shape: int) -> np.ndarray:
+    return to_bf16(np.random.default_rng(seed).standard_normal(shape).astype(np.float32))
+
+
+def model_file(path: Path, rows: tuple[int, ...] = (2, 20), kind: int = TensorProto.FLOAT) -> Path:
+    """Write a layer of 48 to 70 columns with a bias and ReLU, and one to 10."""
+    rng = np.random.default_rng(0)
+    weights = {
+        "w1": rng.standard_normal((48, 70)) / 7,
+        "b1": rng.standard_normal(70),
+        "w2": rng.standard_normal((70, 10)),
+    }
+    nodes = [
+        helper.make_node("MatMul", ["x", "w1"], ["h"], name="up"),
+        helper.make_node("Add", ["h", "b1"], ["hb"], name="bias"),
+        helper.make_node("Relu", ["hb"], ["r"], name="relu"),
+        helper.make_node("MatMul", ["r", "w2"], ["y"], name="down"),
+    ]
+    dtype = helper.tensor_dtype_to_np_dtype(kind)
+    ends = [[helper.make_tensor_value_info(name, kind, (*rows, width))] for name, width in (("x", 48), ("y", 10))]
+    constants = [numpy_helper.from_array(value.astype(dtype), name) for name, value in weights.items()]
+    graph = helper.make_graph(nodes, "layers", *ends, constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
+    return path
+
+
+def test_commands_load_five_tiles_for_a_block_of_four_products() -> None:
+    works, steps = synchronized(Product(2, 2, 3))
+    loads = [work for work in works if work.queued.queue == UNPACK]
+    assert len(loads) == 3 * 5 and sum(work.kind == "multiply" for work in works) == 3 * 4
+    assert len(steps) == len(works)
+
+
+@pytest.mark.parametrize("size", [(1, 1, 1), (3, 1, 2), (2, 5, 1), (4, 6, 2)])
+def test_commands_of_every_block_are_synchronized(size: tuple[int, int, int]) -> None:
+    for block in Product(*size).blocks():
+        product = Product(*size, block=block)
+        code = threads(product, place(product).tensors)
+        assert code.unpacked % 2048 == 0 and code.packed == product.tensor_bytes[2]
+        assert code.floor <= estimated_cycles(product)
+
+
+def test_commands_do_not_sum_onto_a_block_before_its_sum_is_ready() -> None:
+    for first, row in enumerate(BLOCKS):
+        assert row not in BLOCKS[first + 1 : first + 5]
+
+
+def test_bits_of_the_packers_round_halves_away_and_flush_denormals() -> None:
+    values = np.array([0x3F808000, 0x3F807FFF, 0xBF808000, 0x00400000, 0x7FC00001], np.uint32)
+    assert [f"{bits:04x}" for bits in packed(values)] == ["3f81", "3f80", "bf81", "0000", "7f80"]
+
+
+def test_bits_of_small_integers_are_exact_in_one_phase() -> None:
+    a, b = (np.random.default_rng(i).integers(-15, 16, (33, 33)).astype(np.float32) for i in range(2))
+    found = product_bits(to_bf16(a), to_bf16(b), 1)
+    np.testing.assert_array_equal(found, packed((a @ b).view(np.uint32)))
+
+
+def test_bits_of_tiles_are_those_of_the_matrix() -> None:
+    matrix = drawn(0, 40, 70)
+    tiles = to_tiles(matrix)
+    assert tiles.shape == (2, 3, *FACE)
+    np.testing.assert_array_equal(from_tiles(tiles, 40, 70), matrix)
+
+
+def test_fields_of_instructions_are_checked() -> None:
+    with pytest.raises(ValueError, match=r"a field of instruction 0x26 is 1024: expected 10 bits"):
+        op(0x26, (1024, 0, 10))
+
+
+def test_a_missing_simulator_is_an_error_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulator, "missing", lambda: "pip install 'mirlo-tensix[simulator]'")
+    with pytest.raises(SimulatorError, match=r"simulated by wolfpine: pip install 'mirlo-tensix\[simulator\]'"):
+        execute(Product(1, 1, 1), to_tiles(drawn(0, 32, 32)), to_tiles(drawn(1, 32, 32)))
+
+
+def test_what_is_declined_has_a_reason(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"phases is 3: expected 1, 2 or 4"):
+        Tensix(phases=3)
+    assert why_too_large(Product(4, 24, 24)) is not None
+    placed = placement_of(model_file(tmp_path / "f64.onnx", kind=TensorProto.DOUBLE), "tensix,llvm")
+    assert "operands must be f32, of which the unit takes bf16" in str(placed)
+
+
+@needs_simulator
+@pytest.mark.parametrize(
+    ("size", "phases", "relu"), [((32, 32, 64), 1, False), ((50, 40, 70), 4, True), ((64, 64, 64), 2, False)]
+)
+def test_results_have_the_bits_of_the_unit(size: tuple[int, int, int], phases: int, relu: bool) -> None:
+    m, n, k = size
+    a, b = drawn(0, m, k), drawn(1, k, n)
+    product = Product(-(-m // 32), -(-n // 32), -(-k // 32), phases, relu)
+    tiles, cycles = execute(product, to_tiles(a), to_tiles(b))
+    np.testing.assert_array_equal(from_tiles(tiles, m, n), product_bits(a, b, phases, relu))
+    assert cycles.mvmul < cycles.simulated <= cycles.bound
+
+
+@needs_simulator
+def test_small_integers_are_those_of_the_same_schedule_on_the_cpu() -> None:
+    layer, rng = tiled_product(2, 2, 1, False), np.random.default_rng(0)
+
+    @mirlo.script
+    def model(x: R.Tensor[(2, 1, *FACE), R.bf16], w: R.Tensor[(1, 2, *FACE), R.bf16]):
+        return R.call_tir(layer, x, w)
+
+    x, w = (rng.integers(-3, 4, (*size, *FACE)).astype(ml_dtypes.bfloat16) for size in ((2, 1), (1, 2)))
+    product = Product(2, 2, 1, phases=1)
+    loops = mirlo.compile(model, schedules={"product": product.schedule().trace}, cache=False)(x, w)
+    tiles, _ = execute(product, x.view(np.uint16), w.view(np.uint16))
+    assert tiles.tobytes() == loops.tobytes()
+
+
+@needs_simulator
+def test_the_matrix_unit_is_busy() -> None:
+    cycles = measure(Product(4, 4, 4))
+    assert cycles.mvmul >= 0.85 * cycles.bound and cycles.floor <= cycles.mvmul
+    assert abs(estimated_cycles(Product(4, 4, 4)) - cycles.bound) < 0.05 * cycles.bound
+
+
+@needs_simulator
+def test_a_time_limit_and_threads_without_end_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    product, tiles = Product(1, 1, 1), to_tiles(drawn(0, 32, 32))
+    with pytest.raises(SimulatorError, match=r"1 x 1 and 1 x 1 tiles took more than 0.01 seconds"):
+        execute(product, tiles, tiles, seconds=0.01)
+    monkeypatch.setattr(simulator, "program_of", lambda words, is_last: b"\x6f\0\0\0")
+    with pytest.raises(SimulatorError, match=r"1 x 1 and 1 x 1 tiles: .*did not end within 21280 cycles"):
+        execute(product, tiles, tiles)
+
+
+@needs_simulator
+def test_a_model_runs_on_the_core(tmp_path: Path) -> None:
+    path = model_file(tmp_path / "layers.onnx")
+    unit, cpu = mirlo.compile(path, "tensix,llvm", cache=False), mirlo.compile(path, cache=False)
+    x = np.random.default_rng(1).standard_normal((2, 20, 48)).astype(np.float32)
+    expected = cpu(x)
+    assert np.abs(unit(x) - expected).max() <= 1e-2 * np.abs(expected).max()
+    (steps,) = unit.profile(x, repeats=1).device.values()
+    assert [step.name for step in steps] == ["relu", "down"]
+    assert all(step.amount >= step.details["simulated"] > step.details["mvmul"] for step in steps)
+    (external,) = unit.artifact.externals
+    assert [step["rows"] for step in json.loads(external.data)["tensix_0"]["steps"]] == [40, 40]
+
+
+@needs_simulator
+def test_products_of_two_tensors_run_one_after_the_other() -> None:
+    @mirlo.script
+    def model(x: R.Tensor[(2, 16, 24), R.f32], y: R.Tensor[(2, 24, 40), R.f32]):
+        return R.matmul(x, y)
+
+    x, y = (from_bf16(drawn(i, 2, *size)) for i, size in enumerate(((16, 24), (24, 40))))
+    found = mirlo.compile(model, "tensix{phases=4},llvm", cache=False)(x, y)
+    np.testing.assert_allclose(found, x @ y, atol=1e-2 * np.abs(x @ y).max())
