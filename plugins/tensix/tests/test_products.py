@@ -66,6 +66,13 @@ def test_commands_of_every_block_are_synchronized(size: tuple[int, int, int]) ->
         assert code.floor <= estimated_cycles(product)
 
 
+def test_commands_of_the_largest_product_fit_behind_its_tensors() -> None:
+    product = Product(12, 12, 12, phases=4, relu=True, block=(1, 1))
+    assert why_too_large(product) is None and why_too_large(Product(13, 13, 13)) is not None
+    loading, computing, packing = threads(product, place(product).tensors).words
+    assert place(product, (len(loading), len(computing), len(packing))).end < simulator.L1_BYTES
+
+
 def test_commands_do_not_sum_onto_a_block_before_its_sum_is_ready() -> None:
     for first, row in enumerate(BLOCKS):
         assert row not in BLOCKS[first + 1 : first + 5]
