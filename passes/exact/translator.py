@@ -30,6 +30,7 @@ from mirlo.passes.exact.values import (
 )
 from mirlo.runtime.records import dataclass
 
+DIVISIONS = ("sdiv", "udiv", "srem", "urem")
 GUARD_BYTES = 32768
 """Bytes of garbage before and behind each buffer."""
 Body = Callable[[IntValue, list[Number]], Sequence[Number]]
@@ -218,10 +219,28 @@ class KernelTranslator:
         return [v for v in result if isinstance(v, FloatValue)]
 
     def arith(self, op: str, a: IntValue, b: IntValue) -> IntValue:
-        """Emit an instruction of LLVM on two integers."""
+        """Emit an instruction of LLVM on two integers. A quotient by zero, or one that overflows, is one by 1."""
         lanes = a.lanes if a.lanes is not None else b.lanes
         a, b = self.splat_ints(a, lanes), self.splat_ints(b, lanes)
+        if op in DIVISIONS:
+            b = self._divisor(a, b, is_signed=op in ("sdiv", "srem"))
         return IntValue(self.f.op(f"{op} {llvm_type(f'i{a.bits}', lanes)} {a.name}, {b.name}"), a.bits, lanes)
+
+    def _divisor(self, a: IntValue, b: IntValue, is_signed: bool) -> IntValue:
+        """Return a divisor with which the processor does not trap: sizes may be tried that no caller passes."""
+        if b.name.lstrip("-").isdigit() and int(b.name) not in (0, -1):
+            return b
+        zero, one = (IntValue(self.f.constant(n, b.bits, b.lanes), b.bits, b.lanes) for n in (0, 1))
+        traps = self.compare("eq", b, zero)
+        if is_signed:
+            least, minus_one = (
+                IntValue(self.f.constant(n, b.bits, b.lanes), b.bits, b.lanes) for n in (-(1 << (b.bits - 1)), -1)
+            )
+            overflows = self.arith("and", self.compare("eq", a, least), self.compare("eq", b, minus_one))
+            traps = self.arith("or", traps, overflows)
+        divisor = self.select(traps, one, b)
+        assert isinstance(divisor, IntValue)
+        return divisor
 
     def compare(self, predicate: str, a: IntValue, b: IntValue) -> IntValue:
         lanes = a.lanes if a.lanes is not None else b.lanes
@@ -369,6 +388,12 @@ class KernelTranslator:
                 new = self.f.op(f"select <1 x i1> {mask.name}, {kind} {part}, {kind} {old}")
                 self.f.effect(f"store {kind} {new}, ptr {each}, align 1")
                 continue
+            only = _only_lane(mask)
+            if only is not None:  # LLVM 22 miscompiles that, too
+                lane = self.f.op(f"extractelement {kind} {part}, i64 {only}")
+                place = self.f.op(f"getelementptr {element}, ptr {each}, i64 {only}")
+                self.f.effect(f"store {element} {lane}, ptr {place}, align 1")
+                continue
             name = f"llvm.masked.store.v{lanes}{_mangled(element)}.p0"
             self.f.call_effect(name, (kind, part), ("ptr", each), ("i32", "1"), (f"<{lanes} x i1>", mask.name))
 
@@ -498,6 +523,12 @@ class KernelTranslator:
 
 def _names(v: Number) -> tuple[str, ...]:
     return (v.name,) if isinstance(v, IntValue) else v.planes
+
+
+def _only_lane(mask: IntValue) -> int | None:
+    """Return the lane that a constant mask leaves; None if there are more of them, or it is no constant."""
+    lanes = [lane.strip() == "i1 true" for lane in mask.name.strip("<>").split(",")]
+    return lanes.index(True) if mask.name.startswith("<") and sum(lanes) == 1 else None
 
 
 def _mangled(element: str) -> str:

@@ -110,3 +110,33 @@ def test_sizes_that_are_not_understood_are_refused(text: str) -> None:
 def test_sizes_are_combined() -> None:
     assert parse_sizes("a=1,3;b=2..3") == [{"a": 1, "b": 2}, {"a": 1, "b": 3}, {"a": 3, "b": 2}, {"a": 3, "b": 3}]
     assert parse_sizes("") == []
+
+
+def test_a_store_of_one_lane_stays_within_its_buffer() -> None:
+    """LLVM 22 writes a truncated lane as wide as it was before, under a constant mask that leaves one."""
+    text = """
+    func.func @main(%x: tensor<17x8xui8>, %w: tensor<8x1xui8>) -> tensor<17x1xui8> {
+      %0 = "relax.cast"(%x) {dtype = i32} : (tensor<17x8xui8>) -> tensor<17x8xi32>
+      %1 = "relax.cast"(%w) {dtype = i32} : (tensor<8x1xui8>) -> tensor<8x1xi32>
+      %2 = "relax.matmul"(%0, %1) : (tensor<17x8xi32>, tensor<8x1xi32>) -> tensor<17x1xi32>
+      %3 = "relax.cast"(%2) {dtype = ui8} : (tensor<17x1xi32>) -> tensor<17x1xui8>
+      return %3 : tensor<17x1xui8>
+    }
+    """
+    verdicts = [pair.verify() for _, pair in kernel_pairs(text, options="cpu=x86-64-v4")]
+    assert {verdict.status for verdict in verdicts} == {EQUAL}
+
+
+def test_sizes_that_divide_by_zero_do_not_end_the_process() -> None:
+    """Of the channels of a group, a size that no caller passes leaves none."""
+    image, weight = "1x33x8xf32", '?x1x5xf32, #relax.dims<["n", 1, 5]>'
+    result = '1x?x4xf32, #relax.dims<[1, "n", 4]>'
+    attributes = "strides = array<i64: 1>, padding = array<i64: 0, 0>, dilations = array<i64: 1>, groups = 33 : i64"
+    text = f"""
+    func.func @main(%x: tensor<{image}>, %w: tensor<{weight}>) -> tensor<{result}> {{
+      %y = "relax.conv"(%x, %w) {{{attributes}}} : (tensor<{image}>, tensor<{weight}>) -> tensor<{result}>
+      return %y : tensor<{result}>
+    }}
+    """
+    verdicts = [pair.verify() for _, pair in kernel_pairs(text, options="cpu=x86-64-v2")]
+    assert {verdict.status for verdict in verdicts} == {EQUAL}
