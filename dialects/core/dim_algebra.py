@@ -8,7 +8,7 @@ is known is `UNKNOWN`, which equals no other dim.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING, Union
@@ -201,10 +201,17 @@ def _make(terms: Mapping[Monomial, int]) -> Dim:
     kept: Mapping[Monomial, int] = {atoms: factor for atoms, factor in terms.items() if factor}
     if len(kept) > MAX_TERMS:
         raise DimTooLarge(f"{MAX_TERMS} terms")
+    _check_bits(kept.values())
     for atoms in kept:
         if _has_quotient(atoms):
             return _make_balanced(frozenset(kept.items()))
     return _ordered(kept)
+
+
+def _check_bits(factors: Iterable[int]) -> None:
+    """Raise `DimTooLarge` if a coefficient has more than `MAX_BITS` bits."""
+    if any(abs(factor) >> MAX_BITS for factor in factors):
+        raise DimTooLarge(f"{MAX_BITS} bits in a number")
 
 
 @lru_cache(maxsize=16384)
@@ -288,8 +295,7 @@ def _combine(left: Dim, right: Dim, sign: int) -> Dim:
 @lru_cache(maxsize=16384)
 def _scale(dim: SymbolicDim, by: int) -> Dim:
     terms = tuple((atoms, factor * by) for atoms, factor in dim.terms)
-    if max(abs(factor) for _, factor in terms) >> MAX_BITS:
-        raise DimTooLarge(f"{MAX_BITS} bits in a number")
+    _check_bits(factor for _, factor in terms)
     # The order of terms does not depend on factors, but which quotients are balanced does.
     return _make(dict(terms)) if any(_has_quotient(atoms) for atoms, _ in terms) else SymbolicDim(terms)
 

@@ -236,6 +236,7 @@ def repeated(step: Callable[[D.Dim], D.Dim], count: int) -> D.Dim:
         (lambda dim: D.maximum(dim, M) * dim, "8192 characters"),
         (lambda dim: D.maximum(dim // 3, M), "64 operations in each other"),
         (lambda dim: dim * 1000, "128 bits"),
+        (lambda dim: (dim + dim) + (dim + dim), "128 bits"),
     ],
 )
 def test_expressions_that_grow_with_each_operator_are_refused(step: Callable[[D.Dim], D.Dim], what: str) -> None:

@@ -28,6 +28,9 @@ GAPS = (
     "training|round_mode|e8m0|sequence_|_seq|_opt$|optional|string",  # not supported, and said so
 )
 
+DRAWN = frozenset({"Bernoulli"})
+"""Operators whose results are random, of which the suite has cases."""
+
 
 @cache
 def _suite() -> list[Any]:
@@ -67,6 +70,8 @@ def test_case(operator: str) -> None:
     for found, wanted in zip(results if isinstance(results, (list, tuple)) else (results,), expected, strict=True):
         found = np.asarray(found)
         assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
+        if operator in DRAWN:
+            continue  # each implementation has a generator of its own
         if wanted.dtype.kind in "fV":  # V: bfloat16
             numbers = found.astype(np.float64), wanted.astype(np.float64)
             np.testing.assert_allclose(*numbers, rtol=case.rtol or 1e-3, atol=1e-6)

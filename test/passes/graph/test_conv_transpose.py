@@ -46,7 +46,8 @@ def test_against_the_reference(
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     executable = mirlo.compile(model)
-    if known != "channels":  # the rule may decline: a size of 0 has no result
+    covers_all = all(size >= stride for size, stride in zip(window, attributes["strides"], strict=True))
+    if known != "channels" and covers_all:  # the rule declines where a size may be 0, or elements have no tap
         assert not any(kernel.symbol.startswith("phases") for kernel in executable.artifact.kernels)
     calls = {
         "all": [shape],
