@@ -181,9 +181,9 @@ class CompileArguments:
             "--target",
             "NAME,...",
             aliases=("--targets",),
-            help="what to make code for (default: llvm, this machine's CPU); with several, the first ones' code "
-            "generators take what they can, the last one compiles the rest: 'onednn,llvm'. Options of one: "
-            "'c{compiler=clang},llvm'",
+            help="the target (default: llvm, this machine's CPU), or several, such as 'onednn,llvm': the code "
+            "generators of the first ones compile the parts that they support, the last one the rest. Options are in "
+            "braces: 'c{compiler=clang},llvm'",
         ),
         kind=TARGETS,
     )
@@ -191,7 +191,7 @@ class CompileArguments:
     threads: int = option(
         1,
         "Threads of a call.",
-        OptionFlag("--threads", "N", help="threads that a run uses (default: 1)"),
+        OptionFlag("--threads", "N", help="number of threads of a run (default: 1)"),
         kind=integer(1),
     )
     shapes: Shapes | None = option(
@@ -203,7 +203,7 @@ class CompileArguments:
             "NAME=1x3x224x224",
             shape_of_input,
             "pairs",
-            help="the shape of an input that leaves dims open; a name stands for a dim that stays open",
+            help="the shape of an input with dynamic dims; a name in it keeps a dim dynamic; may be repeated",
             convert=dict,
             dest="shape",
         ),
@@ -218,7 +218,7 @@ class CompileArguments:
             "NAME=N",
             size_of_dim,
             "pairs",
-            help="the size of a dynamic dim in all inputs; may be given for several dims",
+            help="the size of a dynamic dim in all inputs; may be repeated",
             convert=dict,
             dest="dim",
         ),
@@ -250,8 +250,8 @@ class CompileArguments:
             "OP=NAME",
             operator_and_rule,
             "pairs",
-            help="the rule that is wanted for an operator, such as relax.conv=im2col; 'measure' takes the fastest of "
-            "all",
+            help="use this rule for an operator, such as relax.conv=im2col; 'measure' selects the fastest one; may be "
+            "repeated",
             convert=strategies_of,
         ),
         kind=optional(STRATEGIES),
@@ -266,7 +266,7 @@ class CompileArguments:
             "KERNEL=FILE",
             kernel_and_schedule,
             "pairs",
-            help="the words that schedule a kernel, as 'explain --save-words' writes them",
+            help="the schedule of a kernel: a trace of 'explain --save-trace'; may be repeated",
             convert=dict,
         ),
         key=unkeyed,  # a saved schedule is in a file of its own
@@ -302,14 +302,14 @@ class CompileArguments:
         True,
         "Whether to use the cache on disk, or its folder.",
         OptionFlag("--cache-dir", "DIR", help="the folder of the cache (default: see 'mirlo cache path')"),
-        OptionFlag("--no-cache", form="constant", constant=False, help="compile everything, and keep nothing"),
+        OptionFlag("--no-cache", form="constant", constant=False, help="do not read or write the cache"),
         key=None,
         kind=either(BOOLEAN, instance_of("mirlo.runtime.cache", "Cache", "a Cache"), PATH),
     )
     jobs: int | None = option(
         None,
         "The most processes that compile at once.",
-        OptionFlag("--jobs", "N", help="processes that compile (default: one a core)"),
+        OptionFlag("--jobs", "N", help="number of processes that compile (default: one per core)"),
         key=None,
         kind=optional(integer(1)),
     )
@@ -321,9 +321,9 @@ class CompileArguments:
             "--database",
             "FILE",
             tuning_database,
-            help="the file of 'mirlo tune --database' to take measured choices from (default: that beside the cache)",
+            help="use the tuning results of this file, of 'mirlo tune --database' (default: the one beside the cache)",
         ),
-        OptionFlag("--no-tuning", form="constant", constant=False, help="take no measured choices"),
+        OptionFlag("--no-tuning", form="constant", constant=False, help="use no tuning results"),
         kind=either(BOOLEAN, number(0), instance_of("mirlo.driver.tune.database", "Database", "a Database"), PATH),
     )
     precision: str | None = option(
@@ -333,8 +333,8 @@ class CompileArguments:
         "if there is one.",
         OptionFlag(
             "--precision",
-            help="store weights as such numbers and compute products from them, summed in f32; fastest: what this "
-            "machine multiplies faster than f32, if anything (default: as they are)",
+            help="store weights in this type and compute products from it, with sums in f32; fastest: the type that "
+            "this machine multiplies faster than f32, if any (default: the types of the model)",
         ),
         own_pass="to-mixed-precision",
         kind=optional(one_of(*PRECISIONS)),
@@ -345,7 +345,7 @@ class CompileArguments:
         "default as the model permits (`accuracy_level`).",
         OptionFlag(
             "--activations",
-            help="how rows are represented in products with weights of 2, 4 or 8 bits (default: as the model permits)",
+            help="the type of activations in products with weights of 2, 4 or 8 bits (default: as the model permits)",
         ),
         kind=optional(one_of(*ACTIVATIONS)),
     )
@@ -356,8 +356,8 @@ class CompileArguments:
         'outputs, "NAME.scale".',
         OptionFlag(
             "--kv-cache-dtype",
-            help="store the f32 caches of a language model in half of the memory, i8 in a quarter (default: as they "
-            "are)",
+            help="store the f32 caches of a language model in this type: half of the memory, i8 a quarter (default: "
+            "f32)",
         ),
         own_pass="narrow-caches",
         kind=optional(one_of(*CACHE_DTYPES)),
@@ -371,8 +371,8 @@ class CompileArguments:
         OptionFlag(
             "--last-rows",
             "OUTPUT",
-            help="compute only the last rows of this output, such as logits: as many as a new input, last_rows, has "
-            "elements",
+            help="compute only the last rows of this output, such as logits: as many as the elements of a new input, "
+            "last_rows",
         ),
         own_pass="keep-last-rows",
         of_model=True,
@@ -395,8 +395,8 @@ class CompileArguments:
         "nodes that each code generator may have.",
         OptionFlag(
             "--cost",
-            help="how several targets share the model: by their order, priority (default), by the figures that they "
-            "declare, or by what is measured here, which is kept with the cache",
+            help="how to divide the model among several targets: by their order (priority, the default), by their "
+            "declared costs (estimated), or by measurements on this machine, which are cached (measured)",
         ),
         own_pass="partition",
         kind=either(one_of(*PLACEMENTS), NODES),
@@ -410,7 +410,7 @@ class CompileArguments:
             "DIM=N,...",
             sizes_of_dims,
             "append",
-            help="add a build for these sizes of symbolic dims, which calls of such shapes run; once for each build",
+            help="add a build for these sizes of dynamic dims, which calls with these sizes use; may be repeated",
         ),
         key=None,  # each build has a key of its own
         of_model=True,
@@ -431,7 +431,7 @@ class CompileArguments:
     rank: int | None = option(
         None,
         "The rank to compile for; by default the one that this process is, as its environment says, or all.",
-        OptionFlag("--rank", "R", help="compile for this rank only (default: the one of the environment, or all)"),
+        OptionFlag("--rank", "R", help="compile for this rank only (default: that of the environment, or all ranks)"),
         own_pass="shard",
         kind=optional(integer(0, MOST_RANKS)),
     )
@@ -444,7 +444,8 @@ class CompileArguments:
             "--rank-plan",
             "PATTERN=STRATEGY",
             form="append",
-            help="how nodes whose names fit a pattern are divided: column, row, expert, vocabulary, replicate",
+            help="how to divide the nodes whose names match a pattern: column, row, expert, vocabulary or replicate; "
+            "may be repeated",
         ),
         key=tuple,
         own_pass="shard",
@@ -458,7 +459,7 @@ class CompileArguments:
         OptionFlag(
             "--verify",
             form="constant",
-            help="compare each kernel with its definition, exactly; one that computes something else is an error",
+            help="compare each kernel with its definition, exactly, and fail if one differs",
         ),
         own_pass="verify-schedule",
         kind=BOOLEAN,
@@ -469,7 +470,7 @@ class CompileArguments:
         OptionFlag(
             "--trust-file",
             form="constant",
-            help="let IR name passes that reach outside of the module, and hold code that code generators made",
+            help="accept IR with passes that access files or processes, and with code of code generators",
         ),
         kind=BOOLEAN,
     )

@@ -6,7 +6,7 @@ from mirlo.passes.targets import Target
 
 TARGET = Target(
     name="collectives",
-    help="exchanges between the ranks of a model, in shared memory or by MPI: collectives,llvm",
+    help="communication between the ranks of a model, in shared memory or by MPI: collectives,llvm",
     codegen="mirlo.targets.collectives.generator:Collectives",
     aliases=("ranks", "mpi", "distributed"),
 )

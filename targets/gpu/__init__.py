@@ -6,7 +6,7 @@ from mirlo.passes.targets import Target, ThreadLimits
 
 TARGET = Target(
     name="gpu",
-    help="rules that all GPUs share; code is made by nvvm and spirv",
+    help="rules that all GPUs share, without code generation: use nvvm or spirv",
     rule_modules=(
         "mirlo.targets.gpu.legalize",
         "mirlo.targets.gpu.schedule.stages",

@@ -59,7 +59,7 @@ class Arguments(argparse.Namespace):
     into: str
     subject: str
     node: str | None
-    save_words: str | None
+    save_trace: str | None
     model_explorer: str | None
     netron: str | None
     no_times: bool
@@ -136,25 +136,25 @@ def make_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = CommandParser(
         prog="mirlo",
         description="Compile and run machine-learning models.",
-        epilog="'mirlo COMMAND --help' tells more. 'mirlo-opt' runs single passes.",
+        epilog="See 'mirlo COMMAND --help' for the options of a command. 'mirlo-opt' runs single passes.",
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_compile(commands)
     _add_run(commands)
-    info = _add(commands, "info", "tell what a model needs and holds")
+    info = _add(commands, "info", "show the inputs, outputs, size and requirements of a model")
     add_model(info, "MODEL", "an ONNX model (.onnx) or a compiled one (.mirlo)")
     add_options(info, "shapes", "dims")
-    check = _add(commands, "check", "tell which nodes of an ONNX model can be compiled, which cannot and why")
+    check = _add(commands, "check", "list the nodes of an ONNX model that cannot be compiled, with the reason")
     add_model(check, "MODEL.onnx", "the model")
     add_options(check, "target")
     check.add_argument("--json", action="store_true", help="print JSON, with every node")
     add_options(check, "shapes", "dims")
     _add_verify(commands)
-    importing = _add(commands, "import", "turn an ONNX model, or a StableHLO program, into IR")
+    importing = _add(commands, "import", "convert an ONNX model, or a StableHLO program, to IR")
     add_model(importing, "MODEL", "the model: .onnx, .tflite, .tosa, or StableHLO or TOSA as .mlir or .mlirbc")
     importing.add_argument("-o", "--output", metavar="FILE", help="the file to write (default: standard output)")
-    importing.add_argument("--script", action="store_true", help="write a script, in Python syntax, and not MLIR")
+    importing.add_argument("--script", action="store_true", help="write a script, in Python syntax, instead of MLIR")
     add_options(importing, "shapes", "dims")
     _add_quantize(commands)
     add_generate(commands, _add)
@@ -162,15 +162,15 @@ def make_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
     add_transcribe(commands, _add)
     add_serve(commands, _add)
     _add_link(commands)
-    _add(commands, "targets", "list what code can be made for")
-    doctor = _add(commands, "doctor", "show what this installation has and lacks, and what installs it")
+    _add(commands, "targets", "list the targets")
+    doctor = _add(commands, "doctor", "check the installation: list missing parts, with the command that installs each")
     doctor.add_argument(
         "--measure",
         action="store_true",
-        help="measure the rates of this processor's caches, memory and instructions; models are planned with them from "
-        "then on",
+        help="measure the rates of this processor's caches, memory and instructions, and use them for all later "
+        "compilations",
     )
-    completion = _add(commands, "completion", "print what lets a shell complete commands and flags")
+    completion = _add(commands, "completion", "print the script for shell completion")
     completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="the shell")
     _add_explain(commands)
     _add_explorer(commands)
@@ -213,19 +213,19 @@ def _add_compile(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="FORM",
         choices=EmitChoices(),
         default="executable",
-        help="'library' and 'object' write a shared library, or object files, with headers for C, C++ and Rust, to the "
-        "folder -o names; a form of the target's code one file for each kernel, to a folder: llvm-dialect, llvm-ir, "
-        "asm or obj of llvm, nvvm-dialect, llvm-ir or ptx of nvvm, spirv-dialect or spirv of spirv; 'source' the whole "
-        "model as C with '--target c', or what code generators before another target make: C or ONNX, to a folder",
+        help="the form of the output. library, object: a shared library or object files, with headers for C, C++ and "
+        "Rust, in the folder of -o. A form of the target's code: one file per kernel, in a folder: llvm-dialect, "
+        "llvm-ir, asm or obj (llvm); nvvm-dialect, llvm-ir or ptx (nvvm); spirv-dialect or spirv (spirv). source: "
+        "the whole model as C with '--target c', or the output of code generators, C or ONNX, in a folder",
     )
     parser.add_argument(
-        "--kernel", metavar="NAME", help="with a form of code: that of this kernel only, to the file -o"
+        "--kernel", metavar="NAME", help="with a form of code: write this kernel only, to the file of -o"
     )
     _add_library(parser, "of a library (default: that of the file)")
     add_options(parser, group=parser.add_argument_group("compilation"))
-    parser.add_argument("--timing", action="store_true", help="print how long each step took")
+    parser.add_argument("--timing", action="store_true", help="print the time of each step")
     parser.add_argument(
-        "--report", action="store_true", help="print memory beside what is needed at least, kernels, and the steps"
+        "--report", action="store_true", help="print memory use beside its lower bound, kernels, and steps"
     )
 
 
@@ -235,19 +235,20 @@ def _add_library(parser: argparse.ArgumentParser, which: str) -> None:
         "--weights",
         choices=("auto", "embed", "beside"),
         default="auto",
-        help="weights of a library: in it, or in a file beside it (default: in it up to 64 MiB, in source up to 1 MiB)",
+        help="where a library has its weights: embed in it, or beside it in a file (default: embed up to 64 MiB, in "
+        "source up to 1 MiB)",
     )
 
 
 def _add_link(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = _add(commands, "link", "link a compiled model to a shared library that C programs open")
+    parser = _add(commands, "link", "link a compiled model to a shared library")
     parser.add_argument("model", metavar="MODEL", help="a compiled model (.mirlo)")
     parser.add_argument("-o", "--output", metavar="FILE", help="the library (default: libMODEL.so, here)")
     _add_library(parser, "of the model in the library (default: that of the file)")
 
 
 def _add_quantize(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = _add(commands, "quantize", "store weights of products as integers of a few bits, or make a model int8")
+    parser = _add(commands, "quantize", "quantize the weights of products to 2, 4 or 8 bits, or a whole model to int8")
     add_model(parser, "MODEL", "an ONNX model whose weights are f32 or f16, or a folder with a language model")
     parser.add_argument(
         "-o",
@@ -259,29 +260,30 @@ def _add_quantize(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _add_run(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = _add(commands, "run", "run a model and print what comes out")
-    add_model(parser, "MODEL", "a compiled model (.mirlo), or one to compile first")
+    parser = _add(commands, "run", "run a model and print its outputs")
+    add_model(parser, "MODEL", "a compiled model (.mirlo), or a model to compile first")
     add_input(parser)
     parser.add_argument("--output-dir", metavar="DIR", help="write each output to DIR as a .npy file")
-    parser.add_argument("--repeat", metavar="N", type=positive, default=10, help="timed runs (default: 10)")
-    parser.add_argument("--seed", metavar="S", type=natural, default=0, help="of the random inputs (default: 0)")
+    parser.add_argument("--repeat", metavar="N", type=positive, default=10, help="number of timed runs (default: 10)")
+    parser.add_argument("--seed", metavar="S", type=natural, default=0, help="seed of random inputs (default: 0)")
     parser.add_argument("--profile", action="store_true", help="print the time of each kernel")
     parser.add_argument(
         "--kernels", dest="kernel_rows", metavar="N", type=natural, default=15,
-        help="with --profile: rows of the table of kernels, the slowest first (default: 15)",
+        help="with --profile: number of kernels to print, the slowest first (default: 15)",
     )  # fmt: skip
     add_board(parser)
     add_options(parser, group=parser.add_argument_group("compilation"))
 
 
 def _add_explain(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = _add(commands, "explain", "tell which rules there are, or what became of each node of a model and why")
+    parser = _add(commands, "explain", "explain how each node of a model was compiled, or list the rules of an operator")
     help_text = "an operator, an intrinsic (tir.exp), 'schedule', or the file of a model"
     add_model(parser, "NAME|MODEL", help_text, "subject")
     add_options(parser, "target")
-    parser.add_argument("--node", metavar="NAME", help="tell about this node of the model only")
-    parser.add_argument("--kernel", metavar="NAME", help="print the way of this kernel, from its nodes to assembly")
-    parser.add_argument("--save-words", metavar="FILE", help="with --kernel: write the words that schedule it, as JSON")
+    parser.add_argument("--node", metavar="NAME", help="explain this node only")
+    parser.add_argument("--kernel", metavar="NAME", help="print this kernel at every stage, from its nodes to assembly")
+    parser.add_argument("--save-trace", metavar="FILE", help="with --kernel: write its schedule as a trace, in JSON")
+    parser.add_argument("--save-words", dest="save_trace", metavar="FILE", help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_options(parser, "threads", "precision", "shapes", "dims", "strategies", "schedules", "tune")
     add_options(parser, "ranks", "rank_plan")
@@ -292,14 +294,14 @@ def _add_verify(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     add_model(parser, "MODEL", "an ONNX model, or IR")
     add_options(parser, "target")
     parser.add_argument(
-        "--processor", metavar="CPU", help="the processor that kernels are scheduled for (default: this machine's)"
+        "--processor", metavar="CPU", help="schedule kernels for this processor (default: this machine's)"
     )
     parser.add_argument("--kernel", metavar="NAME", help="compare this kernel only")
-    parser.add_argument("--rounds", metavar="N", type=positive, default=2, help="runs of each kernel (default: 2)")
+    parser.add_argument("--rounds", metavar="N", type=positive, default=2, help="number of runs of each kernel (default: 2)")
     parser.add_argument(
         "--sizes", metavar="DIM=1..64", action="append", default=[],
-        help="sizes of a dynamic dim, a range or a list; may be given for several dims (default: until no loop and no "
-        "branch has a new case)",
+        help="sizes of a dynamic dim, a range or a list; may be repeated (default: as many as cover all cases of "
+        "loops and branches)",
     )  # fmt: skip
     parser.add_argument("--casts", choices=("identity", "exact"), default="identity", help="require the same rounding")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -307,7 +309,7 @@ def _add_verify(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _add_explorer(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = _add(commands, "explorer", "write a page with a model at every stage of its compilation, side by side")
+    parser = _add(commands, "explorer", "write a page that shows a model at every stage of its compilation")
     add_model(parser, "MODEL", "an ONNX model, or IR")
     parser.add_argument("-o", "--output", metavar="FILE", help="the page (default: MODEL-explorer.html, here)")
     parser.add_argument("--model-explorer", metavar="FILE.json", help="write the graph of kernels for Model Explorer")
@@ -320,18 +322,18 @@ def _add_explorer(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _add_new(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(
-        commands, "new", "write a small package with tests: a target, a code generator, a pass or an operator"
+        commands, "new", "create a package with tests: a target, a code generator, a pass or an operator"
     )
     parser.add_argument(
-        "kind", choices=("target", "codegen", "pass", "operator"), help="what the package adds to Mirlo"
+        "kind", choices=("target", "codegen", "pass", "operator"), help="the kind of the package"
     )
-    parser.add_argument("package", metavar="NAME", help="its name, also that of the folder: mydsp")
-    parser.add_argument("--into", metavar="DIR", default=".", help="the folder in which to write it (default: here)")
+    parser.add_argument("package", metavar="NAME", help="the name of the package and of its folder, such as mydsp")
+    parser.add_argument("--into", metavar="DIR", default=".", help="the parent folder (default: here)")
 
 
 def _add_check_target(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = _add(commands, "check-target", "compare what a target computes with numpy, operator by operator")
-    parser.add_argument("given", metavar="TARGET", nargs="?", help="the target to check, as --target takes it")
+    parser = _add(commands, "check-target", "compare the results of a target with numpy, operator by operator")
+    parser.add_argument("given", metavar="TARGET", nargs="?", help="the target to check, in the syntax of --target")
     add_options(parser, "target")
     parser.add_argument(
         "--operator",
@@ -349,13 +351,13 @@ def _add_check_target(commands: _SubParsersAction[argparse.ArgumentParser]) -> N
 def _add(commands: _SubParsersAction[argparse.ArgumentParser], name: str, purpose: str) -> argparse.ArgumentParser:
     description = f"{purpose[0].upper()}{purpose[1:]}."
     parser: argparse.ArgumentParser = commands.add_parser(name, help=purpose, description=description)
-    parser.add_argument("-v", "--verbose", action="store_true", help="tell each step, also where no one watches")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print each step, also where standard error is no terminal")
     parser.add_argument(
         "--plugin",
         metavar="FILE.py",
         action="append",
         default=[],
-        help="a Python file, or the name of a module, that adds operators, rules or passes (see mirlo.extend)",
+        help="load a Python file, or a module by name, that adds operators, rules or passes; may be repeated",
     )
     parser.add_argument("--debug", action="store_true", help="show the Python traceback of an error")
     return parser

@@ -12,28 +12,28 @@ from mirlo.tools.cli.values import AddCommand, add_model, byte_size
 
 def add_cache(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> None:
     """Add the arguments of `mirlo cache`."""
-    parser = add(commands, "cache", "look at the cache of compiled kernels and models, and keep it small")
+    parser = add(commands, "cache", "inspect and clear the cache of compiled kernels and models")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, purpose in {
-        "path": "print the folder",
-        "list": "list the entries, the longest unused first",
-        "size": "tell how much there is, of what, and the limit",
+        "path": "print the folder of the cache",
+        "list": "list entries, the least recently used first",
+        "size": "print the size of the cache by kind of entry, and its limit",
         "clear": "remove all entries",
-        "verify": "read all entries, and remove those that are damaged",
+        "verify": "check all entries, and remove damaged ones",
     }.items():
         _add_folder(actions.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}."))
-    limit = actions.add_parser("limit", help="set how large it may grow", description="Set how large it may grow.")
-    limit.add_argument("limit", metavar="SIZE", type=byte_size, help="bytes, or such as 500MiB and 8GiB")
+    limit = actions.add_parser("limit", help="set the size limit", description="Set the size limit.")
+    limit.add_argument("limit", metavar="SIZE", type=byte_size, help="a number of bytes, with an optional unit: 500MiB, 8GiB")
     _add_folder(limit)
 
 
 def add_bench(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> argparse.ArgumentParser:
     """Add the arguments of `mirlo bench`."""
-    parser = add(commands, "bench", "time models beside other engines, and their kernels beside the machine's limits")
+    parser = add(commands, "bench", "measure models beside other engines, and their kernels beside the machine's limits")
     add_model(parser, "MODEL.onnx", "the models", "models", many=True)
     add_options(parser, of=_measurement_options)
     add_options(parser, "target", "shapes", "schedules", "tune")
-    add_options(parser, "dims", purpose="the size with which a dynamic dim runs; the model is compiled for any")
+    add_options(parser, "dims", purpose="the size of a dynamic dim in runs; the model is compiled for any size; may be repeated")
     add_board(parser)
     _add_outputs(parser)
     return parser
@@ -42,7 +42,7 @@ def add_bench(commands: _SubParsersAction[argparse.ArgumentParser], add: AddComm
 def _add_outputs(parser: argparse.ArgumentParser) -> None:
     """Add the arguments for what is printed and written."""
     parser.add_argument(
-        "--kernels", metavar="N", type=int, default=12, help="rows of the table of kernels; 0 for none (default: 12)"
+        "--kernels", metavar="N", type=int, default=12, help="number of kernels to print, 0 for none (default: 12)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(

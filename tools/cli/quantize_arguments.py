@@ -29,16 +29,16 @@ def image_options() -> type:
 
 
 def add_quantization(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of both ways to quantize."""
+    """Add the flags of both kinds of quantization."""
     add_options(parser, of=weight_options)
-    add_options(parser, "threads", purpose="threads of the calls that read the text of --calibrate (default: 1)")
-    group = parser.add_argument_group("weights and data as int8")
-    group.add_argument("--int8", action="store_true", help="quantize weights and data, with ranges from typical data")
+    add_options(parser, "threads", purpose="number of threads of calibration (default: 1)")
+    group = parser.add_argument_group("int8 models")
+    group.add_argument("--int8", action="store_true", help="quantize weights and activations to int8, with ranges from calibration data")
     group.add_argument(
         "--calibrate",
         metavar="DATA",
-        help="typical inputs: an .npz file, a folder of images or of .npy files, or FILE.py:function; for a folder "
-        "with a language model: a text, of which perplexities are printed, too",
+        help="calibration data: an .npz file, a folder of images or of .npy files, or FILE.py:function; for a folder "
+        "with a language model, a text, whose perplexities are printed as well",
     )
     add_options(parser, of=static_options, group=group)
     add_options(parser, of=image_options, group=group)

@@ -21,7 +21,7 @@ def add_input(parser: ArgumentParser) -> None:
         type=_assignment,
         action=AppendNamed,
         default=[],
-        help="an array for an input; inputs without one get random numbers (integers: 0 and 1)",
+        help="the array of an input (default: random numbers; integers are 0 or 1); may be repeated",
     )
 
 
@@ -31,7 +31,7 @@ def add_model(
     """Add the model, or several, and the flag that takes a sample in their place."""
     parser.add_argument(dest, metavar=metavar, nargs="*" if many else "?", help=help_text)
     parser.add_argument(
-        "--sample", metavar="NAME", help="a model that ships with Mirlo in place of a file, such as mobilenetv2"
+        "--sample", metavar="NAME", help="use a model that ships with Mirlo instead of a file, such as mobilenetv2"
     )
     parser.set_defaults(model_dest=dest)
 

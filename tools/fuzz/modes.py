@@ -1,4 +1,4 @@
-"""What `mirlo fuzz` can do: one row a mode. Modules are imported when a mode is run."""
+"""The modes of `mirlo fuzz`, one row each. Modules are imported when a mode is run."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ class Mode(NamedTuple):
 
 
 MODES: dict[str, Mode] = {
-    "graphs": Mode("mirlo.tools.fuzz.differential", "random graphs to compute", "operators", None, True),
+    "graphs": Mode("mirlo.tools.fuzz.differential", "random graphs", "operators", None, True),
     "guards": Mode(
-        "mirlo.tools.fuzz.guards", "random graphs between pages that cannot be touched", "operators", MEMORY, True
+        "mirlo.tools.fuzz.guards", "random graphs whose arrays lie between inaccessible pages", "operators", MEMORY, True
     ),
     "programs": Mode(
         "mirlo.tools.fuzz.programs", "random graphs in C programs of 64 and 32 bits, between such pages", "operators"
@@ -75,12 +75,12 @@ MODES: dict[str, Mode] = {
     "interrupts": Mode(
         "mirlo.tools.fuzz.interrupted", "interrupts at random times of compilations", "operators", None, True
     ),
-    "files": Mode("mirlo.tools.fuzz.mutate", "broken model files to refuse"),
-    "empty": Mode("mirlo.tools.fuzz.empty", "operators over empty axes to compute", "operators", None, True),
-    "headers": Mode("mirlo.tools.fuzz.headers", "compiled models with hostile headers to refuse", "files"),
+    "files": Mode("mirlo.tools.fuzz.mutate", "corrupt model files"),
+    "empty": Mode("mirlo.tools.fuzz.empty", "operators over empty axes", "operators", None, True),
+    "headers": Mode("mirlo.tools.fuzz.headers", "compiled models with hostile headers", "files"),
     "sizes": Mode("mirlo.tools.fuzz.sizes", "operators with hostile sizes at run time", "operators", MEMORY // 2),
     "structure": Mode(
-        "mirlo.tools.fuzz.structure", "graphs of malformed or extreme structure to refuse", memory=MEMORY // 2
+        "mirlo.tools.fuzz.structure", "graphs with malformed or extreme structure", memory=MEMORY // 2
     ),
-    "names": Mode("mirlo.tools.fuzz.names", "models with hostile names to show", "commands"),
+    "names": Mode("mirlo.tools.fuzz.names", "models with hostile names", "commands"),
 }

@@ -64,32 +64,32 @@ class Quantization:
 
     bits: int = option(
         4,
-        "Bits of a weight.",
+        "Bits per weight.",
         OptionFlag("--bits", "{2,4,8}"),
         kind=values_that("2, 4 or 8", lambda value: is_integer(value) and value in (2, 4, 8), _bits),
     )
     block: int = option(
         32,
-        "Weights that share a scale.",
+        "Number of weights that share a scale.",
         OptionFlag("--block", "N"),
         kind=values_that("a power of two from 16", _is_block, lambda text: parse_integer(text, 1)),
     )
     method: str = option(
         "rtn",
         "Round to the nearest of the range of a block (`rtn`), or search for the scale of least weighted error "
-        "(`k_quant`). For folders of language models, with a text: scale channels (`awq`), or let later weights make "
-        "up for the errors of earlier ones (`gptq`).",
+        "(`k_quant`). For folders of language models, with a text: scale channels (`awq`), or compensate the errors "
+        "of earlier weights in later ones (`gptq`).",
         OptionFlag(
             "--method",
-            help="round to the nearest, or search for the scales of least error; with a text that calibrates, for "
-            "folders: awq or gptq (default: rtn)",
+            help="rtn: round to nearest; k_quant: search for the scales of least error; awq, gptq: for folders, with "
+            "a text for calibration (default: rtn)",
         ),
         kind=one_of("rtn", "k_quant", *CALIBRATED),
     )
     symmetric: bool = option(False, "Store no zero points.", OptionFlag("--symmetric", form="constant"), kind=BOOLEAN)
     activations: str = option(
         "i8",
-        "How products may represent the other operand.",
+        "The type of activations that products may use.",
         OptionFlag("--activations"),
         kind=one_of(*LEVELS),
     )
@@ -103,9 +103,11 @@ class ImageScaling:
     """How the bytes of an image become the values of an input: `(byte / 255 - mean) / std`."""
 
     mean: tuple[float, ...] = option(
-        (0.0,), "Of images: (byte / 255 - mean) / std.", OptionFlag("--mean", "M[,M,M]"), kind=CHANNELS
+        (0.0,), "The mean of images: (byte / 255 - mean) / std.", OptionFlag("--mean", "M[,M,M]"), kind=CHANNELS
     )
-    std: tuple[float, ...] = option((1.0,), "Of images.", OptionFlag("--std", "S[,S,S]"), kind=CHANNELS)
+    std: tuple[float, ...] = option(
+        (1.0,), "The standard deviation of images.", OptionFlag("--std", "S[,S,S]"), kind=CHANNELS
+    )
 
     def __post_init__(self) -> None:
         check_options(self, QuantizationError)
@@ -119,33 +121,33 @@ class StaticQuantization:
 
     ranges: str = option(
         "mse",
-        "How ranges of data are chosen: by least squared error (`mse`), by least divergence (`entropy`), all values "
-        "(`minmax`), or without those that few reach (`percentile`).",
-        OptionFlag("--ranges", help="how ranges of data are chosen (default: mse, least squared error)"),
+        "How the ranges of activations are chosen: by least squared error (`mse`), by least divergence (`entropy`), "
+        "all values (`minmax`), or without outliers (`percentile`).",
+        OptionFlag("--ranges", help="how to choose the ranges of activations (default: mse, the least squared error)"),
         kind=one_of(*RANGES),
     )
     percentile: float = option(
         99.99,
-        "Percent of the values that are not clipped.",
+        "Percent of values that are not clipped.",
         OptionFlag("--percentile", "P"),
         kind=number(above=50, most=100),
     )
     correct_bias: bool = option(
         True,
         "Whether biases take up the mean error of their channels.",
-        OptionFlag("--no-bias-correction", form="constant", constant=False, help="do not add mean errors to biases"),
+        OptionFlag("--no-bias-correction", form="constant", constant=False, help="do not correct biases by mean errors"),
         kind=BOOLEAN,
     )
     equalize: bool = option(
         False,
-        "Make the channels between two products equally large.",
+        "Equalize the ranges of the channels between two products.",
         OptionFlag("--equalize", form="constant"),
         kind=BOOLEAN,
     )
     keep: tuple[str, ...] = option(
         (),
         "Nodes, or operators, that stay in f32.",
-        OptionFlag("--keep", "NAME", form="append", convert=tuple, help="keep this node, or this operator, in f32"),
+        OptionFlag("--keep", "NAME", form="append", convert=tuple, help="keep this node, or all nodes of this operator, in f32; may be repeated"),
         kind=values_that("a list of names", lambda value: is_list(value, is_text)),
     )
     max_error: float | None = option(
@@ -156,28 +158,30 @@ class StaticQuantization:
     )
     whole: bool = option(
         False,
-        "Make all operators int8 that can be, and round the outputs, as accelerators need that compute int8 only.",
+        "Quantize every supported operator and the outputs, for accelerators that compute int8 only.",
         OptionFlag("--whole", form="constant"),
         kind=BOOLEAN,
     )
     integer_io: bool = option(
         False,
-        "Make inputs and outputs integers: their scales and zero points are in the model's metadata.",
+        "Use integer inputs and outputs; their scales and zero points are in the model's metadata.",
         OptionFlag("--integer-io", form="constant"),
         kind=BOOLEAN,
     )
     unsigned: bool = option(
-        False, "Whether data are u8, not i8.", OptionFlag("--unsigned", form="constant", help="data are u8, not i8"),
+        False,
+        "Whether activations are u8 instead of i8.",
+        OptionFlag("--unsigned", form="constant", help="use u8 instead of i8 for activations"),
         kind=BOOLEAN,
-    )  # fmt: skip
+    )
     samples: int | None = option(
-        None, "Use the first N samples of the data.", OptionFlag("--samples", "N"), kind=optional(integer(1))
+        None, "Use only the first N samples.", OptionFlag("--samples", "N"), kind=optional(integer(1))
     )
     images: ImageScaling = dataclasses.field(
         default_factory=ImageScaling,
         metadata={
             "option": OptionDeclaration(
-                "How the bytes of images become values.",
+                "The scaling of the bytes of images.",
                 kind=values_that("an ImageScaling", lambda value: isinstance(value, ImageScaling)),
             )
         },

@@ -6,6 +6,6 @@ from mirlo.extend.target import Target
 
 TARGET = Target(
     name="cublas",
-    help="matrix products in NVIDIA's cuBLASLt, with what is added and activation: cublas,nvvm",
+    help="matrix products in NVIDIA's cuBLASLt, with bias and activation: cublas,nvvm",
     codegen="mirlo_cublas.codegen:CuBlas",
 )
