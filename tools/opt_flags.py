@@ -57,7 +57,7 @@ FILE, TEXT, TARGET, NAME, FOLDER = (FlagKind(label) for label in ("FILE", "TEXT"
 FORM, NUMBER = FlagKind("TARGET:FORM"), FlagKind("N", is_number=True)
 PASSES, FILES = FlagKind("PASS,...", is_list=True), FlagKind("FILE,...", is_list=True)
 IO, PRINTING, RUN, SHOW, CHECKS, TRACES = (
-    "Input and output", "How IR is printed", "What to run", "What to show", "Diagnostics", "Reports and reproducers",
+    "Input and output", "Printing of IR", "Passes to run", "Information", "Diagnostics", "Reports and reproducers",
 )  # fmt: skip
 IGNORED_FLAGS = "Accepted, without effect"
 
@@ -94,7 +94,7 @@ class OptArguments:
     no_implicit_module: bool = flag(
         "--no-implicit-module", SWITCH, False, IO, "the input is one operation: add no module around it"
     )
-    irdl_file: str | None = flag("--irdl-file", FILE, None, IO, "define the dialects of this file of IRDL first")
+    irdl_file: str | None = flag("--irdl-file", FILE, None, IO, "register the dialects of this IRDL file")
     emit_bytecode: bool = flag("--emit-bytecode", SWITCH, False, IO, "write MLIR bytecode instead of text")
     bytecode_version: int | None = flag(
         "--emit-bytecode-version", NUMBER, None, IO, "write this version of MLIR bytecode"
@@ -104,13 +104,13 @@ class OptArguments:
         SWITCH,
         False,
         IO,
-        "write the module as script, in Python syntax (.py)",
+        "write the module as a script, in Python syntax",
         aliases=("--print-script",),
     )
     emit_code: str | None = flag(
         "--emit-code", FORM, None, IO, "write the code of the kernels of a planned module: llvm:asm, nvvm:ptx"
     )
-    kernel: str | None = flag("--kernel", NAME, None, IO, "with --emit-code: of this kernel only")
+    kernel: str | None = flag("--kernel", NAME, None, IO, "with --emit-code: write the code of this kernel only")
     verify_roundtrip: bool = flag(
         "--verify-roundtrip",
         SWITCH,
@@ -127,27 +127,29 @@ class OptArguments:
         "--mlir-print-op-generic", SWITCH, False, PRINTING, "print operations in the generic form"
     )
     print_local_scope: bool = flag(
-        "--mlir-print-local-scope", SWITCH, False, PRINTING, "print attributes and types in place, no aliases"
+        "--mlir-print-local-scope", SWITCH, False, PRINTING, "print attributes and types inline, without aliases"
     )
     assume_verified: bool = flag(
         "--mlir-print-assume-verified", SWITCH, False, PRINTING, "print without verifying first"
     )
-    skip_regions: bool = flag("--mlir-print-skip-regions", SWITCH, False, PRINTING, "print no regions of operations")
+    skip_regions: bool = flag(
+        "--mlir-print-skip-regions", SWITCH, False, PRINTING, "do not print regions of operations"
+    )
     nameloc_as_prefix: bool = flag(
         "--mlir-use-nameloc-as-prefix", SWITCH, False, PRINTING, "name values after their locations"
     )
     elide_elements: int | None = flag(
-        "--mlir-elide-elementsattrs-if-larger", NUMBER, None, PRINTING, "elide constants of more elements"
+        "--mlir-elide-elementsattrs-if-larger", NUMBER, None, PRINTING, "elide constants with more than N elements"
     )
     elide_resources: int | None = flag(
-        "--mlir-elide-resource-strings-if-larger", NUMBER, None, PRINTING, "elide resources of more characters"
+        "--mlir-elide-resource-strings-if-larger", NUMBER, None, PRINTING, "elide resources with more than N characters"
     )
 
     pass_pipeline: str | None = flag(
         "--pass-pipeline", TEXT, None, RUN, "run this pipeline, such as 'fold-constant,func.func(cse)'"
     )
     pipeline: str | None = flag(
-        "--pipeline", TARGET, None, RUN, "run the pipeline of this target, or one it names: TARGET:NAME"
+        "--pipeline", TARGET, None, RUN, "run the pipeline of this target, or one of its named pipelines: TARGET:NAME"
     )
     verify_each: bool = flag(
         "--verify-each", SWITCH, True, RUN, "verify the IR after each pass (the default)", negated="--no-verify-each"
@@ -158,20 +160,24 @@ class OptArguments:
         SWITCH,
         False,
         RUN,
-        "run the pipeline that the input names: its first line, or LLVM's resource",
+        "run the pipeline in the input: in its first line, or in the resource of upstream reproducers",
     )
     trust_file: bool = flag(
-        "--trust-file", SWITCH, False, RUN, "that pipeline may load plug-ins and run passes that reach outside"
+        "--trust-file",
+        SWITCH,
+        False,
+        RUN,
+        "allow that pipeline to load plug-ins and to run passes that access files or processes",
     )
 
     list_passes: bool = flag("--list-passes", SWITCH, False, SHOW, "list all passes")
-    show_dialects: bool = flag("--show-dialects", SWITCH, False, SHOW, "list the dialects that files may have")
+    show_dialects: bool = flag("--show-dialects", SWITCH, False, SHOW, "list the registered dialects")
     show_pipeline: bool = flag("--show-pipeline", SWITCH, False, SHOW, "print the pipeline and stop")
     dump_pass_pipeline: bool = flag(
         "--dump-pass-pipeline", SWITCH, False, SHOW, "print the pipeline to standard error, and run it"
     )
     help: bool = flag(
-        "--help", SWITCH, False, SHOW, "print this; after the name or the flag of a pass, its options",
+        "--help", SWITCH, False, SHOW, "print this help, or the options of a pass after its name or flag",
         aliases=("-h", "--help-hidden", "--help-list", "--help-list-hidden"),
     )  # fmt: skip
     version: bool = flag("--version", SWITCH, False, SHOW, "print the version")
@@ -180,64 +186,64 @@ class OptArguments:
     print_before_all: bool = flag("--mlir-print-ir-before-all", SWITCH, False, SHOW, "print the IR before each pass")
     print_after_all: bool = flag("--mlir-print-ir-after-all", SWITCH, False, SHOW, "print the IR after each pass")
     print_after_change: bool = flag(
-        "--mlir-print-ir-after-change", SWITCH, False, SHOW, "only where the pass changed it"
+        "--mlir-print-ir-after-change", SWITCH, False, SHOW, "print the IR after passes that change it"
     )
     print_after_failure: bool = flag(
-        "--mlir-print-ir-after-failure", SWITCH, False, SHOW, "print the IR that a failing pass left"
+        "--mlir-print-ir-after-failure", SWITCH, False, SHOW, "print the IR after a pass that fails"
     )
     print_module_scope: bool = flag(
         "--mlir-print-ir-module-scope", SWITCH, False, SHOW, "always print the whole module"
     )
     tree_dir: str | None = flag(
-        "--mlir-print-ir-tree-dir", FOLDER, None, SHOW, "write the module after each step to a file in here"
+        "--mlir-print-ir-tree-dir", FOLDER, None, SHOW, "write the module after each pass to a file in this folder"
     )
 
     verify_diagnostics: str | None = flag(
         "--verify-diagnostics", FlagKind("all|only-expected", choices=("all", "only-expected"), implied="all"), None,
-        CHECKS, "check that 'expected-error' comments come true; with only-expected others may come too",
+        CHECKS, "check diagnostics against 'expected-error' comments; only-expected ignores other diagnostics",
     )  # fmt: skip
     print_op_on_diagnostic: bool = flag(
-        "--mlir-print-op-on-diagnostic", SWITCH, True, CHECKS, "print the operation below errors of it (the default)"
+        "--mlir-print-op-on-diagnostic", SWITCH, True, CHECKS, "print the operation with its errors (the default)"
     )
     print_stack_on_diagnostic: bool = flag(
         "--mlir-print-stacktrace-on-diagnostic",
         SWITCH,
         False,
         CHECKS,
-        "print where in Python each diagnostic was emitted",
+        "print the Python stack trace of each diagnostic",
     )
     disable_notes: bool = flag(
-        "--mlir-disable-diagnostic-notes", SWITCH, False, CHECKS, "print no notes below diagnostics"
+        "--mlir-disable-diagnostic-notes", SWITCH, False, CHECKS, "do not print notes of diagnostics"
     )
     debug: bool = flag("--debug", SWITCH, False, CHECKS, "show the Python traceback of an unexpected exception")
 
-    timing: bool = flag("--mlir-timing", SWITCH, False, TRACES, "print how long each pass took")
+    timing: bool = flag("--mlir-timing", SWITCH, False, TRACES, "print the time of each pass")
     timing_display: str = flag(
         "--mlir-timing-display", FlagKind("list|tree", choices=("list", "tree")), "tree", TRACES,
-        "in the order of the pipeline, or sorted by time",
+        "list: sorted by time; tree: in the order of the pipeline",
     )  # fmt: skip
     statistics: bool = flag(
         "--mlir-pass-statistics",
         SWITCH,
         False,
         TRACES,
-        "print the statistics that MLIR keeps of its passes, in builds with them",
+        "print the statistics of MLIR's passes, in builds that have them",
     )
     statistics_display: str = flag(
         "--mlir-pass-statistics-display", FlagKind("list|pipeline", choices=("list", "pipeline")), "pipeline", TRACES,
-        "sorted by name, or by pass",
+        "list: sorted by name; pipeline: by pass",
     )  # fmt: skip
-    log_actions: str | None = flag("--log-actions-to", FILE, None, TRACES, "write a line as each pass begins and ends")
+    log_actions: str | None = flag("--log-actions-to", FILE, None, TRACES, "log the start and the end of each pass")
     reproducer: str | None = flag(
         "--mlir-pass-pipeline-crash-reproducer", FILE, None, TRACES,
-        "when a pass fails, leave this file, for --run-reproducer",
+        "write a reproducer to this file if a pass fails, for --run-reproducer",
     )  # fmt: skip
     written_reproducer: str | None = flag(
         "--mlir-generate-reproducer",
         FILE,
         None,
         TRACES,
-        "write the input and the pipeline to this file, for --run-reproducer",
+        "write a reproducer of the input and the pipeline to this file",
     )
 
 
@@ -372,7 +378,7 @@ def nearest_flag(name: str) -> str | None:
 USAGE = """\
 usage: mirlo-opt [FILE] [--PASS[=OPTIONS] ...] [--pass-pipeline=TEXT] [flags]
 
-Reads MLIR from FILE or standard input, runs passes over it in the order given, and prints the result.
+Reads MLIR from FILE or standard input, runs passes in the order of the flags, and prints the result.
 """
 
 
@@ -384,7 +390,7 @@ def overall_help() -> str:
         lines += [f"  {_written(each):<48} {each.help}" for each in flags]
         lines.append("")
     lines.append("Each pass is a flag too, with its options as value: --fold-constant=limit=4, --canonicalize.")
-    lines.append("'--list-passes' lists them, '--help PASS' shows the options of one.\n")
+    lines.append("See '--list-passes' for all passes, '--help PASS' for the options of one.\n")
     return "\n".join(lines)
 
 

@@ -276,7 +276,9 @@ def _add_run(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _add_explain(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = _add(commands, "explain", "explain how each node of a model was compiled, or list the rules of an operator")
+    parser = _add(
+        commands, "explain", "explain how each node of a model was compiled, or list the rules of an operator"
+    )
     help_text = "an operator, an intrinsic (tir.exp), 'schedule', or the file of a model"
     add_model(parser, "NAME|MODEL", help_text, "subject")
     add_options(parser, "target")
@@ -297,7 +299,9 @@ def _add_verify(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "--processor", metavar="CPU", help="schedule kernels for this processor (default: this machine's)"
     )
     parser.add_argument("--kernel", metavar="NAME", help="compare this kernel only")
-    parser.add_argument("--rounds", metavar="N", type=positive, default=2, help="number of runs of each kernel (default: 2)")
+    parser.add_argument(
+        "--rounds", metavar="N", type=positive, default=2, help="number of runs of each kernel (default: 2)"
+    )
     parser.add_argument(
         "--sizes", metavar="DIM=1..64", action="append", default=[],
         help="sizes of a dynamic dim, a range or a list; may be repeated (default: as many as cover all cases of "
@@ -321,12 +325,8 @@ def _add_explorer(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _add_new(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = _add(
-        commands, "new", "create a package with tests: a target, a code generator, a pass or an operator"
-    )
-    parser.add_argument(
-        "kind", choices=("target", "codegen", "pass", "operator"), help="the kind of the package"
-    )
+    parser = _add(commands, "new", "create a package with tests: a target, a code generator, a pass or an operator")
+    parser.add_argument("kind", choices=("target", "codegen", "pass", "operator"), help="the kind of the package")
     parser.add_argument("package", metavar="NAME", help="the name of the package and of its folder, such as mydsp")
     parser.add_argument("--into", metavar="DIR", default=".", help="the parent folder (default: here)")
 
@@ -351,7 +351,9 @@ def _add_check_target(commands: _SubParsersAction[argparse.ArgumentParser]) -> N
 def _add(commands: _SubParsersAction[argparse.ArgumentParser], name: str, purpose: str) -> argparse.ArgumentParser:
     description = f"{purpose[0].upper()}{purpose[1:]}."
     parser: argparse.ArgumentParser = commands.add_parser(name, help=purpose, description=description)
-    parser.add_argument("-v", "--verbose", action="store_true", help="print each step, also where standard error is no terminal")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="print each step, also where standard error is no terminal"
+    )
     parser.add_argument(
         "--plugin",
         metavar="FILE.py",

@@ -29,10 +29,10 @@ def execute(arguments: Arguments) -> None:
 def _explain_rules(arguments: Arguments) -> None:
     from mirlo.tools.explain.rules import chain_json, chain_lines, rule_chains
 
-    of_models = (arguments.node, arguments.kernel, arguments.shape, arguments.dim, arguments.save_words)
+    of_models = (arguments.node, arguments.kernel, arguments.shape, arguments.dim, arguments.save_trace)
     if any(of_models) or {"precision", "ranks", "rank_plan", "tune"} & set(arguments.options):
         raise CommandError(
-            "--node, --kernel, --save-words, --ranks, --precision, --database, --no-tuning, --shape and --dim are for "
+            "--node, --kernel, --save-trace, --ranks, --precision, --database, --no-tuning, --shape and --dim are for "
             "models"
         )
     from mirlo.dialects.context import load_installed_dialects
@@ -55,10 +55,10 @@ def _explain_model(arguments: Arguments) -> None:
     is_folder = Path(arguments.subject).is_dir()
     if not is_folder:
         require_file(arguments.subject)
-    if arguments.save_words and not arguments.kernel:
-        raise CommandError("--save-words writes the words of one kernel: name it with --kernel")
+    if arguments.save_trace and not arguments.kernel:
+        raise CommandError("--save-trace writes the schedule of one kernel: name it with --kernel")
     if not is_folder and is_compiled(arguments.subject):
-        raise CommandError(f"{arguments.subject} is compiled already: explain the model that it was made from")
+        raise CommandError(f"{arguments.subject} is compiled already: explain the model that it was compiled from")
     options = arguments.options
     explanation = explain_model(
         _model_in(arguments.subject) if is_folder else arguments.subject,
@@ -75,8 +75,8 @@ def _explain_model(arguments: Arguments) -> None:
     )
     shown = only_node(explanation, arguments.node) if arguments.node else explanation
     shown = only_kernel(shown, arguments.kernel) if arguments.kernel else shown
-    if arguments.save_words:
-        _save_words(shown, arguments.kernel, arguments.save_words)
+    if arguments.save_trace:
+        _save_trace(shown, arguments.kernel, arguments.save_trace)
     if arguments.json:
         print(json.dumps(as_json(shown), indent=2))
     else:
@@ -95,11 +95,11 @@ def _model_in(folder: str) -> str | ImportedModule:
     return str(model) if isinstance(model, Path) else model
 
 
-def _save_words(explanation: Explanation, kernel: str | None, file: str) -> None:
-    """Write the words that schedule the one kernel of an explanation."""
+def _save_trace(explanation: Explanation, kernel: str | None, file: str) -> None:
+    """Write the schedule of the one kernel of an explanation as a trace."""
     scheduled = explanation.kernels[0].schedule if explanation.kernels else None
     if scheduled is None:
-        raise CommandError(f"no schedule rule made kernel '{kernel}': a pass before made it, and it has no words")
+        raise CommandError(f"no schedule rule made kernel '{kernel}': an earlier pass scheduled it, so it has no trace")
     try:
         scheduled.trace.save(file)
     except OSError as error:

@@ -23,17 +23,23 @@ def add_cache(commands: _SubParsersAction[argparse.ArgumentParser], add: AddComm
     }.items():
         _add_folder(actions.add_parser(name, help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}."))
     limit = actions.add_parser("limit", help="set the size limit", description="Set the size limit.")
-    limit.add_argument("limit", metavar="SIZE", type=byte_size, help="a number of bytes, with an optional unit: 500MiB, 8GiB")
+    limit.add_argument(
+        "limit", metavar="SIZE", type=byte_size, help="a number of bytes, with an optional unit: 500MiB, 8GiB"
+    )
     _add_folder(limit)
 
 
 def add_bench(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> argparse.ArgumentParser:
     """Add the arguments of `mirlo bench`."""
-    parser = add(commands, "bench", "measure models beside other engines, and their kernels beside the machine's limits")
+    parser = add(
+        commands, "bench", "measure models beside other engines, and their kernels beside the machine's limits"
+    )
     add_model(parser, "MODEL.onnx", "the models", "models", many=True)
     add_options(parser, of=_measurement_options)
     add_options(parser, "target", "shapes", "schedules", "tune")
-    add_options(parser, "dims", purpose="the size of a dynamic dim in runs; the model is compiled for any size; may be repeated")
+    add_options(
+        parser, "dims", purpose="the size of a dynamic dim in runs; the model is compiled for any size; may be repeated"
+    )
     add_board(parser)
     _add_outputs(parser)
     return parser

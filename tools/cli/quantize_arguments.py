@@ -33,7 +33,11 @@ def add_quantization(parser: argparse.ArgumentParser) -> None:
     add_options(parser, of=weight_options)
     add_options(parser, "threads", purpose="number of threads of calibration (default: 1)")
     group = parser.add_argument_group("int8 models")
-    group.add_argument("--int8", action="store_true", help="quantize weights and activations to int8, with ranges from calibration data")
+    group.add_argument(
+        "--int8",
+        action="store_true",
+        help="quantize weights and activations to int8, with ranges from calibration data",
+    )
     group.add_argument(
         "--calibrate",
         metavar="DATA",

@@ -13,7 +13,11 @@ def add_remote(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCom
     """Add the arguments of `mirlo remote`."""
     parser = add(commands, "remote", "build the program that runs models on a board without Python, or query a board")
     parser.add_argument(
-        "remote", metavar="HOST[:PORT]", nargs="?", type=argument_type(_address), help="print the processor and system of this board"
+        "remote",
+        metavar="HOST[:PORT]",
+        nargs="?",
+        type=argument_type(_address),
+        help="print the processor and system of this board",
     )
     _add_token(parser)
     add_options(parser, "target", purpose="the board's processor and system (default: this machine's)")

@@ -31,7 +31,9 @@ def _add_bisect(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCo
     add_input(parser)
     parser.add_argument("--seed", metavar="S", type=natural, default=0, help="seed of random inputs (default: 0)")
     parser.add_argument("--rtol", metavar="R", type=float, help="relative tolerance (default: by element type)")
-    parser.add_argument("--atol", metavar="A", type=float, help="absolute tolerance, relative to the largest value (default: rtol)")
+    parser.add_argument(
+        "--atol", metavar="A", type=float, help="absolute tolerance, relative to the largest value (default: rtol)"
+    )
     parser.add_argument(
         "-o", "--output", metavar="DIR", help="the folder of the reproducer (default: MODEL-bisect, here)"
     )
@@ -62,7 +64,9 @@ def _add_fuzz(commands: _SubParsersAction[argparse.ArgumentParser], add: AddComm
 
 
 def _add_tune(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> None:
-    parser = add(commands, "tune", "search for faster schedules of a model's kernels, and store them for later compilations")
+    parser = add(
+        commands, "tune", "search for faster schedules of a model's kernels, and store them for later compilations"
+    )
     add_model(parser, "MODEL", "an ONNX model, or IR; without one, print the stored results")
     parser.set_defaults(needs_model=False)
     parser.add_argument("--seconds", metavar="S", type=positive, default=60, help="time limit in seconds (default: 60)")
@@ -79,7 +83,9 @@ def _add_tune(commands: _SubParsersAction[argparse.ArgumentParser], add: AddComm
 
 
 def _add_partition(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> None:
-    parser = add(commands, "partition", "show which target compiles which part of a model, and why, without compiling it")
+    parser = add(
+        commands, "partition", "show which target compiles which part of a model, and why, without compiling it"
+    )
     add_model(parser, "MODEL", "an ONNX model, or IR")
     add_options(parser, "target", required=True)
     parser.add_argument(

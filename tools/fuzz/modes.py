@@ -67,7 +67,11 @@ class Mode(NamedTuple):
 MODES: dict[str, Mode] = {
     "graphs": Mode("mirlo.tools.fuzz.differential", "random graphs", "operators", None, True),
     "guards": Mode(
-        "mirlo.tools.fuzz.guards", "random graphs whose arrays lie between inaccessible pages", "operators", MEMORY, True
+        "mirlo.tools.fuzz.guards",
+        "random graphs whose arrays lie between inaccessible pages",
+        "operators",
+        MEMORY,
+        True,
     ),
     "programs": Mode(
         "mirlo.tools.fuzz.programs", "random graphs in C programs of 64 and 32 bits, between such pages", "operators"
@@ -79,8 +83,6 @@ MODES: dict[str, Mode] = {
     "empty": Mode("mirlo.tools.fuzz.empty", "operators over empty axes", "operators", None, True),
     "headers": Mode("mirlo.tools.fuzz.headers", "compiled models with hostile headers", "files"),
     "sizes": Mode("mirlo.tools.fuzz.sizes", "operators with hostile sizes at run time", "operators", MEMORY // 2),
-    "structure": Mode(
-        "mirlo.tools.fuzz.structure", "graphs with malformed or extreme structure", memory=MEMORY // 2
-    ),
+    "structure": Mode("mirlo.tools.fuzz.structure", "graphs with malformed or extreme structure", memory=MEMORY // 2),
     "names": Mode("mirlo.tools.fuzz.names", "models with hostile names", "commands"),
 }

@@ -135,7 +135,9 @@ class StaticQuantization:
     correct_bias: bool = option(
         True,
         "Whether biases take up the mean error of their channels.",
-        OptionFlag("--no-bias-correction", form="constant", constant=False, help="do not correct biases by mean errors"),
+        OptionFlag(
+            "--no-bias-correction", form="constant", constant=False, help="do not correct biases by mean errors"
+        ),
         kind=BOOLEAN,
     )
     equalize: bool = option(
@@ -147,7 +149,13 @@ class StaticQuantization:
     keep: tuple[str, ...] = option(
         (),
         "Nodes, or operators, that stay in f32.",
-        OptionFlag("--keep", "NAME", form="append", convert=tuple, help="keep this node, or all nodes of this operator, in f32; may be repeated"),
+        OptionFlag(
+            "--keep",
+            "NAME",
+            form="append",
+            convert=tuple,
+            help="keep this node, or all nodes of this operator, in f32; may be repeated",
+        ),
         kind=values_that("a list of names", lambda value: is_list(value, is_text)),
     )
     max_error: float | None = option(

@@ -217,7 +217,7 @@ def test_explain_prints_the_words(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_explain_prints_loop_words_of_a_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = save_model(tmp_path / "model.onnx", 29)
     name = next(name for name, word in words_of(path).items() if word.arguments[0] == "window")
-    assert main(["explain", str(path), "--kernel", name, "--save-words", str(tmp_path / "words.json")]) == 0
+    assert main(["explain", str(path), "--kernel", name, "--save-trace", str(tmp_path / "words.json")]) == 0
     text = capsys.readouterr().out
     assert f'  words, for schedules={{"{name}": schedule}}:\n    def schedule(s):\n        s.reorder(' in text
     assert "        s.vectorize(" in text and "in_order=True)" in text
@@ -231,7 +231,7 @@ def test_explain_prints_loop_words_of_a_rule(tmp_path: Path, capsys: pytest.Capt
 def test_words_go_through_files_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, words = save_model(tmp_path / "model.onnx", 29), tmp_path / "words.json"
     name = next(name for name, word in words_of(path).items() if word.arguments[0] == "contraction")
-    assert main(["explain", str(path), "--kernel", name, "--save-words", str(words)]) == 0
+    assert main(["explain", str(path), "--kernel", name, "--save-trace", str(words)]) == 0
     found = json.loads(words.read_text())
     found["words"][0][2]["tile_rows"] = 2
     words.write_text(json.dumps(found))
@@ -243,7 +243,7 @@ def test_words_go_through_files_of_the_command_line(tmp_path: Path, capsys: pyte
     words.write_text(json.dumps(found).replace("contraction", "rows"))
     assert main(["compile", str(path), "--no-cache", "--schedule", given]) == 1
     assert f"the schedule given for '@{name}': rule 'rows' does not choose 'tile_rows'" in capsys.readouterr().err
-    assert main(["explain", str(path), "--save-words", str(words)]) == 1
+    assert main(["explain", str(path), "--save-trace", str(words)]) == 1
     assert "name it with --kernel" in capsys.readouterr().err
 
 
