@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from mirlo.extend.codegen import (
@@ -13,6 +13,8 @@ from mirlo.extend.codegen import (
     CodeGenerator,
     DeclinedRegions,
     ExternalModule,
+    ExternalNode,
+    ExternalValue,
     Figures,
     Tunable,
     is_const,
@@ -21,45 +23,27 @@ from mirlo.extend.codegen import (
 )
 from mirlo.extend.rules import decline
 from mirlo.extend.target import option
-from mirlo_tensix.products import BLOCKS, JOINT_RATE, Product, tiles_of
-from mirlo_tensix.simulator import MEGAHERTZ, measure, missing, version, why_too_large
+from mirlo_tensix.instructions import TILE
+from mirlo_tensix.kernels import ROWWISE
+from mirlo_tensix.products import BLOCKS, Product
+from mirlo_tensix.simulator import MEGAHERTZ, measure, missing, version
+from mirlo_tensix.steps import ProductStep, Step, Tensor, VectorStep, estimated_cycles, steps_of, to_json, why_not
 
-BIAS_ROWS = 3
-"""Rows of weights that hold a bias: it is the sum of three numbers of bf16, which the unit adds as products by one."""
-FILL_CYCLES = 320
-"""Cycles of a product beside those of its units: configuration, the first tiles, and the last."""
 PHASES = (1, 2, 4)
-
-
-@dataclass(frozen=True)
-class Step:
-    """A product of a region, as its artifact describes it."""
-
-    name: str
-    x: str
-    weight: str
-    """The name of a constant or, for products of two tensors, of a value."""
-    is_constant: bool
-    bias: str | None
-    y: str
-    batch: int
-    """How many products of matrices there are."""
-    rows: int
-    columns: int
-    depth: int
-    phases: int
-    relu: bool
-    block: tuple[int, int] | None = None
-
-    def product(self) -> Product:
-        """Return one of the products in tiles, with the rows of the bias."""
-        depth = self.depth + (BIAS_ROWS if self.bias else 0)
-        return Product(tiles_of(self.rows), tiles_of(self.columns), tiles_of(depth), self.phases, self.relu, self.block)
+ACTIVATIONS = ("relu", "gelu", "sigmoid", "tanh", "exp")
+KERNELS = {
+    "relax.add": "add", "relax.subtract": "sub", "relax.multiply": "mul", "relax.divide": "div", "relax.maximum": "max",
+    "relax.minimum": "min", "relax.relu": "relu", "relax.gelu": "gelu", "relax.exp": "exp", "relax.tanh": "tanh",
+    "relax.sigmoid": "sigmoid", "relax.reciprocal": "reciprocal", "relax.softmax": "softmax",
+    "relax.layer_norm": "layer_norm", "relax.reduce_sum": "reduce_sum", "relax.reduce_mean": "reduce_mean",
+    "relax.reduce_max": "reduce_max", "relax.reduce_min": "reduce_min",
+}  # fmt: skip
+"""The kernels of operators."""
 
 
 @dataclass(frozen=True)
 class Tensix(CodeGenerator):
-    """Products of matrices with a bias and ReLU, in bf16 with sums of fp32."""
+    """Products in bf16 with sums of fp32, and functions of elements and of rows in fp32."""
 
     name = "tensix"
     format = "tensix"
@@ -75,38 +59,38 @@ class Tensix(CodeGenerator):
     def patterns(self) -> Sequence[object]:
         weighted = is_op("relax.matmul")(wildcard(), is_const()).named("matmul")
         biased = weighted.optional(lambda x: is_op("relax.add")(x, is_const().has_rank(1).named("bias")))
-        dense = biased.optional(lambda x: is_op("relax.relu")(x))
         both = is_op("relax.matmul")(wildcard(), wildcard()).named("matmul")
-        return [("dense", dense, _fits), ("matmul", both.optional(lambda x: is_op("relax.relu")(x)), _fits)]
+        functions = [f"relax.{name}" for name in ACTIVATIONS]
+        dense, matmul = (each.optional(lambda x: is_op(*functions)(x)) for each in (biased, both))
+        kernels = [(name.partition(".")[2], is_op(name).named("operator"), _fits_vector) for name in KERNELS]
+        return [("dense", dense, _fits), ("matmul", matmul, _fits), *kernels]
 
     def codegen(self, module: ExternalModule) -> Artifact | DeclinedRegions:
         regions, declined = {}, {}
         for function in module.functions:
             steps = [self._step(step, module) for step in function.steps]
-            too_large = next(filter(None, (why_too_large(step.product()) for step in steps)), None)
+            too_large = next(filter(None, map(why_not, steps)), None)
             if too_large is not None:
                 declined[function.name] = decline(too_large)
             ends = [[value.name for value in values] for values in (function.inputs, function.outputs)]
-            regions[function.name] = {"steps": [asdict(step) for step in steps], "ends": ends}
+            regions[function.name] = {"steps": [to_json(step) for step in steps], "ends": ends}
         if declined:
             return DeclinedRegions(declined)
         return Artifact(self.format, module.names, json.dumps(regions).encode(), tuple(module.constants))
 
     def _step(self, step: Any, module: ExternalModule) -> Step:
-        matmul = next(node for node in step.nodes if node.op == "relax.matmul")
+        if step.nodes[0].op != "relax.matmul":
+            return vector_step(step.nodes[0])
+        matmul, last = step.nodes[0], step.nodes[-1]
         x, weight = matmul["lhs"], matmul["rhs"]
         added = [value for node in step.nodes if node.op == "relax.add" for value in node.inputs if value.constant]
-        is_constant = bool(weight.constant)
         batch, rows = _batch_and_rows(x.shape, weight.shape)
-        result = Step(
-            step.nodes[-1].name, x.name, weight.constant if is_constant else weight.name, is_constant,
-            added[0].constant if added else None, step.nodes[-1].output.name, batch, rows, weight.shape[-1],
-            x.shape[-1], self.phases, step.nodes[-1].op == "relax.relu",
+        result = ProductStep(
+            last.name, _tensor(x), _tensor(weight), _tensor(added[0]) if added else None, last.output.name, batch,
+            rows, weight.shape[-1], x.shape[-1], self.phases, None if last.op in _LINEAR else function_of(last),
         )  # fmt: skip
         values = module.tuned_values(product_key(result.product()))
-        if not values or "block" not in values:
-            return result
-        return Step(**{**asdict(result), "block": BLOCKS[values["block"]]})
+        return replace(result, block=BLOCKS[values["block"]]) if values and "block" in values else result
 
     def tunables(self, module: ExternalModule) -> Sequence[Tunable]:
         return [] if missing() else list(self._tunables(module))
@@ -115,8 +99,8 @@ class Tensix(CodeGenerator):
         for function in module.functions:
             for step in function.steps:
                 one = self._step(step, module)
-                product = one.product()
-                if why_too_large(product) is None:
+                if isinstance(one, ProductStep) and why_not(one) is None:
+                    product = one.product()
                     choices = [{"block": BLOCKS.index(block)} for block in product.blocks()]
                     yield Tunable(product_key(product), one.name, choices, _Measure(product))
 
@@ -124,7 +108,7 @@ class Tensix(CodeGenerator):
         """Return the time of regions by what the units need: the matrix unit, or the loads of both unpackers."""
         regions: dict[str, Any] = json.loads(artifact.data)
         return {
-            name: sum(step.batch * estimated_cycles(step.product()) for step in steps_of(region)) / MEGAHERTZ
+            name: sum(estimated_cycles(work) for step in steps_of(region) for work in step.works()) / MEGAHERTZ
             for name, region in regions.items()
         }
 
@@ -148,26 +132,46 @@ class _Measure:
 
     def __call__(self, values: Mapping[str, int]) -> float:
         block = BLOCKS[values["block"]] if "block" in values else None
-        each = Product(**{**asdict(self.product), "block": block})
-        return measure(each).bound / MEGAHERTZ
+        return measure(replace(self.product, block=block)).bound / MEGAHERTZ
 
 
 def product_key(product: Product) -> str:
     """Return text of all that the cycles of a product depend on."""
-    return f"{product.m} x {product.n} x {product.k} phases={product.phases} relu={product.relu}"
+    return f"{product.m} x {product.n} x {product.k} phases={product.phases} {product.activation}"
 
 
-def steps_of(region: Mapping[str, Any]) -> list[Step]:
-    """Return the steps of a region of an artifact."""
-    return [Step(**{**step, "block": tuple(step["block"]) if step["block"] else None}) for step in region["steps"]]
+_LINEAR = ("relax.matmul", "relax.add")
 
 
-def estimated_cycles(product: Product) -> int:
-    """Return about how many cycles a product takes."""
-    rows, columns = product.block or product.blocks()[0]
-    loads = min(rows, columns) * 2 + 1 if min(rows, columns) > 1 else rows + columns
-    unpacked = product.m // rows * (product.n // columns) * product.k * loads * 2048
-    return max(product.mvmuls, unpacked // JOINT_RATE) + FILL_CYCLES
+def _tensor(value: ExternalValue) -> Tensor:
+    return Tensor(value.constant or value.name, bool(value.constant), tuple(value.shape))
+
+
+def function_of(node: ExternalNode) -> str:
+    """Return the kernel of an operator."""
+    is_tanh = node.op == "relax.gelu" and node["approximate"] == "tanh"
+    return "gelu_tanh" if is_tanh else KERNELS[node.op]
+
+
+def vector_step(node: ExternalNode) -> VectorStep:
+    """Return the step of an operator for the vector unit.
+
+    Operands of one shape are one matrix of 32 columns, so that tiles are full; else columns are those of the last dim.
+    """
+    kernel, operands = function_of(node), [value for value in node.inputs if value is not None]
+    shape = tuple(operands[0].shape if kernel in ROWWISE else node.output.shape)
+    is_flat = kernel not in ROWWISE and all(tuple(each.shape) == shape for each in operands)
+    columns = TILE if is_flat else shape[-1]
+    are_rows = tuple(
+        not is_flat and tuple(each.shape)[-1:] == (columns,) == (math.prod(each.shape),) for each in operands
+    )
+    has_norm = kernel == "layer_norm"
+    has_scale, has_bias = (has_norm and node[each] is not None for each in ("scale", "bias"))
+    return VectorStep(
+        node.name, kernel, tuple(map(_tensor, operands)), (False, *are_rows[1:]) if kernel in ROWWISE else are_rows,
+        node.output.name, shape, -(-math.prod(shape) // columns), columns,
+        node["epsilon"] if has_norm else 0.0, has_scale, has_bias,
+    )  # fmt: skip
 
 
 def _batch_and_rows(x: Sequence[int], weight: Sequence[int]) -> tuple[int, int]:
@@ -193,4 +197,22 @@ def _fits(match: Any) -> Any:
         return decline("both operands must have the same matrices", x=str(x.type), weight=str(weight.type))
     if "bias" in match and match["bias"].shape[0] != weight.shape[-1]:
         return decline("the bias must have one number for each column", bias=match["bias"].shape)
+    return True
+
+
+def _fits_vector(match: Any) -> Any:
+    """Return True, or why an operator is not computed on the vector unit."""
+    node = match.op("operator")
+    kernel, types = KERNELS[node.name], [str(value.type) for value in match.inputs()]
+    if any(value.dtype.name != "f32" for value in match.inputs()):
+        return decline("operands must be f32, of which the unit takes bf16", operands=types)
+    shapes = [tuple(value.shape) for value in match.inputs()]
+    if kernel not in ROWWISE:
+        return True
+    rank = len(shapes[0])
+    axes = [node.axis] if kernel in ("softmax", "layer_norm") else list(node.axes or range(rank))
+    if rank == 0 or [axis % rank for axis in axes] != [rank - 1]:
+        return decline("rows are the last dim", axes=axes, x=types[0])
+    if any(each != shapes[0][-1:] for each in shapes[1:]):
+        return decline("scale and bias must have one number for each column", operands=types)
     return True

@@ -6,10 +6,22 @@ STALLWAIT, REPLAY, SFPLOAD and the tables of configuration registers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 Word = int
-FP32, BF16 = 0, 5
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Words that a thread repeats."""
+
+    count: int
+    body: Sequence[Word | Loop]
+
+
+Instructions = list[Word | Loop]
+FP32, TF32, BF16 = 0, 4, 5
 """Codes of element types."""
 TILE = 32
 TILE_BYTES = 2 * TILE * TILE
@@ -129,9 +141,59 @@ def vector_store(register: int, at: int) -> Word:
     return op(0x72, (at, 0, 10), (3, 16, 4), (register, 20, 4))
 
 
-def vector_largest(register: int, other: int) -> Word:
-    """Return SFPSWAP: `other` gets the larger one of both; a register of a constant keeps its value."""
-    return op(0x92, (1, 0, 4), (register, 4, 4), (other, 8, 4))
+NOP_VECTOR = op(0x8F)
+
+
+def vector_mad(register: int, x: int, y: int, z: int) -> Word:
+    return op(0x84, (register, 4, 4), (z, 8, 4), (y, 12, 4), (x, 16, 4))
+
+
+def vector_sort(smaller: int, larger: int) -> Word:
+    """Return SFPSWAP: one register gets the smaller of both numbers; a register of a constant keeps its value."""
+    return op(0x92, (1, 0, 4), (smaller, 4, 4), (larger, 8, 4))
+
+
+def vector_rotate(register: int, other: int) -> Word:
+    """Return SFPSHFT2, which moves each row of eight by one to the right."""
+    return op(0x94, (3, 0, 4), (register, 4, 4), (other, 8, 4))
+
+
+def vector_move(register: int, other: int) -> Word:
+    return op(0x7C, (register, 4, 4), (other, 8, 4))
+
+
+def vector_shift(register: int, left: int) -> Word:
+    return op(0x7A, (1, 0, 4), (register, 4, 4), (left & 0xFFF, 12, 12))
+
+
+def vector_add_bits(register: int, other: int, is_subtracted: bool) -> Word:
+    """Return SFPIADD: the bits of the other register plus, or minus, those of the register."""
+    return op(0x79, (4 | 2 * is_subtracted, 0, 4), (register, 4, 4), (other, 8, 4))
+
+
+def vector_constant(register: int, bits: int) -> list[Word]:
+    """Return the words that load a number of 32 bits: one if its lower half is zero."""
+    if not bits & 0xFFFF:
+        return [op(0x71, (bits >> 16, 0, 16), (register, 20, 4))]
+    parts = ((8, bits >> 16), (10, bits & 0xFFFF))
+    return [op(0x71, (part, 0, 16), (mode, 16, 4), (register, 20, 4)) for mode, part in parts]
+
+
+def vector_configure(register: int) -> Word:
+    """Return SFPCONFIG, which sets a register of a constant to register 0."""
+    return op(0x91, (register, 4, 4))
+
+
+def move_tile(tile: int) -> list[Word]:
+    """Return the words that copy SrcA to a tile of Dst, and give the bank back."""
+    moves = [op(0x12, (DST_ROWS * tile + row, 0, 12), (2, 12, 2), (row, 17, 6)) for row in range(0, DST_ROWS, 8)]
+    return [*moves, op(0x37, (1, 22, 2))]
+
+
+def advance_rows(rows: int) -> list[Word]:
+    """Return INCRWC, which moves the vector unit to other rows of Dst."""
+    steps = [15] * (rows // 15) + [rows % 15]
+    return [op(0x38, (step, 14, 4)) for step in steps if step]
 
 
 def configuration(fields: Mapping[tuple[int, int, int], int]) -> list[Word]:
@@ -224,26 +286,33 @@ def multiply_tile(phases: int, free_a: bool, free_b: bool) -> list[Word]:
     return [replay(0, 16)] * (phases - 1) + end + ([set_counters(0b1000)] if phases < 4 else [])
 
 
-ZERO_REGISTER = 9
-"""The register of the vector unit that is zero."""
+def setup_vector() -> list[Word]:
+    """Return the configuration for the vector unit alone: SrcA goes to Dst as 32 bits."""
+    fields = {
+        _SHARED["srca_format"]: TF32, _SHARED["dst_format"]: BF16, _SHARED["sums_fp32"]: 1, _SHARED["vector_fp32"]: 1,
+    }  # fmt: skip
+    own = {_SECTIONS_AB: 0, _SECTIONS_DST: 0, _SECTIONS_BIAS: 0, _MATH_OFFSET: 0}
+    return [
+        semaphore_init(SUMS_READY, 2), *configuration(fields), *(set_thread(at, value) for at, value in own.items()),
+        set_counters(),
+    ]  # fmt: skip
 
 
-def relu_tile(tile: int) -> list[Word]:
-    """Return the words that replace negative sums of a tile by zero: four rows at a time, even and odd columns.
+def wait_for_half() -> Word:
+    """Return the wait of the matrix unit for a half of Dst that is packed."""
+    return semaphore_wait(BLOCK_MATH | BLOCK_SYNC, SUMS_READY, WHILE_FULL)
 
-    Neither vector waits for its own instruction before.
-    """
-    words = [stall(BLOCK_VECTOR | BLOCK_MATH, MATH_BUSY), set_counters()]
-    for row in range(0, DST_ROWS, 4):
-        words.append(set_thread(_MATH_OFFSET, DST_ROWS * tile + row))
-        words += [
-            vector_load(0, 0),
-            vector_load(1, 2),
-            vector_largest(ZERO_REGISTER, 0),
-            vector_largest(ZERO_REGISTER, 1),
-        ]
-        words += [vector_store(0, 0), vector_store(1, 2)]
-    return [*words, stall(BLOCK_MATH, VECTOR_BUSY), set_counters()]
+
+def post_half() -> list[Word]:
+    """Return the words that give a half of Dst to the packers."""
+    return [stall(BLOCK_SYNC, MATH_BUSY | VECTOR_BUSY), semaphore_post(SUMS_READY)]
+
+
+def pack_when_ready(tile: int, address: int, is_first: bool, is_last: bool) -> list[Word]:
+    """Return the words that pack a tile; the first one of a half waits for it, the last one gives it back."""
+    before = [semaphore_wait(BLOCK_MISC | BLOCK_SYNC, SUMS_READY, WHILE_ZERO)] if is_first else []
+    after = [stall(BLOCK_SYNC, PACKERS_BUSY), semaphore_get(SUMS_READY)] if is_last else []
+    return [*before, *pack_tile(tile, address), *after]
 
 
 def setup_packers() -> list[Word]:
@@ -262,6 +331,6 @@ def setup_packers() -> list[Word]:
             registers, shift, bits = _PACKERS[name]
             fields[registers[i], shift, bits] = value
     for unit in range(2):  # the simulator reads the packers' limit there
-        registers, shift, bits = _UNPACKERS["limit"]
-        fields[registers[unit], shift, bits] = 0x1FFFF
+        limits, shift, bits = _UNPACKERS["limit"]
+        fields[limits[unit], shift, bits] = 0x1FFFF
     return [*configuration(fields), last_datum(0b100, 255), *clear_addresses(0b100)]

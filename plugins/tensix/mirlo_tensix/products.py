@@ -7,7 +7,7 @@ waits for which: the banks of SrcA and SrcB are handed over by the hardware, the
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +26,9 @@ from mirlo.extend.codegen import (
 from mirlo.extend.ops import TensorType
 from mirlo.extend.schedules import Schedule, TileCommand, command_intrin
 from mirlo_tensix import instructions as tensix
-from mirlo_tensix.instructions import TILE, TILE_BYTES, Word
+from mirlo_tensix import vector
+from mirlo_tensix.instructions import TILE, TILE_BYTES, Instructions, Loop
+from mirlo_tensix.vector import UNARY, Body
 
 FACE = (2, 2, 16, 16)
 """The dims of a tile: faces of 16 x 16."""
@@ -71,32 +73,14 @@ def pack(x: T.Buffer[FACE, T.f32], y: T.Out[FACE, T.bf16]):
         y[p, q, i, j] = x[p, q, i, j].cast("bf16")
 
 
-@mirlo.prim_func
-def pack_relu(x: T.Buffer[FACE, T.f32], y: T.Out[FACE, T.bf16]):
-    for p, q, i, j in T.grid(2, 2, 16, 16):
-        y[p, q, i, j] = max(x[p, q, i, j], 0.0).cast("bf16")
-
-
 command_intrin("tensix.unpack_a", unpack, {"x": "", "y": SRC_A})
 command_intrin("tensix.unpack_b", unpack, {"x": "", "y": SRC_B})
 command_intrin("tensix.multiply", multiply, {"x": SRC_B, "w": SRC_A, "sums": DST})
 command_intrin("tensix.pack", pack, {"x": DST, "y": ""})
-command_intrin("tensix.pack_relu", pack_relu, {"x": DST, "y": ""})
 
 
-@T.inline
-def narrow(value: Any) -> Any:
-    return value.cast("bf16")
-
-
-@T.inline
-def narrow_positive(value: Any) -> Any:
-    return max(value, 0.0).cast("bf16")
-
-
-def tiled_product(m: int, n: int, k: int, relu: bool) -> Any:
-    """Return the product of m x k and k x n tiles as a prim function, with ReLU or without."""
-    result = narrow_positive if relu else narrow
+def tiled_product(m: int, n: int, k: int) -> Any:
+    """Return the product of m x k and k x n tiles as a prim function."""
 
     @mirlo.prim_func
     def product(
@@ -114,7 +98,7 @@ def tiled_product(m: int, n: int, k: int, relu: bool) -> Any:
         for i, j, p, q, x, y in T.grid(m, n, 2, 2, 16, 16):
             with T.block("pack"):
                 vi, vj, vp, vq, vx, vy = T.axes("SSSSSS", i, j, p, q, x, y)
-                c[vi, vj, vp, vq, vx, vy] = result(sums[vi, vj, vp, vq, vx, vy])
+                c[vi, vj, vp, vq, vx, vy] = sums[vi, vj, vp, vq, vx, vy].cast("bf16")
 
     return product
 
@@ -127,7 +111,8 @@ class Product:
     n: int
     k: int
     phases: int = 2
-    relu: bool = False
+    activation: str | None = None
+    """A function of the sums."""
     block: tuple[int, int] | None = None
     """Tiles of the result that are summed together; None chooses."""
 
@@ -145,11 +130,34 @@ class Product:
         """Return the bytes of both operands and of the result."""
         return self.m * self.k * TILE_BYTES, self.k * self.n * TILE_BYTES, self.m * self.n * TILE_BYTES
 
+    @property
+    def result_shape(self) -> tuple[int, int]:
+        return self.m, self.n
+
+    @property
+    def limit(self) -> int:
+        """Return how many cycles it may take."""
+        return 20_000 + 40 * self.mvmuls + (4_000 * self.m * self.n if self.activation else 0)
+
+    @property
+    def activation_cycles(self) -> int:
+        """Return the cycles of the function of the sums."""
+        if self.activation is None:
+            return 0
+        body = activation_body(self.activation)
+        return self.m * self.n * 16 * (len(vector.instructions(body, vector.configured([body])).repeated) + 4)
+
+    def __str__(self) -> str:
+        return f"a product of {self.m} x {self.k} and {self.k} x {self.n} tiles"
+
+    def threads(self, places: Sequence[int]) -> Threads:
+        return threads(self, places)
+
     def schedule(self) -> Schedule:
         """Return the loops of the product, arranged for the units."""
         shapes = ((self.m, self.k), (self.k, self.n))
         s = Schedule.of(
-            tiled_product(self.m, self.n, self.k, self.relu),
+            tiled_product(self.m, self.n, self.k),
             *(TensorType.of((*each, *FACE), "bf16") for each in shapes),
         )
         rows, columns = self.block or self.blocks()[0]
@@ -166,7 +174,7 @@ class Product:
         s.tensorize(s.loops(left)[-4], "tensix.unpack_b")
         s.tensorize(s.loops(right)[-4], "tensix.unpack_a")
         s.tensorize(p, "tensix.multiply")
-        s.tensorize(s.loops("pack")[-4], "tensix.pack_relu" if self.relu else "tensix.pack")
+        s.tensorize(s.loops("pack")[-4], "tensix.pack")
         return s
 
 
@@ -174,7 +182,7 @@ class Product:
 class Threads:
     """The words of the three threads, and the bytes that units move."""
 
-    words: tuple[list[Word], list[Word], list[Word]]
+    words: tuple[Instructions, Instructions, Instructions]
     unpacked: int
     packed: int
 
@@ -277,10 +285,14 @@ def synchronized(product: Product) -> tuple[tuple[_Work, ...], tuple[QueueStep, 
     return works, tuple(steps)
 
 
-def threads(product: Product, places: tuple[int, int, int]) -> Threads:
+def threads(product: Product, places: Sequence[int]) -> Threads:
     """Return the words of a product whose operands and result are at places in L1."""
     a_at, b_at, c_at = places
-    loading, computing, packing = tensix.setup_unpackers(), tensix.setup_math(), tensix.setup_packers()
+    loading: Instructions = [*tensix.setup_unpackers()]
+    computing: Instructions = [*tensix.setup_math()]
+    packing: Instructions = [*tensix.setup_packers()]
+    if product.activation is not None:
+        computing += vector.set_constants(vector.configured([activation_body(product.activation)]))
     works, steps = synchronized(product)
     unpacked = packed = 0
     filled = -1
@@ -295,34 +307,43 @@ def threads(product: Product, places: tuple[int, int, int]) -> Threads:
         elif work.kind == "multiply":
             if takes_half:
                 filled = work.tile // HALF
-                blocked = tensix.BLOCK_MATH | tensix.BLOCK_SYNC
-                computing += [
-                    tensix.semaphore_wait(blocked, tensix.SUMS_READY, tensix.WHILE_FULL),
-                    tensix.zero_half(filled),
-                ]
+                computing += [tensix.wait_for_half(), tensix.zero_half(filled)]
             computing += [
                 tensix.math_tile(work.tile),
                 *tensix.multiply_tile(product.phases, "a" in after, "b" in after),
             ]
             if "sums" in after:
-                if product.relu:
-                    rows, columns = product.block or product.blocks()[0]
-                    for tile in range(rows * columns):
-                        computing += tensix.relu_tile(HALF * filled + tile)
-                computing += [tensix.stall(tensix.BLOCK_SYNC, tensix.MATH_BUSY | tensix.VECTOR_BUSY)]
-                computing += [tensix.semaphore_post(tensix.SUMS_READY)]
+                computing += _activation_words(product, filled)
+                computing += tensix.post_half()
         else:
-            if takes_half:
-                blocked = tensix.BLOCK_MISC | tensix.BLOCK_SYNC
-                packing += [tensix.semaphore_wait(blocked, tensix.SUMS_READY, tensix.WHILE_ZERO)]
-            packing += tensix.pack_tile(work.tile, c_at + work.offset)
+            packing += tensix.pack_when_ready(work.tile, c_at + work.offset, takes_half, "sums" in after)
             packed += TILE_BYTES
-            if "sums" in after:
-                packing += [
-                    tensix.stall(tensix.BLOCK_SYNC, tensix.PACKERS_BUSY),
-                    tensix.semaphore_get(tensix.SUMS_READY),
-                ]
     return Threads((loading, computing, [*packing, tensix.semaphore_post(tensix.DONE)]), unpacked, packed)
+
+
+@functools.lru_cache(maxsize=64)
+def _activation_words(product: Product, half: int) -> Instructions:
+    """Return the words that replace the sums of a half by a function of them."""
+    if product.activation is None:
+        return []
+    rows, columns = product.block or product.blocks()[0]
+    body = activation_body(product.activation)
+    registers = vector.configured([body])
+    once = vector.instructions(body, registers)
+    words: Instructions = [tensix.stall(tensix.BLOCK_VECTOR | tensix.BLOCK_MATH, tensix.MATH_BUSY), *once.before]
+    for tile in range(HALF * half, HALF * half + rows * columns):
+        loop = Loop(16, [*once.repeated, *tensix.advance_rows(4)])
+        words += [tensix.math_tile(tile), tensix.set_counters(), loop]
+    return [*words, tensix.stall(tensix.BLOCK_MATH, tensix.VECTOR_BUSY), tensix.set_counters()]
+
+
+@functools.cache
+def activation_body(name: str) -> Body:
+    """Return a function of the sums of a tile of Dst."""
+    v = Body()
+    for part in (0, 1):
+        v.store(UNARY[name](v, v.load(0, part)), 0, part)
+    return v
 
 
 def tiles_of(size: int) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mirlo_tensix import vector
 from mirlo_tensix.instructions import TILE
 
 Bits = NDArray[np.uint16]
@@ -27,10 +28,10 @@ def from_bf16(bits: Bits) -> NDArray[np.float32]:
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
-def to_tiles(matrix: Bits) -> Bits:
-    """Return a matrix as tiles of four faces, with zeros where it ends within a tile."""
+def to_tiles(matrix: Bits, fill: int = 0) -> Bits:
+    """Return a matrix as tiles of four faces, filled up where it ends within a tile."""
     rows, columns = (-(-size // TILE) for size in matrix.shape)
-    whole = np.zeros((rows * TILE, columns * TILE), np.uint16)
+    whole = np.full((rows * TILE, columns * TILE), fill, np.uint16)
     whole[: matrix.shape[0], : matrix.shape[1]] = matrix
     faces = whole.reshape(rows, 2, 16, columns, 2, 16).transpose(0, 3, 1, 4, 2, 5)
     return np.ascontiguousarray(faces)
@@ -98,7 +99,7 @@ def _plus(old: Integers, total: Integers, most: Integers) -> Sums:
     return np.where((result == 0) | (top <= 0), 0, bits).astype(np.uint32)
 
 
-def product_bits(left: Bits, right: Bits, phases: int, relu: bool = False) -> Bits:
+def product_bits(left: Bits, right: Bits, phases: int, activation: str | None = None) -> Bits:
     """Return the bits of a product of matrices of bf16 as one core computes them.
 
     For each 32 of the reduction all phases are summed, in each of them the first 16, then the others.
@@ -112,8 +113,12 @@ def product_bits(left: Bits, right: Bits, phases: int, relu: bool = False) -> Bi
         for phase in range(phases):
             for half in (k, k + 16):
                 sums = add_products(sums, a[:, half : half + 16], b[half : half + 16], phase)
-    if relu:
-        sums = np.where(sums >> 31 == 1, 0, sums).astype(np.uint32)
+    if activation is not None:
+        v = vector.Body()
+        v.store(vector.UNARY[activation](v, v.load(0)), 0)
+        tiles = {(0, 0): sums}
+        vector.evaluate(v, tiles)
+        sums = tiles[0, 0]
     return packed(sums)
 
 

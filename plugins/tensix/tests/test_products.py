@@ -10,10 +10,11 @@ import numpy as np
 import onnx
 import pytest
 from mirlo_tensix import simulator
-from mirlo_tensix.generator import Tensix, estimated_cycles
+from mirlo_tensix.generator import Tensix
 from mirlo_tensix.instructions import BLOCKS, op
 from mirlo_tensix.products import FACE, UNPACK, Product, synchronized, threads, tiled_product
-from mirlo_tensix.simulator import SimulatorError, execute, measure, place, why_too_large
+from mirlo_tensix.simulator import SimulatorError, execute, measure, place, program_of, why_too_large
+from mirlo_tensix.steps import estimated_cycles
 from mirlo_tensix.unit import from_bf16, from_tiles, packed, product_bits, to_bf16, to_tiles
 from onnx import TensorProto, helper, numpy_helper
 
@@ -67,10 +68,10 @@ def test_commands_of_every_block_are_synchronized(size: tuple[int, int, int]) ->
 
 
 def test_commands_of_the_largest_product_fit_behind_its_tensors() -> None:
-    product = Product(12, 12, 12, phases=4, relu=True, block=(1, 1))
+    product = Product(12, 12, 12, 4, "gelu", (1, 1))
     assert why_too_large(product) is None and why_too_large(Product(13, 13, 13)) is not None
-    loading, computing, packing = threads(product, place(product).tensors).words
-    assert place(product, (len(loading), len(computing), len(packing))).end < simulator.L1_BYTES
+    programs = [program_of(words, True) for words in threads(product, place(product).tensors).words]
+    assert place(product, programs).end < simulator.L1_BYTES
 
 
 def test_commands_do_not_sum_onto_a_block_before_its_sum_is_ready() -> None:
@@ -117,20 +118,21 @@ def test_what_is_declined_has_a_reason(tmp_path: Path) -> None:
 
 @needs_simulator
 @pytest.mark.parametrize(
-    ("size", "phases", "relu"), [((32, 32, 64), 1, False), ((50, 40, 70), 4, True), ((64, 64, 64), 2, False)]
+    ("size", "phases", "activation"),
+    [((32, 32, 64), 1, None), ((50, 40, 70), 4, "relu"), ((64, 64, 64), 2, None), ((40, 64, 32), 2, "gelu")],
 )
-def test_results_have_the_bits_of_the_unit(size: tuple[int, int, int], phases: int, relu: bool) -> None:
+def test_results_have_the_bits_of_the_unit(size: tuple[int, int, int], phases: int, activation: str | None) -> None:
     m, n, k = size
     a, b = drawn(0, m, k), drawn(1, k, n)
-    product = Product(-(-m // 32), -(-n // 32), -(-k // 32), phases, relu)
+    product = Product(-(-m // 32), -(-n // 32), -(-k // 32), phases, activation)
     tiles, cycles = execute(product, to_tiles(a), to_tiles(b))
-    np.testing.assert_array_equal(from_tiles(tiles, m, n), product_bits(a, b, phases, relu))
+    np.testing.assert_array_equal(from_tiles(tiles, m, n), product_bits(a, b, phases, activation))
     assert cycles.mvmul < cycles.simulated <= cycles.bound
 
 
 @needs_simulator
 def test_small_integers_are_those_of_the_same_schedule_on_the_cpu() -> None:
-    layer, rng = tiled_product(2, 2, 1, False), np.random.default_rng(0)
+    layer, rng = tiled_product(2, 2, 1), np.random.default_rng(0)
 
     @mirlo.script
     def model(x: R.Tensor[(2, 1, *FACE), R.bf16], w: R.Tensor[(1, 2, *FACE), R.bf16]):

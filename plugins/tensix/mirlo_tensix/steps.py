@@ -1,0 +1,198 @@
+"""Steps of regions: what an artifact says of each operator, and how it becomes work of the core."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mirlo_tensix.instructions import TILE
+from mirlo_tensix.kernels import REDUCTIONS, VectorWork
+from mirlo_tensix.products import JOINT_RATE, Product, tiles_of
+from mirlo_tensix.simulator import L1_TENSORS, Work, why_too_large
+from mirlo_tensix.unit import Bits, from_bf16, from_tiles, to_bf16, to_tiles
+
+Array = NDArray[np.float32]
+Run = Callable[..., Bits]
+"""Runs a piece of work on tiles, and records its cycles."""
+BIAS_ROWS = 3
+"""Rows of weights that hold a bias: it is the sum of three numbers of bf16, which the unit adds as products by one."""
+FILL_CYCLES = 320
+"""Cycles of a piece of work beside those of its units: configuration, the first tiles, and the last."""
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor that a step reads: a value of the region, or a constant."""
+
+    name: str
+    is_constant: bool
+    shape: tuple[int, ...]
+
+    def read(self, values: Mapping[str, Array], params: Mapping[str, Array]) -> Array:
+        tensor = params[self.name] if self.is_constant else values[self.name]
+        return np.asarray(tensor, np.float32).reshape(self.shape)
+
+
+@dataclass(frozen=True)
+class ProductStep:
+    """Products of matrices with a bias and a function of the sums."""
+
+    name: str
+    x: Tensor
+    weight: Tensor
+    bias: Tensor | None
+    y: str
+    batch: int
+    """How many products of matrices there are."""
+    rows: int
+    columns: int
+    depth: int
+    phases: int
+    activation: str | None
+    block: tuple[int, int] | None = None
+
+    def product(self) -> Product:
+        """Return one of the products in tiles, with the rows of the bias."""
+        depth = self.depth + (BIAS_ROWS if self.bias else 0)
+        sizes = (tiles_of(size) for size in (self.rows, self.columns, depth))
+        return Product(*sizes, self.phases, self.activation, self.block)
+
+    def works(self) -> list[Work]:
+        return [self.product()] * self.batch
+
+    def constants(self, params: Mapping[str, Array]) -> Bits | None:
+        """Return the tiles of constant weights, with rows whose sum is the bias."""
+        return to_tiles(self._weights(self.weight.read({}, params), params)) if self.weight.is_constant else None
+
+    def _weights(self, weight: Array, params: Mapping[str, Array]) -> Bits:
+        bits = to_bf16(weight)
+        if self.bias is None:
+            return bits
+        rest, rows = self.bias.read({}, params), []
+        for _ in range(BIAS_ROWS):
+            rows.append(to_bf16(rest))
+            rest = rest - from_bf16(rows[-1])
+        return np.concatenate([bits, np.stack(rows)])
+
+    def run(self, values: Mapping[str, Array], params: Mapping[str, Array], tiles: Bits | None, run: Run) -> Array:
+        x = self.x.read(values, params).reshape(self.batch, self.rows, self.depth)
+        if tiles is None:
+            right = self.weight.read(values, params).reshape(self.batch, self.depth, self.columns)
+        y = np.empty((self.batch, self.rows, self.columns), np.float32)
+        product = self.product()
+        for i in range(self.batch):
+            left = to_bf16(x[i])
+            if self.bias is not None:  # ones multiply the rows of the bias
+                left = np.concatenate([left, np.full((len(left), BIAS_ROWS), 0x3F80, np.uint16)], 1)
+            both = to_tiles(left), to_tiles(to_bf16(right[i])) if tiles is None else tiles
+            y[i] = from_bf16(from_tiles(run(product, *both), self.rows, self.columns))
+        return y
+
+
+@dataclass(frozen=True)
+class VectorStep:
+    """A kernel of the vector unit on matrices."""
+
+    name: str
+    kernel: str
+    operands: tuple[Tensor, ...]
+    are_rows: tuple[bool, ...]
+    """For each operand, whether it is one row, which all rows of the others use."""
+    y: str
+    shape: tuple[int, ...]
+    """The shape that operands are broadcast to."""
+    rows: int
+    columns: int
+    epsilon: float = 0.0
+    has_scale: bool = False
+    has_bias: bool = False
+
+    def work(self, rows: int) -> VectorWork:
+        return VectorWork(
+            self.kernel, tiles_of(rows), tiles_of(self.columns), self.are_rows, self.columns, self.epsilon,
+            self.has_scale, self.has_bias,
+        )  # fmt: skip
+
+    def blocks(self) -> Iterator[tuple[int, int]]:
+        """Yield first and last rows of what fits into L1 at once."""
+        fixed, each = self.work(TILE).tensor_bytes, self.work(2 * TILE).tensor_bytes
+        per_tile = sum(each) - sum(fixed)
+        rows = max(1, (L1_TENSORS - sum(fixed)) // per_tile + 1) * TILE
+        for first in range(0, self.rows, rows):
+            yield first, min(first + rows, self.rows)
+
+    def works(self) -> list[Work]:
+        return [self.work(last - first) for first, last in self.blocks()]
+
+    def constants(self, params: Mapping[str, Array]) -> None:
+        return None
+
+    def run(self, values: Mapping[str, Array], params: Mapping[str, Array], tiles: Bits | None, run: Run) -> Array:
+        matrices = [
+            self._matrix(each.read(values, params), is_row)
+            for each, is_row in zip(self.operands, self.are_rows, strict=True)
+        ]
+        fill = int(to_bf16(np.array([self.work(TILE).kernel.fill], np.float32))[0])
+        results = []
+        for first, last in self.blocks():
+            work = self.work(last - first)
+            parts = [each if is_row else each[first:last] for each, is_row in zip(matrices, self.are_rows, strict=True)]
+            columns = 1 if work.is_reduction else self.columns
+            result = run(work, *(to_tiles(each, fill) for each in parts))
+            results.append(from_bf16(from_tiles(result, last - first, columns)))
+        every = np.concatenate(results).reshape(-1)
+        return every if self.kernel in REDUCTIONS else every[: math.prod(self.shape)]
+
+    def _matrix(self, array: Array, is_row: bool) -> Bits:
+        if is_row:
+            return np.repeat(to_bf16(array.reshape(1, self.columns)), TILE, 0)
+        flat = to_bf16(np.broadcast_to(array, self.shape)).reshape(-1)
+        return np.pad(flat, (0, self.rows * self.columns - flat.size)).reshape(self.rows, self.columns)
+
+
+Step = ProductStep | VectorStep
+KINDS: dict[str, type[Step]] = {"product": ProductStep, "vector": VectorStep}
+
+
+def to_json(step: Step) -> dict[str, Any]:
+    (kind,) = (name for name, each in KINDS.items() if isinstance(step, each))
+    return {"kind": kind, **asdict(step)}
+
+
+def from_json(content: Mapping[str, Any]) -> Step:
+    """Return a step of an artifact."""
+    fields = {name: _field(value) for name, value in content.items() if name != "kind"}
+    return KINDS[content["kind"]](**fields)
+
+
+def _field(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return Tensor(**value | {"shape": tuple(value["shape"])})
+    return (
+        tuple(_field(each) for each in value) if isinstance(value, Sequence) and not isinstance(value, str) else value
+    )
+
+
+def steps_of(region: Mapping[str, Any]) -> list[Step]:
+    """Return the steps of a region of an artifact."""
+    return [from_json(each) for each in region["steps"]]
+
+
+def why_not(step: Step) -> str | None:
+    """Return why a step cannot run on the core, None if it can."""
+    return next(filter(None, map(why_too_large, step.works())), None)
+
+
+def estimated_cycles(work: Work) -> int:
+    """Return about how many cycles a piece of work takes."""
+    if isinstance(work, VectorWork):
+        return work.estimated_cycles
+    rows, columns = work.block or work.blocks()[0]
+    loads = min(rows, columns) * 2 + 1 if min(rows, columns) > 1 else rows + columns
+    unpacked = work.m // rows * (work.n // columns) * work.k * loads * 2048
+    return max(work.mvmuls + work.activation_cycles, unpacked // JOINT_RATE) + FILL_CYCLES

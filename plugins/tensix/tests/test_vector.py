@@ -1,0 +1,146 @@
+"""The vector unit: order and registers of bodies, bits of kernels, and operators of models."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from mirlo_tensix import simulator, vector
+from mirlo_tensix.instructions import NOP_VECTOR
+from mirlo_tensix.kernels import VectorWork, kernel_bits
+from mirlo_tensix.simulator import execute
+from mirlo_tensix.unit import Bits, from_bf16, from_tiles, to_bf16, to_tiles
+from mirlo_tensix.vector import BINARY, UNARY, Body, evaluate, fma
+
+import mirlo
+from mirlo import R
+from mirlo.testing import placement_of
+
+needs_simulator = pytest.mark.skipif(simulator.missing() is not None, reason=f"simulator: {simulator.missing()}")
+
+erf = np.vectorize(math.erf)
+MEANINGS = {
+    "exp": np.exp, "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "tanh": np.tanh, "relu": lambda x: np.maximum(x, 0),
+    "gelu": lambda x: x * (1 + erf(x / 2**0.5)) / 2, "reciprocal": lambda x: 1 / x,
+    "gelu_tanh": lambda x: x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3))) / 2,
+}  # fmt: skip
+WORKS = [
+    *(VectorWork(name, 1, 1) for name in UNARY),
+    *(VectorWork(name, 1, 2, (False, True)) for name in BINARY),
+    VectorWork("softmax", 1, 2, columns=50),
+    VectorWork("layer_norm", 1, 2, (False, True, True), 50, 1e-5, True, True),
+    *(VectorWork(f"reduce_{name}", 2, 2, columns=50) for name in ("sum", "mean", "max", "min")),
+]
+
+
+def computed(function: object, *operands: np.ndarray) -> np.ndarray:
+    """Evaluate a function of numbers as the unit does."""
+    v = Body()
+    v.store(function(v, *(v.load(i) for i in range(len(operands)))), 0)
+    tiles = {(i, 0): x.astype(np.float32).view(np.uint32) for i, x in enumerate(operands)}
+    evaluate(v, tiles)
+    return tiles[0, 0].view(np.float32).astype(np.float64)
+
+
+def matrices(work: VectorWork) -> list[Bits]:
+    """Return operands of whole tiles, filled up beyond the columns of a row."""
+    rng, results = np.random.default_rng(0), []
+    for is_row in work.operands:
+        values = 1 + 2 * rng.standard_normal((1 if is_row else 32 * work.m, 32 * work.n))
+        if work.columns:
+            values[:, work.columns :] = work.kernel.fill
+        results.append(to_bf16(np.repeat(values, 32 if is_row else 1, 0).astype(np.float32)))
+    return results
+
+
+@pytest.mark.parametrize("name", MEANINGS)
+def test_bits_of_functions_are_near_their_meaning(name: str) -> None:
+    x = np.linspace(-9, 9, 2000)
+    expected = MEANINGS[name](x.astype(np.float32).astype(np.float64))
+    found = computed(UNARY[name], x)
+    assert np.abs((found - expected) / np.maximum(np.abs(expected), 1)).max() < 4e-5
+
+
+def test_bits_of_multiply_add_have_three_more_bits_than_the_operands() -> None:
+    x, y, z = (np.random.default_rng(i).standard_normal(10_000).astype(np.float32) for i in range(3))
+    exact = x.astype(np.float64) * y + z
+    found = fma(*(each.view(np.uint32) for each in (x, y, z))).view(np.float32)
+    most = np.maximum(np.abs(x * y), np.abs(z))
+    assert (np.abs(found - exact) / most).max() <= 2.0**-23
+
+
+@pytest.mark.parametrize("work", WORKS, ids=str)
+def test_commands_of_bodies_wait_for_no_result(work: VectorWork) -> None:
+    registers = vector.configured(work.kernel.bodies)
+    for body in work.kernel.bodies:
+        words = vector.instructions(body, registers).repeated
+        assert words.count(NOP_VECTOR) <= 0.5 * len(words)
+        for first, second in zip(words, words[1:], strict=False):
+            if first >> 24 == 0x84:  # a product: the next word must not read its register
+                written = first >> 4 & 15
+                reads = {0x84: (8, 12, 16), 0x72: (20,), 0x92: (4, 8), 0x94: (8,), 0x7A: (4,), 0x79: (4, 8), 0x7C: (8,)}
+                assert written not in {second >> at & 15 for at in reads.get(second >> 24, ())}
+
+
+def test_commands_of_too_many_values_are_an_error() -> None:
+    v = Body()
+    values = [v.load(0, part) for part in range(4)] + [v.load(1, part) for part in range(4)] + [v.load(2)]
+    for each in reversed(values):
+        v.store(v.add(v.add(values[0], values[-1]), each), 2, 3)
+    with pytest.raises(ValueError, match=r"a body of \d+ operations needs more than 8 registers"):
+        vector.instructions(v, vector.configured([v]))
+
+
+def test_what_is_declined_on_the_vector_unit_has_a_reason() -> None:
+    @mirlo.script
+    def model(x: R.Tensor[(4, 8), R.f32], y: R.Tensor[(4, 8), R.f64]):
+        return R.softmax(x, axis=0), R.add(y, y)
+
+    placed = str(placement_of(model, "tensix,llvm"))
+    assert "rows are the last dim" in placed and "operands must be f32, of which the unit takes bf16" in placed
+
+
+@needs_simulator
+@pytest.mark.parametrize("work", WORKS, ids=str)
+def test_results_have_the_bits_of_the_vector_unit(work: VectorWork) -> None:
+    operands = matrices(work)
+    tiles, cycles = execute(work, *(to_tiles(each) for each in operands))
+    expected = kernel_bits(work, *operands)
+    found = from_tiles(tiles, 32 * work.m, 32 * work.result_shape[1])
+    np.testing.assert_array_equal(found[:, : expected.shape[1]], expected)
+    assert abs(work.estimated_cycles - cycles.bound) < 0.5 * cycles.bound
+
+
+@needs_simulator
+def test_operators_of_a_model_run_on_the_vector_unit() -> None:
+    rng = np.random.default_rng(0)
+
+    @mirlo.script
+    def model(
+        x: R.Tensor[(3, 9, 40), R.f32],
+        y: R.Tensor[(9, 40), R.f32],
+        scale: R.Tensor[(40,), R.f32],
+        bias: R.Tensor[(40,), R.f32],
+    ):
+        h = R.layer_norm(R.add(x, y), scale, bias)
+        return R.reduce_max(R.softmax(R.multiply(R.gelu(h), 0.5)), axes=[2])
+
+    inputs = [rng.standard_normal(shape).astype(np.float32) for shape in ((3, 9, 40), (9, 40), (40,), (40,))]
+    unit, cpu = mirlo.compile(model, "tensix,llvm", cache=False), mirlo.compile(model, cache=False)
+    found, expected = unit(*inputs), cpu(*inputs)
+    assert found.shape == (3, 9) and np.abs(found - expected).max() <= 1e-2 * np.abs(expected).max()
+    (steps,) = unit.profile(*inputs, repeats=1).device.values()
+    assert len(steps) == 6
+
+
+@needs_simulator
+def test_large_tensors_take_turns_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    from mirlo_tensix import steps
+
+    monkeypatch.setattr(steps, "L1_TENSORS", 5 * 2048)
+    step = steps.VectorStep("", "relu", (steps.Tensor("x", False, (100, 32)),), (False,), "y", (100, 32), 100, 32)
+    x = from_bf16(to_bf16(np.random.default_rng(0).standard_normal((100, 32)).astype(np.float32)))
+    assert [work.m for work in step.works()] == [2, 2]
+    found = step.run({"x": x}, {}, None, lambda work, *tiles: execute(work, *tiles)[0])
+    np.testing.assert_array_equal(found.reshape(100, 32), np.maximum(x, 0))
