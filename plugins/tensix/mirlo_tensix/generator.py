@@ -27,7 +27,17 @@ from mirlo_tensix.instructions import TILE
 from mirlo_tensix.kernels import ROWWISE
 from mirlo_tensix.products import BLOCKS, Product
 from mirlo_tensix.simulator import MEGAHERTZ, measure, missing, version
-from mirlo_tensix.steps import ProductStep, Step, Tensor, VectorStep, estimated_cycles, steps_of, to_json, why_not
+from mirlo_tensix.steps import (
+    AttentionStep,
+    ProductStep,
+    Step,
+    Tensor,
+    VectorStep,
+    estimated_cycles,
+    steps_of,
+    to_json,
+    why_not,
+)
 
 PHASES = (1, 2, 4)
 ACTIVATIONS = ("relu", "gelu", "sigmoid", "tanh", "exp")
@@ -63,7 +73,12 @@ class Tensix(CodeGenerator):
         functions = [f"relax.{name}" for name in ACTIVATIONS]
         dense, matmul = (each.optional(lambda x: is_op(*functions)(x)) for each in (biased, both))
         kernels = [(name.partition(".")[2], is_op(name).named("operator"), _fits_vector) for name in KERNELS]
-        return [("dense", dense, _fits), ("matmul", matmul, _fits), *kernels]
+        return [
+            ("dense", dense, _fits),
+            ("matmul", matmul, _fits),
+            *kernels,
+            ("attention", is_op("relax.attention").named("attention"), _fits_attention),
+        ]
 
     def codegen(self, module: ExternalModule) -> Artifact | DeclinedRegions:
         regions, declined = {}, {}
@@ -79,6 +94,8 @@ class Tensix(CodeGenerator):
         return Artifact(self.format, module.names, json.dumps(regions).encode(), tuple(module.constants))
 
     def _step(self, step: Any, module: ExternalModule) -> Step:
+        if step.nodes[0].op == "relax.attention":
+            return attention_step(step.nodes[0], self.phases)
         if step.nodes[0].op != "relax.matmul":
             return vector_step(step.nodes[0])
         matmul, last = step.nodes[0], step.nodes[-1]
@@ -174,6 +191,14 @@ def vector_step(node: ExternalNode) -> VectorStep:
     )  # fmt: skip
 
 
+def attention_step(node: ExternalNode, phases: int) -> AttentionStep:
+    """Return the step of an attention."""
+    query, key, value = (_tensor(node[name]) for name in ("query", "key", "value"))
+    mask = None if node["mask"] is None else _tensor(node["mask"])
+    scale = query.shape[-1] ** -0.5 if node["scale"] is None else node["scale"]
+    return AttentionStep(node.name, query, key, value, mask, node.output.name, scale, phases)
+
+
 def _batch_and_rows(x: Sequence[int], weight: Sequence[int]) -> tuple[int, int]:
     """Return how many products there are, and the rows of each: one matrix of weights multiplies all rows."""
     if len(weight) == 2:
@@ -197,6 +222,20 @@ def _fits(match: Any) -> Any:
         return decline("both operands must have the same matrices", x=str(x.type), weight=str(weight.type))
     if "bias" in match and match["bias"].shape[0] != weight.shape[-1]:
         return decline("the bias must have one number for each column", bias=match["bias"].shape)
+    return True
+
+
+def _fits_attention(match: Any) -> Any:
+    """Return True, or why an attention is not computed on a core."""
+    node, inputs = match.op("attention"), match.inputs()
+    if any(value.dtype.name != "f32" for value in inputs):
+        types = [str(value.type) for value in inputs]
+        return decline("operands must be f32, of which the unit takes bf16", operands=types)
+    if node.causal or node.softcap:
+        return decline("the core has no causal and no capped attention", causal=node.causal, softcap=node.softcap)
+    query, key = node.query, node.key
+    if tuple(query.shape[:-2]) != tuple(key.shape[:-2]):
+        return decline("queries and keys must have the same heads", query=str(query.type), key=str(key.type))
     return True
 
 

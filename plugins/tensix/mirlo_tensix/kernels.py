@@ -74,10 +74,13 @@ class VectorWork:
     epsilon: float = 0.0
     has_scale: bool = False
     has_bias: bool = False
+    """Whether there is a bias, or the mask of a softmax."""
+    scale: float = 1.0
+    """What the numbers of a softmax are multiplied with."""
 
     @property
     def kernel(self) -> Kernel:
-        return kernel_of(self.name, self.columns, self.n, self.epsilon, self.has_scale, self.has_bias)
+        return kernel_of(self.name, self.columns, self.n, self.epsilon, self.has_scale, self.has_bias, self.scale)
 
     @property
     def is_reduction(self) -> bool:
@@ -153,23 +156,30 @@ def reduction(function: Callable[[Body, int, int], int], start: float, factor: f
     return Kernel((Pass((0,), v, end),), first, start)
 
 
-def softmax() -> Kernel:
+def softmax(scale: float, has_mask: bool) -> Kernel:
+    """Return the softmax of rows, of scaled numbers to which a mask is added."""
     start, most, most_end, total, total_end, result = (Body() for _ in range(6))
+
+    def number(v: Body, part: int) -> int:
+        x = v.load(0, part)
+        x = v.mul(x, v.constant(scale)) if scale != 1.0 else x
+        return v.add(x, v.load(1, part)) if has_mask else x
+
     start.store(start.constant(LEAST), ROW, 0)
     start.store(start.constant(0), ROW, 1)
     largest = most.load(ROW, 0)
     for part in PARTS:
-        largest = most.largest(most.load(0, part), largest)
+        largest = most.largest(number(most, part), largest)
     most.store(largest, ROW, 0)
     most_end.store(across(most_end, Body.largest, most_end.load(ROW, 0)), ROW, 0)
     for part in PARTS:
-        power = vector.exp(total, total.sub(total.load(0, part), total.load(ROW, 0)))
+        power = vector.exp(total, total.sub(number(total, part), total.load(ROW, 0)))
         total.store(total.add(total.load(ROW, 1), power), ROW, 1)
     total_end.store(vector.reciprocal(total_end, across(total_end, Body.add, total_end.load(ROW, 1))), ROW, 1)
     for part in PARTS:
-        power = vector.exp(result, result.sub(result.load(0, part), result.load(ROW, 0)))
+        power = vector.exp(result, result.sub(number(result, part), result.load(ROW, 0)))
         result.store(result.mul(power, result.load(ROW, 1)), 0, part)
-    x = (0,)
+    x = (0, 1) if has_mask else (0,)
     return Kernel((Pass(x, most, most_end, False), Pass(x, total, total_end, False), Pass(x, result)), start, LEAST)
 
 
@@ -211,7 +221,9 @@ REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min")
 
 
 @functools.cache
-def kernel_of(name: str, columns: int, tiles: int, epsilon: float, has_scale: bool, has_bias: bool) -> Kernel:
+def kernel_of(
+    name: str, columns: int, tiles: int, epsilon: float, has_scale: bool, has_bias: bool, scale: float
+) -> Kernel:
     """Return a kernel by its name."""
     if name in UNARY:
         return elementwise(UNARY[name], 1)
@@ -219,7 +231,7 @@ def kernel_of(name: str, columns: int, tiles: int, epsilon: float, has_scale: bo
         return elementwise(BINARY[name], 2)
     match name:
         case "softmax":
-            return softmax()
+            return softmax(scale, has_bias)
         case "layer_norm":
             return layer_norm(columns, tiles * TILE - columns, epsilon, has_scale, has_bias)
         case "reduce_sum":

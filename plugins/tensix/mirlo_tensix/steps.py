@@ -155,8 +155,60 @@ class VectorStep:
         return np.pad(flat, (0, self.rows * self.columns - flat.size)).reshape(self.rows, self.columns)
 
 
-Step = ProductStep | VectorStep
-KINDS: dict[str, type[Step]] = {"product": ProductStep, "vector": VectorStep}
+@dataclass(frozen=True)
+class AttentionStep:
+    """The attention of each head: a product, a softmax of its rows, and another product."""
+
+    name: str
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Tensor | None
+    y: str
+    scale: float
+    phases: int
+
+    @property
+    def heads(self) -> int:
+        return math.prod(self.query.shape[:-2])
+
+    def parts(self) -> tuple[Product, VectorWork, Product]:
+        """Return the work of a head."""
+        rows, depth, keys, width = map(tiles_of, (*self.query.shape[-2:], self.key.shape[-2], self.value.shape[-1]))
+        operands = (False,) if self.mask is None else (False, False)
+        softmax = VectorWork(
+            "softmax", rows, keys, operands, self.key.shape[-2], has_bias=self.mask is not None, scale=self.scale
+        )
+        return Product(rows, keys, depth, self.phases), softmax, Product(rows, width, keys, self.phases)
+
+    def works(self) -> list[Work]:
+        return [*self.parts()] * self.heads
+
+    def constants(self, params: Mapping[str, Array]) -> None:
+        return None
+
+    def run(self, values: Mapping[str, Array], params: Mapping[str, Array], tiles: Bits | None, run: Run) -> Array:
+        scores, softmax, sums = self.parts()
+        fill = to_bf16(np.array([softmax.kernel.fill], np.float32))[0]
+        rows, keys, width = self.query.shape[-2], self.key.shape[-2], self.value.shape[-1]
+        query, key, value = (
+            to_bf16(each.read(values, params)).reshape(self.heads, *each.shape[-2:])
+            for each in (self.query, self.key, self.value)
+        )
+        if self.mask is not None:
+            shape = (*self.query.shape[:-2], rows, keys)
+            mask = to_bf16(np.broadcast_to(self.mask.read(values, params), shape)).reshape(-1, rows, keys)
+        y = np.empty((self.heads, rows, width), np.float32)
+        for i in range(self.heads):
+            result = from_tiles(run(scores, to_tiles(query[i]), to_tiles(key[i].T)), rows, keys)
+            operands = [to_tiles(result, fill)] if self.mask is None else [to_tiles(result, fill), to_tiles(mask[i])]
+            weights = from_tiles(run(softmax, *operands), rows, keys)
+            y[i] = from_bf16(from_tiles(run(sums, to_tiles(weights), to_tiles(value[i])), rows, width))
+        return y
+
+
+Step = ProductStep | VectorStep | AttentionStep
+KINDS: dict[str, type[Step]] = {"product": ProductStep, "vector": VectorStep, "attention": AttentionStep}
 
 
 def to_json(step: Step) -> dict[str, Any]:

@@ -26,6 +26,7 @@ MEANINGS = {
     "gelu_tanh": lambda x: x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3))) / 2,
 }  # fmt: skip
 WORKS = [
+    VectorWork("softmax", 1, 1, (False, False), 20, has_bias=True, scale=0.25),
     *(VectorWork(name, 1, 1) for name in UNARY),
     *(VectorWork(name, 1, 2, (False, True)) for name in BINARY),
     VectorWork("softmax", 1, 2, columns=50),
@@ -124,7 +125,7 @@ def test_operators_of_a_model_run_on_the_vector_unit() -> None:
         bias: R.Tensor[(40,), R.f32],
     ):
         h = R.layer_norm(R.add(x, y), scale, bias)
-        return R.reduce_max(R.softmax(R.multiply(R.gelu(h), 0.5)), axes=[2])
+        return R.reduce_max(R.softmax(R.multiply(R.gelu(h), 0.05)), axes=[2])
 
     inputs = [rng.standard_normal(shape).astype(np.float32) for shape in ((3, 9, 40), (9, 40), (40,), (40,))]
     unit, cpu = mirlo.compile(model, "tensix,llvm", cache=False), mirlo.compile(model, cache=False)
@@ -144,3 +145,37 @@ def test_large_tensors_take_turns_in_memory(monkeypatch: pytest.MonkeyPatch) -> 
     assert [work.m for work in step.works()] == [2, 2]
     found = step.run({"x": x}, {}, None, lambda work, *tiles: execute(work, *tiles)[0])
     np.testing.assert_array_equal(found.reshape(100, 32), np.maximum(x, 0))
+
+
+@needs_simulator
+def test_an_encoder_layer_runs_on_the_core() -> None:
+    rng = np.random.default_rng(0)
+
+    @mirlo.script
+    def model(
+        x: R.Tensor[(20, 32), R.f32],
+        key: R.Tensor[(1, 2, 20, 16), R.f32],
+        mask: R.Tensor[(1, 1, 1, 20), R.f32],
+        w: R.Tensor[(32, 64), R.f32],
+        v: R.Tensor[(64, 32), R.f32],
+        scale: R.Tensor[(32,), R.f32],
+    ):
+        query = R.permute(R.reshape(x, shape=[1, 20, 2, 16]), axes=[0, 2, 1, 3])
+        h = R.permute(R.attention(query, key, key, mask), axes=[0, 2, 1, 3])
+        h = R.layer_norm(R.add(R.reshape(h, shape=[20, 32]), x), scale)
+        return R.layer_norm(R.add(R.matmul(R.gelu(R.matmul(h, w)), v), h), scale)
+
+    shapes = ((20, 32), (1, 2, 20, 16), (1, 1, 1, 20), (32, 64), (64, 32), (32,))
+    inputs = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+    inputs[2][..., 15:] = -3e38
+    unit, cpu = mirlo.compile(model, "tensix{phases=4},llvm", cache=False), mirlo.compile(model, cache=False)
+    found, expected = unit(*inputs), cpu(*inputs)
+    assert np.abs(found - expected).max() <= 1e-2 * np.abs(expected).max()
+
+
+def test_causal_attention_is_declined() -> None:
+    @mirlo.script
+    def model(x: R.Tensor[(1, 2, 8, 16), R.f32]):
+        return R.attention(x, x, x, causal=True)
+
+    assert "no causal and no capped attention" in str(placement_of(model, "tensix,llvm"))
