@@ -1,4 +1,4 @@
-"""What schedules of loop words have in common, whatever the loops are mapped to, and how they are compared."""
+"""The common parts of benchmarks of schedules by loop primitives, on any target."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def _kernel(kernel: ExplainedKernel, with_words: bool) -> Iterator[str]:
         if kernel.expectation is not None:
             yield from _expected(kernel.expectation)
         if with_words:
-            yield f'  words, for schedules={{"{kernel.name}": schedule}}:'
+            yield f'  trace, for schedules={{"{kernel.name}": schedule}}:'
             yield from (f"    {line}" for line in str(kernel.schedule.trace).split("\n"))
     if kernel.parallel is not None:
         yield f"  parallel loops: {_shared_loops(kernel.parallel.shared)}"

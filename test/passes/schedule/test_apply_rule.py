@@ -206,7 +206,7 @@ def test_explain_prints_the_words(tmp_path: Path, capsys: pytest.CaptureFixture[
     name, word = next(item for item in words_of(path).items() if item[1].arguments[0] == "contraction")
     assert main(["explain", str(path), "--kernel", name]) == 0
     text = capsys.readouterr().out
-    assert f'  words, for schedules={{"{name}": schedule}}:\n    def schedule(s):\n        {word}\n' in text
+    assert f'  trace, for schedules={{"{name}": schedule}}:\n    def schedule(s):\n        {word}\n' in text
     assert main(["explain", str(path), "--kernel", name, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["kernels"][0]["schedule"]["words"] == Trace([word]).as_json()
@@ -219,7 +219,7 @@ def test_explain_prints_loop_words_of_a_rule(tmp_path: Path, capsys: pytest.Capt
     name = next(name for name, word in words_of(path).items() if word.arguments[0] == "window")
     assert main(["explain", str(path), "--kernel", name, "--save-trace", str(tmp_path / "words.json")]) == 0
     text = capsys.readouterr().out
-    assert f'  words, for schedules={{"{name}": schedule}}:\n    def schedule(s):\n        s.reorder(' in text
+    assert f'  trace, for schedules={{"{name}": schedule}}:\n    def schedule(s):\n        s.reorder(' in text
     assert "        s.vectorize(" in text and "in_order=True)" in text
     trace = Trace.load(tmp_path / "words.json")
     assert textwrap.indent(str(trace), "    ") in text

@@ -310,7 +310,7 @@ def raising(s):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (raising, r"the schedule given for '@product': 'raising' raised KeyError: 'rows' \(at .*test_words.py:\d+"),
+        (raising, r"the schedule given for '@product': 'raising' raised KeyError: 'rows' \(at .*primitives.py:\d+"),
         (lambda: None, "expected a function of one argument, a Schedule, found '<lambda>': too many positional"),
         (lambda s, size: None, "expected a function of one argument, a Schedule, found '<lambda>': missing a required"),
         (declining, r"for '@product': 'declining' declines: too small \(rows=4\)\. A function of words applies them"),
@@ -401,7 +401,7 @@ def test_the_pass_schedule_names_what_is_wrong_with_words(target):
     def words(s):
         s.vectorize("clip_k")
 
-    with pytest.raises(mirlo.MirloError, match=r"test_words.py:\d+:1: pass 'schedule' failed: .* no loop 'clip_k'"):
+    with pytest.raises(mirlo.MirloError, match=r"_primitives.py:\d+:1: pass 'schedule' failed: .* no loop 'clip_k'"):
         mirlo.compile(model, target, schedules={"product": words}, cache=False)
 
 

@@ -129,7 +129,7 @@ def _arrange(s: Schedule, rng: random.Random, words: int, with_rules: bool) -> i
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(16))
-def test_refused_words_change_nothing(seed: int) -> None:
+def test_refused_primitives_change_nothing(seed: int) -> None:
     s = Schedule.of(chain, *TYPES)
     assert _arrange(s, random.Random(seed), 30, with_rules=seed % 2 == 1)
     assert _state(Schedule.of(chain, *TYPES).replay(s.trace)) == _state(s)
@@ -137,7 +137,7 @@ def test_refused_words_change_nothing(seed: int) -> None:
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(8))
-def test_refused_words_change_no_results(seed: int) -> None:
+def test_refused_primitives_change_no_results(seed: int) -> None:
     rng = np.random.default_rng(seed)
     a, b = rng.standard_normal((M, K), dtype=np.float32), rng.standard_normal((K, N), dtype=np.float32)
     product = 2 * a @ b
