@@ -1,4 +1,4 @@
-"""The requested strategies as legalization takes them."""
+"""Conversion of the requested strategies to the form that legalization reads."""
 
 from __future__ import annotations
 

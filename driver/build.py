@@ -1,4 +1,4 @@
-"""From a request to something that can be called: the model cache around the compiler."""
+"""Compilation of a request to an executable, through the model cache."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def build(request: CompileRequest) -> Executable | Program | UnloadedModel:
 
 
 def load_compiled(artifact: Artifact, params: ParameterStore) -> Executable | UnloadedModel:
-    """Return what runs a compiled model, here or on a board; where neither can, what says why when it is called."""
+    """Load a compiled model, here or on a board; if neither is possible, return one whose call raises the reason."""
     from mirlo.runtime.executable import Executable
     from mirlo.runtime.unloaded import UnloadedModel
 
@@ -68,7 +68,7 @@ def load_compiled(artifact: Artifact, params: ParameterStore) -> Executable | Un
 
 
 def _placed(model: Executable | Program | UnloadedModel) -> Executable | Program | UnloadedModel:
-    """Return a model where models run: on a board, if one has been chosen."""
+    """Load a model on the selected board, or in this process if there is none."""
     runner = model_runner()
     if runner is None:
         return model
@@ -91,7 +91,7 @@ def _key_of(request: CompileRequest) -> CacheKey | Uncacheable:
 
 
 def _key_of_list(request: CompileRequest) -> CacheKey | Uncacheable:
-    """Return the key for several targets: what their code generators are is part of it."""
+    """Return the cache key for several targets, which contains the fingerprints of their code generators."""
     from mirlo.driver.model_cache import extended
     from mirlo.passes.byoc.target_list import Targets
 

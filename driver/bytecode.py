@@ -1,6 +1,6 @@
-"""Reading MLIR bytecode that may be damaged: the reader ends the process where it meets what it does not expect.
+"""Parsing of MLIR bytecode that may be corrupt, which can crash MLIR's reader.
 
-Another process reads it, and hands over what it understood as bytecode of its own.
+A child process parses it and returns the module as new bytecode.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def parse_bytes(content: str | bytes, name: str) -> ir.Module:
 
 
 def read_in_child(parse: Callable[[], ir.Module], name: str) -> bytes:
-    """Bytecode of what a copy of this process parses."""
+    """Parse a module in a forked child process; return it as bytecode."""
     with open(os.devnull, "wb") as nowhere:
         # The copy only parses: what it prints is not for readers.
         ended = system.run_forked(

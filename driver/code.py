@@ -1,4 +1,4 @@
-"""Compilation to code for readers and for other tools: an artifact that is not loaded, or the text of each kernel."""
+"""Compilation to code for inspection: an artifact that is not loaded, or the text of each kernel."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def compile_code(request: CompileRequest) -> tuple[Artifact, ParameterStore]:
 
 
 def kernel_listings(request: CompileRequest, form: str, kernel: str | None = None) -> list[KernelListing]:
-    """Compile a request to the code of its kernels in a form of its target; of one kernel if its name is given."""
+    """Compile a request to the code of its kernels in a form of its target; with a name, of that kernel only."""
     compiler = Compiler(replace(request, form=form, kernel=kernel or ""), build)
     chosen = code_form(compiler.target, form)
     return _listings(compiler.list_kernels(), chosen, kernel, compiler.kernel_names)

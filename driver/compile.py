@@ -60,7 +60,7 @@ def compile(arguments: CompileArguments) -> Any:
 
 
 def _request(arguments: CompileArguments) -> tuple[CompileRequest, Callable[[CompiledModel], object]]:
-    """Return the request for a model in a form that the compiler opens, and what wraps its executable."""
+    """Convert a model to a form that the compiler opens; return its request and the wrapper of its executable."""
     args, target = arguments.args, arguments.target
     if args is None and not isinstance(target, str) and hasattr(target, "shape"):
         args, target = (target,), DEFAULT_TARGET
@@ -73,7 +73,7 @@ def _request(arguments: CompileArguments) -> tuple[CompileRequest, Callable[[Com
 def _converted(
     model: object, params: ParameterStore | None, example: ExampleInputs
 ) -> tuple[object, ParameterStore | None, Callable[[CompiledModel], object]]:
-    """Return a model in a form that the compiler opens, its weights, and what wraps its executable."""
+    """Convert a model to a form that the compiler opens; return it, its weights, and the wrapper of its executable."""
     frontend = None if isinstance(model, (str, os.PathLike, bytes)) else frontend_of(model)
     if frontend is None:
         if example.given:
@@ -86,7 +86,7 @@ def _converted(
 
 
 def _wrapped(converted: ConvertedModel, compiled: CompiledModel) -> object:
-    """Return what the front end puts around an executable; a model for another machine is saved as it is."""
+    """Apply the front end's wrapper to an executable; leave a model for another machine unchanged."""
     from mirlo.runtime.unloaded import UnloadedModel
 
     return compiled if converted.wrap is None or isinstance(compiled, UnloadedModel) else converted.wrap(compiled)
@@ -101,7 +101,7 @@ def _tune_and_build(request: CompileRequest) -> Executable | Program | UnloadedM
 
 
 def _with_code(compiled: M, request: CompileRequest) -> M:
-    """Let a compiled model compile the code of its kernels again; return it."""
+    """Attach the function that recompiles the code of kernels for inspection to a compiled model; return the model."""
     from mirlo.runtime.kernel_code import KernelCodeOwner
 
     if isinstance(compiled, KernelCodeOwner):

@@ -172,7 +172,7 @@ class Compiler:
                 prepared.close()
 
     def _prepare(self, module: ir.Module) -> Preparation | None:
-        """Start early what the emitter of a large model needs."""
+        """Start the worker processes of the emitter early for a large model."""
         prepare = self.target.prepare
         is_large = _operator_count(module) >= MIN_OPERATORS_FOR_WORKERS
         return prepare(self.options) if prepare is not None and is_large else None
@@ -219,7 +219,7 @@ class Compiler:
         return bool(self.targets.generators) or has_device or needs_program(self.model.module)
 
     def _settle_memory(self, names: Iterable[str]) -> None:
-        """Release the code of the passes, and have weights that calls read in the memory in which they stay."""
+        """Release the code of the passes, and move weights that calls read to their final memory."""
         if not self.is_settled and self.operators >= MIN_OPERATORS_FOR_WORKERS:
             system.release_code()
         self.is_settled = True
@@ -227,7 +227,7 @@ class Compiler:
             self._hold_weights(names)
 
     def _hold_weights(self, names: Iterable[str]) -> None:
-        """Move the weights to the memory in which they stay."""
+        """Move the weights to their final memory."""
         names, params = list(names), self.model.session.params
         cache = self.request.opened_cache
         folder = cache.folder if cache is not None and cache.folder.is_dir() else Path(gettempdir())
@@ -239,14 +239,14 @@ class Compiler:
             raise self._lacks_memory(f"for the weights: {error}") from None
 
     def _lacks_memory(self, why: str) -> OutOfMemoryError:
-        """Return the error for a compilation that needs more memory than there is."""
+        """Return the error for a compilation that runs out of memory."""
         advice = "limit the memory of this process less, or use a machine with more"
         if self.target.saves_memory is not None and not self.saves_memory:
             advice = f"compile for '{self.target.name}{{memory=small}}', which has transformed weights in a file"
         return OutOfMemoryError(f"there is too little memory to compile the model, {why}; {advice}")
 
     def _require_generators(self, module: ir.Module) -> None:
-        """Raise an error for functions that are marked for a code generator that is not asked for."""
+        """Raise an error for functions that are marked for a code generator that is not among the targets."""
         known = [target.name for target in self.targets.generators]
         for name, function in functions_of(module.operation).items():
             wanted = string_fact(function, EXTERNAL)
@@ -298,7 +298,7 @@ class Compiler:
         return with_verification(pipeline)
 
     def _placed_nodes(self, module: ir.Module, first: str) -> str | None:
-        """Return the nodes that code generators may have, as text, as the requested placement does; None for none."""
+        """Return the nodes that the requested placement assigns to code generators, as text, or None."""
         request, targets = self.request, self.targets
         if isinstance(request.placement, Mapping):
             generators = [target.name for target in targets.generators]
@@ -349,14 +349,14 @@ class Compiler:
 
 
 def _host_of(request: CompileRequest, targets: Targets) -> tuple[Target, CompileOptions]:
-    """Return the target that compiles what no code generator takes, with its options."""
+    """Return the target that compiles the nodes without a code generator, with its options."""
     target = targets.host_target
     assert targets.host is not None
     return target, request.options(target.name, targets.host.options)
 
 
 def _require_in_place(target: Target, options: CompileOptions) -> None:
-    """Refuse rings for a target whose calls write all caches anew."""
+    """Raise an error for ring buffers on a target that does not update caches in place."""
     if target.pipeline is None or "plan-memory{aliases=true}" not in target.pipeline(options):
         raise CompileOptionError(
             f"ring_caches: target '{target.name}' does not update caches in place: use target 'llvm'"
@@ -371,7 +371,7 @@ def chosen_precision(dtype: str | None, target: Target, options: CompileOptions)
 
 
 def precision_passes(dtype: str | None, recorded: str | None, target: Target, options: CompileOptions) -> str:
-    """Return the passes that come first: they must see what they recognize, attention say, before casts are in it."""
+    """Return the passes that run first: they match patterns, such as attention, before casts are inserted."""
     if dtype is None:
         return ""
     _require_first("precision", recorded)
@@ -391,7 +391,7 @@ def _cache_passes(dtype: str | None, recorded: str | None) -> str:
 
 
 def _require_unplanned(module: ir.Module) -> None:
-    """Raise an error for a module that the passes have been through, and that does not say so."""
+    """Raise an error for a module that is already lowered but does not record its remaining passes."""
     entry = entry_or_none(module)
     if entry is not None and PLANNED in entry.attributes:
         raise ModelError(
@@ -435,7 +435,7 @@ def _memory_plan(session: Session) -> dict[str, dict[str, object]]:
 
 
 def _placement(session: Session) -> dict[str, dict[str, str]]:
-    """Return what placement by cost decided, for reports."""
+    """Return the decision of placement by cost, for reports."""
     if "mirlo.driver.place.decision" not in sys.modules:
         return {}
     from mirlo.driver.place.decision import Decision
@@ -445,7 +445,7 @@ def _placement(session: Session) -> dict[str, dict[str, str]]:
 
 
 def _approximations(notes: Iterable[object]) -> dict[str, list[str]]:
-    """Return by what results differ from those that the model describes, for reports."""
+    """Return the deviations of results from the model's definition, for reports."""
     texts = [str(note) for note in notes if isinstance(note, Approximation)]
     return {"approximations": texts} if texts else {}
 

@@ -21,7 +21,7 @@ def describe_regions(
     externals: Sequence[ExternalArtifact] = (),
     device_bytes: int = 0,
 ) -> tuple[RegionDescription, ...]:
-    """Return who computes what, the largest share first, then what no code generator took.
+    """Return the regions of each target, the largest first, then those of the host.
 
     `operators` are those of the model where nothing was placed. Without artifacts, loaders are those that the
     targets declare.

@@ -25,7 +25,7 @@ READ_BY_TOOLS = f"ignoring unknown external resources for '{RESOURCE}'"
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """A message about a place; copied out of MLIR, whose diagnostics die with their handler."""
+    """A message with a location, copied from MLIR, whose diagnostics live only as long as their handler."""
 
     severity: str
     message: str
@@ -36,7 +36,7 @@ class Diagnostic:
 
 @dataclass
 class Diagnostics:
-    """Where the diagnostics of one input end up: printed at once, or kept to be compared."""
+    """The diagnostics of one input: printed at once, or collected for comparison."""
 
     source: SourceFile
     keep: bool = False
@@ -65,20 +65,20 @@ class Diagnostics:
         )
 
     def add_mlir(self, diagnostic: ir.DiagnosticInfo | ir.Diagnostic) -> bool:
-        """Add one of MLIR's diagnostics; the return value tells MLIR that it was handled."""
+        """Add one of MLIR's diagnostics; return True, which marks it as handled."""
         if diagnostic.message != READ_BY_TOOLS:
             self.add(self._converted(diagnostic))
         return True
 
     def add_error(self, error: ir.MLIRError) -> None:
-        """Add what an exception of the bindings carries."""
+        """Add the diagnostics of an exception of the bindings."""
         for diagnostics in error.error_diagnostics:
             self.add_mlir(diagnostics)
         if not error.error_diagnostics:
             self.report("error", str(error))
 
     def add_failure(self, failure: PassFailed) -> None:
-        """Add what made a pass fail."""
+        """Add the cause of the failure of a pass."""
         for diagnostics in failure.diagnostics:
             self.add_mlir(diagnostics)
         if not failure.diagnostics:
@@ -87,7 +87,7 @@ class Diagnostics:
             self.hint(failure.message)
 
     def hint(self, message: str) -> None:
-        """Tell what to do about the errors above; not a diagnostic of the input."""
+        """Print a hint about the errors above; it is no diagnostic of the input."""
         if not self.keep:
             self.stream.write(f"note: {message}\n")
 

@@ -40,7 +40,7 @@ def alternatives(target: str | None) -> list[str]:
 
 
 def require_one_build(targets: Targets) -> None:
-    """Raise `TargetError` where options list alternatives: what is made of these targets has one build."""
+    """Raise `TargetError` if options list alternatives where only one build is supported."""
     host = targets.host
     if host is None or "|" not in host.options or not declared_target(host.name).chooses_at_load:
         return

@@ -1,4 +1,4 @@
-"""What a caller gives one compilation by name: rules of operators, nodes and intrinsics, and schedules."""
+"""The rules and schedules that the user passes to one compilation by name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def give(
     schedules: Mapping[str, GivenSchedule] | None = None,
     pipeline: str = "",
 ) -> None:
-    """Hand rules and schedules to the passes of an opened model; reject nodes that the model does not have.
+    """Register the user's rules and schedules for an opened model; reject unknown nodes.
 
     `model` and `shapes` are what was opened; `pipeline` may name nodes too.
     """
@@ -50,7 +50,7 @@ def give(
 
 
 def _nodes_of_model(model: object, shapes: Mapping[str, Sequence[int | str] | None] | None) -> dict[str, str]:
-    """Return the nodes of a model's file, also those that the import makes no operator of."""
+    """Return the nodes of a model's file, including those without an operator after import."""
     if isinstance(model, (ir.Module, ImportedModule)) or (isinstance(model, (str, os.PathLike)) and is_ir_file(model)):
         return {}
     from mirlo.frontends.onnx.importer import model_nodes
@@ -59,7 +59,7 @@ def _nodes_of_model(model: object, shapes: Mapping[str, Sequence[int | str] | No
 
 
 def node_watch(session: Session) -> list[Instrument]:
-    """Return what notes the passes that nodes go in, where the caller names nodes."""
+    """Return an instrument that records which pass removes a node, if the user names nodes."""
     return [NodeFates(session)] if MODEL_NODES in session.options else []
 
 

@@ -1,4 +1,4 @@
-"""What a compilation returns that can be called: for this machine, or for a board that runs models."""
+"""Compiled models that can be called: on this machine, or on a board."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class CacheKey:
     key: str
 
     def lookup(self) -> Executable | Program | UnloadedModel | None:
-        """Return the compiled model, or None where there is none that is whole."""
+        """Return the compiled model, or None if there is no valid one."""
         manifest = self.cache.get(MANIFESTS, self.key)
         if manifest is None:
             return None
@@ -64,7 +64,7 @@ class CacheKey:
             return None  # a file that the model refers to is gone: the compilation will tell; or the entry is
 
     def store(self, compiled: Artifact | CompiledProgram, params: ParameterStore, files: Iterable[Path]) -> None:
-        """Store what the model was compiled to. `files` are those that it refers to."""
+        """Store the compiled model. `files` are those that it refers to."""
         names = sorted({os.path.relpath(resolved(file), self._folder) for file in files}) if self.model else []
         parts = (compiled,) if isinstance(compiled, Artifact) else compiled.parts
         weights = {spec.name for part in parts for spec in part.params}
@@ -110,7 +110,7 @@ def _load(path: Path) -> Executable | Program | UnloadedModel | None:
 
 
 def open_cache(cache: Cache | bool | str | os.PathLike[str]) -> Cache | None:
-    """Return the cache that `compile(cache=...)` asks for, None for none."""
+    """Return the cache for the option `cache` of `compile`, or None."""
     if isinstance(cache, Cache):
         return cache
     if isinstance(cache, bool):
@@ -153,7 +153,7 @@ def cache_key(
 
 
 def _tools_of(path: Path | None) -> str | None:
-    """Return what reads a model's file beside the compiler; None if what it was compiled to cannot be kept."""
+    """Return the tools that convert a model's file before the compiler, or None if the result cannot be cached."""
     if path is None:
         return None
     if path.suffix.lower() == ".onnx":
@@ -164,7 +164,7 @@ def _tools_of(path: Path | None) -> str | None:
 
 
 def extended(target: Target) -> str | None:
-    """Return what this process added to the compiler, which no cache key covers, or None."""
+    """Return the extensions of this process that no cache key covers, or None."""
     from mirlo.passes.targets import plugin_of
 
     if plugin_of(target.name) is not None:

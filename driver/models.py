@@ -1,4 +1,4 @@
-"""Opening what can be compiled: ONNX models, IR of any stage of a model's way, modules in memory."""
+"""Opening of models: ONNX files, IR of any stage of compilation, modules in memory."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ IR_SUFFIXES = (".mlir", ".mlirbc", ".py")
 
 
 class ModelError(MirloError, ValueError):
-    """A model that cannot be compiled as it is given."""
+    """A model that cannot be compiled."""
 
 
 @dataclass
 class OpenedModel:
-    """A module, its weights, and the passes that it still has to go through, where its file says so."""
+    """A module, its weights, and the remaining passes that its file lists, if any."""
 
     module: ir.Module
     session: Session
@@ -150,7 +150,7 @@ def _substituted(kind: TensorType, sizes: Mapping[str, Dim]) -> TensorType:
 
 
 def _checked(model: OpenedModel) -> OpenedModel:
-    """IR may come from anywhere: what MLIR's verifier cannot see is checked before passes rely on it."""
+    """Check the properties of a module that passes rely on and MLIR's verifier does not check; return the module."""
     problems: list[str] = []
 
     def note(diagnostic: ir.DiagnosticInfo | ir.Diagnostic) -> bool:
@@ -235,7 +235,7 @@ def _open_form(path: Path, content: bytes, form: FileForm) -> OpenedModel:
 
 
 def _as_mlir(path: Path, content: bytes, form: FileForm) -> bytes:
-    """Return the program in a file in MLIR that can be read without danger."""
+    """Return the program in a file as MLIR that is safe to parse."""
     if form.to_mlir is not None:
         content = form.to_mlir(path)
     if content.startswith(BYTECODE_PREFIX) and can_fork():
@@ -245,7 +245,7 @@ def _as_mlir(path: Path, content: bytes, form: FileForm) -> bytes:
 
 
 def initial_states(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """Return what the inputs of a model hold before the first call that are states: variables of its program.
+    """Return the initial values of the inputs that are states: variables of the model's program.
 
     A call takes a state as an input, and returns what the next call takes as an output of the same name. Models in
     formats without variables have none.
@@ -259,7 +259,7 @@ def initial_states(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
 
 def _require_contained(path: Path, module: ir.Module, pipeline: str | None) -> None:
-    """Refuse a file that says more than what to compute."""
+    """Raise an error for a file with passes or code that are not trusted."""
     advice = f"give {TRUST} (in Python trust_file=True) if you trust the file"
     why = uncontained(Pipeline(pipeline)) if pipeline is not None else None
     if why is not None:

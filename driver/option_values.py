@@ -56,7 +56,7 @@ def kernel_and_schedule(text: str) -> tuple[str, str]:
 
 
 def tuning_database(text: str) -> str:
-    """Parse the file of a tuning database, which must exist: without it nothing would be tuned, and nothing said."""
+    """Parse the file of a tuning database, which must exist: otherwise the option would have no effect."""
     if not os.path.isfile(text):
         raise ValueError(f"there is no file '{text}'; 'mirlo tune MODEL --database {text}' writes it")
     return text
@@ -68,7 +68,7 @@ def operator_and_rule(text: str) -> tuple[str, str]:
 
 
 def strategies_of(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str] | str | None:
-    """Return the option `strategies` from what flags name."""
+    """Return the option `strategies` from the values of flags."""
     pairs = tuple(pairs)
     return MEASURE[0] if MEASURE in pairs else dict(pairs) or None
 

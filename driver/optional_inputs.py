@@ -1,4 +1,4 @@
-"""What the inputs of an ONNX model say before it is compiled: default values, and dims that a caller may fix."""
+"""Properties of the inputs of an ONNX model before compilation: default values, and dims that users may fix."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class CompileOptionError(MirloError, ValueError):
 
 @dataclass(frozen=True)
 class CompileOption(OptionDeclaration):
-    """What is declared of an option of a compilation."""
+    """The declaration of an option of a compilation."""
 
     key: Callable[[Any], object] | None = lambda value: value
     """Return what stands for a value in cache keys, an `object` for what no key can hold; None where results are the
@@ -119,7 +119,7 @@ def option(default: object, help: str, *flags: OptionFlag, kind: ValueKind, **de
 
 
 def unkeyed(value: object) -> object:
-    """Return what makes a compilation with a value uncacheable."""
+    """Return a cache key that makes a compilation with this value uncacheable."""
     return value and object()
 
 
@@ -511,7 +511,7 @@ DEFAULTS: dict[str, object] = {each.name: each.default for each in dataclasses.f
 
 
 def takes_fields_of(declared: Callable[P, A]) -> Callable[[Callable[[A], R]], Callable[P, R]]:
-    """Let a function of a dataclass be called with the fields themselves, which its signature and docstring list."""
+    """Turn a function of a dataclass into one of its fields, with their signature and documentation."""
     fields = dataclasses.fields(declared)  # type: ignore[arg-type]
 
     def decorate(function: Callable[[A], R]) -> Callable[P, R]:

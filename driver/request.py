@@ -1,4 +1,4 @@
-"""The request of one compilation: the arguments of `mirlo.compile`, and what tools ask for beside them."""
+"""The request of one compilation: the arguments of `mirlo.compile`, and those of tools."""
 
 from __future__ import annotations
 
@@ -79,17 +79,17 @@ class CompileRequest(CompileArguments):
 
     @property
     def report(self) -> Progress:
-        """Return what is called with the name of each step."""
+        """Return the callback for the name of each step."""
         return self.progress or ignore_progress
 
     @cached_property
     def opened_cache(self) -> Cache | None:
-        """Return the cache, None for none."""
+        """Return the cache, or None."""
         return open_cache(self.cache)
 
     @cached_property
     def database(self) -> Database | None:
-        """Return the database of tuned choices, None where there is nothing in it."""
+        """Return the database of tuned choices, or None if it is empty."""
         from mirlo.driver.tune.database import open_database
 
         return open_database(self.tune)

@@ -1,4 +1,4 @@
-"""Builds of a model for some sizes beside the one for any: what `mirlo.compile(..., specialize=...)` makes."""
+"""Builds of a model for given sizes beside the general one: `mirlo.compile(..., specialize=...)`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `mirlo.compile` attaches to a pipeline: telling its progress, writing the IR of every stage."""
+"""Instruments of `mirlo.compile`: they report progress and write the IR of every stage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class PipelineProgress(Instrument):
-    """Tells the progress of a pipeline."""
+    """Reports the progress of a pipeline."""
 
     progress: Callable[[str], None]
 
@@ -35,7 +35,7 @@ RELEASING = ("simplify", "fold-constant", "convert-layout", "pack-weights")
 
 @dataclass
 class ReleaseWeights(Instrument):
-    """Lets go of arrays that no constant names any more, after passes that make others."""
+    """Releases arrays without a constant that refers to them, after passes that create new ones."""
 
     session: Session
 

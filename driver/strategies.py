@@ -34,7 +34,7 @@ CompileOperator = Callable[[ir.Module, Mapping[str, str]], CallableModel]
 
 @dataclass(frozen=True)
 class StrategyRecord:
-    """What was measured for an operator: microseconds by rule; rules that decline or fail have none."""
+    """The measurements of an operator: microseconds by rule; rules that decline or fail have none."""
 
     operator: str
     microseconds: dict[str, float]

@@ -1,4 +1,4 @@
-"""What code generators make that people can take along: `mirlo compile MODEL --targets onnx,llvm --emit source`."""
+"""Output of code generators as files: `mirlo compile MODEL --targets onnx,llvm --emit source`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BETWEEN = ("relax.call_dps_packed", "relax.constant", "func.return")
 
 
 class NotPlaced(MirloError, ValueError):
-    """Operators are left that none of the targets takes."""
+    """Some operators are supported by none of the targets."""
 
 
 def emit_source(
@@ -36,7 +36,7 @@ def emit_source(
     folder: str | os.PathLike[str],
     shapes: Mapping[str, Sequence[int | str] | None] | None = None,
 ) -> list[Path]:
-    """Write what the code generators of these targets make of a model to a folder; returns the files.
+    """Write the output of these targets' code generators for a model to a folder; return the files.
 
     Where the last target is a code generator as well, the whole model must be theirs.
     """
@@ -62,7 +62,7 @@ def emit_source(
 
 
 def _source_only(targets: Targets) -> Targets:
-    """Code generators that can leave out compiling need no compiler here."""
+    """Return the code generators without their compilation step, which would need a compiler."""
 
     def changed(chosen: Chosen) -> Chosen:
         if "source-only" not in options_of(type(chosen.generator)) or "source-only" in chosen.options:

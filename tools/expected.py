@@ -85,7 +85,7 @@ def _expectations(chunk: Chunk) -> Iterator[Expectation]:
 
 
 def _line(where: str | None, number: int, with_comment: set[int]) -> int | None:
-    """Return the line that is meant; `above` and `below` step over further such comments."""
+    """Return the line that a comment refers to; `above` and `below` skip other such comments."""
     if where is None:
         return number
     if where == "unknown":
@@ -100,7 +100,7 @@ def _line(where: str | None, number: int, with_comment: set[int]) -> int | None:
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    """Literal text in which `{{...}}` holds a regular expression."""
+    """Return the pattern for literal text in which `{{...}}` contains a regular expression."""
     pieces = re.split(r"\{\{(.*?)\}\}", text)
     try:
         return re.compile("".join(f"({p})" if i % 2 else re.escape(p) for i, p in enumerate(pieces)), re.DOTALL)

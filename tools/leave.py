@@ -1,4 +1,4 @@
-"""The end of a command: its process ends without taking apart what is in it.
+"""Fast exit of a command, without the interpreter's cleanup.
 
 Before Python ends it frees every object and every module, one by one: a quarter of the time of a short command. The
 system frees the same at once.
@@ -15,7 +15,7 @@ from typing import NoReturn
 
 
 def leave(code: int) -> NoReturn:
-    """End the process as `sys.exit` does: what was registered for the end runs, what was printed is there."""
+    """End the process like `sys.exit`: run exit handlers and flush output."""
     if _is_watched() or _has_running_threads():
         sys.exit(code)
     # Also the finalizers of `weakref.finalize`, with which temporary folders go away.

@@ -79,11 +79,11 @@ class MirloBackendRep(BackendRep):  # type: ignore[misc]
 
 
 class MirloBackend(Backend):  # type: ignore[misc]
-    """The backend, for `onnx.backend.test.BackendTest` and whoever speaks this interface."""
+    """The backend, for `onnx.backend.test.BackendTest` and other users of this interface."""
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **options: Any) -> MirloBackendRep:
-        """Compile a model. Of options there is `threads`; the tolerances of a test are for whoever compares."""
+        """Compile a model. The only option is `threads`; the tolerances of a test are ignored."""
         _require_device(device)
         threads = options.pop("threads", 1)
         _refuse_options(options)

@@ -216,7 +216,7 @@ class OptRun:
         return self.arguments.split_input_file is not None
 
     def process(self, chunk: Chunk) -> bool:
-        """Parse, run, keep for output; true if all went as it should."""
+        """Parse a chunk, run the pipeline, and store the output; return whether there were no errors."""
         checked = self.arguments.verify_diagnostics
         diagnostics = Diagnostics(
             chunk.source, keep=checked is not None, has_notes=not self.arguments.disable_notes,
@@ -303,7 +303,7 @@ class OptRun:
             )
 
     def write_output(self) -> None:
-        """Write what the good chunks became."""
+        """Write the output of the chunks without errors."""
         with self.timing.phase("Output"):
             if self.arguments.emit_bytecode:
                 self._write_bytecode()
@@ -391,7 +391,7 @@ class OptRun:
 
 
 def _action_log(arguments: OptArguments, stack: contextlib.ExitStack) -> Instrument | None:
-    """Return what writes the actions of passes, if that is asked for."""
+    """Return the log of pass actions, if requested."""
     if arguments.log_actions is None:
         return None
     if arguments.log_actions == "-":
@@ -430,7 +430,7 @@ def verify_roundtrip(module: ir.Module) -> None:
 
 
 def _require_one_operation(chunk: Chunk, pipeline: Pipeline) -> None:
-    """Check what is parsed without an implicit module around it."""
+    """Check that a file without an implicit module contains one operation."""
     text = chunk.padded
     if isinstance(text, bytes):
         return  # bytecode is one operation

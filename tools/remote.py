@@ -19,7 +19,7 @@ TOKEN_VARIABLE = "MIRLO_REMOTE_TOKEN"
 
 @dataclass(frozen=True)
 class BoardOptions:
-    """Where models run, in a form that other processes can be given: the token is named, not held."""
+    """The board of models, in a form for other processes: it names the file of the token."""
 
     address: str
     token_file: str | None = None
@@ -53,7 +53,7 @@ class BoardOptions:
 
 @contextmanager
 def on_board(options: BoardOptions | None) -> Iterator[Board | None]:
-    """Let models that are compiled inside of the block run on a board; None: on this machine."""
+    """Run models that are compiled in this block on a board, or on this machine for None."""
     if options is None:
         yield None
         return

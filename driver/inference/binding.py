@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class BoundSession(Protocol):
-    """What a binding needs of its session."""
+    """The interface of a session for a binding."""
 
     def get_inputs(self) -> list[NodeArg]: ...
 

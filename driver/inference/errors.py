@@ -19,7 +19,7 @@ class SessionError(MirloError):
 
 
 class Fail(SessionError):
-    """What has no status of its own."""
+    """An error without a status of its own."""
 
 
 class InvalidArgument(SessionError, InputError):
@@ -99,7 +99,7 @@ class ModelRequiresCompilation(SessionError):
 
 
 class NotFound(SessionError):
-    """What a provider does not find; programs catch it, Mirlo's sessions have no such status."""
+    """Something that a provider does not find; programs catch it, Mirlo's sessions do not raise it."""
 
     code, status = 14, "NOT_FOUND"
 

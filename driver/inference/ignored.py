@@ -1,4 +1,4 @@
-"""What programs configure of ONNX Runtime and compiled models do not have: accepted, and logged once."""
+"""Settings of ONNX Runtime without an effect on compiled models: accepted, and logged once."""
 
 from __future__ import annotations
 

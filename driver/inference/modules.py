@@ -42,7 +42,7 @@ class ReplacedTooLate(MirloError, RuntimeError):
 
 
 def as_onnxruntime() -> ModuleType:
-    """Let `import onnxruntime`, everywhere in this process, give Mirlo's sessions; return that module.
+    """Replace the module `onnxruntime` in this process by one with Mirlo's sessions; return it.
 
     Programs and packages that use ONNX Runtime then run on compiled models, unchanged. Call it before anything imports
     `onnxruntime`. Where ONNX Runtime is installed, its subpackages in Python (`quantization`, `transformers`, `tools`,

@@ -1,4 +1,4 @@
-"""What a session tells of its model: inputs and outputs as the file declares them, and the file's metadata."""
+"""The description of a session's model: its declared inputs and outputs, and the metadata of its file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class NodeArg:
 
 @dataclass(frozen=True)
 class ModelMetadata:
-    """What the file says of its model."""
+    """The metadata of a model's file."""
 
     producer_name: str = ""
     graph_name: str = ""
@@ -82,7 +82,7 @@ class ModelDescription:
 
 
 def declaration_of(model: object) -> DeclaredModel | None:
-    """Return what a model declares, from its path, bytes or message; None if it is not an ONNX model."""
+    """Return the description of a model by its path, bytes or message; None if it is not an ONNX model."""
     if isinstance(model, (str, os.PathLike)):
         with open(model, "rb") as file:
             buffer = memoryview(system.map_file(file, file.seek(0, 2)))
@@ -126,7 +126,7 @@ def _node_arg(spec: TensorSpec | Port, port: DeclaredPort | None, names: _DimNam
 
 
 def _dim(compiled: int | str, declared: int | str | None) -> int | str | None:
-    """Return the size of a dim if it is known, else what the model calls it."""
+    """Return the size of a dim, or its name in the model if it is dynamic."""
     return compiled if isinstance(compiled, int) else declared
 
 
@@ -136,5 +136,5 @@ def shape_of(spec: TensorSpec | Port) -> tuple[int | str, ...]:
 
 
 def kind_of(spec: TensorSpec | Port) -> str:
-    """Return the element type of a tensor, or what the values of an input or output are besides."""
+    """Return the element type of a tensor, or the kind of value of another input or output."""
     return spec.dtype if isinstance(spec, TensorSpec) else spec.kind.name

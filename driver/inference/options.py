@@ -43,7 +43,7 @@ class ExecutionMode(IntEnum):
 
 
 class ExecutionOrder(IntEnum):
-    """By what a session orders nodes: compiled models have one order."""
+    """The order in which a session executes nodes: compiled models have one."""
 
     DEFAULT = 0
     PRIORITY_BASED = 1

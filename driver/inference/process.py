@@ -21,14 +21,14 @@ def get_version_string() -> str:
 
 
 def get_build_info() -> str:
-    """Return what computes."""
+    """Return the name and version of the engine."""
     from mirlo.runtime.entry_points import installed_version
 
     return f"Mirlo {installed_version('mirlo')}, with the interface of ONNX Runtime {API_VERSION}"
 
 
 def print_debug_info() -> None:
-    """Print what computes."""
+    """Print the name and version of the engine."""
     print(get_build_info())
 
 

@@ -155,7 +155,7 @@ class InferenceSession:
         return self._description.defaults
 
     def get_modelmeta(self) -> ModelMetadata:
-        """Return what the model's file says of it; a `.mirlo` file says nothing."""
+        """Return the metadata of the model's file; those of a `.mirlo` file are empty."""
         return self._description.metadata
 
     def get_session_options(self) -> SessionOptions:
@@ -260,7 +260,7 @@ class InferenceSession:
             raise call_error(problem) from problem
 
     def _compile_for(self, feed: Mapping[str, Any], unmet: UnmetAssumption) -> None:
-        """Compile the model for a call in which something is so that the build for any call excludes.
+        """Compile the model for a call that violates an assumption of the general build.
 
         ONNX Runtime decides such things in each call: whether `Squeeze` without axes drops a dim, for example. A size
         of 1 is what matters then; other dims stay dynamic. A shape that the model declares, and that is another, is
@@ -305,7 +305,7 @@ class InferenceSession:
     def _run_bound(
         self, feed: Mapping[str, Any], bound: Mapping[str, np.ndarray], run_options: RunOptions | None
     ) -> Mapping[str, Any]:
-        """Return the outputs by name, those that have an array written to it."""
+        """Run the model; return the outputs by name, bound ones in their arrays."""
         if bound and isinstance(self.executable, Executable) and self._profile is None and not self._builds:
             _require_running(run_options)
             return self.executable.run(feed, out=bound)

@@ -39,7 +39,7 @@ whole model."""
 
 @dataclass
 class Problem:
-    """A model to place: as it was imported, before any pass."""
+    """A model to place, as imported."""
 
     module: ir.Module
     params: ParameterStore

@@ -54,7 +54,7 @@ def decide(
 
 
 def _settings(targets: Targets, request: CompileRequest) -> str | None:
-    """Return what times depend on beside model, targets and machine, as text; None where text cannot hold it."""
+    """Return the other options that times depend on as text; None if one has no text form."""
     assert targets.host is not None
     if any((request.legalize, request.intrinsics, request.strategies, request.schedules)):
         return None

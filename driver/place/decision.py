@@ -1,4 +1,4 @@
-"""What placement by cost compared, and what it took."""
+"""The alternatives of placement by cost, and the selected one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Nodes = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True)
 class Candidate:
-    """A way to place all of a model."""
+    """An alternative placement of a whole model."""
 
     name: str
     nodes: dict[str, list[int]]
@@ -27,7 +27,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class RegionCost:
-    """One region of the placement by priority, and what it costs elsewhere, its transfers included."""
+    """One region of the placement by priority, with its costs on other targets, transfers included."""
 
     region: str
     target: str

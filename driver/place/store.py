@@ -1,4 +1,4 @@
-"""What was measured of placements: one JSON file beside the cache, shared by models and runs."""
+"""The store of placement measurements: one JSON file beside the cache, shared by models and runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PlacementStore:
         return self._read().get(key)
 
     def add(self, key: str, entry: Mapping[str, object]) -> None:
-        """Keep an entry; what others added in the meantime stays."""
+        """Add an entry; keep the entries that other processes added."""
         entries = {**self._read(), key: dict(entry)}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Where the parts of a model go: the passes that place them, run without making code, and what they noted."""
+"""The placement of a model's parts: the passes that place them, run without code generation, and their records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mirlo.runtime.records import dataclass
 
 @dataclass
 class Indexed(Placement):
-    """A placement that answers about thousands of nodes without looking through all records for each."""
+    """A placement with an index by node."""
 
     def owner(self, node: int) -> CompositeRecord | None:
         return self._owners.get(node)
@@ -59,7 +59,7 @@ class Indexed(Placement):
 
 @dataclass(frozen=True)
 class Share:
-    """What one target has of a model."""
+    """The share of one target of a model."""
 
     nodes: int
     flops: int | None

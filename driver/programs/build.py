@@ -1,4 +1,4 @@
-"""From a module that works on objects to a program: its parts are compiled one by one."""
+"""Compilation of a module on objects to a program, part by part."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ class ProgramOutliner:
         self._env.update(zip(op.results, copy.results, strict=True))
 
     def _redirect(self, op: ir.Operation | ir.OpView) -> None:
-        """Let a copy, and what is in it, read the copies of what the original reads."""
+        """Replace the operands of a copy, and those in its regions, by their copies."""
         for i, value in enumerate(op.operands):
             if value in self._env:
                 op.operands[i] = self._env[value]

@@ -32,7 +32,7 @@ class ProgramError(MirloError, ValueError):
 
 @dataclass
 class ProgramDraft:
-    """What a module was cut into: the steps, and a module for each part."""
+    """The result of a partition: the steps, and a module for each part."""
 
     body: CompiledBlock
     registers: int

@@ -24,7 +24,7 @@ DROPOUT = "aten.native_dropout.default"
 
 
 def draw_first(graph: torch.fx.Graph) -> list[torch.fx.Node]:
-    """Let operators that draw by the form of a tensor take an empty one; return these tensors, and draws of dropout.
+    """Replace the operands of operators that draw by shape alone by empty tensors; return these and masks of dropout.
 
     They depend on no computation then. The empty tensor has the strides too: kernels of PyTorch draw in their order.
     """
@@ -56,7 +56,7 @@ def draw_first(graph: torch.fx.Graph) -> list[torch.fx.Node]:
 
 
 def _separate(graph: torch.fx.Graph, node: torch.fx.Node, empty: torch.fx.Node) -> torch.fx.Node:
-    """Replace a dropout by what it draws, which this returns, and a product."""
+    """Replace a dropout by a random mask and a product; return the mask."""
     import torch
 
     aten = torch.ops.aten
@@ -118,7 +118,7 @@ def without_states(graph: torch.fx.Graph) -> list[torch.fx.Node]:
 
 
 def _value(node: torch.fx.Node) -> Any:
-    """Return what the operator that a node calls gives, as tracing knows it; dividing a graph leaves some out."""
+    """Return the traced value of a node, or None where the division of the graph dropped it."""
     import torch
 
     target, args = called(node)

@@ -199,7 +199,7 @@ class _Program:
                     yield self._nodes[index], axis
 
     def _take_results(self) -> list[tuple[str, object]]:
-        """Return what each result is, and leave only the computed ones in the graph."""
+        """Return the kind of each result, and keep only the computed ones in the graph."""
         import torch
 
         output = next(node for node in self.module.graph.nodes if node.op == "output")

@@ -61,7 +61,7 @@ def partition(
 ) -> list[Stage]:
     """Return the stages of a graph, in order, of which those of the nodes in `eager` are PyTorch's.
 
-    Nobody but the graph holds the inputs `freed_inputs`: stages are divided where freeing them in between saves memory.
+    Only the graph refers to the inputs `freed_inputs`: stages are divided where freeing them in between saves memory.
     """
     results = set(_output(graph).all_input_nodes)
     members: dict[int, list[torch.fx.Node]] = {}
@@ -113,7 +113,7 @@ def operator_of(node: torch.fx.Node) -> torch.fx.Node:
 
 
 def without_tokens(graph: torch.fx.Graph) -> None:
-    """Let operators with effects be called as they are: stages keep their order, which tokens are for."""
+    """Remove the effect tokens of operators: stages keep the order of effects."""
     for node in list(graph.nodes):
         if node.op != "call_function" or target_name(node.target) != "higher_order.with_effects":
             continue
@@ -345,7 +345,7 @@ def _output(graph: torch.fx.Graph) -> torch.fx.Node:
 
 
 def views_of_results(graph: torch.fx.Graph) -> list[torch.fx.Node]:
-    """Let results that share memory be views that are computed last, from one tensor; return the nodes that do.
+    """Replace results that share memory by views of one tensor, computed last; return their nodes.
 
     Views that the graph computes with stay where they are.
     """

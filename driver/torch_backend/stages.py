@@ -110,7 +110,7 @@ class _StageCompiler:
         self._report()
 
     def staged(self) -> StagedGraph:
-        """Return what runs: values of nodes have numbers there."""
+        """Return the compiled stages, in which values have numbers."""
         numbers: dict[object, int] = {node: number for number, node in enumerate(self._inputs)}
         for node in (node for stage in self._stages for node in stage.outputs):
             numbers.setdefault(node, len(numbers))
@@ -172,7 +172,7 @@ class _StageCompiler:
 
 
 def _run_eagerly(module: torch.fx.GraphModule) -> RunGraph:
-    """Return what runs a stage by PyTorch."""
+    """Return a function that runs a stage in PyTorch."""
 
     def run(inputs: Sequence[torch.Tensor | torch.SymInt]) -> Sequence[object]:
         results: Sequence[object] = module(*inputs)

@@ -1,1 +1,1 @@
-"""Tuning: what a target lets choose for a kernel, tried and timed; the best is kept in a database."""
+"""Tuning: search over the choices that a target declares for a kernel; the best are stored in a database."""

@@ -1,4 +1,4 @@
-"""What was measured best: one JSON file, shared by models and runs."""
+"""The database of tuned choices: one JSON file, shared by models and runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class DatabaseError(MirloError):
 
 @dataclass(frozen=True)
 class TuningEntry:
-    """What is known of a kernel."""
+    """The stored result of a kernel."""
 
     values: dict[str, int]
     """The best choices; empty where the target's own are."""
@@ -66,7 +66,7 @@ class Database:
         return len(self.entries)
 
     def add(self, key: str, entry: TuningEntry) -> None:
-        """Keep an entry, in the file too; what others added in the meantime stays."""
+        """Add an entry, also to the file; keep the entries that other processes added."""
         self.entries = {**self._read(), **self.entries, key: entry}
         content = {"version": VERSION, "entries": {name: asdict(tuned) for name, tuned in self.entries.items()}}
         try:
@@ -77,7 +77,7 @@ class Database:
 
     @property
     def digest(self) -> str:
-        """Return a digest of what is chosen."""
+        """Return a digest of the choices."""
         chosen = sorted((key, sorted(entry.values.items())) for key, entry in self.entries.items() if entry.values)
         return hashlib.sha256(json.dumps(chosen).encode()).hexdigest()[:16]
 
@@ -116,7 +116,7 @@ def default_database() -> Path:
 
 
 def open_database(tune: Database | bool | float | str | os.PathLike[str]) -> Database | None:
-    """Return the database that `compile(tune=...)` asks for, None where there is nothing in it."""
+    """Return the database for the option `tune` of `compile`, or None if it is empty."""
     if isinstance(tune, Database):
         return tune
     if isinstance(tune, (bool, int, float)):

@@ -25,7 +25,7 @@ MAX_SECONDS = 300.0
 
 
 class FleetError(MirloError):
-    """Ray is not there, or the cluster is not."""
+    """Ray is not installed, or the cluster is unreachable."""
 
 
 @dataclass

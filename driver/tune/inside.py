@@ -1,4 +1,4 @@
-"""Whether what is faster alone is so inside of the model as well, where other kernels use the caches in between."""
+"""Comparison of tuned kernels inside of the model, where other kernels use the caches in between."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a target expects of choices: which of them are worth measuring, and whether it was right."""
+"""The target's predictions for choices: which are worth measuring, and how well they were predicted."""
 
 from __future__ import annotations
 

@@ -291,7 +291,7 @@ class _Search:
         self.database.add(key, entry)
 
     def _confirm(self, winners: Sequence[tuple[TuningTask, Tuned]], operators: bool) -> None:
-        """Let go of what is no faster inside of the model: of single kernels, or of all operators at once."""
+        """Drop choices that are no faster inside of the model: of single kernels, or of all operators at once."""
         inside = time_inside(
             self.model, self.database, [task.key for task, _ in winners], target=self.target, threads=self.threads,
             shapes=self.shapes, seconds=self.seconds * CHECKING,

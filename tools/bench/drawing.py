@@ -47,7 +47,7 @@ def text(x: float, y: float, text: str, anchor: str) -> str:
 
 
 def rectangle(x: float, y: float, width: float, height: float, color: int, title: str) -> str:
-    """Return a rectangle that tells its title where the pointer is."""
+    """Return a rectangle that shows its title under the pointer."""
     return (
         f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(width, 0.3):.2f}" height="{max(height, 0.3):.2f}" '
         f'fill="{COLORS[color % len(COLORS)]}" fill-opacity="0.7" stroke="white" stroke-width="0.4">'

@@ -74,11 +74,11 @@ class MeasurementOptions:
         OptionFlag("--gap", "MS,...", _parse_gaps), kind=_NUMBERS,
     )  # fmt: skip
     spinner: bool = option(
-        False, "Let another process take the time of one core while models run.",
+        False, "Run a process that occupies one core while models run.",
         OptionFlag("--spinner", form="constant"), kind=_SWITCH,
     )  # fmt: skip
     pressure: bool = option(
-        False, "Let another process stream through caches and memory while models run.",
+        False, "Run a process that streams through caches and memory while models run.",
         OptionFlag("--pressure", form="constant"), kind=_SWITCH,
     )  # fmt: skip
     cpu_time: bool = option(

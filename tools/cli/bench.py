@@ -79,7 +79,7 @@ def _fastest_precision() -> str | None:
 
 
 def _board_machine(settings: MeasurementOptions, report: str | None) -> str | None:
-    """Return what the board is on which models run; None for this machine, and an error for what no board does."""
+    """Describe the board on which models run, or return None for this machine; reject options that boards lack."""
     if settings.board is None:
         return None
     if settings.against or settings.spinner or settings.pressure:

@@ -93,7 +93,7 @@ def _culprit(culprit: Culprit) -> list[str]:
 
 
 def _step_text(name: str | None) -> str:
-    """Return what a step is called in a sentence."""
+    """Return the name of a step for messages."""
     others = {
         "": "the start of the compilation", "import": "the import", "emit": "code generation, after all passes",
         "load": "loading the code", "run": "the call of the compiled model",

@@ -50,18 +50,18 @@ def _artifact_lines(artifact: Artifact) -> Iterator[str]:
 
 
 def precision_lines(artifact: Artifact) -> Iterator[str]:
-    """Yield the type that the fastest precision is."""
+    """Yield the type that `fastest` selected."""
     if "precision" in artifact.metadata:
         yield f"the fastest precision: {artifact.metadata['precision']}"
 
 
 def approximation_lines(approximations: Iterable[object]) -> Iterator[str]:
-    """Yield by what results differ from those that the model describes, as options permit."""
+    """Yield the deviations of results from the model's definition that options permit."""
     return (f"approximated by {each}" for each in approximations)
 
 
 def region_lines(regions: Sequence[RegionDescription]) -> Iterator[str]:
-    """Yield a table of who computes what, on which loader, and what that needs."""
+    """Yield a table of regions with their targets, loaders and requirements."""
     yield from columns(list(region_rows(regions)), numbers={2, 3})
 
 

@@ -1,4 +1,4 @@
-"""`mirlo embed`: rows of numbers of texts, and texts in the order in which they answer a query."""
+"""`mirlo embed`: embeddings of texts, and the ranking of texts by a query."""
 
 from __future__ import annotations
 

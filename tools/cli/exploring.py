@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def execute(arguments: Arguments) -> None:
-    """Compile a model, measure it, and write what became of it."""
+    """Compile a model, measure it, and write the page."""
     require_file(arguments.model)
     if is_compiled(arguments.model):
         raise CommandError(f"{arguments.model} is compiled already: explore the model that it was made from")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def load_plugins(names: list[str]) -> None:
-    """Import what the command line names as plug-ins; whatever is wrong with one is its author's."""
+    """Import the plug-ins of the command line; report their errors as theirs."""
     from mirlo.passes.registry import load_plugin
 
     for name in names:

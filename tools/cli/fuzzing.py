@@ -1,4 +1,4 @@
-"""`mirlo fuzz`: random models against the oracles, hostile input against what reads it."""
+"""`mirlo fuzz`: tests with random models and hostile input."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BAD = ("wrong", "failed", "unsafe", CRASHED)
 
 
 class SeedFinding(TypedDict):
-    """A seed that shows something."""
+    """A seed that shows a bug."""
 
     seed: int
     state: str
@@ -61,7 +61,7 @@ def _mode(arguments: Arguments) -> Mode:
 
 
 def execute(arguments: Arguments) -> None:
-    """Run the seeds, tell what went wrong; anything that did is an error."""
+    """Run the seeds and print failures, each of which is an error."""
     from mirlo.tools.fuzz.workers import run_jobs
 
     mode = _mode(arguments)

@@ -1,4 +1,4 @@
-"""`mirlo generate` and `mirlo chat`: text of a language model, as it comes."""
+"""`mirlo generate` and `mirlo chat`: text of a language model, streamed."""
 
 from __future__ import annotations
 

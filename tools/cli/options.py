@@ -83,7 +83,7 @@ def add_options(
 ) -> None:
     """Add the flags of these options, or of all; an option that is not given is None.
 
-    `purpose` is what `--help` says where the option means something else to a command.
+    `purpose` replaces the help text where the option has another meaning for a command.
     """
 
     def add() -> None:

@@ -23,7 +23,7 @@ FORMS = (".html", ".json", ".txt")
 
 
 def execute(arguments: Arguments) -> None:
-    """Place the parts of a model, print or write what became of them, compare with what is expected."""
+    """Place the parts of a model, print or write the report, and compare it with an expected one."""
     from mirlo.tools.place.expect import read_expected
 
     require_file(arguments.model)

@@ -1,4 +1,4 @@
-"""`mirlo remote`: the program that runs models on a board, and what a board with it is."""
+"""`mirlo remote`: the program that runs models on a board, and the description of such a board."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def check_model(arguments: Arguments, refuse: Callable[[str], NoReturn]) -> None
 
 
 def use_sample(arguments: Arguments) -> None:
-    """Make the sample that was asked for the model of the command."""
+    """Write the requested sample, and use it as the model of the command."""
     from mirlo.tools.samples import path
 
     assert arguments.sample is not None

@@ -1,4 +1,4 @@
-"""`mirlo targets`: what code can be made for."""
+"""`mirlo targets`: the installed targets."""
 
 from __future__ import annotations
 

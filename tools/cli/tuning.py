@@ -1,4 +1,4 @@
-"""`mirlo tune`: searches for faster kernels of a model, and keeps what it finds; without a model, what it kept."""
+"""`mirlo tune`: search for faster schedules of a model's kernels; without a model, print the stored results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def execute(arguments: Arguments) -> None:
-    """Tune, print what was found for each kernel."""
+    """Tune, and print the result of each kernel."""
     from mirlo.driver.tune.database import Database, default_database
     from mirlo.driver.tune.search import tune
     from mirlo.tools.remote import on_board

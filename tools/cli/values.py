@@ -1,4 +1,4 @@
-"""Flags that several commands have, and what their values must look like."""
+"""Flags that several commands share, and the parsers of their values."""
 
 from __future__ import annotations
 

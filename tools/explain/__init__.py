@@ -1,1 +1,1 @@
-"""Why the compiler does what it does: the rules that there are, and what became of each node of a model."""
+"""Explanations of the compiler's decisions: the rules of an operator, and the compilation of each node of a model."""

@@ -1,4 +1,4 @@
-"""What the target expects of a kernel: its time, and the choices that a rule compared."""
+"""The target's expectations of a kernel: its time, and the choices that a rule compared."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mirlo.runtime.records import dataclass
 
 @dataclass
 class UnscheduledModule(Instrument):
-    """Keeps a module as it is where choices are made for its kernels, before passes pack weights for them."""
+    """Keeps a copy of the module before weights are packed, at the point where choices are made for kernels."""
 
     module: ir.Operation | None = None
     is_tuning_point: bool = False
@@ -34,7 +34,7 @@ class UnscheduledModule(Instrument):
     def expectation(
         self, kernel: str, record: ScheduleRecord, tuned: Mapping[str, int], target: Target, options: CompileOptions
     ) -> KernelExpectation | None:
-        """Return what the target expects of a kernel as it was scheduled; None where it does not know."""
+        """Return the target's expectation of a scheduled kernel, or None if it has none."""
         if self.module is None or len(record.trace.words) != 1:
             return None
         functions = {name_of(function): function for function in prim_functions(self.module)}

@@ -34,7 +34,7 @@ class NamedKernel(Protocol):
 
 @dataclass(frozen=True)
 class KernelStage:
-    """What a kernel was at one point."""
+    """The IR or code of a kernel at one stage."""
 
     title: str
     text: str
@@ -106,7 +106,7 @@ class FollowedKernels(Instrument):
         return self._stages(kernels, code)
 
     def stages_before_failure(self, kernels: Sequence[NamedKernel]) -> dict[str, list[KernelStage]]:
-        """Return the stages of the followed kernel as far as the passes came; a compilation that failed has no code."""
+        """Return the stages of the followed kernel until the failure, without code."""
         return self._stages(kernels, {}) if any(kernel.name == self.kernel for kernel in kernels) else {}
 
     def _stages(
@@ -138,7 +138,7 @@ class FollowedKernels(Instrument):
         return [stage for stage in first if stage.text]
 
     def _code(self, module: ir.Module, target: Target, options: CompileOptions) -> dict[str, list[KernelStage]]:
-        """Return the code of each kernel, by what reports call it; or of the only one, by either of its names."""
+        """Return the code of each kernel by its name in reports, or of the only one by either of its names."""
         result: dict[str, list[KernelStage]] = {}
         for form, texts in texts_by_form(module, target, replace(options, kernel=self.kernel or "")):
             code: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""What became of a model: its nodes, their rules, the kernels that they ended in; from the records of a compilation."""
+"""The explanation of a compilation, from its records: nodes, their rules, and their kernels."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class ExplainedKernel:
     decisions: list[PassDecision] = field(default_factory=list)
 
     def take(self, note: ScheduleRecord | ParallelRecord | TuningRecord | BoundsRecord | KernelVerdict) -> None:
-        """Keep what became of it."""
+        """Record the result."""
         if isinstance(note, ScheduleRecord):
             self.schedule = note
         elif isinstance(note, KernelVerdict):
@@ -116,7 +116,7 @@ class ExplainedKernel:
 
 @dataclass
 class Explanation:
-    """All of it, as far as the compilation came."""
+    """The whole explanation, until the compilation ended or failed."""
 
     target: str
     nodes: list[ExplainedNode]
@@ -251,7 +251,7 @@ def _expect(
 
 @dataclass
 class _Watch(Instrument):
-    """Notes what the records do not say: the nodes at the start, the intrinsics in each kernel before they go."""
+    """Records the nodes at the start, and the intrinsics of each kernel before they are lowered."""
 
     nodes: list[str] = field(default_factory=list)
     intrinsics: dict[str, list[tuple[str, str]]] = field(default_factory=dict)

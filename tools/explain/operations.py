@@ -1,4 +1,4 @@
-"""The operations of a graph as data: what they are, which nodes they come from, and whose results they read."""
+"""The operations of a graph as data: their kinds, nodes and operands."""
 
 from __future__ import annotations
 

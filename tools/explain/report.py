@@ -1,4 +1,4 @@
-"""What became of a model, as text and as JSON."""
+"""Reports of explanations, as text and as JSON."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def recursion(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Let functions call themselves, each other, or one that is missing."""
+    """Make functions call themselves, each other, or a missing one."""
     count = int(pick((1, 2, 3, 40), rng))
     ring = int(rng.integers(3))
     for i in range(count):
@@ -27,7 +27,7 @@ def recursion(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def doubling(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Let each function call the next one twice: 2^depth nodes when they are expanded."""
+    """Make each function call the next one twice: 2^depth nodes when they are expanded."""
     depth = int(pick((3, 10, 18, 30, 200), rng))
     for i in range(depth):
         function = model.functions.add(name=f"D{i}", domain="local", input=["p"], output=["q"])
@@ -77,7 +77,7 @@ def _leaf(kind: str, level: int) -> onnx.NodeProto:
 
 
 def _fill(node: onnx.NodeProto, kind: str, graph: onnx.GraphProto, level: int) -> None:
-    """Let a node hold a graph of the next level."""
+    """Nest a graph of the next level in a node."""
     node.output.append(f"deep{level}")
     if kind == "If":
         node.input.append("c")

@@ -82,7 +82,7 @@ class _GuardedArenas(ArenaPool):
         return Arena(content, content.__array_interface__["data"][0], wanted)
 
     def give_back(self, arena: Arena) -> None:
-        """Let the arena go: another call has another one."""
+        """Release the arena: each call has its own."""
 
     def empty(self, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
         """Return a new array in guarded memory, of bytes on a multiple of what their number is one of, up to 8."""

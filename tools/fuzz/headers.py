@@ -126,7 +126,7 @@ def _signed(data: bytes, header: object, header_bytes: int, code_bytes: int, res
 
 
 def judge(seed: int) -> SeedVerdict:
-    """Open, list, and where the seal does not tell, load and run the file of a seed."""
+    """Open and list the file of a seed; load and run it if its seal is valid."""
     from mirlo.runtime import artifact as artifacts
     from mirlo.runtime.load import load
     from mirlo.tools.cli.info import compiled_lines

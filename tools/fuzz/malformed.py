@@ -164,7 +164,7 @@ def subgraph(model: onnx.ModelProto, rng: np.random.Generator) -> None:
 
 
 def capture(model: onnx.ModelProto, rng: np.random.Generator) -> None:
-    """Let a subgraph read what is defined later, in another subgraph, or nowhere."""
+    """Make a subgraph read a value that is defined later, in another subgraph, or nowhere."""
     graphs = [graph for graph in graphs_of(model)[1:] if graph.node]
     if graphs:
         node = pick(pick(graphs, rng).node, rng)

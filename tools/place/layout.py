@@ -18,7 +18,7 @@ LAYER = 34.0
 """Between layers."""
 SWEEPS = 8
 WINDOW = 12
-"""Layers before and after one that tell where the drawing is there."""
+"""Layers before and after one that determine the positions in it."""
 MAX_POINTS = 40_000
 """Points of long edges in all; edges beyond that are drawn straight."""
 

@@ -107,7 +107,7 @@ class _LayerGraph(DecoderGraph):
         return super().mixture(name, x, experts)
 
     def mix(self, name: str, rows: Tensor, chosen: Tensor, factors: Tensor, experts: ExpertOptions) -> Tensor:
-        """Let each expert read all rows, those that did not choose it as zeros: products read then what they do."""
+        """Route all rows to each expert, those of other experts as zeros: products read their real operands."""
         result = rows.like(0)
         for expert in range(experts.count):
             chooses = chosen.equals(chosen.like(expert)).cast("f32")
