@@ -162,6 +162,67 @@ class ConvTranspose(RelaxOp, name="conv_transpose"):
         return 2 * math.prod(operands[0].static_shape) * math.prod(operands[1].static_shape[1:])
 
 
+class ConvWeightGradient(RelaxOp, name="conv_weight_gradient"):
+    """The gradient of `conv` with respect to its weight.
+
+    `gradient` is that of the result of the convolution of `x`; the result has the kernel layout, with a window of the
+    size `window`.
+    """
+
+    TRAITS = (Trait.CONTRACTION,)
+    PRECISION = Precision.F32
+    x = operand()
+    gradient = operand()
+    window = Ints(())
+    strides = Ints(())
+    padding = Ints(())
+    dilations = Ints(())
+    groups = Int(1)
+    data_layout = Str(CHANNELS_FIRST, choices=DATA_LAYOUTS)
+    kernel_layout = Str("OI*", choices=KERNEL_LAYOUTS)
+
+    @staticmethod
+    def infer(
+        x: TensorType,
+        gradient: TensorType,
+        *,
+        window: tuple[int, ...],
+        strides: tuple[int, ...],
+        padding: tuple[int, ...],
+        dilations: tuple[int, ...],
+        groups: int,
+        data_layout: str,
+        kernel_layout: str,
+    ) -> TensorType:
+        same_dtype("operands", x, gradient)
+        require_kind(x, FLOAT, "operands")
+        count = spatial_rank(x, "operand")
+        if gradient.rank != x.rank:
+            raise OpError(f"the gradient must have the rank of the operand, {x.rank}, got {gradient}")
+        if len(window) != count:
+            raise OpError(f"window must be one number per spatial dim, {count} of them, got {list(window)}")
+        require_equal_dims(x.shape[0], gradient.shape[0], f"the batches of {x} and {gradient}")
+        channels, out_channels = (each.shape[channel_axis(data_layout, x.rank)] for each in (x, gradient))
+        _require_groups(groups, channels, "channels of the operand")
+        _require_groups(groups, out_channels, "out channels")
+        strides, dilations = per_dim(strides, count, 1, 1, "strides"), per_dim(dilations, count, 1, 1, "dilations")
+        pads = padding_pairs(padding, count)
+        for i, axis in enumerate(spatial_axes(data_layout, x.rank)):
+            windows = window_count(x.shape[axis], window[i], strides[i], dilations[i], pads[i])
+            require_equal_dims(windows, gradient.shape[axis], f"the windows of {x} and spatial dim {i} of {gradient}")
+        out, inner, axes = kernel_axes(kernel_layout, x.rank)
+        sizes = {out: out_channels, inner: channels // groups, **dict(zip(axes, window, strict=True))}
+        return x.with_shape(tuple(sizes[axis] for axis in range(x.rank)))
+
+    @classmethod
+    def flops(
+        cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: int | str | tuple[int, ...]
+    ) -> int:
+        gradient, weight = operands[1].static_shape, results[0].static_shape
+        channels = gradient[channel_axis(str(attributes["data_layout"]), len(gradient))]
+        return 2 * math.prod(gradient) * math.prod(weight) // max(1, channels)
+
+
 def split_kernel(weight: TensorType, layout: str) -> tuple[Dim, Dim, tuple[Dim, ...]]:
     """Return out channels, in channels per group and window of a weight in this layout."""
     out, channels, window = kernel_axes(layout, weight.rank)

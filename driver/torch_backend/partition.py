@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 MIN_OPERATORS = 2
 """Operators that compute, of a stage beside other compiled ones: a single one gains nothing over PyTorch's kernel."""
 
-LEFT = {
-    "aten.convolution_backward.default": "PyTorch's kernels take 0.6 to 0.9 of the time of compiled ones",
-}
-"""Operators that are left to PyTorch, and why."""
 MAX_ROWS = 64
 """Rows or columns of matrices whose eigenvalues or singular values are compiled: of larger ones LAPACK, which PyTorch
 calls, takes a tenth of the time."""
@@ -100,7 +96,7 @@ def is_left(node: torch.fx.Node) -> bool:
     if node.op != "call_function":
         return False
     name = target_name(operator_of(node).target)
-    return name in LEFT or (name in OF_MATRICES and _is_large(operator_of(node).all_input_nodes[0].meta["val"]))
+    return name in OF_MATRICES and _is_large(operator_of(node).all_input_nodes[0].meta["val"])
 
 
 def _is_large(matrices: torch.Tensor) -> bool:

@@ -43,7 +43,8 @@ class RequestedLayouts:
         return self.layouts.get(name) or decline("no layout is requested for it")
 
 
-CHANNELS_LAST = RequestedLayouts({"relax.conv": Layouts("N*C", "*IO")}, is_default=True)
+OF_KERNELS = Layouts("N*C", "*IO")
+CHANNELS_LAST = RequestedLayouts({"relax.conv": OF_KERNELS, "relax.conv_weight_gradient": OF_KERNELS}, is_default=True)
 NOTHING = RequestedLayouts()
 """Permutes move and cancel, no operator changes its layout."""
 FORCED = RequestedLayouts(forces=True)

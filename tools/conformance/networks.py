@@ -100,6 +100,25 @@ def _conv_transpose(draw: Draw) -> OperatorCase:
     return case(x, weight, None, strides=[2, 2], expected=convolved(spread, flipped, 1, 2))
 
 
+@operator("conv_weight_gradient")
+def _conv_weight_gradient(draw: Draw) -> OperatorCase:
+    x, gradient = draw.array(2, 3, 9, 8), draw.array(2, 4, 5, 4, low=-1, high=1)
+    read = windows(wide(x), 3, 2, 1, 0)
+    expected = np.einsum("nihwkl,nohw->oikl", read, wide(gradient))
+    return case(x, gradient, window=[3, 3], strides=[2, 2], padding=[1] * 4, expected=expected)
+
+
+@operator("conv_weight_gradient")
+def _conv_weight_gradient_depthwise(draw: Draw) -> OperatorCase:
+    x, gradient = draw.array(2, 9, 8, 4), draw.array(2, 5, 4, 4, low=-1, high=1)
+    read = windows(wide(x).transpose(0, 3, 1, 2), 3, 2, 1, 0)
+    expected = np.einsum("nchwkl,nhwc->klc", read, wide(gradient))[:, :, None]
+    return case(
+        x, gradient, window=[3, 3], strides=[2, 2], padding=[1] * 4, groups=4, data_layout="N*C", kernel_layout="*IO",
+        expected=expected,
+    )  # fmt: skip
+
+
 _POOL: dict[str, object] = {"kernel": [3, 3], "strides": [2, 2], "padding": [1] * 4}
 
 

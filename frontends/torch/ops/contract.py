@@ -183,6 +183,54 @@ def _transposed(
     return _unbatched(op, result, x)
 
 
+@converter("aten.convolution_backward.default")
+def convolution_backward(
+    op: AtenOperation, grad: Tensor, x: Tensor, weight: Tensor, bias_sizes: object, stride: Ints, padding: Ints,
+    dilation: Ints, transposed: bool, output_padding: Ints, groups: int, mask: Sequence[bool],
+) -> list[Tensor | None]:  # fmt: skip
+    """Convert the gradients of a convolution with respect to its data, its weight and its bias.
+
+    That of the data of a convolution is a transposed convolution, and that of a transposed one a convolution. For the
+    weight, data and gradient change their roles.
+    """
+    count = weight.rank - 2
+    strides, pads, dilations = each_axis(stride, count), each_axis(padding, count) * 2, each_axis(dilation, count)
+    attributes = {"strides": strides, "dilations": dilations, "groups": groups}
+    by_data, by_weight, by_bias = (wanted and op.is_used(index) for index, wanted in enumerate(mask))
+    spread, dense = (grad, x) if transposed else (x, grad)
+    data, kernel, bias = None, None, None
+    if by_data and transposed:
+        data = op.emit("conv", grad, weight, padding=pads, **attributes)
+    elif by_data:
+        extra = _rest(op, x, grad, weight, strides, pads, dilations)
+        data = op.emit("conv_transpose", grad, weight, padding=pads, output_padding=extra, **attributes)
+    if by_weight:
+        window = [op.fixed(size, "a window") for size in weight.shape[2:]]
+        extra = _rest(op, spread, dense, weight, strides, pads, dilations)
+        ends = [pad - rest for pad, rest in zip(pads[count:], extra, strict=True)]
+        if min(ends, default=0) < 0:  # the last windows are incomplete: their pixels do not contribute
+            spread = spread.part([0] * spread.rank, [
+                *spread.shape[:2], *(size + min(end, 0) for size, end in zip(spread.shape[2:], ends, strict=True))
+            ])  # fmt: skip
+        pads = [*pads[:count], *(max(end, 0) for end in ends)]
+        kernel = op.emit("conv_weight_gradient", spread, dense, window=window, padding=pads, **attributes)
+    if by_bias:
+        bias = grad.sum([0, *range(2, grad.rank)])
+    return [data, kernel, bias]
+
+
+def _rest(
+    op: AtenOperation, x: Tensor, y: Tensor, weight: Tensor, strides: Sequence[int], pads: Sequence[int],
+    dilations: Sequence[int],
+) -> list[int]:  # fmt: skip
+    """Return how many elements of the padded operand of a convolution are behind its last window, by axis."""
+    rows = zip(x.shape[2:], y.shape[2:], weight.shape[2:], strides, pads, dilations, strict=False)
+    return [
+        op.fixed(size + 2 * pad - (count - 1) * step - (kernel - 1) * apart - 1, "elements behind the last window")
+        for size, count, kernel, step, pad, apart in rows
+    ]
+
+
 @converter("aten._cdist_forward.default", "aten.cdist.default")
 def cdist(op: AtenOperation, x: Tensor, y: Tensor, p: float = 2.0, *_: object) -> Tensor:
     """Convert `cdist`: the norms of all differences of rows."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.dialects.relax import OPS
-from mirlo.dialects.relax.infer_windows import kernel_permutation
+from mirlo.dialects.relax.infer_windows import channel_axis, kernel_permutation, spatial_axes
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.graph.requested_layouts import CHANNELS_LAST, Layouts
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, remade
@@ -66,7 +67,9 @@ def conv_in_layout(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     if data == op.data_layout and (is_default or kernel == op.kernel_layout):
         return decline("it has the wanted layouts already", data=data, kernel=op.kernel_layout)
     if is_default and not is_constant(op.weight):
-        return decline("the weight is computed at run time")
+        permutable = _permutable_weight(op)
+        if isinstance(permutable, Decline):
+            return permutable
     weight = op.weight
     if kernel != op.kernel_layout:
         axes = kernel_permutation(op.kernel_layout, kernel, kind_of(weight).rank)
@@ -75,6 +78,44 @@ def conv_in_layout(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     attributes = {**op.attribute_values(), "data_layout": data, "kernel_layout": kernel}
     result = b.emit(OPS["conv"], in_layout(op.x, op.data_layout, data, b), weight, op.bias, **attributes)
     return in_layout(result, data, op.data_layout, b)
+
+
+MIN_READS = 64
+"""Pixels that read each element of a weight, from which on a weight that no constant holds is permuted in each call."""
+VECTOR = 16
+"""Channels that fill vectors of all processors: only then are convolutions with channels last faster."""
+
+
+def _permutable_weight(op: ir.OpView) -> Decline | None:
+    """Decline a weight that is computed at run time, unless permuting it in each call is worth its time."""
+    weight, out = kind_of(op.weight), kind_of(op.output)
+    if not weight.is_static or not weight.dtype.is_float:
+        return decline("the weight is computed at run time, and its size is not known, or it has no floats")
+    channels = out.shape[channel_axis(op.data_layout, out.rank)]
+    if channels % VECTOR != 0:
+        return decline("the weight is computed at run time, and the channels fill no whole vectors", channels=channels)
+    pixels = D.product([out.shape[0], *(out.shape[axis] for axis in spatial_axes(op.data_layout, out.rank))])
+    reads = D.estimate_dim(pixels)
+    if reads < MIN_READS:
+        return decline("the weight is computed at run time, and read by few pixels", pixels=reads)
+    return None
+
+
+@layout("relax.conv_weight_gradient")
+def weight_gradient_in_layout(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
+    """Convert to data N*C and a result *IO by default: its rows are the channels of the result."""
+    requested = requested_layouts(op, b)
+    if isinstance(requested, Decline):
+        return requested
+    data, kernel = requested.data or op.data_layout, requested.kernel or op.kernel_layout
+    if (data, kernel) == (op.data_layout, op.kernel_layout):
+        return decline("it has the wanted layouts already", data=data, kernel=kernel)
+    attributes = {**op.attribute_values(), "data_layout": data, "kernel_layout": kernel}
+    x, gradient = (in_layout(value, op.data_layout, data, b) for value in (op.x, op.gradient))
+    result = b.emit(OPS["conv_weight_gradient"], x, gradient, **attributes)
+    if kernel == op.kernel_layout:
+        return result
+    return b.emit(OPS["permute"], result, axes=kernel_permutation(kernel, op.kernel_layout, kind_of(result).rank))
 
 
 @layout("relax.conv_transpose")

@@ -42,7 +42,7 @@ def im2col(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
     depth, pixels = math.prod(shape) // channels, math.prod(windows.counts)
     channels_last = op.data_layout == "N*C"
 
-    columns = b.call_prim(lambda p, x: _columns(p, x, windows, channels_first, channels_last), op.x, name="im2col")
+    columns = b.call_prim(lambda p, x: columns_of(p, x, windows, channels_first, channels_last), op.x, name="im2col")
     matrix = (pixels, depth) if channels_last else (depth, pixels)
     columns = b.emit(Reshape, columns, shape=(x.shape[0], *matrix))
     flat = b.emit(Reshape, op.weight, shape=(channels, depth) if outer_first else (depth, channels))
@@ -56,7 +56,7 @@ def im2col(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
     return b.emit(Reshape, result, shape=output.shape)
 
 
-def _columns(
+def columns_of(
     p: PrimBuilder, x: TensorExpr, windows: SlidingWindows, channels_first: bool, channels_last: bool
 ) -> TensorExpr:
     """Return [batch, *element of the window, *position of the window]; positions come first if channels are last."""

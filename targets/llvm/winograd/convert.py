@@ -1,4 +1,7 @@
-"""Pass `winograd`: rewrite convolutions with 3x3 windows as transforms and matrix products, where that is faster."""
+"""Pass `winograd`: rewrite convolutions with 3x3 windows, and gradients of their weights, where that is faster.
+
+They become transforms and matrix products.
+"""
 
 from __future__ import annotations
 
@@ -33,18 +36,20 @@ from mirlo.runtime.records import dataclass
 from mirlo.targets.llvm.choices import ConvolutionChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import find_machine
-from mirlo.targets.llvm.winograd.cost import direct_cycles, winograd_cycles
-from mirlo.targets.llvm.winograd.functions import Tiling, input_function, output_function
+from mirlo.targets.llvm.winograd.cost import direct_cycles, weight_cycles, winograd_cycles
+from mirlo.targets.llvm.winograd.functions import Tiling, gradient_function, input_function, output_function
 from mirlo.targets.llvm.winograd.matrices import (
     INPUT,
     exact_quotient,
     transformed_integers,
     transformed_weight,
+    window_matrix,
 )
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
 
+WEIGHT_GRADIENT = "relax.conv_weight_gradient"
 _GAIN = 0.85
 """Part of the direct time below which the machine model's gain is trusted."""
 
@@ -83,7 +88,7 @@ class WinogradStrategies:
 @register_pass
 @dataclass(frozen=True)
 class Winograd(Pass):
-    """Rewrite 3x3 convolutions with Winograd's algorithm where that is expected to be faster.
+    """Rewrite 3x3 convolutions, and gradients of their weights, with Winograd's algorithm where it should be faster.
 
     Tiles of 2x2 results need 2.25 times fewer multiplications, and are as exact as direct convolution; those of 4x4
     need 4 times fewer, and their rounding errors are up to ten times as large. int8 has the same results in any
@@ -103,13 +108,14 @@ class Winograd(Pass):
             raise PassError(f"winograd: 'tile' must be one of 0, {', '.join(map(str, INPUT))}; got {self.tile}")
         convs = operations_named(op, ["relax.conv"])
         measured = [bind_choices(ConvolutionChoices, pop_choices(conv)).winograd for conv in convs]
-        wanted = session.options.get(STRATEGIES)
-        if wanted is not None and (not isinstance(wanted, dict) or "relax.conv" in wanted):
-            return  # a strategy requested by the user is applied
         machine = find_machine(self.machine or session.options.get("machine"))
         functions = _Functions(op)
-        for conv, tile in zip(convs, measured, strict=True):
-            self._convert(conv, Rewriter(conv, session), machine, functions, session, tile)
+        if not _is_requested("relax.conv", session):
+            for conv, tile in zip(convs, measured, strict=True):
+                self._convert(conv, Rewriter(conv, session), machine, functions, session, tile)
+        if not _is_requested(WEIGHT_GRADIENT, session):
+            for gradient in operations_named(op, [WEIGHT_GRADIENT]):
+                self._convert(gradient, Rewriter(gradient, session), machine, functions, session, None)
 
     def _convert(
         self,
@@ -121,14 +127,26 @@ class Winograd(Pass):
         measured: int | None,
     ) -> None:
         conv, location = op.opview, op.location
-        chosen = choose(conv, b, machine, self.tile, measured)
+        is_gradient = op.name == WEIGHT_GRADIENT
+        chosen = (
+            choose_of_gradient(conv, machine, self.tile)
+            if is_gradient
+            else choose(conv, b, machine, self.tile, measured)
+        )
         outcome = chosen if isinstance(chosen, Decline) else f"tiles of {chosen.m}x{chosen.m} results"
         session.notes.append(decision_of_nodes(self.name, outcome, location))
         if self.explain:
             text = f"stays direct: {chosen}" if isinstance(chosen, Decline) else f"is computed in tiles of {chosen.m}"
-            session.remark(f"the convolution {text}", location)
+            session.remark(f"the {'gradient' if is_gradient else 'convolution'} {text}", location)
         if not isinstance(chosen, Decline):
-            replace_op(op, [rewritten(conv, chosen, b, functions)])
+            rewrite = rewritten_gradient if is_gradient else rewritten
+            replace_op(op, [rewrite(conv, chosen, b, functions)])
+
+
+def _is_requested(operator: str, session: Session) -> bool:
+    """Return whether the user requests a strategy of an operator, which is applied instead."""
+    wanted = session.options.get(STRATEGIES)
+    return wanted is not None and (not isinstance(wanted, dict) or operator in wanted)
 
 
 class _Functions:
@@ -183,11 +201,19 @@ class ConvolutionView:
             conv.padding, is_constant(conv.weight),
         )  # fmt: skip
 
+    @staticmethod
+    def of_gradient(op: ir.OpView) -> ConvolutionView:
+        """Return the convolution of whose weight an operator computes the gradient."""
+        x, weight, out = (kind_of(v) for v in (op.x, op.output, op.gradient))
+        return ConvolutionView(
+            x, weight, out, op.data_layout, op.kernel_layout, op.strides, op.dilations, op.groups, op.padding, False
+        )
+
 
 def find_strategies(
     conv: ConvolutionView, machine: Machine, largest: int = max(INPUT), weight_array: np.ndarray | None = None
 ) -> WinogradStrategies | Decline:
-    """Return the strategies for a convolution with a constant weight, or decline if there is only the direct one.
+    """Return the strategies for a convolution, or decline if there is only the direct one.
 
     The array of an int8 weight bounds its results; without it, they are bounded by the types and the channels.
     """
@@ -215,8 +241,8 @@ def find_strategies(
         return decline("the channels fill no whole vectors", channels=channels, out_channels=out_channels)
     if 0 in out.shape:
         return decline("there are no results")
-    if not conv.is_constant:
-        return decline("the weight is computed at run time")
+    if not conv.is_constant and image != "f32":
+        return decline("the weight is computed at run time, and its sums are not known to be exact", image=image)
     pads = padding_pairs(conv.padding, 2)
     batch, height, width, _ = x.shape
     _, out_height, out_width, _ = out.shape
@@ -224,7 +250,9 @@ def find_strategies(
     for m in tiles:
         before = (pads[0][0], pads[1][0])
         tiling = Tiling(m, batch, (height, width), before, (out_height, out_width), channels, out_channels, image)
-        strategies.append(WinogradStrategy(m, tiling, winograd_cycles(tiling.likely, machine)))
+        cycles = winograd_cycles(tiling.likely, machine)
+        cycles += 0.0 if conv.is_constant else weight_cycles(tiling, machine)
+        strategies.append(WinogradStrategy(m, tiling, cycles))
     strategies.append(WinogradStrategy(0, strategies[0].tiling, direct_cycles(strategies[0].tiling.likely, machine)))
     return WinogradStrategies(tuple(sorted(strategies, key=lambda way: (way.cycles, way.m))))
 
@@ -277,28 +305,32 @@ def choose(
     result = find_strategies(ConvolutionView.of(conv), machine, largest, array)
     if isinstance(result, Decline):
         return result
-    if not has_array:
+    if is_constant(conv.weight) and not has_array:
         return decline("the array of the weight is not at hand")
     way = next((way for way in result.ordered if way.m == measured), result.own)
-    if way.m:
-        return way.tiling
     if measured == 0:
         return decline("direct convolution was measured to be faster")
-    figures = {"winograd": round(result.tiled.cycles), "direct": round(result.direct.cycles)}
+    return way.tiling if way.m else _direct(result)
+
+
+def choose_of_gradient(op: ir.OpView, machine: Machine, largest: int) -> Tiling | Decline:
+    """Choose the tiles for the gradient of a weight, which takes the products and transforms of the convolution."""
+    result = find_strategies(ConvolutionView.of_gradient(op), machine, largest)
+    if isinstance(result, Decline):
+        return result
+    return result.own.tiling if result.own.m else _direct(result)
+
+
+def _direct(strategies: WinogradStrategies) -> Decline:
+    figures = {"winograd": round(strategies.tiled.cycles), "direct": round(strategies.direct.cycles)}
     return decline("direct convolution is expected to be as fast", **figures)
 
 
 def rewritten(conv: ir.OpView, tiling: Tiling, b: Rewriter, functions: _Functions) -> ir.Value:
     """Rewrite the convolution as transforms and one matrix product for each element of a tile."""
-    read = constant_reader(conv.weight, b.session)
-    planes, tiles = tiling.alpha**2, tiling.count
-    transformed, m = tiling.transformed_dtype, tiling.m
-    kind = TensorType.of((planes, tiling.channels, tiling.out_channels), transformed)
-    name = f"{b.name_of(conv.weight)}.winograd"
-    change = transformed_integers if tiling.is_integer else transformed_weight
-    with ir.InsertionPoint(b.op), b.op.location:
-        weight = emit_deferred_constant(derived(read, lambda weight: change(weight, m)), kind, b.session, name)
-    tiles_type = TensorType.of(tiling.transformed(tiling.channels), transformed)
+    planes, tiles, m = tiling.alpha**2, tiling.count, tiling.m
+    weight = _transformed_constant(conv, tiling, b) if is_constant(conv.weight) else _transformed(conv, tiling, b)
+    tiles_type = TensorType.of(tiling.transformed(tiling.channels), tiling.transformed_dtype)
     result = functions.call(input_function, tiling, conv.x, tiles_type, FusionKind.OPAQUE, b)
     result = b.emit(OPS["reshape"], result, shape=(planes, tiles, tiling.channels))
     out_dtype = DTYPES["i32"] if tiling.is_integer else None
@@ -312,6 +344,47 @@ def rewritten(conv: ir.OpView, tiling: Tiling, b: Rewriter, functions: _Function
             result = b.emit(OPS["multiply"], result, _integer(factor, b, "factor"))
         result = b.emit(OPS["shift_right"], result, _integer(bits, b, "bits"))
     return result if conv.bias is None else b.emit(OPS["add"], result, conv.bias)
+
+
+def rewritten_gradient(op: ir.OpView, tiling: Tiling, b: Rewriter, functions: _Functions) -> ir.Value:
+    """Rewrite the gradient of a weight: the algorithm backwards, its transforms transposed, from results to windows.
+
+    Where a convolution is A^T [(G g G^T) * (B^T d B)] A, the gradient of g is G^T [sum of (B^T d B) * (A r A^T)] G.
+    """
+    planes, tiles, m = tiling.alpha**2, tiling.count, tiling.m
+    of_data, of_results = tiling.transformed(tiling.channels), tiling.transformed(tiling.out_channels)
+    data = functions.call(input_function, tiling, op.x, TensorType.of(of_data, "f32"), FusionKind.OPAQUE, b)
+    data = b.emit(OPS["reshape"], data, shape=(planes, tiles, tiling.channels))
+    results = TensorType.of(of_results, "f32")
+    gradient = functions.call(gradient_function, tiling, op.gradient, results, FusionKind.OPAQUE, b)
+    gradient = b.emit(OPS["reshape"], gradient, shape=(planes, tiles, tiling.out_channels))
+    products = b.emit(OPS["matmul"], data, gradient, transpose_lhs=True)
+    flat = b.emit(OPS["reshape"], products, shape=(planes, tiling.channels * tiling.out_channels))
+    windows = b.emit(OPS["matmul"], _window_matrix(m, b, is_transposed=True), flat)
+    return b.emit(OPS["reshape"], windows, shape=kind_of(op.output).shape)
+
+
+def _transformed_constant(conv: ir.OpView, tiling: Tiling, b: Rewriter) -> ir.Value:
+    """Return the transformed windows of a constant weight, as a constant that is computed when it is needed."""
+    read, m = constant_reader(conv.weight, b.session), tiling.m
+    kind = TensorType.of((tiling.alpha**2, tiling.channels, tiling.out_channels), tiling.transformed_dtype)
+    name = f"{b.name_of(conv.weight)}.winograd"
+    change = transformed_integers if tiling.is_integer else transformed_weight
+    with ir.InsertionPoint(b.op), b.op.location:
+        return emit_deferred_constant(derived(read, lambda weight: change(weight, m)), kind, b.session, name)
+
+
+def _transformed(conv: ir.OpView, tiling: Tiling, b: Rewriter) -> ir.Value:
+    """Return the transformed windows of a weight that is computed at run time: a product in each call."""
+    flat = b.emit(OPS["reshape"], conv.weight, shape=(9, tiling.channels * tiling.out_channels))
+    product = b.emit(OPS["matmul"], _window_matrix(tiling.m, b), flat)
+    return b.emit(OPS["reshape"], product, shape=(tiling.alpha**2, tiling.channels, tiling.out_channels))
+
+
+def _window_matrix(m: int, b: Rewriter, is_transposed: bool = False) -> ir.Value:
+    both = window_matrix(m).astype(np.float32)
+    both = np.ascontiguousarray(both.T) if is_transposed else both
+    return b.constant(both, TensorType.of(both.shape, "f32"), "windows")
 
 
 def _integer(number: int, b: Rewriter, name: str) -> ir.Value:

@@ -37,6 +37,13 @@ def winograd_cycles(tiling: Tiling, machine: Machine) -> float:
     return _products(weights * count, tiling.transformed_bytes * weights, tiling, machine) + transforms
 
 
+def weight_cycles(tiling: Tiling, machine: Machine) -> float:
+    """Estimate the cycles of the transform of a weight, or of its gradient: a product of matrices, in each call."""
+    windows = tiling.alpha**2 * tiling.channels * tiling.out_channels
+    product = 9 * windows / (machine.lanes(4) * machine.fma_per_cycle * _REACHED)
+    return max(product + _ELEMENT_CYCLES * windows / machine.lanes(4), 4 * windows / _BYTES_PER_CYCLE)
+
+
 def _products(count: float, weight_bytes: int, tiling: Tiling, machine: Machine) -> float:
     rate = _INTEGER_PRODUCTS if tiling.is_integer else machine.fma_per_cycle
     return max(count / (machine.lanes(4) * rate * _REACHED), weight_bytes / _BYTES_PER_CYCLE)

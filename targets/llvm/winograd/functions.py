@@ -15,12 +15,13 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import Expr, PrimBuilder, TensorExpr, constant, select
 from mirlo.dialects.tir.view import BlockView
 from mirlo.runtime.records import dataclass
-from mirlo.targets.llvm.winograd.matrices import INPUT, INTEGER_OUTPUT, OUTPUT, Matrix
+from mirlo.targets.llvm.winograd.matrices import INPUT, INTEGER_OUTPUT, OUTPUT, Matrix, transposed
 
 IMAGE = 224
 """Assumed height and width of an image with dynamic size."""
 INPUT_BLOCK = "winograd_input"
 OUTPUT_BLOCK = "winograd_output"
+GRADIENT_BLOCK = "winograd_gradient"
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,19 @@ def input_block(p: PrimBuilder, x: TensorExpr, tiling: Tiling) -> TensorExpr:
     return p.reduce("add", shape, (tiling.alpha, tiling.alpha), element, name=INPUT_BLOCK)
 
 
+def gradient_function(tiling: Tiling, loc: ir.Location) -> ir.OpView:
+    """Build the transposed output transform: gradients of [batch, height, width, channels] to the transformed tiles."""
+    p = PrimBuilder(GRADIENT_BLOCK, [TensorType.of((tiling.batch, *tiling.out, tiling.out_channels), "f32")], loc)
+    gradient, m, matrix = p.inputs[0], tiling.m, transposed(OUTPUT[tiling.m])
+
+    def element(i: Expr, j: Expr, n: Expr, th: Expr, tw: Expr, c: Expr, r: Expr, s: Expr) -> Expr:
+        read = gradient.at(n, th * m + r, tw * m + s, c, outside=0.0)
+        return read * (_entry(matrix, i, r, "f32") * _entry(matrix, j, s, "f32"))
+
+    shape = tiling.transformed(tiling.out_channels)
+    return p.finish(p.reduce("add", shape, (m, m), element, name=GRADIENT_BLOCK))
+
+
 def output_function(tiling: Tiling, loc: ir.Location) -> ir.OpView:
     """Build the output transform: the products of tiles to [batch, height, width, channels]."""
     p = PrimBuilder(OUTPUT_BLOCK, [TensorType.of(tiling.transformed(tiling.out_channels), tiling.product_dtype)], loc)
@@ -160,7 +174,7 @@ def computes(block: BlockView, wanted: ir.OpView, rows: int) -> bool:
 def _samples(block: BlockView, rows: int) -> Iterator[list[int]]:
     """Yield indices of all axes: in any block, the first two axes longer than one are the rows of the matrices."""
     columns = block.domain[block.reduce[0]]
-    first, second = (0, 1) if block.name == INPUT_BLOCK else (1, 2)
+    first, second = (1, 2) if block.name == OUTPUT_BLOCK else (0, 1)
     for fixed, moved in ((first, second), (second, first)):
         at = [0] * block.rank
         extent = block.domain[moved]

@@ -55,6 +55,11 @@ INTEGER_OUTPUT: dict[int, Matrix] = {
 """A^T by m, for products with windows whose rows are multiplied by `_INTEGER_ROWS`."""
 
 
+def transposed(matrix: Matrix) -> Matrix:
+    """Return the transpose of a matrix."""
+    return tuple(zip(*matrix, strict=True))
+
+
 def exact_quotient(m: int) -> tuple[int, int]:
     """Return an odd factor and a number of bits: a result times the factor, modulo 2^32, is shifted by the bits.
 
@@ -73,10 +78,15 @@ def transformed_integers(weight: np.ndarray, m: int) -> np.ndarray:
     return np.asarray(np.rint(exact), np.int16)
 
 
+def window_matrix(m: int) -> np.ndarray:
+    """Return the matrix that transforms flat windows of 3x3, in f64."""
+    g = np.asarray(_WEIGHT[m], np.float64)
+    return np.kron(g, g)
+
+
 def transformed_weight(weight: np.ndarray, m: int) -> np.ndarray:
     """Transform [3, 3, in, out] to [(m + 2)^2, in, out], computed in f64 and rounded once."""
-    g = np.asarray(_WEIGHT[m], np.float64)
-    both = np.kron(g, g)
+    both = window_matrix(m)
     windows = weight.reshape(both.shape[1], -1)
     array = np.empty((len(both), windows.shape[1]), weight.dtype)
     for start in range(0, windows.shape[1], _BLOCK):

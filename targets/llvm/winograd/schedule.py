@@ -24,14 +24,16 @@ from mirlo.targets.llvm.schedule.contraction.code import Code, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.winograd.functions import (
+    GRADIENT_BLOCK,
     INPUT_BLOCK,
     OUTPUT_BLOCK,
     Tiling,
     computes,
+    gradient_function,
     input_function,
     output_function,
 )
-from mirlo.targets.llvm.winograd.matrices import INPUT, Matrix, Operations, multiply
+from mirlo.targets.llvm.winograd.matrices import INPUT, OUTPUT, Matrix, Operations, multiply, transposed
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
@@ -58,8 +60,32 @@ def winograd_input(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpV
     if not computes(block, input_function(tiling, ir.Location.unknown()), alpha):
         return decline("the block is not Winograd's transform")
     buffers = BufferFunction(kernel.view)
-    emitter = _InputEmitter(Code(TensorBuffers(buffers)), block, tiling, lanes)
+    emitter = _TileEmitter(Code(TensorBuffers(buffers)), block, tiling, lanes, INPUT[tiling.m])
     return buffers.build(emitter.emit, {"rule": "winograd_input", "tile": [tiling.m, tiling.m]})
+
+
+@schedule(target="llvm", priority=70)
+def winograd_gradient(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
+    """Schedule the transposed output transform: tiles of a gradient, a vector of channels at a time."""
+    group = function_group(kernel, context)
+    if isinstance(group, Decline):
+        return group
+    block = group.blocks[0]
+    if block.name != GRADIENT_BLOCK or len(group.blocks) != 1 or len(block.reduce) != 2:
+        return decline("the kernel is not a Winograd transform of a gradient", block=block.name)
+    alpha, _, batch, _, _, channels = block.outputs[0].shape
+    size = block.inputs[0].shape[1:3]
+    if alpha - 2 not in INPUT:
+        return decline("there are no tiles of this size", tile=alpha - 2)
+    tiling = Tiling(alpha - 2, batch, size, (0, 0), size, channels, channels)
+    lanes = group.machine.lanes(4)
+    if channels % lanes != 0:
+        return decline("the channels fill no whole vectors", channels=channels)
+    if not computes(block, gradient_function(tiling, ir.Location.unknown()), alpha):
+        return decline("the block is not Winograd's transform")
+    buffers = BufferFunction(kernel.view)
+    emitter = _TileEmitter(Code(TensorBuffers(buffers)), block, tiling, lanes, transposed(OUTPUT[tiling.m]))
+    return buffers.build(emitter.emit, {"rule": "winograd_gradient", "tile": [tiling.m, tiling.m]})
 
 
 @schedule(target="llvm", priority=70)
@@ -228,10 +254,14 @@ class _Emitter:
         self.code.loop(Span(0, count, self.lanes), step)
 
 
-class _InputEmitter(_Emitter):
-    def __init__(self, code: Code, block: BlockView, tiling: Tiling, lanes: int):
+class _TileEmitter(_Emitter):
+    """The transform of tiles of an image by a matrix, whose columns are as many as the pixels of a side of each."""
+
+    def __init__(self, code: Code, block: BlockView, tiling: Tiling, lanes: int, matrix: Matrix):
         super().__init__(code, tiling, lanes)
         self.block = block
+        self.matrix = matrix
+        self.side = len(matrix[0])
 
     def emit(self) -> None:
         self.source = self.code.flat(self.block.inputs[0].value)
@@ -244,18 +274,18 @@ class _InputEmitter(_Emitter):
         height, width = tiling.size
         top = index.add(index.times(th, tiling.m), -tiling.pad[0])
         left = index.add(index.times(tw, tiling.m), -tiling.pad[1])
-        rows = [index.add(top, r) for r in range(tiling.alpha)]
-        columns = [index.add(left, s) for s in range(tiling.alpha)]
+        rows = [index.add(top, r) for r in range(self.side)]
+        columns = [index.add(left, s) for s in range(self.side)]
         edges = index.both(
-            index.inside(top, D.maximum(height - tiling.alpha + 1, 0)),
-            index.inside(left, D.maximum(width - tiling.alpha + 1, 0)),
+            index.inside(top, D.maximum(height - self.side + 1, 0)),
+            index.inside(left, D.maximum(width - self.side + 1, 0)),
         )
 
         def position(r: int, s: int) -> LoopIndex:
             pixel = index.add(index.times(index.add(index.times(n, height), rows[r]), width), columns[s])
             return index.times(pixel, tiling.channels)
 
-        every = [(r, s) for r in range(tiling.alpha) for s in range(tiling.alpha)]
+        every = [(r, s) for r in range(self.side) for s in range(self.side)]
 
         def within() -> None:
             indices = {at: position(*at) for at in every}
@@ -289,13 +319,14 @@ class _InputEmitter(_Emitter):
 
     def _walk(self, number: LoopIndex, read: Callable[[LoopIndex, tuple[int, int]], ir.Value]) -> None:
         """Transform a tile, vector by vector; `read` loads its elements."""
-        tiling, index, size = self.tiling, self.index, range(self.tiling.alpha)
+        tiling, index = self.tiling, self.index
+        size, side = range(tiling.alpha), range(self.side)
         first = index.times(number, tiling.channels)
         plane = tiling.count * tiling.channels
 
         def step(c: LoopIndex) -> None:
-            tile = [[self._extended(read(c, (r, s))) for s in size] for r in size]
-            result = _transform(INPUT[tiling.m], tile, self.ops)
+            tile = [[self._extended(read(c, (r, s))) for s in side] for r in side]
+            result = _transform(self.matrix, tile, self.ops)
             base = index.add(first, c)
             for i in size:
                 for j in size:

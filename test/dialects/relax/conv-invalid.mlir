@@ -269,3 +269,67 @@ func.func @conv_transpose_10(%x: tensor<1x3x8xf32>, %weight: tensor<3x4x3xf32>) 
   %0 = "relax.conv_transpose"(%x, %weight) {padding = array<i64: 1>} : (tensor<1x3x8xf32>, tensor<3x4x3xf32>) -> tensor<1x3x8xf32>
   return
 }
+
+// -----
+
+func.func @conv_weight_gradient_1(%x: tensor<1x3x8xf32>, %gradient: tensor<1x4x6xf16>) {
+  // expected-error@+1 {{'relax.conv_weight_gradient' op operands must have one element type, got f32, f16}}
+  %0 = "relax.conv_weight_gradient"(%x, %gradient) {window = array<i64: 3>} : (tensor<1x3x8xf32>, tensor<1x4x6xf16>) -> tensor<4x3x3xf32>
+  return
+}
+
+// -----
+
+func.func @conv_weight_gradient_2(%x: tensor<1x3x8xi32>, %gradient: tensor<1x4x6xi32>) {
+  // expected-error@+1 {{'relax.conv_weight_gradient' op operands must be floating point, got i32}}
+  %0 = "relax.conv_weight_gradient"(%x, %gradient) {window = array<i64: 3>} : (tensor<1x3x8xi32>, tensor<1x4x6xi32>) -> tensor<4x3x3xf32>
+  return
+}
+
+// -----
+
+func.func @conv_weight_gradient_3(%x: tensor<1x3x8xf32>, %gradient: tensor<1x4x6x6xf32>) {
+  // expected-error@+1 {{'relax.conv_weight_gradient' op the gradient must have the rank of the operand, 3, got f32[1, 4, 6, 6]}}
+  %0 = "relax.conv_weight_gradient"(%x, %gradient) {window = array<i64: 3>} : (tensor<1x3x8xf32>, tensor<1x4x6x6xf32>) -> tensor<4x3x3xf32>
+  return
+}
+
+// -----
+
+func.func @conv_weight_gradient_4(%x: tensor<1x3x8xf32>, %gradient: tensor<1x4x6xf32>) {
+  // expected-error@+1 {{'relax.conv_weight_gradient' op window must be one number per spatial dim, 1 of them, got [3, 3]}}
+  %0 = "relax.conv_weight_gradient"(%x, %gradient) {window = array<i64: 3, 3>} : (tensor<1x3x8xf32>, tensor<1x4x6xf32>) -> tensor<4x3x3xf32>
+  return
+}
+
+// -----
+
+func.func @conv_weight_gradient_5(%x: tensor<1x3x8xf32>, %gradient: tensor<2x4x6xf32>) {
+  // expected-error@+1 {{'relax.conv_weight_gradient' op the batches of f32[1, 3, 8] and f32[2, 4, 6] must agree, got 1 and 2}}
+  %0 = "relax.conv_weight_gradient"(%x, %gradient) {window = array<i64: 3>} : (tensor<1x3x8xf32>, tensor<2x4x6xf32>) -> tensor<4x3x3xf32>
+  return
+}
+
+// -----
+
+func.func @conv_weight_gradient_6(%x: tensor<1x3x8xf32>, %gradient: tensor<1x4x6xf32>) {
+  // expected-error@+1 {{'relax.conv_weight_gradient' op the 3 channels of the operand must divide into 2 groups}}
+  %0 = "relax.conv_weight_gradient"(%x, %gradient) {window = array<i64: 3>, groups = 2 : i64} : (tensor<1x3x8xf32>, tensor<1x4x6xf32>) -> tensor<4x3x3xf32>
+  return
+}
+
+// -----
+
+func.func @conv_weight_gradient_7(%x: tensor<1x4x8xf32>, %gradient: tensor<1x3x6xf32>) {
+  // expected-error@+1 {{'relax.conv_weight_gradient' op the 3 out channels must divide into 2 groups}}
+  %0 = "relax.conv_weight_gradient"(%x, %gradient) {window = array<i64: 3>, groups = 2 : i64} : (tensor<1x4x8xf32>, tensor<1x3x6xf32>) -> tensor<4x3x3xf32>
+  return
+}
+
+// -----
+
+func.func @conv_weight_gradient_8(%x: tensor<1x3x8xf32>, %gradient: tensor<1x4x7xf32>) {
+  // expected-error@+1 {{'relax.conv_weight_gradient' op the windows of f32[1, 3, 8] and spatial dim 0 of f32[1, 4, 7] must agree, got 6 and 7}}
+  %0 = "relax.conv_weight_gradient"(%x, %gradient) {window = array<i64: 3>} : (tensor<1x3x8xf32>, tensor<1x4x7xf32>) -> tensor<4x3x3xf32>
+  return
+}

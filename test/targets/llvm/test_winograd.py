@@ -133,6 +133,40 @@ def test_convolutions(
     assert len(executable.artifact.kernels) == 3
 
 
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("tile", [2, 4])
+@pytest.mark.parametrize(
+    ("shape", "out", "pad", "threads"),
+    [((2, 9, 10, 32), 48, (1, 1, 1, 1), 2), ((3, 5, 6, 16), 16, (2, 0, 1, 2), 1), ((1, 4, 4, 32), 16, (0, 0, 0, 0), 1)],
+)
+def test_weights_of_the_call(monkeypatch: Any, shape: Any, out: int, pad: Any, threads: int, tile: int) -> None:
+    """A convolution whose weight is an input, and the gradient of that weight."""
+    monkeypatch.setattr(convert, "_GAIN", 1e9)
+    monkeypatch.setattr(convert, "winograd_cycles", lambda tiling, machine: abs(tiling.m - tile))
+    monkeypatch.setattr(convert, "weight_cycles", lambda tiling, machine: 0)
+    rng = np.random.default_rng(7)
+    x, w = (rng.standard_normal(size, dtype=np.float32) for size in (shape, (3, 3, shape[3], out)))
+    want = _reference(x, w, pad)
+    gradient = rng.standard_normal(want.shape, dtype=np.float32)
+    padded = np.pad(x, ((0, 0), (pad[0], pad[2]), (pad[1], pad[3]), (0, 0))).astype(np.float64)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))
+    by_weight = np.einsum("nhwcij,nhwo->ijco", windows, gradient)
+    kinds = [f"tensor<{'x'.join(map(str, array.shape))}xf32>" for array in (x, w, gradient)]
+    attributes = f"""padding = array<i64: {", ".join(map(str, pad))}>, data_layout = "N*C", kernel_layout = "*IO\""""
+    text = f"""func.func @main(%x: {kinds[0]}, %w: {kinds[1]}, %g: {kinds[2]}) -> ({kinds[2]}, {kinds[1]}) {{
+      %0 = "relax.conv"(%x, %w) {{{attributes}}} : ({kinds[0]}, {kinds[1]}) -> {kinds[2]}
+      %1 = "relax.conv_weight_gradient"(%x, %g) {{window = array<i64: 3, 3>, {attributes}}}
+        : ({kinds[0]}, {kinds[2]}) -> {kinds[1]}
+      return %0, %1 : {kinds[2]}, {kinds[1]}
+    }}"""
+    with make_context(), ir.Location.unknown():
+        executable = mirlo.compile(ir.Module.parse(text), threads=threads)
+    for got, expected in zip(executable(x, w, gradient), (want, by_weight), strict=True):
+        assert np.abs(got - expected).max() <= 2 * BOUNDS[tile] * np.abs(expected).max()
+    symbols = {kernel.symbol.rstrip("_0123456789") for kernel in executable.artifact.kernels}
+    assert {"winograd_input", "winograd_output", "winograd_gradient"} <= symbols
+
+
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("cpu", ["x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize(("threads", "m"), [(1, 2), (2, 2), (2, 4)])

@@ -28,6 +28,35 @@ func.func @chosen(%x: tensor<1x56x56x64xf32>, %bias: tensor<32xf32>) -> tensor<1
   return %0 : tensor<1x56x56x32xf32>
 }
 
+// A weight that is an input is transformed in the call.
+// CHECK-LABEL: func.func @weight_of_the_call(
+// CHECK:         %[[W:.*]] = "relax.reshape"(%arg1) {{.*}} -> tensor<9x2048xf32>
+// CHECK:         %[[T:.*]] = "relax.matmul"(%{{.*}}, %[[W]]) : (tensor<36x9xf32>, tensor<9x2048xf32>)
+// CHECK:         callee = @winograd_output
+// NONE-LABEL:  func.func @weight_of_the_call(
+// NONE-NEXT:     relax.conv
+func.func @weight_of_the_call(%x: tensor<1x56x56x64xf32>, %w: tensor<3x3x64x32xf32>) -> tensor<1x56x56x32xf32> {
+  %0 = "relax.conv"(%x, %w) {padding = array<i64: 1, 1, 1, 1>, data_layout = "N*C", kernel_layout = "*IO", operandSegmentSizes = array<i32: 1, 1, 0>} : (tensor<1x56x56x64xf32>, tensor<3x3x64x32xf32>) -> tensor<1x56x56x32xf32>
+  return %0 : tensor<1x56x56x32xf32>
+}
+
+// The gradient of a weight: the algorithm backwards.
+// CHECK-LABEL: func.func @gradient(
+// CHECK:         %[[X:.*]] = "relax.call_tir"(%arg0) {callee = @winograd_input{{.*}} -> tensor<6x6x1x14x14x64xf32>
+// CHECK:         %[[D:.*]] = "relax.reshape"(%[[X]]) {{.*}} -> tensor<36x196x64xf32>
+// CHECK:         %[[G:.*]] = "relax.call_tir"(%arg1) {callee = @winograd_gradient{{.*}} -> tensor<6x6x1x14x14x32xf32>
+// CHECK:         %[[R:.*]] = "relax.reshape"(%[[G]]) {{.*}} -> tensor<36x196x32xf32>
+// CHECK:         %[[P:.*]] = "relax.matmul"(%[[D]], %[[R]]) {transpose_lhs = true} {{.*}} -> tensor<36x64x32xf32>
+// CHECK:         %[[F:.*]] = "relax.reshape"(%[[P]]) {{.*}} -> tensor<36x2048xf32>
+// CHECK:         "relax.matmul"(%{{.*}}, %[[F]]) : (tensor<9x36xf32>, tensor<36x2048xf32>)
+// NONE-LABEL:  func.func @gradient(
+// NONE-NEXT:     relax.conv_weight_gradient
+// CODE:        func.func private @winograd_gradient({{.*}}rule = "winograd_gradient", tile = array<i64: 4, 4>
+func.func @gradient(%x: tensor<1x56x56x64xf32>, %g: tensor<1x56x56x32xf32>) -> tensor<3x3x64x32xf32> {
+  %0 = "relax.conv_weight_gradient"(%x, %g) {window = array<i64: 3, 3>, padding = array<i64: 1, 1, 1, 1>, data_layout = "N*C", kernel_layout = "*IO"} : (tensor<1x56x56x64xf32>, tensor<1x56x56x32xf32>) -> tensor<3x3x64x32xf32>
+  return %0 : tensor<3x3x64x32xf32>
+}
+
 // CHECK-LABEL: func.func @declined(
 // CHECK-NOT:     callee = @winograd
 // CHECK:         return
@@ -37,7 +66,7 @@ func.func @declined(%x: tensor<1x7x7x512xf32>, %k: tensor<3x3x512x512xf32>, %y: 
   %v = "relax.constant"() {value = dense<0.5> : tensor<3x3x24x32xf32>} : () -> tensor<3x3x24x32xf32>
   // WHY: stays direct: direct convolution is expected to be as fast (winograd={{[0-9]+}}, direct={{[0-9]+}})
   %0 = "relax.conv"(%x, %w) {padding = array<i64: 1, 1, 1, 1>, data_layout = "N*C", kernel_layout = "*IO", operandSegmentSizes = array<i32: 1, 1, 0>} : (tensor<1x7x7x512xf32>, tensor<3x3x512x512xf32>) -> tensor<1x7x7x512xf32>
-  // WHY: stays direct: the weight is computed at run time
+  // WHY: stays direct: direct convolution is expected to be as fast (winograd={{[0-9]+}}, direct={{[0-9]+}})
   %1 = "relax.conv"(%x, %k) {padding = array<i64: 1, 1, 1, 1>, data_layout = "N*C", kernel_layout = "*IO", operandSegmentSizes = array<i32: 1, 1, 0>} : (tensor<1x7x7x512xf32>, tensor<3x3x512x512xf32>) -> tensor<1x7x7x512xf32>
   // WHY: stays direct: the window is not 3x3 with steps of 1 (window=(3, 3), strides=(2, 2))
   %2 = "relax.conv"(%x, %w) {strides = array<i64: 2, 2>, padding = array<i64: 1, 1, 1, 1>, data_layout = "N*C", kernel_layout = "*IO", operandSegmentSizes = array<i32: 1, 1, 0>} : (tensor<1x7x7x512xf32>, tensor<3x3x512x512xf32>) -> tensor<1x4x4x512xf32>
@@ -74,3 +103,6 @@ func.func @deep(%x: tensor<1x56x56x1856xui8>) -> tensor<1x56x56x64xi32> {
   %0 = "relax.conv"(%x, %w) {out_dtype = i32, padding = array<i64: 1, 1, 1, 1>, data_layout = "N*C", kernel_layout = "*IO"} : (tensor<1x56x56x1856xui8>, tensor<3x3x1856x64xi8>) -> tensor<1x56x56x64xi32>
   return %0 : tensor<1x56x56x64xi32>
 }
+
+// Gradients come after all convolutions.
+// WHY:         the gradient is computed in tiles of 4
