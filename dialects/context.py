@@ -171,7 +171,7 @@ it, which hold it, is left."""
 
 
 def recycle_context(context: ir.Context) -> None:
-    """Let the next `make_context` return this context, if nothing refers to it then.
+    """Offer this context for reuse: the next `make_context` returns it if nothing refers to it then.
 
     Loading dialects and unloading them takes a third of the time of compiling a small model. The context of a large
     one would keep too much memory.

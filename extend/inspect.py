@@ -1,4 +1,4 @@
-"""What tools show of programs: problems with their places, names, rules, and what becomes of each line."""
+"""Inspection of programs for tools: diagnostics with their locations, names, rules, and the code of each line."""
 
 import mirlo.passes.schedule.schedule  # noqa: F401  (registers its rules)
 from mirlo.dialects.context import operation_class

@@ -1,4 +1,4 @@
-"""Operators: classes, shape inference, ONNX converters, what one element of a result is."""
+"""Operators: classes, shape inference, ONNX converters, definitions of result elements."""
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context, register_dialect

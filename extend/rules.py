@@ -1,4 +1,4 @@
-"""Rules that lead from operators to loops and from intrinsics to instructions."""
+"""Rules that lower operators to loops and intrinsics to instructions."""
 
 from mirlo.passes.rule_choices import Choice
 from mirlo.passes.rules import (

@@ -1,4 +1,4 @@
-"""What loaders of artifacts and compiled models are made of; imports nothing of the compiler."""
+"""The API of loaders of artifacts and compiled models; imports nothing of the compiler."""
 
 from mirlo.runtime.artifact import Artifact as ModelArtifact
 from mirlo.runtime.artifact import TensorSpec

@@ -1,4 +1,4 @@
-"""Schedules of kernels: the primitives, and what rules see."""
+"""Schedules of kernels: the primitives, and the interface of rules."""
 
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext

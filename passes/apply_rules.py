@@ -1,4 +1,4 @@
-"""The one way in which rules are applied: legalization, intrinsics and rewriting of graphs, with patterns or without.
+"""The application of rules: legalization, intrinsics and rewriting of graphs, with patterns or without.
 
 Rules are tried in order. What the first one that accepts returns must be values for the operation's results; what a
 rule of a user emits is verified. The caller replaces the operation: through MLIR's dialect conversion, or at once.

@@ -1,4 +1,4 @@
-"""Forms of code in which users read kernels: LLVM IR, assembly, PTX, whatever a target makes on its way."""
+"""Forms of code in which users read kernels: LLVM IR, assembly, PTX, or another form of a target."""
 
 from __future__ import annotations
 

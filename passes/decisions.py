@@ -1,4 +1,4 @@
-"""What passes decide about operators and prim functions, for `mirlo explain`."""
+"""Decisions of passes about operators and prim functions, for `mirlo explain`."""
 
 from __future__ import annotations
 

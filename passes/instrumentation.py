@@ -49,7 +49,7 @@ class Instrument:
 
 
 def function_done(step: Leaf, function: ir.OpView, session: Session) -> None:
-    """Tell the instruments that a pass over a module is done with one of its functions."""
+    """Notify the instruments that a pass over a module has finished one of its functions."""
     for instrument in session.watching:
         instrument.after_function(step, function, session)
 

@@ -308,7 +308,7 @@ _observers: list[RuleObserver] = []
 
 @contextmanager
 def _listed(entries: list[T], entry: T) -> Iterator[None]:
-    """Let a list have one more entry in the block."""
+    """Append an entry to a list for the block."""
     entries.append(entry)
     try:
         yield
@@ -317,7 +317,7 @@ def _listed(entries: list[T], entry: T) -> Iterator[None]:
 
 
 def observed_rules(observer: RuleObserver) -> AbstractContextManager[None]:
-    """Let a function observe the rules of every kind that run in the block."""
+    """Add an observer of the rules of every kind that run in the block."""
     return _listed(_observers, observer)
 
 
@@ -327,12 +327,12 @@ _refusals: list[Refusal] = []
 
 
 def refused_rules(refusal: Refusal) -> AbstractContextManager[None]:
-    """Let a function refuse rules of every kind in the block: they decline, and the next ones are tried."""
+    """Add a filter of rules of every kind in the block: refused ones decline, and the next ones are tried."""
     return _listed(_refusals, refusal)
 
 
 def note_rule(rule: Rule, arguments: tuple[object, ...], accepted: bool | None) -> None:
-    """Tell observers that a rule runs, or whether it accepted."""
+    """Notify observers that a rule runs, or whether it accepted."""
     for observer in _observers:
         observer(rule, arguments, accepted)
 

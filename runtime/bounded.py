@@ -58,7 +58,7 @@ BOUNDS = Bounds()
 
 
 class BoundedFailure(MirloError):
-    """Raised where a call in a bounded process has no result; the text tells why, as in "it takes too much memory"."""
+    """Raised if a call in a bounded process has no result, with the reason, such as "it takes too much memory"."""
 
 
 class BoundedRefusal(MirloError):

@@ -70,7 +70,7 @@ class StoredTensor:
 
 
 def release(array: np.ndarray) -> None:
-    """Let the system take the memory of an array that is mapped from a file; it is read again when it is used."""
+    """Release the pages of an array that is mapped from a file; they are read again when they are used."""
     span = sum((dim - 1) * stride for dim, stride in zip(array.shape, array.strides, strict=True)) + array.itemsize
     if not array.size or min(array.strides, default=0) < 0:
         return

@@ -76,7 +76,7 @@ class HeartbeatMonitor:
 
 
 def _begin(descriptor: int) -> int:
-    """Let a thread count in memory."""
+    """Start a thread that counts in memory."""
     global _descriptor
     text = Path(__file__).with_name("heartbeat.ll").read_text(encoding="utf-8")
     code = compile_llvm(text.replace("PERIOD_MICROSECONDS", str(int(PERIOD * 1e6))), is_kept=True)

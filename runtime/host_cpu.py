@@ -43,7 +43,7 @@ def host_cpu() -> HostCpu:
 
 
 def restrict_host_cpu(cpu: str, lacked: Collection[str]) -> None:
-    """Let this process see a processor that lacks features and has LLVM's name `cpu`, as tests of older machines do.
+    """Simulate a processor without some features and with LLVM's name `cpu` in this process, for tests.
 
     This must happen before anything asks for the processor.
     """

@@ -28,7 +28,7 @@ _RUNNER: ContextVar[ModelRunner | None] = ContextVar("model_runner", default=Non
 
 @contextmanager
 def models_run_on(runner: ModelRunner | None) -> Iterator[None]:
-    """Let models that are compiled inside of the block run on another machine; None: on this one."""
+    """Run models that are compiled in this block on another machine, or on this one for None."""
     before = _RUNNER.set(runner)
     try:
         yield

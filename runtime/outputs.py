@@ -1,4 +1,4 @@
-"""The arrays of a call's outputs: new ones, the caller's, and those whose sizes only the call tells."""
+"""The arrays of a call's outputs: new ones, the caller's, and those with sizes known only after the call."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ STARTERS = (
 )
 """Variables with the rank, the number of ranks, and those on this machine: by hand, of Open MPI, MPICH, torchrun."""
 JOBS = ("MIRLO_JOB", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "TORCHELASTIC_RUN_ID", "MASTER_PORT")
-"""Variables that tell runs of one user on a machine apart."""
+"""Variables that distinguish runs of one user on a machine."""
 TIMEOUT, HEARTBEAT = "MIRLO_RANKS_TIMEOUT", "MIRLO_RANKS_HEARTBEAT"
 """Variables: the most seconds that a rank waits for another, and those after which a process that shows no sign of life
 is taken for stopped."""

@@ -130,12 +130,12 @@ def run_forked(
 
 
 def is_single_threaded() -> bool:
-    """Return whether no other thread may hold a lock that a fork would copy; False where the system does not tell."""
+    """Return whether no other thread may hold a lock that a fork would copy; False if unknown."""
     return _thread_count() == 1
 
 
 def _thread_count() -> int:
-    """Return the number of threads of this process; 0 where the system does not tell."""
+    """Return the number of threads of this process; 0 if unknown."""
     try:
         return len(os.listdir("/proc/self/task")) if sys.platform == "linux" else 0
     except OSError:
@@ -284,7 +284,7 @@ def process_context() -> Any:
 
 @cache
 def _keep_garbage_in_forks() -> None:
-    """Let no process of `multiprocessing` free what was garbage before its fork, as `run_forked` does."""
+    """Freeze garbage in forked processes of `multiprocessing`, as `run_forked` does, so that they do not free it."""
     from multiprocessing.util import register_after_fork
 
     register_after_fork(process_context, lambda _: gc.freeze())
@@ -305,7 +305,7 @@ def end_group(leader: int) -> None:
 
 
 def end_with_parent() -> None:
-    """Let the system end this process with its parent, even one that is stopped; only Linux does."""
+    """Request a signal that ends this process with its parent, even a stopped one; only on Linux."""
     if sys.platform == "linux":
         import ctypes
         import signal
@@ -323,7 +323,7 @@ def stop_group(leader: int) -> None:
 
 
 def continue_group(leader: int) -> None:
-    """Let a process and those of its group continue."""
+    """Continue a process and those of its group."""
     if sys.platform != "win32":
         import signal
 
@@ -407,7 +407,7 @@ def limit_memory(nbytes: int) -> None:
 
 
 def lower_priority() -> None:
-    """Let other processes run before this one where cores are few; without priorities, nothing happens."""
+    """Lower the priority of this process where cores are few; without priorities, nothing happens."""
     if sys.platform != "win32":
         os.nice(10)
 
@@ -434,7 +434,7 @@ def limit_stack(nbytes: int) -> None:
 
 
 def raise_file_limit() -> int:
-    """Let this process have as many open files as it may, and return how many; a large number without such limits."""
+    """Raise the limit of open files as far as allowed and return it; a large number without such limits."""
     if sys.platform == "win32":
         return 1 << 20
     import resource
@@ -577,7 +577,7 @@ def wait_readable(descriptors: Collection[int], seconds: float) -> list[int]:
 
 
 def release_pages(mapping: FileMapping, start: int, stop: int) -> None:
-    """Let the system take the whole pages of a range, which it reads again when needed, if it has a call for that."""
+    """Release the whole pages of a mapped range, which are read again when needed, if the system supports it."""
     first, last = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE, stop // mmap.PAGESIZE * mmap.PAGESIZE
     if sys.platform == "linux" and last > first:
         with contextlib.suppress(OSError):
@@ -597,7 +597,7 @@ def register_code(folder: str | os.PathLike[str]) -> None:
 
 
 def release_code() -> None:
-    """Let the system take the pages of code that models do not need when they run: those of the compiler's libraries.
+    """Release the pages of code that models do not need when they run: those of the compiler's libraries.
 
     They are mapped again from their files when they are executed, without what a debugger has written to them. Nothing
     happens on systems whose mappings cannot be listed.
@@ -705,7 +705,7 @@ def map_memory(nbytes: int, in_huge_pages: bool = True) -> mmap.mmap:
 
 
 def use_huge_pages(memory: mmap.mmap, start: int, nbytes: int) -> None:
-    """Let a part of mapped memory be in huge pages if the system has them."""
+    """Request huge pages for a part of mapped memory, if the system has them."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):  # of a kernel without huge pages
             memory.madvise(mmap.MADV_HUGEPAGE, start, nbytes)
@@ -759,7 +759,7 @@ class GuardedPages:
         return memoryview(self._pages)[mmap.PAGESIZE : -mmap.PAGESIZE]
 
     def make_read_only(self) -> None:
-        """Let the bytes be read only from now on."""
+        """Make the bytes read-only."""
         if sys.platform != "win32":
             self._protect(mmap.PAGESIZE, len(self._pages) - 2 * mmap.PAGESIZE, mmap.PROT_READ)
 
@@ -840,7 +840,7 @@ def connect_locally(path: Path) -> socket.socket:
 
 
 def peer_of(connection: socket.socket) -> tuple[int, int] | None:
-    """Return the process and the user at the other end of a local socket; None where the system does not tell."""
+    """Return the process and the user at the other end of a local socket; None if unknown."""
     if sys.platform != "linux":
         return None
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))

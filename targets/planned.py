@@ -173,7 +173,7 @@ def _expected_cycles(attributes: ir.OpAttributeMap) -> int:
 
 
 def add_ticks(main: ir.Operation, module: ir.Module | ir.OpView, kernels: int) -> None:
-    """Let main record ticks before the first call and after each, in a profile that is its last argument.
+    """Make main record ticks before the first call and after each, in a profile that is its last argument.
 
     Control flow records when it enters what has calls, the last time: so the calls of a loop are those of its last
     iteration (`runtime/profile.py`).
@@ -206,7 +206,7 @@ def add_ticks(main: ir.Operation, module: ir.Module | ir.OpView, kernels: int) -
 
 
 def add_polls(module: ir.Module | ir.OpView) -> bool:
-    """Let loops of unknown length ask after each iteration whether the call is to end; return whether there are any."""
+    """Insert a check for interrupts in loops of unknown length; return whether there are such loops."""
     functions = [op.operation for op in module.body.operations if op.operation.name == "func.func"]
     loops = [loop for function in functions if not is_prim_func(function) for loop in _unbounded_loops(function)]
     if not loops:

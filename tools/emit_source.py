@@ -62,7 +62,7 @@ def emit_source(
 
 
 def _source_only(targets: Targets) -> Targets:
-    """Return the code generators without their compilation step, which would need a compiler."""
+    """Set the option `source-only` of code generators that have it: they need no compiler then."""
 
     def changed(chosen: Chosen) -> Chosen:
         if "source-only" not in options_of(type(chosen.generator)) or "source-only" in chosen.options:

@@ -1,4 +1,4 @@
-"""Telling MLIR's bytecode from text."""
+"""Detection of MLIR's bytecode."""
 
 BYTECODE_PREFIX = b"ML\xefR"
 """What bytecode begins with."""

@@ -123,7 +123,7 @@ def captured(op: ir.Operation | ir.OpView) -> Iterator[ir.Value]:
 
 
 def replace_inside(op: ir.Operation, value: ir.Value, other: ir.Value) -> None:
-    """Let the operations in the regions of an operation read another value."""
+    """Replace a value in the regions of an operation by another one."""
     for region in op.regions:
         for block in region.blocks:
             for inner in block.operations:

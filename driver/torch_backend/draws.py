@@ -118,7 +118,7 @@ def without_states(graph: torch.fx.Graph) -> list[torch.fx.Node]:
 
 
 def _value(node: torch.fx.Node) -> Any:
-    """Return the traced value of a node, or None where the division of the graph dropped it."""
+    """Compute the traced value of a node by its operator, since division of a graph drops the values of some nodes."""
     import torch
 
     target, args = called(node)

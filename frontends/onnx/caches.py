@@ -108,7 +108,7 @@ def _used(graph: GraphDef) -> Iterator[str]:
 
 
 def find_paged_inputs(graph: GraphDef) -> dict[str, str]:
-    """Return what inputs of the graph are to attentions with caches in pages, by their names: one of `PAGE_ROLES`.
+    """Return the roles of inputs in attentions with caches in pages, by name: one of `PAGE_ROLES`.
 
     An input that is two of these is left out.
     """

@@ -30,7 +30,7 @@ STATES = {
     SUPPORTED: "is imported",
     UNSUPPORTED: "its operator is not supported, in this version of the operator set",
     REFUSED: "its operator is supported, but not as it is used here",
-    UNKNOWN: "it reads what a node that is not supported makes, of a type that the model does not tell",
+    UNKNOWN: "it reads the result of an unsupported node, whose type the model does not declare",
     UNUSED: "no output of the model needs it, so that it is left out",
 }
 

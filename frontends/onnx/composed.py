@@ -1,4 +1,4 @@
-"""Operators whose function body is written here: another operator, with something before and after it."""
+"""Operators that are composed here of another operator, with nodes before and after it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class _Function:
         return self.add("Constant", value=tensor_of(array, onnx_code(dtype_of_array(array))))
 
     def rename(self, value: str, output: str) -> None:
-        """Let a value be an output."""
+        """Rename a value to that of an output."""
         self.nodes.append(node_of("Identity", [value], [output], index=len(self.nodes)))
 
     def finish(self, inputs: Sequence[str], outputs: Sequence[str]) -> FunctionDef:

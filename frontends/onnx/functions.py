@@ -51,7 +51,7 @@ def of_schema(node: NodeDef, version: int, inputs: Sequence[AnyValue | None]) ->
 
 
 def newer_package(node: NodeDef, version: int) -> str:
-    """Return what to install if a newer `onnx` may define the function of an operator, or an empty string.
+    """Return the command to install a newer `onnx`, which may define the function of an operator, or "".
 
     Args:
         node: The operator, of which the installed `onnx` has no function body.

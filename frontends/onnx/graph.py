@@ -242,5 +242,5 @@ KIND_NAMES = {
 
 
 def wrong_kind(attribute: AttributeDef, kind: int) -> str:
-    """Return what is wrong with an attribute that is not of this kind."""
+    """Return the error for an attribute of another kind."""
     return f"attribute '{attribute.name}' must be {KIND_NAMES[kind]}, got {KIND_NAMES.get(attribute.kind, 'nothing')}"

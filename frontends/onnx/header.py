@@ -1,4 +1,4 @@
-"""What an ONNX file declares of its model, read from the wire format: no weight, no node and no library is touched."""
+"""The declarations of an ONNX file, read from the wire format without weights, nodes or libraries."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class DeclaredModel:
 
 
 def declared_model(buffer: memoryview, what: str) -> DeclaredModel:
-    """Read what the bytes of a model declare; `what` names them in errors."""
+    """Read the declarations of a model from bytes; `what` names them in errors."""
     model = DeclaredModel()
     for entry in wire_fields(buffer, what):
         if entry.number == _IR_VERSION:

@@ -102,7 +102,7 @@ class LoadedModel:
 
 
 def without_declared_shapes(model: Source) -> LoadedModel:
-    """Open a model of which the shapes that it declares for results are wrong."""
+    """Open a model again without the shapes that it declares for results, which are wrong."""
     return replace(load(model), trusts_declared=False, digest=None)
 
 
@@ -193,7 +193,7 @@ def _parse(buffer: memoryview, what: str, path: Path | None) -> LoadedModel:
 
 
 def kind_by_content(start: bytes, path: PurePath | None) -> str | None:
-    """Return what a file is by its first bytes, and what to do with it; None for what may be an ONNX model."""
+    """Return the format of a file by its first bytes, with advice; None if it may be an ONNX model."""
     if start.startswith(ARCHIVE):
         return kind_by_name(path) or f"a zip archive, perhaps {CHECKPOINT}"
     known = next((text for at, signature, text in SIGNATURES if start[at:].startswith(signature)), None)
@@ -201,14 +201,14 @@ def kind_by_content(start: bytes, path: PurePath | None) -> str | None:
 
 
 def kind_by_name(path: PurePath | None) -> str | None:
-    """Return what a file is by its name; the caller knows that it is no ONNX model."""
+    """Return the format of a file that is no ONNX model, by its name."""
     if path is None:
         return None
     return SUFFIXES.get(path.suffix.lower(), "").replace("FILE", path.name) or _form_by_name(path)
 
 
 def _form_by_name(path: PurePath | None) -> str | None:
-    """Return what to do with a file of such a name, if a front end opens it."""
+    """Return advice for a file of this name, if a front end opens it."""
     if path is None or path.suffix.lower() in SUFFIXES or not has_form(path):
         return None
     return f"a model of {forms_named(path)}: 'mirlo import' prints it, 'mirlo compile' compiles it"

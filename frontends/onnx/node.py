@@ -1,6 +1,6 @@
 """The import of nodes: graphs in topological order, functions in place of calls, and a converter's view of a node.
 
-`NodeImporter` walks through the graph of a model. A node is folded, converted, or replaced by the nodes of its function
+`NodeImporter` imports the graph of a model. A node is folded, converted, or replaced by the nodes of its function
 here; which converters there are, and how regions are made, `body.py` adds.
 """
 
@@ -286,7 +286,7 @@ class NodeImporter(ObjectBuilder, ABC):
 
     @property
     def is_in_branch(self) -> bool:
-        """Whether operations are inserted where a call may not come to."""
+        """Return whether operations are inserted in code that a call may skip."""
         return any(block.owner.operation.name == "scf.if" for block in self.blocks)
 
     def close_regions(self) -> None:
@@ -331,11 +331,11 @@ class NodeImporter(ObjectBuilder, ABC):
         return self.symbols.of_data(identifier(base[-SYMBOL_LENGTH:]))
 
     def solution(self, left: Dim, right: Dim) -> Solved | None:
-        """Return what follows for a symbol if two dims must be equal; a branch requires nothing of the inputs."""
+        """Solve for a symbol of two dims that must be equal; in a branch, not for symbols of inputs."""
         return self.symbols.solve(left, right, with_inputs=not self.is_in_branch)
 
     def broadcast_size(self, dims: Collection[Dim]) -> Dim:
-        """Return what dims broadcast to if only the call tells whether they are 1: a required dim or a symbol."""
+        """Return the broadcast dim if it is known only at run time which dims are 1: a required dim or a symbol."""
         step, scope = self.steps[-1]
         base = next(filter(None, step.outputs), "")
         key = f"{scope.prefix}{step.name} {base}"
@@ -388,7 +388,7 @@ class NodeImporter(ObjectBuilder, ABC):
 
     @abstractmethod
     def traits_of(self, domain: str, operator: str) -> frozenset[NodeTrait]:
-        """Return what the converters of an operator, and its class, declare of it."""
+        """Return the traits that the converters of an operator and its class declare."""
 
     @abstractmethod
     def converters_of(self, domain: str, operator: str, version: int) -> Sequence[Callable[[Node], Converted]]:
@@ -396,7 +396,7 @@ class NodeImporter(ObjectBuilder, ABC):
 
     @abstractmethod
     def folded(self, node: Node, compute: Callable[[], Tensor]) -> Sequence[Tensor] | None:
-        """Return the outputs of a node if its inputs tell their elements; `compute` makes its operation."""
+        """Return the outputs of a node if they can be folded from its inputs; `compute` emits its operation."""
 
     @abstractmethod
     def describe(self, node: Node, result: Tensor) -> None:

@@ -116,7 +116,7 @@ def iteration_of_graph(body: NodeImporter, graph: GraphDef, carried: int) -> Loo
 
 
 class KnownAfterFirst(NodeError):
-    """Raised for a value whose type only an iteration tells: of another rank than before, or rows of its own sizes."""
+    """Raised for a value whose type differs between iterations: in its rank, or in the sizes of its rows."""
 
 
 def repeat(

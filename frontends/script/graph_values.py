@@ -96,7 +96,7 @@ class ScriptFunctions:
         return symbol, declared if outputs is None else outputs
 
     def declare(self, template: PrimFunc) -> None:
-        """Let graphs call a prim function without symbols, which `define` makes later in its place."""
+        """Declare a prim function without symbols, which `define` replaces later."""
         types = tuple(template.type_of(p, {}) for p in template.parameters)
         self.made[(template, types, ())] = (template.name, template.output_types({}))
 

@@ -137,7 +137,7 @@ class ModuleBuilder:
                 self.names[node.targets[0].id] = self._constant(node.value)
 
     def _announce(self, node: Located, symbol: str | None) -> None:
-        """Let graphs call those that are defined after them."""
+        """Declare a graph, so that graphs before it may call it."""
         if not isinstance(node, ast.FunctionDef) or isinstance(self.names.get(node.name), (PrimFunc, InlineFunction)):
             return
         name = self._symbol(node, symbol)

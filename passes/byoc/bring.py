@@ -60,7 +60,7 @@ class Bring:
         return self.moved[key]
 
     def _mark_rules(self, function: ir.Operation, source: ir.Operation) -> None:
-        """Let the intrinsics of a function from an external module be lowered by the rules of its target."""
+        """Mark the intrinsics of a function from an external module for the rules of its target."""
         target = string_fact(source, EXTERNAL)
         if target is None or RULES in function.attributes or PRIM_FUNC not in function.attributes:
             return

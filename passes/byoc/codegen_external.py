@@ -31,7 +31,7 @@ from mirlo.runtime.records import dataclass
 @register_pass
 @dataclass(frozen=True)
 class CodegenExternal(Pass):
-    """Let code generators compile the external modules.
+    """Compile the external modules by their code generators.
 
     The code generator of the target that a nested module names (`relax.external`) turns it into an artifact, which is
     attached to the module as `relax.external_artifacts`; the nested module goes, calls of its functions become

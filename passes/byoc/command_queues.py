@@ -442,7 +442,7 @@ def _clocks(steps: Sequence[QueueStep]) -> list[dict[Hashable, int]]:
 
 
 _ENABLERS = {Action.TAKE: Action.GIVE, Action.WAIT: Action.POST}
-"""The action whose nth time lets the nth time of another one happen."""
+"""The action whose nth execution enables the nth execution of another one."""
 
 
 def _enabler(

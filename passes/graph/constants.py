@@ -60,7 +60,7 @@ def constant_reader(value: ir.Value, session: Session) -> Callable[[], np.ndarra
 
 
 def derived(read: Callable[[], np.ndarray], change: Callable[[np.ndarray], np.ndarray]) -> Callable[[], np.ndarray]:
-    """Return a function that computes an array from another, and lets the system take the pages of a file with it."""
+    """Return a function that computes an array from another, and releases the mapped pages of its file."""
 
     def make() -> np.ndarray:
         source = read()

@@ -1,4 +1,4 @@
-"""The pass `require-dims`: has the call check what operators require of run-time sizes.
+"""The pass `require-dims`: checks the requirements of operators on run-time sizes in each call.
 
 The conditions are those that `infer` of each operator states (`dialects/core/conditions.py`), also of a plug-in's
 operator. Those that numbers decide are errors of the verifier; each other one becomes a `relax.require_dims` in front

@@ -55,7 +55,7 @@ class ScaledCaches:
             erase_op(op)
 
     def finish(self) -> None:
-        """Let attentions read the integers, and return the scales."""
+        """Replace the caches that attentions read by the integers; return the scales."""
         for op in operations(self.function):
             if op.name not in (*ATTENTIONS, PAGED) or not all(op.operands[i] in self.rows for i in (1, 2)):
                 continue

@@ -230,7 +230,7 @@ class StorageAssignment:
     def _claim(
         self, value: ir.Value, storage: TensorStorage, body: TimelineBlock, readers: Sequence[ir.Value] = ()
     ) -> bool:
-        """Let a value be computed in a storage, if this body computes it and the old content is not read any more."""
+        """Assign a value to a storage, if this body computes it and the old content is dead."""
         root = self.root(value)
         step = self._made.get(root)
         if storage.slot is not None or has_erased_dims(root) or value in self.parts:
@@ -300,7 +300,7 @@ class StorageAssignment:
                 return
 
     def _assign_alias(self, step: TimelineStep, own: TensorStorage) -> None:
-        """Let an output have the memory of an input that the call which computes it reads last."""
+        """Assign an output to the memory of an input whose last reader is the call that computes it."""
         body, op = self.timeline.body, step.op
         if (
             not self.takes_aliases

@@ -95,7 +95,7 @@ def read_inside(condition: ir.Value, read: Callable[[], ir.Value], outside: ir.A
 
 
 def keep_rolled(loop: ir.Operation) -> None:
-    """Let LLVM not unroll a loop: its body is work enough for the processor, and copies take time to compile."""
+    """Disable LLVM's unrolling of a loop: its body keeps the processor busy, and copies take time to compile."""
     loop.attributes[LOOP_ANNOTATION] = ir.Attribute.parse("#llvm.loop_annotation<unroll = <disable = true>>")
 
 

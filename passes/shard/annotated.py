@@ -159,7 +159,7 @@ class LayoutDivider:
             self._note(op, strategy, "", max(map(count_parts, splits.values()), default=1))
 
     def _read_whole(self, op: ir.Operation) -> None:
-        """Let an operation, and its regions, read whole values."""
+        """Replace the operands of an operation and of its regions by whole values."""
         for i, value in enumerate(op.operands):
             op.operands[i] = self._value(value)
         for value in list(captured(op)) if len(op.regions) else ():

@@ -1,4 +1,4 @@
-"""What the function of a model calls besides kernels: memory of data-dependent sizes, errors, packed functions."""
+"""Calls of a model's function besides kernels: memory of data-dependent sizes, errors, packed functions."""
 
 from __future__ import annotations
 

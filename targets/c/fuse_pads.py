@@ -1,4 +1,4 @@
-"""Pass `fuse-pads`: let convolutions compute the padding of their data, a few rows at a time."""
+"""Pass `fuse-pads`: fuse padding into convolutions, which compute it a few rows at a time."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class FunctionPrinter(Printer):
     restrict: bool = False
     """Whether buffers that are stored to overlap no others, unless the function is marked as working in place."""
     stored: str = "b"
-    """The first letter of the buffers that are stored to, where the tensor form does not tell them apart."""
+    """The first letter of the buffers that are stored to, where the tensor form does not distinguish them."""
     read: str = "b"
     """The first letter of the others."""
     scratch: str = "char *"

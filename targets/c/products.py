@@ -1,4 +1,4 @@
-"""What kernels compute and keep in memory, for reports about small processors."""
+"""Counts of multiply-adds and memory of kernels, for reports about small processors."""
 
 from __future__ import annotations
 

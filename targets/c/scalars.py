@@ -20,7 +20,7 @@ class TypedValue(Protocol):
 
 
 class ScalarOperation(Protocol):
-    """What expressions read of an operation."""
+    """The properties of an operation that expressions read."""
 
     @property
     def attributes(self) -> ir.OpAttributeMap:

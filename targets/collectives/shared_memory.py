@@ -226,7 +226,7 @@ class SharedMemoryGroup:
         exchange.combine(arrays, self._place.rank, out)
 
     def _send(self, number: int, x: np.ndarray) -> None:
-        """Copy an operand to the half that no rank reads any more, and tell the others.
+        """Copy an operand to the half that no rank reads any more, and signal the others.
 
         They have read the half of the exchange before last: they sent the header of the last one afterwards.
         """

@@ -1,4 +1,4 @@
-"""Commands of a host program as steps with concrete numbers, which loaders execute.
+"""Decoding of a host program's commands to steps with concrete numbers, which loaders execute.
 
 Imports nothing of the compiler. Each site of a program gives one kind of step:
 

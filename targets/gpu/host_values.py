@@ -46,17 +46,17 @@ class HostValues:
         return known if constant is None else constant
 
     def set(self, value: ir.Value, stands: ir.Value) -> None:
-        """Let a value stand for one of the module."""
+        """Map a value of the module to one of the host."""
         if str(value.type) not in _TYPES:
             raise PassError(f"the host code of a GPU model has no values of type {value.type}", value.location)
         self._known[value] = stands
 
     def alias(self, value: ir.Value, other: ir.Value) -> None:
-        """Let what stands for one value of the module stand for another too."""
+        """Map a value of the module to the host value of another one."""
         self._known[value] = self.of(other)
 
     def memory(self, value: ir.Value, stands: ir.Value) -> None:
-        """Let a buffer stand for words that the host has itself."""
+        """Map a buffer to words in the memory of the host."""
         self._known[value] = stands
 
     def take(self, op: ir.Operation) -> bool:

@@ -192,7 +192,7 @@ class _Due:
             merge_elements(self.first_in_statements, elements)
 
     def synchronize(self, before: ir.Operation, is_exchanged: bool = False, is_needed: bool = True) -> None:
-        """Let threads wait for one another if one has accessed memory for all, or if they exchange elements.
+        """Insert a barrier if one thread has accessed memory for all, or if threads exchange elements.
 
         Only an exchange counts if it is not `is_needed` otherwise.
         """

@@ -141,7 +141,7 @@ class _Mapping:
             self._reduce(reduction)
 
     def _guard_uniform(self, end: ir.Operation) -> None:
-        """Let one thread execute what loops over threads are not around, where it writes memory that threads share."""
+        """Guard code outside of loops over threads that writes shared memory, so that one thread executes it."""
         threads = {("thread", dim) for dim in range(3) if self.threads[dim] > 1}
         blocks = {("block", dim) for dim in range(3) if self.grid[dim] != 1 and dim not in self.rows.values()}
         operations = [op for op in self.operations if op.name != ALLOCA]

@@ -34,7 +34,7 @@ def define(module: ir.Module, caller: str, allocator: int | None, counter: str =
 
 
 def end_where_interrupted(module: ir.Module, caller: str) -> None:
-    """Let the caller return where a signal handler raised an exception."""
+    """Emit the return from the caller after an exception of a signal handler."""
     functions = {symbol_name(op): op.operation for op in module.body.operations if symbol_name(op)}
     if POLL in functions:
         return_on_failure(functions[caller], {POLL})

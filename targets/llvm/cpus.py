@@ -88,7 +88,7 @@ def _level(name: str) -> frozenset[str]:
 
 
 def features_text(arch: str, features: Collection[str]) -> str:
-    """Return features for people: the highest level that has no other ones, and what is beyond it."""
+    """Return features in short form: the highest level that they contain, and the others."""
     if arch != X86:
         return ", ".join(sorted(features)) or BASE[arch]
     highest = max((name for name in _LEVELS if _level(name) <= set(features)), key=lambda name: len(_level(name)))

@@ -172,7 +172,7 @@ def host_machine() -> Machine:
 
 
 def described_machine() -> Machine:
-    """Return the machine that the compiler runs on, by what the processor and the system tell of it."""
+    """Return the machine that the compiler runs on, as the processor and the system report it."""
     base = machine_of(host_processor(), CPUS.get(host_processor().cpu))
     caches = linux_caches()
     l1_bytes, l1_associativity = caches.get(1, (base.l1_bytes, base.l1_associativity))

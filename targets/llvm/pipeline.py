@@ -98,7 +98,7 @@ def lower_to_llvm(
 
 
 def fix_vector_length(module: ir.Module, bits: int) -> None:
-    """Let LLVM compute vectors that are longer than 128 bits in scalable ones of this length."""
+    """Set the length of scalable vectors in which LLVM computes vectors longer than 128 bits."""
     count = bits // 128
     with module.context:
         length = ir.Attribute.parse(f"#llvm.vscale_range<minRange = {count} : i32, maxRange = {count} : i32>")

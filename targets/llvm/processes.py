@@ -150,7 +150,7 @@ class Compilation:
         return any(feeder.is_alive() for feeder in self._feeders)
 
     def add(self, task: CompileTask) -> None:
-        """Let workers compile a task, in the order in which tasks are added."""
+        """Add a task for the workers, which compile tasks in order."""
         with self._changed:
             self._waiting.append(task)
             self._changed.notify()

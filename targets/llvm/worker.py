@@ -20,7 +20,7 @@ from mirlo.runtime import system
 IDLE_SECONDS = 60.0
 """Seconds without a task after which the process ends."""
 RELEASE_SECONDS = 1.0
-"""Seconds without a task after which the process lets go of the pages of the compiler's code."""
+"""Seconds without a task after which the process releases the pages of the compiler's code."""
 LENGTH = struct.Struct("<Q")
 
 

@@ -43,7 +43,7 @@ def functions_on_gpu(artifact: Artifact) -> frozenset[str]:
 
 @contextmanager
 def working_on(gpu: Gpu, stream: int) -> Iterator[None]:
-    """Let functions called in this block use a stream of a GPU."""
+    """Set the stream of a GPU for functions that are called in this block."""
     _now.place = (gpu, stream)
     try:
         yield

@@ -26,7 +26,7 @@ INITIAL_REGISTERS = 168
 
 
 def pass_tensor_maps(module: ir.Operation) -> dict[str, list[int]]:
-    """Let kernels of a `gpu.module` take tensor maps as pointers; return those argument indices by kernel name."""
+    """Change tensor maps of kernels of a `gpu.module` to pointers; return their argument indices by kernel name."""
     result: dict[str, list[int]] = {}
     pointer = ir.Type.parse("!llvm.ptr")
     for function in find_outermost(module, "gpu.func"):

@@ -30,7 +30,7 @@ class Event:
         check(on.cuda.cuEventRecord(self._handle, on.cuda.CUstream(stream)), "recording an event")
 
     def hold(self, stream: int) -> None:
-        """Let later work on a stream wait for this point."""
+        """Make later work on a stream wait for this point."""
         check(self.gpu.cuda.cuStreamWaitEvent(self.gpu.cuda.CUstream(stream), self._handle, 0), "waiting for an event")
 
     def is_done(self) -> bool:
@@ -147,7 +147,7 @@ class Written:
         self.streams.add(stream)
 
     def order_before_stream(self, stream: int) -> None:
-        """Let work on a stream wait for the write; the memory is reused only after that work."""
+        """Make work on a stream wait for the write; the memory is reused only after that work."""
         if stream in self.streams and stream != PER_THREAD:
             return
         self.streams.add(stream)

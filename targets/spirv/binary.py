@@ -114,7 +114,7 @@ def _remove_unused_functions(module: ir.Module | ir.OpView) -> None:
 
 
 def _order_all_memory(module: ir.Module | ir.OpView) -> None:
-    """Let barriers order accesses to buffers too, not only to shared memory."""
+    """Make barriers order accesses to buffers, not only to shared memory."""
     scope = ir.Attribute.parse("#spirv.scope<Workgroup>")
     semantics = ir.Attribute.parse("#spirv.memory_semantics<AcquireRelease|UniformMemory|WorkgroupMemory>")
     names = ("execution_scope", "memory_scope", "memory_semantics")
@@ -168,7 +168,7 @@ def _forbid_contraction(module: ir.Module | ir.OpView) -> None:
 def _empty_continues(module: ir.Module | ir.OpView) -> None:
     """Give each loop a separate continue block.
 
-    MLIR lets loops continue from their whole body. Mesa's drivers miscompile a loop that is left from within such a
+    MLIR's loops continue from their whole body. Mesa's drivers miscompile a loop that is left from within such a
     block.
     """
     for loop in find(module, "spirv.mlir.loop"):

@@ -56,7 +56,7 @@ def _chain(subject: str, what: str, targets: tuple[str, ...]) -> RuleChain:
 
 
 def _subjects() -> dict[str, str]:
-    """Yield the subjects of a name: all that can have rules, with the kind of the rules."""
+    """Return the kind of rules of each subject that can have rules."""
     from mirlo.dialects.tir.intrinsics import INTRINSICS
     from mirlo.dialects.tir.own_intrinsics import OWN
     from mirlo.passes.legalize.legalize import load_default_rules, operator_names

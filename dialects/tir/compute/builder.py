@@ -83,7 +83,7 @@ class TensorExpr:
         return ListedPosition(load.op, load.args, load.dtype, load.data)
 
     def element(self, indices: Sequence[ExprLike], outside: float | int | None = None) -> Expr:
-        """Return the element at the indices of a script, of which `verify-bounds` tells the line."""
+        """Return the element at the indices of a script, whose line `verify-bounds` reports."""
         if len(indices) != self.rank:
             raise TypeError(f"a tensor of rank {self.rank} takes {self.rank} indices, got {len(indices)}")
         lifted = tuple(lift(i, INDEX).cast(INDEX) for i in indices)

@@ -40,7 +40,7 @@ def gemm(node: Node) -> Tensor:
 
 @converter("Einsum")
 def einsum(node: Node) -> Converted:
-    """Convert Einsum; an index that two operands give different dims may be 1 in either, which the call tells."""
+    """Convert Einsum; if two operands give an index different dims, either may be 1 at run time."""
     equation, xs = node.attr.str("equation"), node.all()
     terms, _ = einsum_terms(equation, [x.type.rank for x in xs])
     sizes: dict[str, Dim] = {}

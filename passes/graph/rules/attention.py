@@ -194,7 +194,7 @@ def _masked(value: ir.Value, shape: tuple[Dim, ...], b: Rewriter) -> tuple[ir.Va
 
 
 def _leads_to_product(value: ir.Value, depth: int = 0) -> bool:
-    """Return whether a value is a matrix product up to scales and masks, to tell scores from masks in a sum."""
+    """Return whether a value is a matrix product up to scales and masks, to distinguish scores from masks in a sum."""
     if defining(value, "relax.matmul") is not None:
         return True
     inner = _expanded_batch(value)

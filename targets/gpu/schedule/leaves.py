@@ -30,7 +30,7 @@ class HeldLeaves:
         return self._buffers[value]
 
     def hold(self, buffer: ScheduleBuffer) -> BufferAccess:
-        """Let the elements of a buffer be in registers where they are read; return the access that writes them."""
+        """Keep the elements of a buffer in registers; return the access that writes them."""
         self._held[buffer] = BufferAccess(buffer, [], is_held=True)
         return self._held[buffer]
 

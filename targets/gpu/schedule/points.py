@@ -44,7 +44,7 @@ PointWidth = Callable[[Schedule, str, str], PointChoices]
 
 
 def one_point(s: Schedule, block: str, last: str) -> PointChoices:
-    """Let a thread compute one element."""
+    """Schedule one element per thread."""
     return ONE_POINT
 
 

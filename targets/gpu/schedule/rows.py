@@ -38,7 +38,7 @@ RowWidth = Callable[[RowGroup], int]
 
 
 def one_element(rows: RowGroup) -> int:
-    """Let a thread compute one element at a time."""
+    """Schedule one element at a time per thread."""
     return 1
 
 

@@ -192,7 +192,7 @@ class ProductKernel:
             self.many_rows()
 
     def _choose(self, sizes: Sequence[int]) -> None:
-        """Let the call choose: the first size that holds its rows, or the kernel for many."""
+        """Emit the selection at run time: the first size that has enough rows, or the kernel for many."""
         if not sizes:
             self.many_rows()
             return

@@ -56,7 +56,7 @@ _PREFIX = "plan_"
 
 
 def planned_by(planner: Planner) -> Callable[[Registered], Registered]:
-    """Let a rule schedule parts of functions, too, by a planner with the same choices."""
+    """Register a rule's planner for parts of functions, with the same choices."""
 
     def register(function: Registered) -> Registered:
         _PLANNERS[function] = planner

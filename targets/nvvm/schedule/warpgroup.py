@@ -79,7 +79,7 @@ class WarpgroupConsumers(Consumers):
         return [slot, parity]
 
     def _release(self, slot: Value) -> None:
-        """Let each warp signal all producers that it has consumed a stage."""
+        """Emit the signal of each warp to all producers that it has consumed a stage."""
         together, empty = self.tile.together, self.kernel.ring.empty
         with only(self.lane.number.below(together)):
             if together > 1:

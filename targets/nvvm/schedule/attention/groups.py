@@ -213,7 +213,7 @@ class GroupKernel:
         return create("arith.select", following.type, more, following + FIRST_ORDER_BARRIER, index(FIRST_ORDER_BARRIER))
 
     def _release(self, ring: Ring, slot: ir.Value) -> None:
-        """Let each warp signal that it has consumed a stage."""
+        """Emit the signal of each warp that it has consumed a stage."""
         with only(self.lane.number.below(1)):
             ring.empty.arrive(slot)
 
