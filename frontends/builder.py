@@ -231,7 +231,7 @@ class GraphBuilder:
         return self.broadcast_size((left, right)) if dim is None else dim
 
     def broadcast_size(self, dims: Collection[Dim]) -> Dim:
-        """Return what dims broadcast to if only the call tells whether they are 1."""
+        """Return the broadcast dim if it is known only at run time which dims are 1."""
         return broadcast_of(dims)
 
     def operand(self, item: Any) -> Any:

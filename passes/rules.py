@@ -81,7 +81,7 @@ def decline_machine(reason: str, **facts: object) -> Decline:
 def decline_undecided(undecided: UndecidedDim) -> Decline:
     """Return the decline of a rule that has to know the value of a dynamic dim."""
     return decline(
-        f"its choices need sizes that are known at run time only: {undecided}; `isinstance(dim, int)` tells whether a "
+        f"its choices need sizes that are known at run time only: {undecided}; `isinstance(dim, int)` shows whether a "
         "dim is a number, and `dims=` of compile sets a symbol"
     )
 

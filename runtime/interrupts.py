@@ -1,4 +1,4 @@
-"""Ctrl-C while a model runs: loops of unknown length let Python's signal handlers run, and end where one raises.
+"""Ctrl-C while a model runs: loops of unknown length call Python's signal handlers, and end if one raises.
 
 Compiled code asks `mirlo_poll` (`interrupts.ll`) after each iteration of such a loop; models without them never do. As
 everywhere in Python, handlers run in the main thread only: a call in another thread goes on.

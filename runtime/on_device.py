@@ -87,7 +87,7 @@ def run_on_device(
     for i, (spec, output) in enumerate(zip(artifact.outputs, outputs_given(artifact.outputs, out), strict=True)):
         if i in call.late:
             if output is not None:
-                raise InputError(f"output '{spec.name}': the data tells its size, so that out cannot have it")
+                raise InputError(f"output '{spec.name}': its size depends on data, so that out cannot contain it")
             outputs.append(None)
             continue
         wanted = DeviceView(0, side.device, spec.dtype, sizes.shape(spec.shape, record), True, False, None)

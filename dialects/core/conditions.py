@@ -3,7 +3,7 @@
     require_at_most(count, size, f"dim {i} of indices {indices} must not exceed that of the operand {x}")
 
 A condition between numbers is checked where it is stated. One that depends on run-time sizes is collected: the pass
-`require-dims` has the call check it, with the same text. Equal dims are no such condition: `DimsDiffer` is raised for
+`require-dims` makes the call check it, with the same text. Equal dims are no such condition: `DimsDiffer` is raised for
 those that are not known to be equal, and the import decides what they are.
 """
 

@@ -178,7 +178,7 @@ class _Cutter:
 def _levels(operations: Sequence[ir.Operation], named: Sequence[set[str]], known: set[str]) -> list[int]:
     """Tensor operators of level n come before the host functions of level n, and after those of level n - 1.
 
-    An operator comes after what tells the sizes that it names, whether it reads that or not; some are `known` before.
+    An operator comes after the one that determines its sizes, even if it does not read it; some are `known` before.
     """
     seen = set(known)
     levels_of_values: dict[ir.Value, tuple[int, bool]] = {}

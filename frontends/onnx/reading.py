@@ -3,7 +3,7 @@
 Only this file and three others know the messages: `model.py` parses them, `old.py` converts models of older opsets, and
 `writing.py` asks the `onnx` package. What is checked here: names are text and distinguishable,
 operator sets are named, graphs and types are not nested without end; nodes have the attributes and as many inputs and
-outputs as their schemas say. What only the types of values tell is checked when nodes are converted.
+outputs as their schemas say. Conditions on types of values are checked when nodes are converted.
 """
 
 from __future__ import annotations

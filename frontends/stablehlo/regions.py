@@ -159,7 +159,7 @@ def is_argument_of_extreme(block: ir.Block) -> str | None:
 
 
 def _is_pair_choice(block: ir.Block, operations: list[ir.Operation], kind: str) -> bool:
-    """Check the region by its values: it is made of comparisons, so that few pairs tell all cases apart."""
+    """Check the region by its values: it consists of comparisons, so that few pairs distinguish all cases."""
     floats = [float("nan"), -1.0, 0.0, 2.0]
     type_ = TensorType.from_mlir(block.arguments[0].type)
     values = floats if type_ is not None and type_.dtype.is_float else [0, 1, 2]

@@ -13,8 +13,8 @@
 
     TARGET = Target("mine", "my library", codegen=MyGenerator)
 
-Its options are fields of the dataclass, given where targets are named: `mine{fast-math}`. docs/code-generators.md tells
-the whole way.
+Its options are fields of the dataclass, given where targets are named: `mine{fast-math}`. See
+docs/code-generators.md.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class FuseByPattern(Pass):
     bind_constants: bool = option(True, "move the constants that a match reads into the composite")
     annotate: bool = option(False, "make each composite a region of its own")
     functions: tuple[str, ...] = option((), "functions to look at; all when none is named")
-    explain: bool = option(False, "tell for each operator that patterns name why it was not taken")
+    explain: bool = option(False, "print for each operator in patterns why no pattern matched it")
 
     def run(self, op: ir.OpView, session: Session) -> None:
         if not self.target:

@@ -53,7 +53,7 @@ class HoistLayouts(Pass):
     name = "hoist-layouts"
     contained = True
     target: str = option("", "target whose regions are concerned; all when none is named")
-    explain: bool = option(False, "tell how many permutes there were, and how many are left")
+    explain: bool = option(False, "print the number of permutes before and after")
 
     def run(self, op: ir.OpView, session: Session) -> None:
         import_modules("mirlo.passes.graph.rules")

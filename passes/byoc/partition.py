@@ -132,7 +132,7 @@ class Partition(Pass):
     bind_constants: bool = option(True, "move the constants that a match reads into the composite")
     functions: tuple[str, ...] = option((), "functions to divide; all when none is named")
     nodes: tuple[str, ...] = option((), "the nodes that targets may have, by their numbers: one=0-3+7,two=4; else all")
-    explain: bool = option(False, "tell for each operator that patterns name why a target did not take it")
+    explain: bool = option(False, "print for each operator in patterns why a target declined it")
 
     def run(self, op: ir.OpView, session: Session) -> None:
         limits = RegionLimits(self.max_nodes, self.max_regions, self.min_nodes, self.min_flops)

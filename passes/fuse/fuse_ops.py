@@ -39,7 +39,7 @@ class FuseOps(Pass):
     contained = True
     trusted = True
     max_inputs: int = option(MAX_INPUTS, "most tensors that a fused function may read")
-    widen: bool = option(False, "let attention and products convert elements of narrow types where they read them")
+    widen: bool = option(False, "fuse conversions of narrow types into the attention and products that read them")
 
     def run(self, op: ir.OpView, session: Session) -> None:
         body = op.regions[0].blocks[0]

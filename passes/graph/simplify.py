@@ -29,7 +29,7 @@ class Simplify(Pass):
     trusted = True
     anchor = "func.func"
     combine: bool = option(True, "put operators into one that patterns of code generators name one by one")
-    explain: bool = option(False, "tell why rules of recognition left operators as they are")
+    explain: bool = option(False, "print why pattern rules declined operators")
 
     def run(self, op: ir.OpView, session: Session) -> None:
         if not len(op.operation.regions[0].blocks):

@@ -89,7 +89,7 @@ class PlanMemory(Pass):
     name = "plan-memory"
     contained = True
     trusted = True
-    aliases: bool = option(False, "let outputs have the memory of inputs that they overwrite")
+    aliases: bool = option(False, "alias outputs with inputs that they overwrite")
     alignment: int = option(ALIGNMENT, "the bytes that offsets in the arena are multiples of")
 
     def run(self, op: ir.OpView, session: Session) -> None:

@@ -68,7 +68,7 @@ class ApplyTuning(Pass):
     trusted = True
     target: str = option("llvm", "the target that was measured")
     threads: int = option(1, "threads that it was measured with")
-    operators: str = option("", "operators to tell instead of prim functions, with spaces between")
+    operators: str = option("", "operators to print instead of prim functions, separated by spaces")
     target_options: str = option("", "options of the target, which name the machine that code is for")
 
     def run(self, op: ir.OpView, session: Session) -> None:

@@ -41,7 +41,7 @@ def annotate_branches(module: ir.Module) -> None:
 
 
 def _mark_scheduled(function: ir.Operation, branches: Mapping[ir.Block, ir.Operation]) -> None:
-    """Mark a function whose innermost loops are all to be left as they are, and let its loops end by inequality."""
+    """Mark a function whose innermost loops must all stay unchanged, and make its loops end by inequality."""
     latches = _latches(function.regions[0].blocks[0], branches)
     heads = {head for _, head in latches}
     for latch, head in latches:

@@ -178,7 +178,7 @@ def _merge(kernels: Sequence[_Kernel]) -> dict[str, tuple[ir.Attribute, ...]]:
 
 
 def _add_arguments(kernel: _Kernel, types: Sequence[ir.Type], positions: Mapping[int, int]) -> None:
-    """Add arguments to the functions of a kernel, and let them replace the constants at these positions."""
+    """Add arguments to the functions of a kernel, and replace the constants at these positions by them."""
     added: dict[str, list[ir.Value]] = {}
     for function in kernel.functions:
         block = function.regions[0].blocks[0]

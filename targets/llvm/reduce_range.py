@@ -51,7 +51,7 @@ class ReduceRange(Pass):
     contained = True
     trusted = True
     machine: str = option("", "machine whose instructions are used; default: the one that is scheduled for")
-    explain: bool = option(False, "tell what became of each product")
+    explain: bool = option(False, "print the decision for each product")
 
     def run(self, op: ir.OpView, session: Session) -> None:
         machine = find_machine(self.machine or session.options.get("machine"))

@@ -42,7 +42,7 @@ class TileBatch(Pass):
     machine: str = option("", "machine whose caches are used; default: the one that is scheduled for")
     threads: int = option(1, "the number of threads")
     operators: int = option(-1, "the number of operators in the loop, 0 for none; -1: by the machine model")
-    explain: bool = option(False, "tell what is computed row by row, and why not more")
+    explain: bool = option(False, "print which operators are computed row by row, and why others are not")
 
     def run(self, op: ir.OpView, session: Session) -> None:
         if not is_model(op):

@@ -311,7 +311,7 @@ class CudaModel:
         params: Pointers,
         stream: int,
     ) -> list[Written | None]:
-        """Enqueue a call after the work of `stream`, and let that wait for it; return the outputs' addresses."""
+        """Enqueue a call after the work of `stream`, which waits for it; return the outputs' addresses."""
         own = int(self.stream)
         results: dict[int, Written] = {}
         with self.lock, self.gpu.entered(), self._noting(record):

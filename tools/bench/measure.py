@@ -90,7 +90,7 @@ class ModelRow:
 
 
 def measure(model: Path, settings: MeasurementOptions, threads: int, tell: Callable[[str], None]) -> list[ModelRow]:
-    """Compile the model with each engine, then let them run in turns: a row for each gap."""
+    """Compile the model with each engine, and run the engines in turns; return a row for each gap."""
     with tempfile.TemporaryDirectory(prefix="mirlo-bench-") as name, ExitStack() as stack:
         folder = Path(name)
         started, missing, warm, facts = _start(model, settings, threads, folder, stack, tell)

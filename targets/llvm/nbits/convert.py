@@ -62,7 +62,7 @@ class PackNbits(Pass):
     trusted = True
     machine: str = option("", "machine to choose for; default: the one that is scheduled for")
     activations: str = option("", "how activations are represented: exact, i8, i8x2, bf16; default: as products say")
-    explain: bool = option(False, "tell what became of each product")
+    explain: bool = option(False, "print the decision for each product")
 
     def run(self, op: ir.OpView, session: Session) -> None:
         machine = find_machine(self.machine or session.options.get("machine"))

@@ -158,7 +158,7 @@ def _vectorize(s: Schedule, part: str, vectors: LoopVectors, masked: bool) -> No
 
 
 def _share_rows(s: Schedule, outer: list[str]) -> None:
-    """Cut the loops over other outputs where a condition changes, and let threads share all of them."""
+    """Cut the loops over other outputs where a condition changes, and divide all of them among threads."""
     for loop in [] if outer else [s.loops(block)[0] for block in s.blocks()]:
         s.parallel(loop)
     count = 1

@@ -37,7 +37,7 @@ class PackTrees(Pass):
     contained = True
     trusted = True
     machine: str = option("", "machine whose vectors are used; default: the one that is scheduled for")
-    explain: bool = option(False, "tell what became of each ensemble")
+    explain: bool = option(False, "print the decision for each ensemble")
 
     def run(self, op: ir.OpView, session: Session) -> None:
         wanted = session.options.get(STRATEGIES)

@@ -101,7 +101,7 @@ class Winograd(Pass):
     trusted = True
     tile: int = option(4, "largest tile of results: 4, 2, or 0 for none")
     machine: str = option("", "machine to choose for; default: the one that is scheduled for")
-    explain: bool = option(False, "tell what became of each convolution")
+    explain: bool = option(False, "print the decision for each convolution")
 
     def run(self, op: ir.OpView, session: Session) -> None:
         if self.tile not in (0, *INPUT):

@@ -43,9 +43,9 @@ ACCESS = 16
 MAX_UNROLLED_OPS = 400
 """Operations of a thread."""
 MAX_ACCESSES_IN_FLIGHT = 4
-"""Accesses of an operand that a thread has under way."""
+"""Accesses of an operand that a thread has in flight."""
 BYTES_IN_FLIGHT = 64
-"""Bytes that a thread has under way: times the 2048 threads of a unit far more than memory needs to be busy."""
+"""Bytes that a thread has in flight: times the 2048 threads of a unit far more than memory needs to be busy."""
 MIN_BLOCKS = 2048
 """Blocks of threads that keep a device busy to the end."""
 MIN_ELEMENTS = 1 << 16
