@@ -159,7 +159,7 @@ def bisected(subject: Subject, name: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         outcome = bisect(
             model, inputs(model), against="reference", settings=TrialOptions(subject.targets(name), subject.threads),
-            bundle=Path(folder) / "bundle", tell=lambda text: None,
+            bundle=Path(folder) / "bundle", progress=lambda text: None,
         )  # fmt: skip
     if not subject.fault:
         return ACCUSED if isinstance(outcome, Departure) else ACCEPTED

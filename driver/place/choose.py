@@ -51,7 +51,7 @@ class Problem:
     settings: str | None = ""
     """What else the times depend on; None where that is not known, and nothing is kept."""
     known: PlacementStore | None = None
-    tell: Callable[[str], None] = field(default=lambda step: None)
+    progress: Callable[[str], None] = field(default=lambda step: None)
 
 
 def choose(problem: Problem, how: str) -> Decision:
@@ -189,14 +189,14 @@ class _Chooser:
         candidates = self.candidates(self._assigned(winners) if regions else None)
         compiled, problems = {}, {}
         for candidate in candidates:
-            self.problem.tell(f"compile {candidate.name}")
+            self.problem.progress(f"compile {candidate.name}")
             try:
                 compiled[candidate.name] = self._compiled(candidate)
             except MirloError as error:
                 problems[candidate.name] = error
         if not compiled:
             raise problems[candidates[-1].name]
-        self.problem.tell("measure")
+        self.problem.progress("measure")
         timings = time_alternately(compiled)
         measured = []
         for candidate in candidates:
@@ -235,7 +235,7 @@ class _Chooser:
             # Equal regions are timed once.
             key = f"{names}\n{module.operation.get_asm()}"
             if key not in timed:
-                self.problem.tell(f"measure {region.function}")
+                self.problem.progress(f"measure {region.function}")
                 # Its constants may be folded ones, which the model that was given does not have.
                 timed[key] = self._timed(module, opened.session.params, names)
             microseconds, problem = timed[key]

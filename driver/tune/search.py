@@ -107,7 +107,7 @@ def tune(
     shapes: Mapping[str, Sequence[int | str] | None] | None = None,
     seconds: float = 60.0,
     measurer: Measurer | None = None,
-    tell: ReportProgress = lambda text: None,
+    progress: ReportProgress = lambda text: None,
     kernels: Collection[str] = (),
 ) -> TuningReport:
     """Search for faster kernels within a time budget; what is found goes into the database.
@@ -119,7 +119,7 @@ def tune(
     """
     names = tuple(kernels)
     work = _Search(
-        model, database, target, threads, shapes, measurer or Local(), tell, time.monotonic(), seconds, names
+        model, database, target, threads, shapes, measurer or Local(), progress, time.monotonic(), seconds, names
     )
     has_kernels = work.has_kernels()
     if names:
@@ -141,7 +141,7 @@ def tuned_request(request: CompileRequest) -> CompileRequest:
     database = Database(default_database())
     tune(
         request.model, database, target=target, threads=request.threads, shapes=request.shapes,
-        seconds=request.tune_seconds, tell=lambda _: request.report("tune"),
+        seconds=request.tune_seconds, progress=lambda _: request.report("tune"),
     )  # fmt: skip
     return replace(request, tune=database)
 
@@ -154,7 +154,7 @@ class _Search:
     threads: int
     shapes: Mapping[str, Sequence[int | str] | None] | None
     timer: Measurer
-    tell: ReportProgress
+    progress: ReportProgress
     start: float
     seconds: float
     names: tuple[str, ...] = ()
@@ -164,13 +164,13 @@ class _Search:
     """Held while threads that wait for measurements report, or keep what they found."""
 
     def __post_init__(self) -> None:
-        report = self.tell
+        report = self.progress
 
-        def tell(text: str) -> None:
+        def progress(text: str) -> None:
             with self._lock:
                 report(text)
 
-        self.tell = tell
+        self.progress = progress
 
     @property
     def host(self) -> str:
@@ -193,7 +193,7 @@ class _Search:
         targets = Targets.parse(self.target)
         if not has_tunables(targets):
             return
-        self.tell("finding parts of regions")
+        self.progress("finding parts of regions")
         waiting: list[tuple[float, RegionTask]] = []
         for task in region_tasks(self.model, targets, self.shapes):
             entry = self.database.entries.get(task.key)
@@ -211,13 +211,13 @@ class _Search:
             if position and time.monotonic() > until:
                 self.report.left += len(waiting) - position
                 break
-            result = search_region(task, own, until, self.tell)
+            result = search_region(task, own, until, self.progress)
             self._keep(task.key, result)
             self.report.results.append(result)
 
     def run(self, operators: bool, share: float) -> None:
         """Search through the operators of the model, or through its kernels, for a share of the whole time."""
-        self.tell(f"finding {'operators' if operators else 'kernels'}")
+        self.progress(f"finding {'operators' if operators else 'kernels'}")
         tasks, count = tasks_of(
             self.model, self.target, self.threads, self.shapes, database=self.database, operators=operators,
             is_known=lambda key: self._known(key) is not None, kernels=self.names,
@@ -229,7 +229,7 @@ class _Search:
         tuned = self._searched(tasks, until, operators)
         winners = [(task, result) for task, result in tuned if result.values]
         if winners and checks:
-            self.tell("measuring inside of the model")
+            self.progress("measuring inside of the model")
             self._confirm(winners, operators)
 
     def _searched(self, tasks: Sequence[TuningTask], until: float, operators: bool) -> list[tuple[TuningTask, Tuned]]:
@@ -246,7 +246,7 @@ class _Search:
         workers = getattr(self.timer, "workers", 1)
 
         def timed(position: int, task: TuningTask) -> tuple[float, TuningTask]:
-            self.tell(f"timing @{task.function}")
+            self.progress(f"timing @{task.function}")
             return self.timer.ratios(task, (), self.host, self.threads).microseconds * task.calls, task
 
         waiting = in_flight(unknown, timed, workers, lambda position: not position or time.monotonic() <= until)
@@ -254,7 +254,7 @@ class _Search:
         whole = sum(cost for cost, _ in waiting) or 1.0
         if any(task.expected for _, task in waiting):
             self.report.forecast = sum(cost * least_expected(task) for cost, task in waiting) / whole
-            self.tell(
+            self.progress(
                 f"{len(waiting)} {'operators' if operators else 'kernels'} take {whole / 1000:.2f} ms; the cost model "
                 f"expects {self.report.forecast:.2f} of it with the best choices"
             )
@@ -268,7 +268,7 @@ class _Search:
                 part = left * min(1.0, workers * max(cost / whole, 1.0 / (len(waiting) - position) / 2))
                 whole -= cost
             own = cost / task.calls
-            outcome = search(task, self.timer, self.host, self.threads, part, self.tell, own)
+            outcome = search(task, self.timer, self.host, self.threads, part, self.progress, own)
             result = replace(outcome, operator=operators)
             with self._lock:
                 self._keep(task.key, result)
@@ -348,7 +348,7 @@ def search(
     target: str,
     threads: int,
     seconds: float,
-    tell: ReportProgress,
+    progress: ReportProgress,
     base: float = 0.0,
 ) -> Tuned:
     """Search the best choices for one kernel, which takes `base` microseconds without any."""
@@ -365,7 +365,7 @@ def search(
         base, trials = timing.microseconds, trials + len(batch)
         measured |= {i: ratio for i, ratio in zip(batch, timing.ratios, strict=True) if ratio is not None}
         least = min([1.0, *measured.values()])
-        tell(f"@{task.function}: {trials} of {len(order)} tried, the best takes {least:.2f} of the time")
+        progress(f"@{task.function}: {trials} of {len(order)} tried, the best takes {least:.2f} of the time")
     best = min(((ratio, task.choices[i]) for i, ratio in measured.items()), key=lambda e: e[0], default=(1.0, {}))
     together = _combine_choices(task, measured)
     if together and time.monotonic() - start <= seconds:
@@ -391,7 +391,7 @@ def search(
     return Tuned(task.function, task.calls, base, 1.0, {}, trials, foreseen=foreseen, skipped=skipped)
 
 
-def search_region(task: RegionTask, own: float, until: float, tell: ReportProgress) -> Tuned:
+def search_region(task: RegionTask, own: float, until: float, progress: ReportProgress) -> Tuned:
     """Try choices for a part of a region until a moment; keep the best if it is faster when both are measured again."""
     best: tuple[float, Mapping[str, int]] = (own, {})
     trials = 0
@@ -400,7 +400,7 @@ def search_region(task: RegionTask, own: float, until: float, tell: ReportProgre
             break
         taken, trials = task.microseconds(values), trials + 1
         best = min(best, (taken, values), key=lambda entry: entry[0])
-        tell(f"{task.part.name}: {trials} of {len(task.part.choices)} tried, the best takes {best[0] / own:.2f}")
+        progress(f"{task.part.name}: {trials} of {len(task.part.choices)} tried, the best takes {best[0] / own:.2f}")
     unchanged = Tuned(task.part.name, task.calls, own, 1.0, {}, trials, region=True)
     if not best[1]:
         return unchanged

@@ -97,7 +97,8 @@ def _explain(cell: Cell, options: Options) -> None:
 def _bisect(cell: Cell, options: Options) -> None:
     with tempfile.TemporaryDirectory() as folder:
         found = bisect(
-            model_of(cell), feeds_of(cell), against="reference", bundle=Path(folder) / "bundle", tell=lambda text: None,
+            model_of(cell), feeds_of(cell), against="reference", bundle=Path(folder) / "bundle",
+            progress=lambda text: None,
             settings=TrialOptions(options.target, **options.given),
         )  # fmt: skip
     if cell.rule == "default":

@@ -552,7 +552,9 @@ def test_choices_are_compared_with_the_definition() -> None:
 
 def test_a_search_says_what_it_expects(tmp_path: Path) -> None:
     lines: list[str] = []
-    report = tune(_two_kernels(), Database(tmp_path / "t.json"), measurer=Pretended(1.0), seconds=30, tell=lines.append)
+    report = tune(
+        _two_kernels(), Database(tmp_path / "t.json"), measurer=Pretended(1.0), seconds=30, progress=lines.append
+    )
     assert report.forecast is not None and 0 < report.forecast <= 1
     begin = next(i for i, line in enumerate(lines) if f"expects {report.forecast:.2f} of it" in line)
     assert any(" tried" in line for line in lines[begin:]) and not any(" tried" in line for line in lines[:begin])

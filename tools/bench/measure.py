@@ -89,15 +89,15 @@ class ModelRow:
         return next((row for row in self.engines if row.engine == name), None)
 
 
-def measure(model: Path, settings: MeasurementOptions, threads: int, tell: Callable[[str], None]) -> list[ModelRow]:
+def measure(model: Path, settings: MeasurementOptions, threads: int, progress: Callable[[str], None]) -> list[ModelRow]:
     """Compile the model with each engine, and run the engines in turns; return a row for each gap."""
     with tempfile.TemporaryDirectory(prefix="mirlo-bench-") as name, ExitStack() as stack:
         folder = Path(name)
-        started, missing, warm, facts = _start(model, settings, threads, folder, stack, tell)
+        started, missing, warm, facts = _start(model, settings, threads, folder, stack, progress)
         title = f"{model_name(model)}, {_threads(threads)}"
         rows = []
         for gap in settings.gaps:
-            tell(f"{title}: running in turns{f', {gap:g} ms between calls' if gap else ''}")
+            progress(f"{title}: running in turns{f', {gap:g} ms between calls' if gap else ''}")
             with _neighbor(settings):
                 times = _time_alternately(started, settings, gap)
             engines = _rows(started, times, folder, settings.board)
@@ -108,11 +108,11 @@ def measure(model: Path, settings: MeasurementOptions, threads: int, tell: Calla
             row.regions, row.precision = facts["regions"], settings.precision
             rows.append(replace(row, spinner=settings.spinner, pressure=settings.pressure, cpu_time=settings.cpu_time))
         if settings.kernels:
-            tell(f"{title}: kernels")
+            progress(f"{title}: kernels")
             started[MIRLO].process.go_on()
             measured: RooflineTable = started[MIRLO].process.ask("kernels", threads=threads, rounds=5)
             if settings.code:
-                tell(f"{title}: code of the kernels")
+                progress(f"{title}: code of the kernels")
                 measured["code"] = started[MIRLO].process.ask("code")["kernels"]
             rows[0].kernels = measured
         return rows
@@ -157,7 +157,12 @@ class _Started:
 
 
 def _start(
-    model: Path, settings: MeasurementOptions, threads: int, folder: Path, stack: ExitStack, tell: Callable[[str], None]
+    model: Path,
+    settings: MeasurementOptions,
+    threads: int,
+    folder: Path,
+    stack: ExitStack,
+    progress: Callable[[str], None],
 ) -> tuple[dict[str, _Started], dict[str, str], float | None, MemoryFacts]:
     """Start the engines: compile the model and run it once."""
     started: dict[str, _Started] = {}
@@ -168,7 +173,7 @@ def _start(
     facts: MemoryFacts = {"weights": 0, "arena": 0, "regions": []}
     warm = None
     for name in (MIRLO, *settings.against):
-        tell(f"{model_name(model)}, {_threads(threads)}: compiling with {name}")
+        progress(f"{model_name(model)}, {_threads(threads)}: compiling with {name}")
         own = name == MIRLO
         try:
             process = stack.enter_context(Process(name, (settings.pythons or {}).get(name), threads))

@@ -17,7 +17,7 @@ from mirlo.runtime.errors import MirloError
 from mirlo.runtime.records import dataclass
 from mirlo.tools.bisect.amplify import Amplified, amplified
 from mirlo.tools.bisect.bundle import replays, write_bundle
-from mirlo.tools.bisect.nodes import DepartingNode, Tell, first_departing_node, stretch
+from mirlo.tools.bisect.nodes import DepartingNode, ReportProgress, first_departing_node, stretch
 from mirlo.tools.bisect.oracles import ORACLES, Oracle
 from mirlo.tools.bisect.passes import Culprit, departing_generator, failing_pass, first_departing_pass
 from mirlo.tools.bisect.submodel import cut, in_order, message_of
@@ -81,24 +81,26 @@ def bisect(
     against: str,
     settings: TrialOptions,
     bundle: Path,
-    tell: Tell,
+    progress: ReportProgress,
 ) -> Departure | Rounding | None:
     """Return the first node whose result departs from the oracle's for these inputs; None if there is none.
 
     Nodes that only amplify the rounding of their inputs are skipped.
     """
     ordered = in_order(_opened(model))
-    values = _values(ordered, feeds, against, tell)
+    values = _values(ordered, feeds, against, progress)
     divided = divide(ordered, values, settings)
-    result = _find_departure(divided, values, settings, ORACLES[against], tell)
+    result = _find_departure(divided, values, settings, ORACLES[against], progress)
     if result is None or isinstance(result, Rounding):
         return result
     return _departure(
-        divided, result, _culprit(divided, result, settings, ORACLES[against], tell), settings, against, bundle
+        divided, result, _culprit(divided, result, settings, ORACLES[against], progress), settings, against, bundle
     )
 
 
-def _culprit(divided: DividedModel, result: Found, settings: TrialOptions, oracle: Oracle, tell: Tell) -> Culprit:
+def _culprit(
+    divided: DividedModel, result: Found, settings: TrialOptions, oracle: Oracle, progress: ReportProgress
+) -> Culprit:
     """Return the code generator, or the pass of the host, that makes a submodel depart."""
     departing, values = result.node, result.values
     inside = set(departing.part.nodes)
@@ -108,13 +110,13 @@ def _culprit(divided: DividedModel, result: Found, settings: TrialOptions, oracl
 
     patterns = [unit.pattern for unit in divided.units if unit.pattern and inside >= set(unit.nodes)]
     generator = departing_generator(
-        departing.part, list(dict.fromkeys(patterns)), departing.trial, values, settings, tell, is_rounding
+        departing.part, list(dict.fromkeys(patterns)), departing.trial, values, settings, progress, is_rounding
     )
     if generator is not None:
         return generator
     if departing.trial.failed:
         return failing_pass(departing.trial, settings)
-    return first_departing_pass(departing.part, values, settings, tell)
+    return first_departing_pass(departing.part, values, settings, progress)
 
 
 def is_rounding(model: Source, feeds: Mapping[str, np.ndarray], *, against: str, settings: TrialOptions) -> bool:
@@ -129,27 +131,33 @@ def _ignore(text: str) -> None:
     """Report no progress."""
 
 
-def _values(model: LoadedModel, feeds: Mapping[str, np.ndarray], against: str, tell: Tell) -> dict[str, ModelValue]:
+def _values(
+    model: LoadedModel, feeds: Mapping[str, np.ndarray], against: str, progress: ReportProgress
+) -> dict[str, ModelValue]:
     """Return the inputs of a model and all values that the oracle computes of them."""
     names = list(dict.fromkeys(name for node in model.content.graph.nodes for name in node.outputs if name))
-    tell(f"computing {len(names)} values with {against}")
+    progress(f"computing {len(names)} values with {against}")
     inputs = {name: np.asarray(array) for name, array in feeds.items()}
     return {**inputs, **ORACLES[against](message_of(model), feeds, names)}
 
 
 def _find_departure(
-    divided: DividedModel, values: Mapping[str, ModelValue], settings: TrialOptions, oracle: Oracle, tell: Tell
+    divided: DividedModel,
+    values: Mapping[str, ModelValue],
+    settings: TrialOptions,
+    oracle: Oracle,
+    progress: ReportProgress,
 ) -> Found | Rounding | None:
     graph = divided.model.content.graph
     whole = cut(divided.model, range(len(graph.nodes)), [value.name for value in graph.outputs], values)
     trial = try_submodel(whole, values, settings)
-    tell(f"the model: {trial.departs or 'as expected'}")
-    return None if trial.departs is None else _first_departure(divided, values, settings, trial, oracle, tell)
+    progress(f"the model: {trial.departs or 'as expected'}")
+    return None if trial.departs is None else _first_departure(divided, values, settings, trial, oracle, progress)
 
 
 def _first_departure(
     divided: DividedModel, values: Mapping[str, ModelValue], settings: TrialOptions, trial: Trial, oracle: Oracle,
-    tell: Tell,
+    progress: ReportProgress,
 ) -> Found | Rounding:  # fmt: skip
     """Return the first node that departs for its own inputs, or that all of them only amplify rounding.
 
@@ -159,11 +167,11 @@ def _first_departure(
     first: Amplified | None = None
     start, last = 0, len(divided.units) - 1
     while True:
-        result = first_departing_node(divided, values, settings, trial, tell, start)
+        result = first_departing_node(divided, values, settings, trial, progress, start)
         passed = amplified(divided, result, values, settings, oracle)
         if passed is None:
             return Found(result, values)
-        tell(f"'{nodes[result.node].name}' amplifies rounding")
+        progress(f"'{nodes[result.node].name}' amplifies rounding")
         first = first or passed
         start = result.unit + 1
         if start > last:

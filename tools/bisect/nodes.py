@@ -13,7 +13,7 @@ from mirlo.tools.bisect.units import DividedModel
 if TYPE_CHECKING:
     from mirlo.tools.bisect.compare import ModelValue
 
-Tell = Callable[[str], None]
+ReportProgress = Callable[[str], None]
 
 SHRINK_TRIALS = 40
 """Maximum trials for reducing a submodel."""
@@ -34,7 +34,7 @@ def first_departing_node(
     values: Mapping[str, ModelValue],
     settings: TrialOptions,
     whole: Trial,
-    tell: Tell,
+    progress: ReportProgress,
     start: int = 0,
 ) -> DepartingNode:
     """Return the first node from the unit `start` on that departs, by binary search; the model must depart.
@@ -49,12 +49,14 @@ def first_departing_node(
         tried = try_submodel(tried_part, values, settings)
         first, last = divided.units[start].nodes[0], divided.units[middle].nodes[-1]
         count = len(divided.model.content.graph.nodes)
-        tell(f"nodes {first} to {last} of {count}: {tried.departs or 'as expected'}")
+        progress(f"nodes {first} to {last} of {count}: {tried.departs or 'as expected'}")
         if tried.departs is None:
             low = middle
         else:
             high, part, trial = middle, tried_part, tried
-    return _smallest(divided, DepartingNode(divided.units[high].nodes[-1], high, part, trial), values, settings, tell)
+    return _smallest(
+        divided, DepartingNode(divided.units[high].nodes[-1], high, part, trial), values, settings, progress
+    )
 
 
 def stretch(divided: DividedModel, start: int, last: int, values: Mapping[str, ModelValue]) -> Submodel:
@@ -70,7 +72,7 @@ def _smallest(
     departing: DepartingNode,
     values: Mapping[str, ModelValue],
     settings: TrialOptions,
-    tell: Tell,
+    progress: ReportProgress,
 ) -> DepartingNode:
     """Return the unit alone if it departs, else with as few of the preceding units as needed."""
     outputs = unit_outputs(divided, departing.unit, values)
@@ -80,10 +82,12 @@ def _smallest(
         units = before[-count:]
         part, trial = _try(divided, units, outputs, values, settings)
         budget -= 1
-        tell(f"{'the node alone' if count == 1 else f'the last {len(units)} nodes'}: {trial.departs or 'as expected'}")
+        progress(
+            f"{'the node alone' if count == 1 else f'the last {len(units)} nodes'}: {trial.departs or 'as expected'}"
+        )
         if trial.departs is not None:
             smaller = DepartingNode(departing.node, departing.unit, part, trial)
-            return _without(divided, smaller, units, outputs, values, settings, budget, tell)
+            return _without(divided, smaller, units, outputs, values, settings, budget, progress)
         if count >= len(before):
             break
         count = min(2 * count, len(before))
@@ -115,7 +119,7 @@ def _without(
     values: Mapping[str, ModelValue],
     settings: TrialOptions,
     budget: int,
-    tell: Tell,
+    progress: ReportProgress,
 ) -> DepartingNode:
     """Remove units one by one, as long as the rest still departs."""
     left = list(units)
@@ -126,7 +130,7 @@ def _without(
         rest = [other for other in left if other != unit]
         part, trial = _try(divided, rest, outputs, values, settings)
         name = divided.model.content.graph.nodes[divided.units[unit].nodes[-1]].name
-        tell(f"without '{name}': {trial.departs or 'as expected'}")
+        progress(f"without '{name}': {trial.departs or 'as expected'}")
         if trial.departs is not None:
             left, departing = rest, DepartingNode(departing.node, departing.unit, part, trial)
     return departing

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.pipeline import Pipeline
 from mirlo.runtime.records import dataclass
-from mirlo.tools.bisect.nodes import Tell
+from mirlo.tools.bisect.nodes import ReportProgress
 from mirlo.tools.bisect.submodel import Submodel
 from mirlo.tools.bisect.trial import Trial, TrialOptions, try_submodel
 
@@ -50,7 +50,7 @@ class Culprit:
 
 def departing_generator(
     part: Submodel, patterns: Sequence[str], trial: Trial, expected: Mapping[str, ModelValue], settings: TrialOptions,
-    tell: Tell, is_rounding: Callable[[Trial], bool],
+    progress: ReportProgress, is_rounding: Callable[[Trial], bool],
 ) -> Culprit | None:  # fmt: skip
     """Return the code generator without which a submodel is as expected, but for rounding; None if there is none.
 
@@ -62,7 +62,7 @@ def departing_generator(
     for generator in targets.generators:
         others = [str(target) for target in (*targets.generators, targets.host) if target is not generator]
         again = try_submodel(part, expected, replace(settings, target=",".join(others)))
-        tell(f"without target {generator}: {again.departs or 'as expected'}")
+        progress(f"without target {generator}: {again.departs or 'as expected'}")
         if again.departs is not None and not is_rounding(again):
             continue
         steps = pipeline_steps(settings)
@@ -76,23 +76,23 @@ def departing_generator(
 
 
 def first_departing_pass(
-    part: Submodel, expected: Mapping[str, ModelValue], settings: TrialOptions, tell: Tell
+    part: Submodel, expected: Mapping[str, ModelValue], settings: TrialOptions, progress: ReportProgress
 ) -> Culprit:
     """Return the pass that makes a submodel depart; the submodel must depart."""
     steps = pipeline_steps(settings)
     optional = [i for i in range(len(steps)) if _works_without(steps, {i}, part, expected, settings)]
     dropped = _omit_passes(steps, optional, part, expected, settings)
-    tell(f"{len(dropped)} of {len(steps)} passes can be left out")
+    progress(f"{len(dropped)} of {len(steps)} passes can be left out")
     plain = [i for i in range(len(steps)) if i not in dropped]
     trial = _try(steps, plain, part, expected, settings)
     if trial.departs:
-        return _departing_rule(steps, plain, trial, part, expected, settings, tell)
+        return _departing_rule(steps, plain, trial, part, expected, settings, progress)
     present = set(plain)
     for i in sorted(dropped):
         present.add(i)
         chosen = sorted(present)
         trial = _try(steps, chosen, part, expected, settings)
-        tell(f"with {steps[i]}: {trial.departs or 'as expected'}")
+        progress(f"with {steps[i]}: {trial.departs or 'as expected'}")
         if trial.departs:
             return Culprit(steps[i], chosen.index(i), _text(steps, chosen), trial.rules)
     reason = "the passes together gave results as expected when they were tried again: what departs changes"
@@ -106,7 +106,7 @@ def _departing_rule(
     part: Submodel,
     expected: Mapping[str, ModelValue],
     settings: TrialOptions,
-    tell: Tell,
+    progress: ReportProgress,
 ) -> Culprit:
     """Return the required pass that applied the rule to blame: without it, others give the expected result."""
     needed: list[str] = []
@@ -116,7 +116,7 @@ def _departing_rule(
         again = try_submodel(part, expected, replace(left_out, pipeline=text))
         if again.failed:  # what replaces it may need other passes
             again = _try(steps, range(len(steps)), part, expected, left_out)
-        tell(f"without rule {rule}: {again.departs or 'as expected'}")
+        progress(f"without rule {rule}: {again.departs or 'as expected'}")
         if again.failed:
             needed.append(rule)
         elif again.departs is None:

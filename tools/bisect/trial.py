@@ -197,7 +197,7 @@ def _compute(sender: Connection, part: Submodel, settings: TrialOptions, save_ir
     # The error that is sent contains MLIR's diagnostics; failing trials are part of the search.
     system.silence(2)
 
-    def tell(step: str) -> None:
+    def progress(step: str) -> None:
         sender.send(("step", step))
 
     try:
@@ -206,10 +206,10 @@ def _compute(sender: Connection, part: Submodel, settings: TrialOptions, save_ir
             with observed_rules(_RuleReport(sender)), refusal if settings.without else nullcontext():
                 executable = compile_model(
                     part.model, settings.target, threads=settings.threads, pipeline=settings.pipeline, save_ir=save_ir,
-                    cache=False, progress=tell, legalize=settings.legalize, intrinsics=settings.intrinsics,
+                    cache=False, progress=progress, legalize=settings.legalize, intrinsics=settings.intrinsics,
                     schedules=settings.schedules,
                 )  # fmt: skip
-            tell("run")
+            progress("run")
             if isinstance(executable, UnloadedModel) and not isinstance(executable, RemoteModel):
                 sender.send(("unable", executable.reason))
                 return

@@ -45,7 +45,7 @@ def execute(arguments: Arguments) -> None:
     with Progress(f"bisecting {Path(arguments.model).name}", arguments.verbose) as progress:
         departure = bisect(
             arguments.model, feeds, against=arguments.against, settings=settings, bundle=bundle,
-            tell=progress,
+            progress=progress,
         )  # fmt: skip
     if departure is None:
         print(f"{arguments.model}: every output is as {arguments.against} computes it")

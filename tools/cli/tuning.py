@@ -42,7 +42,7 @@ def execute(arguments: Arguments) -> None:
     with Progress(f"tuning {arguments.model}", arguments.verbose) as progress, on_board(board):
         report = tune(
             arguments.model, database, target=arguments.target or "llvm", threads=arguments.threads or 1,
-            shapes=arguments.shapes, seconds=arguments.seconds, measurer=measurer, tell=progress,
+            shapes=arguments.shapes, seconds=arguments.seconds, measurer=measurer, progress=progress,
             kernels=[name.removeprefix("@") for name in arguments.kernel_names],
         )  # fmt: skip
     if arguments.json:

@@ -128,9 +128,9 @@ def tensor_type(array: np.ndarray) -> TensorType:
 
 
 def run(
-    programs: Sequence[TestProgram], target: str, tell: Callable[[int], None], verify: bool = False
+    programs: Sequence[TestProgram], target: str, progress: Callable[[int], None], verify: bool = False
 ) -> list[ProgramOutcome]:
-    """Run each program; `tell` is called with the number of finished ones.
+    """Run each program; `progress` is called with the number of finished ones.
 
     With `verify`, the kernels are compared with their definitions, and a program with one that differs fails.
     """
@@ -144,7 +144,7 @@ def run(
         except (MirloError, ir.MLIRError):
             # One of them is not computed: which one, and why.
             outcomes += [_run_single(program, target, verify) for program in batch]
-        tell(len(outcomes))
+        progress(len(outcomes))
     return outcomes
 
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 PROBE_SAMPLES = 32
 """Samples on which the error of each node is measured: enough to order nodes, few enough for one run per node."""
-Tell = Callable[[str], None]
+ReportProgress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def quantize(
     model: Source,
     calibrate: Given,
     *,
-    progress: Tell | None = None,
+    progress: ReportProgress | None = None,
     how: StaticQuantization | None = None,
     **options: Any,
 ) -> QuantizedModel:
@@ -83,7 +83,7 @@ def quantize(
 class _Quantizing:
     network: Network
     how: StaticQuantization
-    tell: Tell
+    progress: ReportProgress
     data: CalibrationData = field(init=False)
     floats: frozenset[str] = field(init=False)
     """The f32 values that are inputs, or that nodes with an int8 form read or compute."""
@@ -94,7 +94,7 @@ class _Quantizing:
         network, how = self.network, self.how
         fold(network)
         self._require_names()
-        self.tell("compile the f32 model")
+        self.progress("compile the f32 model")
         watched = self._watched()
         exact = self._compiled(network.nodes, [*network.outputs, *watched])
         self.data = open_data(calibration, exact.inputs, how.samples, how.images)
@@ -150,7 +150,7 @@ class _Quantizing:
         self.count = 0
         for feeds in self.data:
             self.count += self.data.samples(feeds)
-            self.tell(f"ranges of {self.count} samples")
+            self.progress(f"ranges of {self.count} samples")
             for name, array in self._values(exact, feeds, divided):
                 observers[name].see_limits(array, self.how.equalize)
         if not self.count:
@@ -189,7 +189,7 @@ class _Quantizing:
             seen = 0
             for feeds in self.data:
                 seen += self.data.samples(feeds)
-                self.tell(f"histograms of {seen} of {self.count} samples")
+                self.progress(f"histograms of {seen} of {self.count} samples")
                 for name, array in self._values(exact, feeds, divided):
                     if plan.root(name) == name:
                         observers[name].count(array)
@@ -207,7 +207,7 @@ class _Quantizing:
         corrections: Mapping[str, np.ndarray],
         with_values: bool,
     ) -> tuple[Executable, list[UnitNames]]:
-        self.tell("compile the model with switches")
+        self.progress("compile the model with switches")
         nodes, pairs = write_probe(Writer(self.network, plan, quantizers, corrections))
         values = [name for pair in pairs for name in (pair.exact, pair.quantized)] if with_values else []
         return self._compiled(nodes, [*self.network.outputs, *values], len(plan.units)), pairs
@@ -223,7 +223,7 @@ class _Quantizing:
         seen = 0
         for feeds in self.data:
             seen += self.data.samples(feeds)
-            self.tell(f"errors of nodes on {seen} of {self.count} samples")
+            self.progress(f"errors of nodes on {seen} of {self.count} samples")
             outputs = probe.run({**feeds, SWITCHES: off})
             for difference, pair in zip(own, pairs, strict=True):
                 exact, quantized = outputs[pair.exact], outputs[pair.quantized]
@@ -265,7 +265,7 @@ class _Quantizing:
         self._expected: dict[int, dict[str, np.ndarray]] = {}
         effects = []
         for i in range(len(units)):
-            self.tell(f"effect of node {i + 1} of {len(units)}")
+            self.progress(f"effect of node {i + 1} of {len(units)}")
             switches = np.zeros(len(units), bool)
             switches[i] = True
             effects.append(self._error(probe, switches, few))
@@ -282,14 +282,14 @@ class _Quantizing:
         low, high = 0, len(order)  # as many as `high` suffice: then nothing is int8
         while low < high:
             middle = (low + high) // 2
-            self.tell(f"outputs with {middle} of {len(units)} nodes in f32")
+            self.progress(f"outputs with {middle} of {len(units)} nodes in f32")
             if self._error(probe, _switches(len(units), order[:middle]), few) <= budget:
                 high = middle
             else:
                 low = middle + 1
         kept = order[:high]
         for i in reversed(kept.copy()):
-            self.tell(f"outputs with node {i + 1} in int8 again")
+            self.progress(f"outputs with node {i + 1} in int8 again")
             rest = [other for other in kept if other != i]
             if self._error(probe, _switches(len(units), rest), few) <= budget:
                 kept = rest
@@ -312,12 +312,12 @@ class _Quantizing:
             self._searched = names
             writer = Writer(self.network, plan, quantizers, corrections)
             message = self.network.message(write_model(writer, self.how.whole))
-            self.tell("compile the int8 model")
+            self.progress("compile the int8 model")
             compiled = compile_model(message, threads=self.how.threads, cache=False)
             differences, seen = Differences(), 0
             for feeds in self.data:
                 seen += self.data.samples(feeds)
-                self.tell(f"error of the int8 model on {seen} of {self.count} samples")
+                self.progress(f"error of the int8 model on {seen} of {self.count} samples")
                 actual, expected = compiled.run(feeds), exact.run(feeds)
                 differences.add(actual, {name: expected[name] for name in self.network.outputs})
             if not differences.by_output:
@@ -384,7 +384,7 @@ def _result_axis(unit: Unit, result: np.ndarray) -> int | None:
 
 
 def quantize_static_file(
-    source: str, target: str | Path, data: str, how: StaticQuantization, progress: Tell
+    source: str, target: str | Path, data: str, how: StaticQuantization, progress: ReportProgress
 ) -> StaticReport:
     """Quantize an ONNX file and write another; return what was measured."""
     if Path(source).resolve() == Path(target).resolve():

@@ -140,7 +140,7 @@ def test_a_module_is_refused(tmp_path: Path) -> None:
         module = ir.Module.parse("func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> { return %x : tensor<2xf32> }")
     for model in (module, ImportedModule(module, ParameterStore())):
         with pytest.raises(BisectError, match="the module is no ONNX model.*bisect an export"):
-            bisect(model, {}, against="reference", settings=TrialOptions(), bundle=tmp_path, tell=print)  # type: ignore[arg-type]
+            bisect(model, {}, against="reference", settings=TrialOptions(), bundle=tmp_path, progress=print)  # type: ignore[arg-type]
 
 
 @pytest.mark.sample(0)

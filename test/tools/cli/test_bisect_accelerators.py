@@ -34,7 +34,7 @@ def bisected(model: onnx.ModelProto, target: str, folder: Path) -> Departure | R
     x = np.random.default_rng(5).uniform(-2.3, 2.7, shape).astype(np.float32)
     return bisect(
         model, {"x": x}, against="reference", settings=TrialOptions(f"{target},llvm"),
-        bundle=folder / "bundle", tell=lambda text: None,
+        bundle=folder / "bundle", progress=lambda text: None,
     )  # fmt: skip
 
 
