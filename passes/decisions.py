@@ -10,7 +10,7 @@ from mirlo.runtime.records import dataclass
 
 @dataclass(frozen=True)
 class PassDecision:
-    """What a pass did with an operator of some nodes, or with a prim function; or why it left it alone."""
+    """The decision of a pass about an operator of some nodes, or a prim function, with the reason."""
 
     decided_by: str
     """The name of the pass."""

@@ -1,4 +1,4 @@
-"""What a target expects of a prim function: its time, what takes it, and the candidates that a rule compared."""
+"""A target's expectations of a prim function: its time, the parts of it, and the compared candidates."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def function_done(step: Leaf, function: ir.OpView, session: Session) -> None:
 
 
 class Preparation(Instrument):
-    """What a target does for its emitter while passes run, which it observes."""
+    """The work of a target for its emitter while passes run, which it observes."""
 
     def close(self) -> None:
         """End it: the code was emitted, or the compilation failed."""

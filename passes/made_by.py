@@ -1,4 +1,4 @@
-"""What rules emit, checked at once: invalid operations are errors that name the rule, not a later pass.
+"""Verification of rules' output: errors of invalid operations name the rule, not a later pass.
 
 Operations of the llvm dialect may be unknown to LLVM only, which a target finds out when it makes code. They are marked
 with the rule that emitted them (`tir.rule`), for the error.

@@ -67,7 +67,7 @@ def _unknown_node(name: str, known: Collection[str]) -> str:
 
 
 def fate_of(name: str, session: Session) -> str:
-    """Return what became of a node of the model that no operator comes from, or nothing if that is not known."""
+    """Return the fate of a node of the model without an operator, or nothing if that is unknown."""
     return str(session.options.get(MODEL_NODES, {}).get(name, ""))
 
 

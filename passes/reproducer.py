@@ -99,7 +99,7 @@ def arguments_of(text: str) -> list[str] | None:
 
 
 def _arguments_of_resource(text: str) -> list[str] | None:
-    """Return what LLVM's tools have written at the end of a file."""
+    """Return the reproducer that LLVM's tools have written at the end of a file."""
     at = text.rfind(RESOURCE, max(0, text.find("{-#")))
     match = _ENTRIES.match(text, at + len(RESOURCE)) if at >= 0 and "{-#" in text else None
     entries = {entry["key"]: entry for entry in _ENTRY.finditer(match["entries"])} if match else {}

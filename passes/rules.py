@@ -110,7 +110,7 @@ class Rule:
 
     @property
     def choices(self) -> tuple[Choice, ...]:
-        """Return what a caller may choose."""
+        """Return the choices of the rule."""
         return self.arguments.choices
 
     @cached_property

@@ -66,7 +66,7 @@ class CompileOptions:
 
 @dataclass(frozen=True)
 class ThreadLimits:
-    """What the threads of a GPU's kernels have, and how many there may be."""
+    """The limits of a GPU's threads: their resources and their number."""
 
     max_threads: int = 1024
     """Most threads of a block."""
@@ -273,7 +273,7 @@ def _has_rules(module: str) -> bool:
 
 
 def _useless_entries() -> list[str]:
-    """Return what is wrong with entry points of groups `mirlo.*` that nothing would read."""
+    """Return the problems of entry points in groups `mirlo.*`, such as those that are never read."""
     messages: list[str] = []
     for group in declared_groups():
         for entry in offered(group):
@@ -458,7 +458,7 @@ def _checked(target: Target, name: str) -> Target:
 
 
 def operator_choices(name: str) -> dict[str, type]:
-    """Return what is chosen for operators on a target or its parents: by operator, a dataclass of choices."""
+    """Return the choices for operators on a target or its parents: by operator, a dataclass."""
     choices: dict[str, type] = {}
     for target in () if is_partial(name) else chain(name)[:-1]:
         declared = find_target(target).operator_choices

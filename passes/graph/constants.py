@@ -75,7 +75,7 @@ def derived(read: Callable[[], np.ndarray], change: Callable[[np.ndarray], np.nd
 def filled(
     read: Callable[[], np.ndarray], fill: Callable[[np.ndarray, np.ndarray], None]
 ) -> Callable[[np.ndarray], None]:
-    """Return what `derived` does for a function that writes to an array."""
+    """Return the same as `derived`, for a function that writes to an array."""
 
     def write(to: np.ndarray) -> None:
         source = read()

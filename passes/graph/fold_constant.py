@@ -30,7 +30,7 @@ ConstantKey = tuple[str, tuple[tuple[str, ir.Attribute], ...], tuple[ir.Attribut
 
 
 class _FoldedConstant(NamedTuple):
-    """What a constant that replaced a result holds: the name of a parameter, or an attribute."""
+    """The value of a constant that replaced a result: the name of a parameter, or an attribute."""
 
     param: str | None
     value: ir.Attribute | None

@@ -35,7 +35,7 @@ Operand = ir.Value | BlockValue | Sequence[ir.Value | BlockValue] | None
 
 
 class Rewriter:
-    """What a rule builds with: operators and constants, by default inserted before the operator that it rewrites."""
+    """The builder of rules: it inserts operators and constants, by default before the operator that a rule rewrites."""
 
     def __init__(
         self,

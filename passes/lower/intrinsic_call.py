@@ -1,4 +1,4 @@
-"""What a rule that lowers an intrinsic is called with."""
+"""The argument of rules that lower intrinsics."""
 
 from __future__ import annotations
 

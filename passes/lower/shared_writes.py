@@ -40,7 +40,7 @@ def is_write(op: ir.Operation) -> bool:
 
 
 def _indices(write: ir.Operation) -> list[ir.Value]:
-    """Return what decides where a write is: its indices, and those of views of the memory."""
+    """Return the indices of a write, and those of the views of its memory."""
     operands, position = [*write.operands], _WRITTEN_TO[write.name]
     indices = operands[position + 1 : len(operands) - _BEHIND_INDICES.get(write.name, 0)]
     return indices + [index for view in _views(operands[position]) for index in [*view.operands][1:]]
@@ -65,7 +65,7 @@ def _is_own(memory: ir.Value, loop: ir.Operation, private: Collection[ir.Value])
 
 
 class _Iteration:
-    """What depends on the iteration of a loop, but for what is read from memory."""
+    """The values that depend on the iteration of a loop, except for those that are read from memory."""
 
     def __init__(self, loop: ir.Operation) -> None:
         self.loop = loop

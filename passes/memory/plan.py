@@ -257,7 +257,7 @@ class _MemoryPlanner:
 
 
 def _advice(name: str) -> str:
-    """Return what lowers an operation that is left."""
+    """Return advice on the pass that lowers a remaining operation."""
     if name in EXTERNAL_CALLS:
         return "run codegen-external or inline-external before plan-memory"
     if name in graph_operations():

@@ -106,7 +106,7 @@ def sum_of_products(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
 
 
 def _joined(value: ir.Value, axis: int) -> list[ir.Value]:
-    """Return what a value joins along an axis; else the value alone."""
+    """Return the operands of a concatenation along an axis, or the value alone."""
     joined = defining(value, "relax.concat")
     if joined is None or not only_use(value) or joined.axis % kind_of(value).rank != axis:
         return [value]

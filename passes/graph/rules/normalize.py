@@ -160,7 +160,7 @@ def _difference_of_squares(value: ir.Value, b: Rewriter) -> tuple[ir.Value, int]
 
 
 def _factors_of_maximum(value: ir.Value, b: Rewriter) -> list[ir.Value]:
-    """Return what a maximum with 0 is taken of."""
+    """Return the operand of a maximum with 0."""
     bounded = defining(value, "relax.maximum") or defining(value, "relax.relu")
     if bounded is None:
         return []

@@ -26,7 +26,7 @@ class UnrolledStep:
 
 @dataclass(frozen=True)
 class UnrolledLoop:
-    """What all iterations compute."""
+    """The common computation of all iterations."""
 
     steps: tuple[UnrolledStep, ...]
     """Last ones first."""
