@@ -19,6 +19,7 @@ from mirlo.extend.codegen import (
     Tunable,
     is_const,
     is_op,
+    maybe,
     wildcard,
 )
 from mirlo.extend.rules import decline
@@ -29,6 +30,7 @@ from mirlo_tensix.products import BLOCKS, Product
 from mirlo_tensix.simulator import MEGAHERTZ, measure, missing, version
 from mirlo_tensix.steps import (
     AttentionStep,
+    ConvStep,
     ProductStep,
     Step,
     Tensor,
@@ -70,12 +72,14 @@ class Tensix(CodeGenerator):
         weighted = is_op("relax.matmul")(wildcard(), is_const()).named("matmul")
         biased = weighted.optional(lambda x: is_op("relax.add")(x, is_const().has_rank(1).named("bias")))
         both = is_op("relax.matmul")(wildcard(), wildcard()).named("matmul")
+        conv = is_op("relax.conv")(x=wildcard(), weight=is_const(), bias=maybe(is_const())).named("conv")
         functions = [f"relax.{name}" for name in ACTIVATIONS]
-        dense, matmul = (each.optional(lambda x: is_op(*functions)(x)) for each in (biased, both))
+        dense, matmul, conv = (each.optional(lambda x: is_op(*functions)(x)) for each in (biased, both, conv))
         kernels = [(name.partition(".")[2], is_op(name).named("operator"), _fits_vector) for name in KERNELS]
         return [
             ("dense", dense, _fits),
             ("matmul", matmul, _fits),
+            ("conv", conv, _fits_conv),
             *kernels,
             ("attention", is_op("relax.attention").named("attention"), _fits_attention),
         ]
@@ -96,6 +100,8 @@ class Tensix(CodeGenerator):
     def _step(self, step: Any, module: ExternalModule) -> Step:
         if step.nodes[0].op == "relax.attention":
             return attention_step(step.nodes[0], self.phases)
+        if step.nodes[0].op == "relax.conv":
+            return conv_step(step.nodes, self.phases)
         if step.nodes[0].op != "relax.matmul":
             return vector_step(step.nodes[0])
         matmul, last = step.nodes[0], step.nodes[-1]
@@ -191,6 +197,17 @@ def vector_step(node: ExternalNode) -> VectorStep:
     )  # fmt: skip
 
 
+def conv_step(nodes: Sequence[ExternalNode], phases: int) -> ConvStep:
+    """Return the step of a convolution and what follows it."""
+    conv, last = nodes[0], nodes[-1]
+    bias = None if conv["bias"] is None else _tensor(conv["bias"])
+    return ConvStep(
+        last.name, _tensor(conv["x"]), _tensor(conv["weight"]), bias, last.output.name,
+        tuple(conv["strides"] or (1, 1)), tuple(conv["padding"] or (0,) * 4), tuple(conv["dilations"] or (1, 1)),
+        phases, function_of(last) if last is not conv else None,
+    )  # fmt: skip
+
+
 def attention_step(node: ExternalNode, phases: int) -> AttentionStep:
     """Return the step of an attention."""
     query, key, value = (_tensor(node[name]) for name in ("query", "key", "value"))
@@ -222,6 +239,21 @@ def _fits(match: Any) -> Any:
         return decline("both operands must have the same matrices", x=str(x.type), weight=str(weight.type))
     if "bias" in match and match["bias"].shape[0] != weight.shape[-1]:
         return decline("the bias must have one number for each column", bias=match["bias"].shape)
+    return True
+
+
+def _fits_conv(match: Any) -> Any:
+    """Return True, or why a convolution is not computed on a core."""
+    conv = match.op("conv")
+    types = {"x": str(conv.x.type), "weight": str(conv.weight.type)}
+    if conv.x.dtype.name != "f32" or conv.weight.dtype.name != "f32":
+        return decline("operands must be f32, of which the unit takes bf16", **types)
+    if conv.groups != 1:
+        return decline(
+            "the matrix unit needs all channels of a group, which would leave most of it idle", groups=conv.groups
+        )
+    if len(conv.x.shape) != 4 or conv.data_layout != "NC*" or conv.kernel_layout != "OI*":
+        return decline("images must be NCHW and kernels OIHW", **types, layout=conv.data_layout)
     return True
 
 

@@ -41,6 +41,7 @@ WHILE_ZERO, WHILE_FULL = 1, 2
 
 # Fields of configuration: word, shift, bits. RMWCIB changes a byte of a shared word, SETC16 one of a thread.
 _SHARED = {
+    "srcb_plane_stride": (47, 0, 12),
     "srca_first_row": (40, 16, 16), "srca_format": (1, 17, 4), "srcb_format": (1, 21, 4), "dst_format": (1, 25, 4),
     "sums_fp32": (1, 29, 1), "vector_fp32": (1, 30, 1), "pack_reads_fp32": (14, 0, 1), "pack_edge_mask": (20, 0, 16),
     "pack_reads_per_plane": (24, 8, 8), "pack_x_stride": (8, 0, 12), "dst_base": (12, 0, 16),
@@ -91,6 +92,12 @@ def unpack(unit: int) -> Word:
 def pack() -> Word:
     """Return PACR of all four packers."""
     return op(0x41, (1, 0, 1), (0xF, 8, 4))
+
+
+def unpack_planes(address: int) -> list[Word]:
+    """Return the words that unpack 32 rows of two planes to SrcB, one behind the other."""
+    first = op(0x42, (1, 0, 1), (0b00010001, 15, 8), (1, 23, 1))  # then both counters of planes are one more
+    return [*unpack_from(1, address), first, unpack(1), op(0x54, (0xF, 0, 4), (0b010, 21, 3))]
 
 
 def zero_half(half: int) -> Word:
@@ -237,18 +244,24 @@ def math_tile(tile: int) -> Word:
     return set_thread(_MATH_OFFSET, DST_ROWS * tile)
 
 
-def setup_unpackers() -> list[Word]:
-    """Return the configuration of both unpackers: a tile of bf16 at 64 bytes a cycle. SrcA begins four rows late."""
+def setup_unpackers(plane_rows: int = 0) -> list[Word]:
+    """Return the configuration of both unpackers: a tile of bf16 at 64 bytes a cycle. SrcA begins four rows late.
+
+    With `plane_rows`, SrcB takes 32 rows of 16 from each of two planes of so many rows.
+    """
     fields = {_SHARED["srca_first_row"]: 64 * 2}
     for unit in range(2):
-        descriptor = BF16 | 1 << 4 | 1024 << 16 | 1 << 32 | 1 << 48 | 1 << 64
+        width, planes = (16 * plane_rows, 2) if plane_rows and unit else (1024, 1)
+        descriptor = BF16 | 1 << 4 | width << 16 | 1 << 32 | planes << 48 | 1 << 64
         for name, value in (
             ("descriptor", descriptor), ("out_format", BF16), ("speed", 2), ("limit", 0x1FFFF), ("uncompressed", 1),
         ):  # fmt: skip
             registers, shift, bits = _UNPACKERS[name]
             fields[registers[unit], shift, bits] = value
+    fields[_SHARED["srcb_plane_stride"]] = TILE_BYTES // 4  # 16 rows; an UNPACR that keeps its bank adds 16 more
     register, value = _OVERRIDE_SRCA
-    return [*configuration(fields), set_thread(register, value), last_datum(0b011, 1023), *clear_addresses(0b011)]
+    last = [last_datum(0b001, 1023), last_datum(0b010, 511 if plane_rows else 1023)]
+    return [*configuration(fields), set_thread(register, value), *last, *clear_addresses(0b011)]
 
 
 # How MVMUL advances through a tile: rows of SrcA, rows of SrcB, fidelity phase, bias of the set. Eight blocks of Dst
@@ -257,18 +270,23 @@ _INCREMENTS = (
     (16, 0, 0, 0), (48, 8, 0, 0), (48, 24, 0, 0), (16, 40, 0, 1), (16, 0, 0, 0), (48, 8, 0, 0), (48, 24, 0, 0),
     (16, 8, 1, 2),
 )  # fmt: skip
+_PLANE_INCREMENTS = (
+    (16, 0, 0, 0), (48, 8, 0, 0), (48, 8, 0, 0), (16, 8, 0, 1), (16, 0, 0, 0), (48, 8, 0, 0), (48, 8, 0, 0),
+    (16, 8, 1, 2),
+)  # fmt: skip
+"""The same where SrcB has the faces of a plane one behind the other."""
 BLOCKS = tuple(16 * (2 * i + j) + 8 * half for i in range(2) for half in range(2) for j in range(2)) * 2
 """The rows of Dst of the 16 products of a tile, in order."""
 
 
-def setup_math() -> list[Word]:
+def setup_math(is_plane: bool = False) -> list[Word]:
     """Return the configuration of the matrix unit, and the record of a tile's 16 products in the replay buffer."""
     fields = {
         _SHARED["srca_format"]: BF16, _SHARED["srcb_format"]: BF16, _SHARED["dst_format"]: BF16,
         _SHARED["sums_fp32"]: 1, _SHARED["vector_fp32"]: 1,
     }  # fmt: skip
     own: dict[int, int] = {}
-    for i, (a, b, phase, bias) in enumerate(_INCREMENTS):
+    for i, (a, b, phase, bias) in enumerate(_PLANE_INCREMENTS if is_plane else _INCREMENTS):
         own |= {_SECTIONS_AB + 2 * i: a | b << 8, _SECTIONS_DST + i: phase << 13}
         own[_SECTIONS_BIAS + i] = bias & 1 | bias >> 1 << 4
     products = [mvmul(dst, mod) for dst, mod in zip(BLOCKS, (0, 1, 0, 2, 0, 1, 0, 3) * 2, strict=True)]

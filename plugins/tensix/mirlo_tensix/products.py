@@ -104,6 +104,22 @@ def tiled_product(m: int, n: int, k: int) -> Any:
 
 
 @dataclass(frozen=True)
+class Windows:
+    """A left operand of planes: rows of 16 channels, of which a tile reads 32 rows of two planes from any row on."""
+
+    rows: int
+    """The rows of a plane."""
+    planes: int
+    tiles: tuple[tuple[int, int], ...]
+    """For each step of the reduction, the first plane and the row at which the result's first row reads."""
+
+    def offset(self, row: int, depth: int) -> int:
+        """Return where a tile is in the operand, in bytes."""
+        plane, shift = self.tiles[depth]
+        return 32 * (plane * self.rows + TILE * row + shift)
+
+
+@dataclass(frozen=True)
 class Product:
     """A product of m x k and k x n tiles."""
 
@@ -115,6 +131,8 @@ class Product:
     """A function of the sums."""
     block: tuple[int, int] | None = None
     """Tiles of the result that are summed together; None chooses."""
+    windows: Windows | None = None
+    """How the left operand is read, if it is no matrix of tiles."""
 
     def blocks(self) -> list[tuple[int, int]]:
         """Return the blocks that divide the result, the best first."""
@@ -128,7 +146,8 @@ class Product:
     @property
     def tensor_bytes(self) -> tuple[int, int, int]:
         """Return the bytes of both operands and of the result."""
-        return self.m * self.k * TILE_BYTES, self.k * self.n * TILE_BYTES, self.m * self.n * TILE_BYTES
+        left = self.m * self.k * TILE_BYTES if self.windows is None else 32 * self.windows.rows * self.windows.planes
+        return left, self.k * self.n * TILE_BYTES, self.m * self.n * TILE_BYTES
 
     @property
     def result_shape(self) -> tuple[int, int]:
@@ -288,8 +307,9 @@ def synchronized(product: Product) -> tuple[tuple[_Work, ...], tuple[QueueStep, 
 def threads(product: Product, places: Sequence[int]) -> Threads:
     """Return the words of a product whose operands and result are at places in L1."""
     a_at, b_at, c_at = places
-    loading: Instructions = [*tensix.setup_unpackers()]
-    computing: Instructions = [*tensix.setup_math()]
+    windows = product.windows
+    loading: Instructions = [*tensix.setup_unpackers(windows.rows if windows else 0)]
+    computing: Instructions = [*tensix.setup_math(windows is not None)]
     packing: Instructions = [*tensix.setup_packers()]
     if product.activation is not None:
         computing += vector.set_constants(vector.configured([activation_body(product.activation)]))
@@ -302,7 +322,10 @@ def threads(product: Product, places: Sequence[int]) -> Threads:
         takes_half = any(isinstance(each, Semaphore) and each.memory == "sums" for each in before)
         if work.kind in ("a", "b"):
             unit, base = (0, b_at) if work.kind == "a" else (1, a_at)
-            loading += [*tensix.unpack_from(unit, base + work.offset), tensix.unpack(unit)]
+            if windows is not None and unit == 1:
+                loading += tensix.unpack_planes(a_at + windows.offset(*divmod(work.offset // TILE_BYTES, product.k)))
+            else:
+                loading += [*tensix.unpack_from(unit, base + work.offset), tensix.unpack(unit)]
             unpacked += TILE_BYTES
         elif work.kind == "multiply":
             if takes_half:

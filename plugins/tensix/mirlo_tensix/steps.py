@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mirlo_tensix.instructions import TILE
 from mirlo_tensix.kernels import REDUCTIONS, VectorWork
-from mirlo_tensix.products import JOINT_RATE, Product, tiles_of
+from mirlo_tensix.products import JOINT_RATE, Product, Windows, tiles_of
 from mirlo_tensix.simulator import L1_TENSORS, Work, why_too_large
 from mirlo_tensix.unit import Bits, from_bf16, from_tiles, to_bf16, to_tiles
 
@@ -36,6 +36,15 @@ class Tensor:
     def read(self, values: Mapping[str, Array], params: Mapping[str, Array]) -> Array:
         tensor = params[self.name] if self.is_constant else values[self.name]
         return np.asarray(tensor, np.float32).reshape(self.shape)
+
+
+def bias_rows(bias: Array) -> Bits:
+    """Return rows of bf16 whose sum is a bias."""
+    rest, rows = bias.reshape(-1), list[Bits]()
+    for _ in range(BIAS_ROWS):
+        rows.append(to_bf16(rest))
+        rest = rest - from_bf16(rows[-1])
+    return np.stack(rows)
 
 
 @dataclass(frozen=True)
@@ -73,11 +82,7 @@ class ProductStep:
         bits = to_bf16(weight)
         if self.bias is None:
             return bits
-        rest, rows = self.bias.read({}, params), []
-        for _ in range(BIAS_ROWS):
-            rows.append(to_bf16(rest))
-            rest = rest - from_bf16(rows[-1])
-        return np.concatenate([bits, np.stack(rows)])
+        return np.concatenate([bits, bias_rows(self.bias.read({}, params))])
 
     def run(self, values: Mapping[str, Array], params: Mapping[str, Array], tiles: Bits | None, run: Run) -> Array:
         x = self.x.read(values, params).reshape(self.batch, self.rows, self.depth)
@@ -91,6 +96,97 @@ class ProductStep:
                 left = np.concatenate([left, np.full((len(left), BIAS_ROWS), 0x3F80, np.uint16)], 1)
             both = to_tiles(left), to_tiles(to_bf16(right[i])) if tiles is None else tiles
             y[i] = from_bf16(from_tiles(run(product, *both), self.rows, self.columns))
+        return y
+
+
+@dataclass(frozen=True)
+class ConvStep:
+    """A convolution: a product whose left operand is read from planes of pixels, shifted for each place of the window.
+
+    A plane has 16 channels of all padded pixels. With strides there are planes for each remainder of the positions.
+    Where a row of the image ends, results are computed that are no pixels; they are left out.
+    """
+
+    name: str
+    x: Tensor
+    weight: Tensor
+    bias: Tensor | None
+    y: str
+    strides: tuple[int, int]
+    pads: tuple[int, int, int, int]
+    """Above, left, below, right."""
+    dilations: tuple[int, int]
+    phases: int
+    activation: str | None
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Return the height and width of the result, and those of a plane."""
+        above, left, below, right = self.pads
+        padded = self.x.shape[2] + above + below, self.x.shape[3] + left + right
+        spans = [d * (size - 1) + 1 for d, size in zip(self.dilations, self.weight.shape[2:], strict=True)]
+        result = [(size - span) // s + 1 for size, span, s in zip(padded, spans, self.strides, strict=True)]
+        plane = [-(-size // s) for size, s in zip(padded, self.strides, strict=True)]
+        return result[0], result[1], plane[0], plane[1]
+
+    def product(self) -> Product:
+        """Return the product of one image."""
+        height, width, _, across = self.sizes
+        channels, (down, right) = tiles_of(self.x.shape[1]), self.strides
+        tiles = []
+        for i, j in np.ndindex(*self.weight.shape[2:]):
+            y, x = i * self.dilations[0], j * self.dilations[1]
+            first = 2 * channels * (y % down * right + x % right)
+            tiles += [(first + 2 * c, y // down * across + x // right) for c in range(channels)]
+        planes = 2 * channels * down * right
+        if self.bias is not None:
+            tiles.append((planes, 0))
+            planes += 2
+        rows = tiles_of((height - 1) * across + width)
+        last = TILE * rows + max(shift for _, shift in tiles)
+        windows = Windows(last, planes, tuple(tiles))
+        return Product(rows, tiles_of(self.weight.shape[0]), len(tiles), self.phases, self.activation, windows=windows)
+
+    def works(self) -> list[Work]:
+        return [self.product()] * self.x.shape[0]
+
+    def constants(self, params: Mapping[str, Array]) -> Bits:
+        """Return the tiles of the kernel: rows are the places of the window, each with all channels."""
+        weight = self.weight.read({}, params)
+        outputs, channels = weight.shape[:2]
+        padded = np.zeros((*weight.shape[2:], TILE * tiles_of(channels), outputs), np.float32)
+        padded[:, :, :channels] = weight.transpose(2, 3, 1, 0)
+        rows = [to_bf16(padded.reshape(-1, outputs))]
+        return to_tiles(np.concatenate(rows if self.bias is None else [*rows, bias_rows(self.bias.read({}, params))]))
+
+    def planes(self, image: Array) -> Bits:
+        """Return the planes of an image."""
+        windows, (down, right) = self.product().windows, self.strides
+        assert windows is not None
+        _, _, height, width = self.sizes
+        above, left, _, _ = self.pads
+        channels = TILE * tiles_of(len(image))
+        padded = np.zeros((channels, height * down, width * right), np.uint16)
+        used = image[:, : height * down - above, : width * right - left]
+        padded[: len(image), above : above + used.shape[1], left : left + used.shape[2]] = to_bf16(used)
+        split = padded.reshape(channels // 16, 16, height, down, width, right).transpose(3, 5, 0, 2, 4, 1)
+        pixels = split.reshape(-1, height * width, 16)
+        result = np.zeros((windows.planes, windows.rows, 16), np.uint16)
+        count = min(windows.rows, height * width)
+        result[: len(pixels), :count] = pixels[:, :count]
+        if self.bias is not None:
+            result[-2, :, :BIAS_ROWS] = 0x3F80  # one
+        return result
+
+    def run(self, values: Mapping[str, Array], params: Mapping[str, Array], tiles: Bits | None, run: Run) -> Array:
+        x, product = self.x.read(values, params), self.product()
+        height, width, _, across = self.sizes
+        outputs = self.weight.shape[0]
+        y = np.empty((len(x), outputs, height, width), np.float32)
+        for image, result in zip(x, y, strict=True):
+            found = from_tiles(run(product, self.planes(image), tiles), TILE * product.m, outputs)
+            found = np.pad(found, ((0, max(0, height * across - len(found))), (0, 0)))[: height * across]
+            result[...] = from_bf16(found).reshape(height, across, outputs)[:, :width].transpose(2, 0, 1)
         return y
 
 
@@ -207,8 +303,13 @@ class AttentionStep:
         return y
 
 
-Step = ProductStep | VectorStep | AttentionStep
-KINDS: dict[str, type[Step]] = {"product": ProductStep, "vector": VectorStep, "attention": AttentionStep}
+Step = ProductStep | ConvStep | VectorStep | AttentionStep
+KINDS: dict[str, type[Step]] = {
+    "product": ProductStep,
+    "conv": ConvStep,
+    "vector": VectorStep,
+    "attention": AttentionStep,
+}
 
 
 def to_json(step: Step) -> dict[str, Any]:
