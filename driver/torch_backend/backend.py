@@ -50,7 +50,7 @@ def mirlo_backend(
         return _boxed(_LazyGraph(functional, fake_inputs, frozen, settings, arenas))
 
     def compile_forward(functional: torch.fx.GraphModule, fake_inputs: FakeInputs) -> GraphFunction:
-        return _boxed(_LazyGraph(functional, fake_inputs, {}, settings, arenas))
+        return _boxed(_LazyGraph(functional, fake_inputs, {}, settings.of_training(), arenas))
 
     def compile_backward(functional: torch.fx.GraphModule, fake_inputs: FakeInputs) -> GraphFunction:
         return _boxed(_LazyGraph(functional, fake_inputs, {}, settings, arenas, is_backward=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from mirlo.driver.options import OPTIONS
@@ -51,6 +51,10 @@ class BackendOptions:
         refuse_unknown("backend 'mirlo'", requested, known, BackendOptionError)
         compilation = {name: value for name, value in requested.items() if name not in own}
         return BackendOptions(compilation, **{name: requested[name] for name in own if name in requested})
+
+    def of_training(self) -> BackendOptions:
+        """Return the options of the forward graph of a step, whose errors decide which ReLUs are zero in backward."""
+        return replace(self, compilation={"target": "llvm{winograd=2}", **self.compilation})
 
     def compile_arguments(self) -> dict[str, Any]:
         """Return the arguments of `mirlo.compile`."""

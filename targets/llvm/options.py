@@ -45,8 +45,11 @@ if TYPE_CHECKING:
     from mirlo.passes.targets import CompileOptions
 
 NATIVE = "native"
-OPTIONS = ("cpu", "triple", "features", "threads", "thread_work", "memory", "reduce_range", "l1", "l2", "l3", "tiles")
-_NOT_OF_PROCESSORS = ("threads", "thread_work", "memory", "reduce_range")
+OPTIONS = (
+    "cpu", "triple", "features", "threads", "thread_work", "memory", "reduce_range", "winograd", "l1", "l2", "l3",
+    "tiles",
+)  # fmt: skip
+_NOT_OF_PROCESSORS = ("threads", "thread_work", "memory", "reduce_range", "winograd")
 MOST_BYTES = 1 << 40
 """Largest cache that options may describe."""
 _TRIPLES = {
@@ -73,6 +76,8 @@ class LlvmOptions:
     """Whether memory is worth more than time, to compile and to run."""
     reduces_range: bool = False
     """Whether int8 weights may be rounded where that permits faster instructions."""
+    winograd: int | None = None
+    """The largest tile of results of Winograd's algorithm; None for the default of the pass `winograd`."""
 
     @property
     def identity(self) -> str:
@@ -109,8 +114,9 @@ def parse_options(text: str = "") -> LlvmOptions:
     threads = _number(options, "threads", 4096)
     work, saves_memory = _number(options, "thread_work", MOST_BYTES), _is_small(options.get("memory"))
     reduces_range = _is_true("reduce_range", options.get("reduce_range"))
+    winograd = _tile("winograd", options.get("winograd"))
     machine = replace(machine, **sizes)  # type: ignore[arg-type]
-    return LlvmOptions(processor, machine, threads, work, saves_memory, reduces_range)
+    return LlvmOptions(processor, machine, threads, work, saves_memory, reduces_range, winograd)
 
 
 def planning_options(text: str) -> str:
@@ -141,6 +147,11 @@ def saves_memory(options: CompileOptions | None) -> bool:
 def reduces_range(options: CompileOptions | None) -> bool:
     """Return whether int8 weights may be rounded where that permits faster instructions."""
     return parse_options(getattr(options, "target_options", "")).reduces_range
+
+
+def largest_winograd_tile(options: CompileOptions | None) -> int | None:
+    """Return the largest tile of results of Winograd's algorithm; None for the default."""
+    return parse_options(getattr(options, "target_options", "")).winograd
 
 
 def machine_for(options: CompileOptions | tuple[str, ...] | None) -> Machine:
@@ -358,6 +369,12 @@ def _is_true(name: str, text: str | None) -> bool:
     if text not in (None, "true", "false"):
         raise MachineError(f"option {name} of target 'llvm': expected true or false, found '{text}'")
     return text == "true"
+
+
+def _tile(name: str, text: str | None) -> int | None:
+    if text not in (None, "0", "2", "4"):
+        raise MachineError(f"option {name} of target 'llvm': expected 0, 2 or 4, found '{text}'")
+    return None if text is None else int(text)
 
 
 def _number(options: dict[str, str], name: str, most: int) -> int | None:

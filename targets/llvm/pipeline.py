@@ -11,7 +11,14 @@ from mirlo.targets.host.llvm_ir import has_transfers, lower_pipeline
 from mirlo.targets.llvm.flat_views import flatten_views
 from mirlo.targets.llvm.fma import expand_fma
 from mirlo.targets.llvm.loop_annotations import annotate_branches
-from mirlo.targets.llvm.options import planning_options, reduces_range, saves_memory, thread_work_of, threads_of
+from mirlo.targets.llvm.options import (
+    largest_winograd_tile,
+    planning_options,
+    reduces_range,
+    saves_memory,
+    thread_work_of,
+    threads_of,
+)
 from mirlo.targets.llvm.outer_loops import hide_outer_indices
 from mirlo.targets.llvm.processor import Processor
 from mirlo.targets.llvm.quotients import shift_quotients
@@ -32,6 +39,8 @@ def compile_pipeline(options: CompileOptions | None = None) -> str:
     described = planning_options(getattr(options, "target_options", ""))
     machine = f"machine={quote(described)}" if described else ""
     tuned = f"target-options={quote(described)}" if described else ""
+    largest = largest_winograd_tile(options)
+    tile = "" if largest is None else f"tile={largest}"
     passes = [
         *([_step("reduce-range", machine)] if reduces_range(options) else []),
         *SIMPLIFY,
@@ -40,7 +49,8 @@ def compile_pipeline(options: CompileOptions | None = None) -> str:
         "cse",
         "remove-dead",
         _step("apply-tuning", "target=llvm", threads, "operators=relax.conv", tuned),
-        *([] if saves_memory(options) else [_step("winograd", machine)]),  # its weights are up to four times as large
+        # The weights of Winograd's algorithm are up to four times as large.
+        *([] if saves_memory(options) else [_step("winograd", machine, tile)]),
         _step("pack-trees", machine),
         "legalize{target=llvm}",
         *FUSE_WIDENED,

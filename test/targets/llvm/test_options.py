@@ -98,6 +98,13 @@ def test_little_memory_has_no_larger_weights() -> None:
     assert compile_pipeline(small) == compile_pipeline().replace("winograd,", "")
 
 
+def test_largest_winograd_tile() -> None:
+    assert (parse_options("winograd=2").winograd, parse_options().winograd) == (2, None)
+    assert planning_options("winograd=2") == ""
+    text = compile_pipeline(CompileOptions(target_options="winograd=2"))
+    assert text == compile_pipeline().replace("winograd,", "winograd{tile=2},")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -116,6 +123,7 @@ def test_little_memory_has_no_larger_weights() -> None:
         ("threads=0", "threads of target 'llvm': expected 1 to 4096"),
         ("memory=2GB", "option memory of target 'llvm': expected small or large, found '2GB'"),
         ("reduce_range=7", "option reduce_range of target 'llvm': expected true or false, found '7'"),
+        ("winograd=3", "option winograd of target 'llvm': expected 0, 2 or 4, found '3'"),
         ("thread_work=1e6", "option thread_work of target 'llvm': expected 1 to 1099511627776, found '1e6'"),
     ],
 )  # fmt: skip
