@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mirlo.driver.build import build
 from mirlo.driver.options import DEFAULT_TARGET, CompileArguments, CompileOptionError, takes_fields_of
 from mirlo.driver.request import CompileRequest
-from mirlo.frontends.foreign import CompiledModel, ConvertedModel, ExampleInputs, frontend_of
+from mirlo.frontends.foreign import (
+    CompiledModel,
+    ConvertedModel,
+    ExampleInputs,
+    FrontendError,
+    frontend_of,
+)
+from mirlo.runtime.callbacks import Expected, check_result
 from mirlo.runtime.garbage import FewerCollections
 
 if TYPE_CHECKING:
@@ -81,8 +88,13 @@ def _converted(
                 f"args, kwargs and dynamic_shapes are for models of other frameworks, found a {type(model).__name__}"
             )
         return model, params, lambda executable: executable
-    converted = frontend.convert(model, example)
+    converted: ConvertedModel = check_result(
+        frontend.convert(model, example), frontend.convert, _CONVERTED, "the front end of the model", FrontendError
+    )
     return converted.model, params, lambda compiled: _wrapped(converted, compiled)
+
+
+_CONVERTED = Expected("a ConvertedModel", lambda value: isinstance(value, ConvertedModel))
 
 
 def _wrapped(converted: ConvertedModel, compiled: CompiledModel) -> object:

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.core.bytecode import BYTECODE_PREFIX
+from mirlo.frontends.foreign import FrontendError
 from mirlo.frontends.stablehlo.detect import is_portable
+from mirlo.runtime.callbacks import callback, check_callbacks, is_a, is_flag, is_text, maps, required_callback
 from mirlo.runtime.entry_points import installed_version
 from mirlo.runtime.records import dataclass
 
@@ -21,6 +23,14 @@ if TYPE_CHECKING:
     from mirlo.runtime.params import ParameterStore
 
 
+_is_module = is_a("mirlo.dialects.bindings:ir.Module")
+_is_store = is_a("mirlo.runtime.params:ParameterStore")
+
+
+def _is_import(value: object) -> bool:
+    return isinstance(value, tuple) and len(value) == 2 and _is_module(value[0]) and _is_store(value[1])
+
+
 @dataclass(frozen=True)
 class FileForm:
     """A form of files that a front end opens."""
@@ -28,19 +38,26 @@ class FileForm:
     name: str
     suffixes: tuple[str, ...]
     """What names of such files end with; files of other forms may end with the same."""
-    matches: Callable[[bytes], bool]
+    matches: Callable[[bytes], bool] = required_callback("True or False", is_flag)
     """Returns whether the content of a file of such a name is in this form."""
-    parse: Callable[[bytes, str], ir.Module]
+    parse: Callable[[bytes, str], ir.Module] = required_callback("a Module of MLIR", _is_module)
     """Parses MLIR in the current context; the text is the name of the file, for errors."""
-    open: Callable[[bytes, str], tuple[ir.Module, ParameterStore]]
+    open: Callable[[bytes, str], tuple[ir.Module, ParameterStore]] = required_callback(
+        "a Module of MLIR and a ParameterStore", _is_import
+    )
     """Imports MLIR to a module of relax, with its weights."""
-    to_mlir: Callable[[Path], bytes] | None = None
+    to_mlir: Callable[[Path], bytes] | None = callback("bytes of MLIR", lambda value: isinstance(value, bytes))
     """Makes MLIR of a file in another format; None if files are MLIR."""
     tools: tuple[str, ...] = ()
     """Installed packages that `to_mlir` depends on. Files of a form that names them refer to no other files, and what
     they are compiled to is kept in the cache."""
-    states: Callable[[bytes, str], dict[str, np.ndarray]] | None = None
+    states: Callable[[bytes, str], dict[str, np.ndarray]] | None = callback(
+        "a dict of arrays by name", maps(is_text, is_a("numpy:ndarray"))
+    )
     """Returns the first values of variables that MLIR keeps from call to call; None if there are none."""
+
+    def __post_init__(self) -> None:
+        check_callbacks(self, f"form of files '{self.name}'", FrontendError)
 
 
 FORMS: list[FileForm] = []

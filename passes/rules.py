@@ -29,10 +29,10 @@ from types import MappingProxyType
 from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from mirlo.dialects.core.dims import UndecidedDim
-from mirlo.dialects.core.errors import describe_raised
 from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.passes.rule_choices import NO_ARGUMENTS, Choice, ChoiceArguments, ChoiceValues, arguments_of
 from mirlo.passes.rule_choices import RuleError as RuleError
+from mirlo.runtime.callbacks import describe_raised, is_foreign, place_of
 from mirlo.runtime.records import dataclass
 
 DEFAULT = "default"
@@ -116,9 +116,7 @@ class Rule:
     @cached_property
     def place(self) -> str:
         """Return the `file:line` of the rule's definition."""
-        function = inspect.unwrap(self.function)
-        code = getattr(function, "__code__", None) or getattr(type(function).__call__, "__code__", None)
-        return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else "<unknown>"
+        return place_of(self.function) or "<unknown>"
 
     @property
     def summary(self) -> str:
@@ -130,7 +128,7 @@ class Rule:
     @cached_property
     def is_foreign(self) -> bool:
         """Return whether the rule is not part of Mirlo."""
-        return not (getattr(self.function, "__module__", None) or "").startswith("mirlo.")
+        return is_foreign(self.function)
 
     def __str__(self) -> str:
         return f"{self.name} for {self.subject} on {self.target}"

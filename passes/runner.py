@@ -7,7 +7,6 @@ from dataclasses import field
 
 from mirlo.dialects import wheel
 from mirlo.dialects.bindings import ir, passmanager
-from mirlo.dialects.core.errors import describe_raised
 from mirlo.passes.facts import is_external
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.pass_failed import PassFailed
@@ -15,6 +14,7 @@ from mirlo.passes.pipeline_parser import ANCHORS, ANY_ANCHOR, Leaf, Nested, Step
 from mirlo.passes.registry import ROOT_ANCHOR, Pass, PassError
 from mirlo.passes.session import Session
 from mirlo.passes.upstream import UpstreamPass
+from mirlo.runtime.callbacks import Expected, check_result, describe_raised
 from mirlo.runtime.records import dataclass
 
 
@@ -75,7 +75,8 @@ class Runner:
 
     def _execute(self, step: Leaf, op: ir.OpView) -> None:
         if isinstance(step, Pass):
-            step.run(op, self.session)
+            result: object = step.run(op, self.session)  # type: ignore[func-returns-value] # passes are users' too
+            check_result(result, step.run, _NOTHING, f"pass '{step.name}'", PassError)
             return
         key = step, op.operation.name
         if key not in self._managers:
@@ -97,6 +98,9 @@ class Runner:
         for instrument in self.instruments:
             instrument.pass_failed(step, op, failure)
         return failure
+
+
+_NOTHING = Expected("nothing: a pass changes `op` in place", lambda value: value is None)
 
 
 def _children(op: ir.OpView, anchor: str | None) -> Iterator[ir.OpView]:

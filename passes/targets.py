@@ -16,6 +16,22 @@ from mirlo.dialects.core.installed import GROUPS
 from mirlo.passes.expectations import KernelExpectation
 from mirlo.passes.figures import Figures
 from mirlo.passes.rules import DEFAULT, RULE_BOOKS, Rule
+from mirlo.runtime.callbacks import (
+    Expected,
+    callback,
+    check_callbacks,
+    checked,
+    each_is,
+    is_a,
+    is_count,
+    is_flag,
+    is_integer,
+    is_same_function,
+    is_text,
+    is_time,
+    maps,
+    optional,
+)
 from mirlo.runtime.entry_points import EntryPoint, declared_groups, offered
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.known_packages import install_command
@@ -80,6 +96,14 @@ class ThreadLimits:
     """Most bytes of memory that the threads of a block share; nearly every GPU has those of the default."""
 
 
+_PIPELINE = Expected("the text of a pass pipeline, such as convert-layout,legalize", is_text)
+_FIGURES = Expected("Figures", lambda value: isinstance(value, Figures))
+
+
+def _is_class(value: object) -> bool:
+    return isinstance(value, type)
+
+
 @dataclass(frozen=True)
 class Target:
     """A target: its place in the chain, the modules with its rules, its pipeline, and its emitter."""
@@ -90,46 +114,58 @@ class Target:
     """The target whose rules are tried after this one's; the default rules always come last."""
     rule_modules: tuple[str, ...] = ()
     """Modules that register the target's rules when imported."""
-    pipeline: Callable[[CompileOptions], str] | None = None
+    pipeline: Callable[[CompileOptions], str] | None = callback(*_PIPELINE)
     """Returns the text of the pass pipeline from relax to the input of `emit`, for given options."""
-    emit: Callable[[ir.Module, CompileOptions], Artifact] | None = None
+    emit: Callable[[ir.Module, CompileOptions], Artifact] | None = callback(
+        "an Artifact", is_a("mirlo.runtime.artifact:Artifact")
+    )
     """Compiles a module (`ir.Module`) that went through the pipeline to a run-time artifact."""
-    prepare: Callable[[CompileOptions], Preparation | None] | None = None
+    prepare: Callable[[CompileOptions], Preparation | None] | None = callback(
+        "a Preparation, or None", optional(is_a("mirlo.passes.instrumentation:Preparation"))
+    )
     """Called with the options before the pipeline runs on a large model, to start early what `emit` needs.
 
     What it returns observes the passes, and is `options.prepared` for `emit`.
     """
-    saves_memory: Callable[[CompileOptions], bool] | None = None
+    saves_memory: Callable[[CompileOptions], bool] | None = callback("True or False", is_flag)
     """Returns whether options ask for little memory in place of speed: kernels are compiled in one process, and the
     weights that passes transform are in a file."""
-    fingerprint: Callable[[str], str] | None = None
+    fingerprint: Callable[[str], str] | None = callback("a text", is_text)
     """Returns the properties of the machine that code depends on, as text, for the options in braces; without it
     compiled models are not cached."""
-    space: Callable[[ir.Operation | ir.OpView, CompileOptions], list[dict[str, int]]] | None = None
+    space: Callable[[ir.Operation | ir.OpView, CompileOptions], list[dict[str, int]]] | None = callback(
+        "a list of choices, each a dict of integers by name", each_is(maps(is_text, is_integer))
+    )
     """Returns the search space of an operator that has choices, or of a prim function in tensor form whose rule
     declares no values to try: values by the names of choices, likeliest candidates first."""
-    operator_choices: Callable[[], Mapping[str, type]] | None = None
+    operator_choices: Callable[[], Mapping[str, type]] | None = callback(
+        "a dict from names of operators to dataclasses of choices", maps(is_text, _is_class)
+    )
     """Returns what is chosen for operators before they become prim functions: by operator, a dataclass of `Choice`s."""
-    expected: Callable[[ir.Operation | ir.OpView, Mapping[str, int], CompileOptions], float | None] | None = None
+    expected: Callable[[ir.Operation | ir.OpView, Mapping[str, int], CompileOptions], float | None] | None = callback(
+        "a time, a number that is not negative, or None", optional(is_time)
+    )
     """Returns the expected time of a prim function for a candidate, in any unit; None if it is unknown.
 
     `mirlo tune` measures candidates that are expected to be fast first, and skips those expected to be slow.
     """
     expectation: (
         Callable[[ir.Operation | ir.OpView, Mapping[str, int], CompileOptions], KernelExpectation | None] | None
-    ) = None
+    ) = callback("a KernelExpectation, or None", optional(is_a("mirlo.passes.expectations:KernelExpectation")))
     """Returns the expected time of a prim function in tensor form with these choices, what takes it, and what its rule
     compared, for `mirlo explain`; without it, that ranks the choices of `space` by `expected`."""
     pipelines: dict[str, Callable[[CompileOptions], str]] = field(default_factory=dict)
     """Other named pipelines (stages of the main one)."""
     codegen: type | str | None = None
     """Its code generator for parts of models: a subclass of `CodeGenerator`, or its address, `"module:Class"`."""
-    narrow_operands: Callable[[str, CompileOptions], str] | None = None
+    narrow_operands: Callable[[str, CompileOptions], str] | None = callback("a text: all or constants", is_text)
     """Returns what products read in a type that `precision` names, an option of the pass `to-mixed-precision`: all
     operands, or constants only; without it, all."""
-    fastest_precision: Callable[[CompileOptions], str | None] | None = None
+    fastest_precision: Callable[[CompileOptions], str | None] | None = callback(
+        "the name of an element type, or None", optional(is_text)
+    )
     """Returns the narrowest type whose products are faster than those of f32, or None if there is none."""
-    lanes: Callable[[str | None, int], int] | None = None
+    lanes: Callable[[str | None, int], int] | None = callback("a number of lanes, an integer of at least 1", is_count)
     """Returns how many elements of a size in bytes a vector has, on the machine that the pass `schedule` names, or None
     for the target's own; without it, its parent's."""
     takes_options: bool | None = None
@@ -149,24 +185,38 @@ class Target:
     """Whether options may list alternatives, `cpu=haswell|znver4`, of which loading takes the last that fits."""
     forms: tuple[CodeForm, ...] = ()
     """Forms of code in which its kernels can be read, from the compiler's end to the machine's."""
-    code: Callable[[ir.Module, CompileOptions], Sequence[KernelText]] | None = None
+    code: Callable[[ir.Module, CompileOptions], Sequence[KernelText]] | None = callback(
+        "a list of KernelText", each_is(is_a("mirlo.passes.code_forms:KernelText"))
+    )
     """Compiles a module as `emit` does, to the code of each kernel in `options.form`."""
     makes_libraries: bool | None = None
     """Whether `emit` makes LLVM IR with the option `form="llvm-ir"`, which libraries are linked of; None is for the
     answer of a parent with the same `emit`, and no without one."""
     makes_source: bool | None = None
     """Whether `emit` makes the source of a whole model in C with the option `form="source"`; None is as before."""
-    has_device: Callable[[], bool] | None = None
+    has_device: Callable[[], bool] | None = callback("True or False", is_flag)
     """Returns whether this machine has the device that runs its code; None is for the machine's own processor."""
     loader: str = ""
     """The loader of its code, which reports name before there is code; empty is for the answer of a parent with
     the same `emit`."""
-    requirements: Callable[[str], Sequence[str]] | None = None
+    requirements: Callable[[str], Sequence[str]] | None = callback("a list of texts", each_is(is_text))
     """Returns what a machine needs to run its code, for the options in braces: instructions, libraries, drivers; as
     reports print them."""
     figures: Figures | Callable[[str], Figures] | None = None
     """The speed of its code, for placement by estimated cost, or a function of the options in braces that returns
     it. A code generator declares its own."""
+
+    def __post_init__(self) -> None:
+        owner = f"target '{self.name}'"
+        check_callbacks(self, owner, TargetError)
+        for name, pipeline in self.pipelines.items():
+            self.pipelines[name] = checked(pipeline, _PIPELINE, owner, TargetError)
+        if callable(self.figures):
+            object.__setattr__(self, "figures", checked(self.figures, _FIGURES, owner, TargetError))
+
+    def emits_as(self, other: Target) -> bool:
+        """Return whether both have one `emit`."""
+        return is_same_function(self.emit, other.emit)
 
     def runs_here(self) -> bool:
         """Return whether this machine has what runs the target's code."""
@@ -379,7 +429,7 @@ def describe_inert_rules() -> list[str]:
 
 def code_target(target: Target) -> Target:
     """Return the target that makes code for users to read: this one, or the parent with whose `emit` it emits."""
-    while not target.forms and target.parent is not None and find_target(target.parent).emit is target.emit:
+    while not target.forms and target.parent is not None and target.emits_as(find_target(target.parent)):
         target = find_target(target.parent)
     return target
 
@@ -410,19 +460,19 @@ def takes_options(name: str) -> bool:
 
 def makes_libraries(name: str) -> bool:
     """Return whether libraries are made of a target's code: as it declares, or a parent with whose `emit` it emits."""
-    answers = (member.makes_libraries for member in _members(name) if member.emit is find_target(name).emit)
+    answers = (member.makes_libraries for member in _members(name) if member.emits_as(find_target(name)))
     return next((answer for answer in answers if answer is not None), False)
 
 
 def makes_source(name: str) -> bool:
     """Return whether a target writes whole models as C: as it declares, or a parent with whose `emit` it emits."""
-    answers = (member.makes_source for member in _members(name) if member.emit is find_target(name).emit)
+    answers = (member.makes_source for member in _members(name) if member.emits_as(find_target(name)))
     return next((answer for answer in answers if answer is not None), False)
 
 
 def loader_of(name: str) -> str:
     """Return the loader of a target's code: as it declares, or a parent with whose `emit` it emits; or ''."""
-    return next((m.loader for m in _members(name) if m.loader and m.emit is find_target(name).emit), "")
+    return next((m.loader for m in _members(name) if m.loader and m.emits_as(find_target(name))), "")
 
 
 def thread_limits(name: str) -> ThreadLimits | None:

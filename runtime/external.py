@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
+from mirlo.runtime.callbacks import Expected, checked
 from mirlo.runtime.entry_points import offered
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.known_packages import install_command
@@ -103,6 +104,10 @@ class ExternalFunctions:
     """Returns what the device did in the last call of a function, for profiles."""
 
 
+_LOADED = Expected(
+    "ExternalFunctions whose functions are a dict",
+    lambda value: isinstance(value, ExternalFunctions) and isinstance(value.functions, Mapping),
+)
 ExternalLoader = Callable[[ExternalArtifact, LoadContext], ExternalFunctions]
 _LOADERS: dict[str, ExternalLoader] = {}
 
@@ -180,13 +185,9 @@ def _load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions
     who = f"the loader '{artifact.format}' of what target '{artifact.target}' compiled"
     loader = _find_loader(artifact)
     try:
-        result = loader(artifact, context)
+        result = checked(loader, _LOADED, who, ArtifactError)(artifact, context)
     except ArtifactError as error:
-        raise ArtifactError(f"{who}: {error}") from error
-    except Exception as error:
-        raise ArtifactError(f"{who} raised {type(error).__name__}: {error}") from error
-    if not isinstance(result, ExternalFunctions):
-        raise ArtifactError(f"{who} gave a {type(result).__name__}: expected ExternalFunctions")
+        raise error if str(error).startswith(who) else ArtifactError(f"{who}: {error}") from error
     problem = _problem(artifact.functions, result.functions)
     if problem:
         if result.release is not None:

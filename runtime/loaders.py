@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 from mirlo.runtime import archive, interrupts, threads
 from mirlo.runtime.artifact import Artifact
+from mirlo.runtime.callbacks import Expected, checked
 from mirlo.runtime.elf_linker import ObjectsInMemory
 from mirlo.runtime.entry_points import offered
-from mirlo.runtime.errors import ArtifactError, MirloError, NotForThisMachine
+from mirlo.runtime.errors import ArtifactError, NotForThisMachine
 from mirlo.runtime.host_cpu import AMX, host_cpu
 from mirlo.runtime.known_packages import install_command
 from mirlo.runtime.locks import UNCUT
@@ -53,6 +54,9 @@ class LoadedCode:
     """Frees memory that is cached on the device for later calls."""
 
 
+_LOADED = Expected(
+    "LoadedCode whose entry is callable", lambda value: isinstance(value, LoadedCode) and callable(value.entry)
+)
 Loader = Callable[[Artifact], LoadedCode]
 _LOADERS: dict[str, Loader] = {}
 
@@ -89,12 +93,7 @@ def _load(artifact: Artifact) -> LoadedCode:
                 f"the model was compiled for target '{artifact.target}', whose loader '{artifact.loader}' is not "
                 f"installed; known: {', '.join(_LOADERS)}. {_remedy(artifact.loader)}, or compile again"
             )
-    try:
-        return loader(artifact)
-    except (MirloError, MemoryError):
-        raise
-    except Exception as error:
-        raise ArtifactError(f"the loader '{artifact.loader}' raised {type(error).__name__}: {error}") from error
+    return checked(loader, _LOADED, f"the loader '{artifact.loader}'", ArtifactError)(artifact)
 
 
 def llvm_host() -> dict[str, list[str] | str]:

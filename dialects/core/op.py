@@ -31,11 +31,12 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.attributes import REQUIRED, Attribute, Dims
 from mirlo.dialects.core.conditions import Condition, collect_conditions
 from mirlo.dialects.core.dim_algebra import Dim, UndecidedDim
-from mirlo.dialects.core.errors import OpError, OpMistake, describe_raised
+from mirlo.dialects.core.errors import OpError, OpMistake
 from mirlo.dialects.core.sharding import ShardingRule, broadcast_rule
 from mirlo.dialects.core.traits import AxisAttributes, OnnxName, Precision, Trait
 from mirlo.dialects.core.types import TensorType, compatible, dims_of
 from mirlo.dialects.core.values import ValueDeclaration, ValueLayout, operand, operands, optional, result, results
+from mirlo.runtime.callbacks import describe_raised, describe_value, name_of
 
 __all__ = ["DialectOp", "class_of", "OpError", "infer_results", "operand", "operands", "optional", "result", "results"]
 
@@ -370,12 +371,13 @@ def _infer(
     except _DELIBERATE:
         raise
     except Exception as error:
-        raise OpMistake(f"'{cls.OPERATION_NAME}': its infer raised {describe_raised(error)}") from error
+        raise OpMistake(f"'{cls.OPERATION_NAME}': {name_of(cls.infer)} raised {describe_raised(error)}") from error  # type: ignore[attr-defined]
     listed = inferred if isinstance(inferred, (tuple, list)) else (inferred,)
     for result_type in listed:
         if not isinstance(result_type, TensorType):
             raise OpMistake(
-                f"'{cls.OPERATION_NAME}': its infer must return TensorType, or a tuple of them; got {result_type!r}"
+                f"'{cls.OPERATION_NAME}': {name_of(cls.infer)} must return TensorType, or a tuple of them; "  # type: ignore[attr-defined]
+                f"got {describe_value(result_type)}"
             )
     fields = cls._result_layout.fields
     if len(listed) != len(fields) and all(field.kind == "single" for field in fields):
@@ -433,7 +435,7 @@ def _run_check(check: Callable[[ir.OpView], object], view: ir.OpView) -> None:
     except _DELIBERATE:
         raise
     except Exception as error:
-        raise OpMistake(f"its check raised {describe_raised(error)}") from error
+        raise OpMistake(f"its {name_of(check)} raised {describe_raised(error)}") from error
 
 
 def _verify_counts(cls: type[DialectOp], op: ir.Operation) -> None:

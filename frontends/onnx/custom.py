@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from mirlo.dialects.core.errors import OpError, OpMistake, describe_raised
+from mirlo.dialects.core.errors import OpError, OpMistake
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallDpsPacked, CallTir
 from mirlo.frontends.onnx.errors import NodeError
@@ -13,6 +13,7 @@ from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import CONVERTERS
 from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.prims import SpecializablePrim, SpecializedPrims
+from mirlo.runtime.callbacks import describe_raised, describe_value, name_of
 from mirlo.runtime.errors import MirloError
 
 Infer = Callable[..., object]
@@ -90,20 +91,15 @@ def _outputs(infer: Infer, types: Sequence[TensorType], attributes: Mapping[str,
     except (MirloError, OpError, MemoryError):
         raise
     except Exception as error:
-        raise OpMistake(f"its shape function raised {describe_raised(error)}{_place(infer)}") from error
+        raise OpMistake(f"its shape function {name_of(infer)} raised {describe_raised(error)}") from error
     listed: list[TensorType] = []
     for result in inferred if isinstance(inferred, (tuple, list)) else (inferred,):
         if not isinstance(result, TensorType):
+            found = describe_value(result)
             raise NodeError(
-                f"its shape function must return TensorType, or a tuple of them; found {result!r}{_place(infer)}"
+                f"its shape function {name_of(infer)} must return TensorType, or a tuple of them; found {found}"
             )
         listed.append(result)
     if not listed:
-        raise NodeError(f"its shape function returned no type: expected one for each output{_place(infer)}")
+        raise NodeError(f"its shape function {name_of(infer)} returned no type: expected one for each output")
     return listed
-
-
-def _place(function: Infer) -> str:
-    """Return where a function is defined, as a part of a sentence."""
-    code = getattr(function, "__code__", None)
-    return f" (it is at {code.co_filename}:{code.co_firstlineno})" if code is not None else ""

@@ -11,14 +11,14 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, get_args
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dim_errors import DimsDiffer
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.errors import OpMistake, describe_raised
+from mirlo.dialects.core.errors import OpMistake
 from mirlo.dialects.core.op import DialectOp, OpError
 from mirlo.dialects.relax.dynamic import RequireDims
 from mirlo.frontends.builder import OF_BOOLS, GraphBuilder, assume_equal
@@ -56,12 +56,14 @@ from mirlo.frontends.onnx.values import (
 from mirlo.frontends.onnx.writing import inference_error
 from mirlo.frontends.sizes import DimSymbols, Solved
 from mirlo.frontends.tensor import Tensor
+from mirlo.runtime.callbacks import describe_raised, describe_value, name_of
 from mirlo.runtime.errors import MirloError, OutOfMemoryError
 from mirlo.runtime.kinds import STRING
 from mirlo.runtime.names import terminal
 from mirlo.runtime.params import ParameterStore
 
 _MISSING: Any = object()
+_OUTPUTS = (*get_args(AnyValue), ir.Value, type(None))
 
 D = TypeVar("D")
 Plain: TypeAlias = "float | str | list[int] | list[float] | list[str]"
@@ -760,6 +762,11 @@ class Node(NodeInputs):
             if results is NotImplemented:
                 continue
             outputs: Sequence[Output] = results if isinstance(results, (tuple, list)) else (results,)
+            if results is None or not outputs or not all(isinstance(each, _OUTPUTS) for each in outputs):
+                raise OpMistake(
+                    f"its converter {name_of(converter)} returned {describe_value(results)}: expected the value of its "
+                    "output, a tuple of one for each output, or NotImplemented"
+                )
             unread = node.unread() or node.unmade(len(outputs))
             if unread is None:
                 return outputs

@@ -30,6 +30,20 @@ from mirlo.passes.options import OptionError, RegistrationError, make_from_optio
 from mirlo.passes.registry import option
 from mirlo.passes.rules import Decline
 from mirlo.passes.targets import TargetError, find_target, where_from
+from mirlo.runtime.callbacks import (
+    CheckedMethods,
+    Expected,
+    check_callbacks,
+    each_is,
+    is_a,
+    is_flag,
+    is_integer,
+    is_text,
+    is_time,
+    maps,
+    optional,
+    required_callback,
+)
 from mirlo.runtime.external import ExternalArtifact as Artifact
 from mirlo.runtime.native import NativeCode
 from mirlo.runtime.records import dataclass
@@ -70,8 +84,33 @@ class Tunable:
     """The name in reports: that of a node."""
     choices: Sequence[Mapping[str, int]]
     """What may be chosen, the likeliest first; without any of these, the code generator chooses itself."""
-    microseconds: Callable[[Mapping[str, int]], float]
+    microseconds: Callable[[Mapping[str, int]], float] = required_callback("a time in microseconds", is_time)
     """Return the time with a choice: of a simulator, a model or a device; `{}` is the code generator's own choice."""
+
+    def __post_init__(self) -> None:
+        check_callbacks(self, f"tunable '{self.name}'", TargetError)
+        if not each_is(maps(is_text, is_integer))(self.choices):
+            raise TargetError(f"tunable '{self.name}': expected a list of choices, each a dict of integers by name")
+
+
+_RESULTS = CheckedMethods(
+    {
+        "accepts_region": Expected(
+            "True, or decline('why')", lambda value: is_flag(value) or isinstance(value, (Decline, str))
+        ),
+        "times": Expected("a dict of microseconds by function", maps(is_text, is_time)),
+        "tunables": Expected("a list of Tunables", each_is(lambda value: isinstance(value, Tunable))),
+        "files": Expected(
+            "a dict of bytes by name", maps(is_text, lambda value: isinstance(value, (bytes, bytearray)))
+        ),
+        "figures_beside": Expected("Figures, or None", optional(is_a("mirlo.passes.figures:Figures"))),
+        "requirements": Expected("a list of texts", each_is(is_text)),
+        "fingerprint": Expected("a text", is_text),
+    },
+    TargetError,
+)
+"""What methods return that are called outside of processes of their own; those of `patterns` and `codegen` are read
+where these are called."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +145,10 @@ class CodeGenerator:
     take."""
     isolated: ClassVar[bool] = False
     """Whether `codegen` runs in a separate process, so that a crash leaves the compiler running."""
+
+    def __init_subclass__(cls, **named: object) -> None:
+        super().__init_subclass__(**named)
+        _RESULTS.add_to(cls, f"the code generator of target '{cls.name}'")
 
     def patterns(self) -> Sequence[object]:
         """Return the supported patterns in order of priority, as names of composites, patterns and checks."""

@@ -14,13 +14,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from mirlo.dialects.core.errors import describe_raised
 from mirlo.passes.byoc.graph import BlockValue
 from mirlo.passes.byoc.operators import operators
 from mirlo.passes.byoc.pattern import Pattern, check_pattern
 from mirlo.passes.byoc.search import Match, PatternError, Predicate
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.targets import find_target, forget_partial, register_partial, target_names
+from mirlo.runtime.callbacks import describe_raised, name_of
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.records import dataclass
@@ -107,9 +107,7 @@ def _generated(target: str, options: str) -> tuple[Sequence[object], bool]:
 
 def _rows(target: str, table: Table) -> list[object]:
     """Return the rows of a table of patterns; what is wrong with them names the function."""
-    code = getattr(table, "__code__", None) or getattr(getattr(table, "__func__", None), "__code__", None)
-    name = getattr(table, "__qualname__", type(table).__name__)
-    where = f"target '{target}': {name}()" + (f" at {code.co_filename}:{code.co_firstlineno}" if code else "")
+    where = f"target '{target}': {name_of(table)}"
     try:
         rows = table()
         listed = None if isinstance(rows, (str, bytes, Pattern, Mapping)) else list(rows)

@@ -15,6 +15,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.passes.legalize.conversion import Choose
 from mirlo.passes.registry import PassError
 from mirlo.passes.rules import Rule
+from mirlo.runtime.callbacks import Expected, checked, is_text, optional
 from mirlo.runtime.nearest import nearest
 
 STRATEGIES = "strategies"
@@ -28,24 +29,34 @@ def chooser(wanted: Mapping[str, Selector] | Choose | None, operators: set[str])
     if not wanted:
         return None
     if not isinstance(wanted, Mapping):
-        return _checked(wanted)
+        return _known(checked(wanted, _STRATEGY, "strategies", PassError))
     for operator in wanted:
         if operator not in operators:
             raise PassError(
                 f"a strategy is given for '{operator}', which is not an operator{nearest(operator, operators)}"
             )
 
+    selectors = {
+        operator: checked(selector, _STRATEGY, f"strategy of '{operator}'", PassError)
+        if callable(selector)
+        else selector
+        for operator, selector in wanted.items()
+    }
+
     def choose(op: ir.OpView, rules: Sequence[Rule]) -> str | None:
-        selector = wanted.get(op.operation.name)
+        selector = selectors.get(op.operation.name)
         return selector(op) if callable(selector) else selector
 
-    return _checked(choose)
+    return _known(choose)
 
 
-def _checked(choose: Choose) -> Choose:
+_STRATEGY = Expected("the name of a strategy, or None", optional(is_text))
+
+
+def _known(choose: Choose) -> Choose:
     """Reject unknown strategies, which must not be ignored."""
 
-    def checked(op: ir.OpView, rules: Sequence[Rule]) -> str | None:
+    def choose_known(op: ir.OpView, rules: Sequence[Rule]) -> str | None:
         name = choose(op, rules)
         names = list(dict.fromkeys(rule.name for rule in rules))
         if name is not None and name not in names:
@@ -53,4 +64,4 @@ def _checked(choose: Choose) -> Choose:
             raise PassError(f"'{op.operation.name}' has no strategy '{name}'{hint}", op.operation.location)
         return name
 
-    return checked
+    return choose_known

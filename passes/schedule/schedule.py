@@ -54,6 +54,7 @@ from mirlo.passes.schedule.primitives.trace import APPLIED, PrimitiveCallRecord,
 from mirlo.passes.schedule.primitives.tree import ScheduleError
 from mirlo.passes.schedule.tuned import set_tuned, tuned_values
 from mirlo.passes.targets import chain, rules_target
+from mirlo.runtime.callbacks import Expected, checked, each_is, is_integer, is_text, maps
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.records import dataclass
@@ -357,10 +358,14 @@ def _points_of(rule: Rule, kernel: Kernel, context: ScheduleContext, otherwise: 
     names = {choice.name for choice in rule.choices}
     if rule.space is None:
         return declared or [dict(point) for point in otherwise if names.issuperset(point)]
-    points = [dict(point) for point in rule.space(kernel, context)]
+    space = checked(rule.space, _SPACE, f"rule '{rule}'", RuleError)
+    points = [dict(point) for point in space(kernel, context)]
     for point in points:
         check_choices(rule.name, rule.choices, point)
     return points
+
+
+_SPACE = Expected("a list of choices, each a dict of integers by name", each_is(maps(is_text, is_integer)))
 
 
 def has_tuning_space(target: str) -> bool:

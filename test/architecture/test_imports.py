@@ -37,9 +37,10 @@ TYPES_OF_TARGETS = ("runtime.artifact", "runtime.cache")
 
 # The table of docs/architecture.md: what each folder may import besides itself.
 ALLOWED: dict[str, tuple[str, ...]] = {
-    "dialects": ("runtime.entry_points", "runtime.records", "runtime.system"),
+    "dialects": ("runtime.callbacks", "runtime.entry_points", "runtime.records", "runtime.system"),
     "frontends": (
         "dialects",
+        "runtime.callbacks",
         "runtime.params",
         "runtime.errors",
         "runtime.dtypes",
@@ -57,6 +58,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     ),
     "passes": (
         "dialects",
+        "runtime.callbacks",
         "runtime.fresh_process",
         "runtime.params",
         "runtime.container",

@@ -116,6 +116,72 @@ def of_infer(made: Callable[[], Any]) -> None:
     mirlo.compile(helper.make_model(graph, opset_imports=opsets, ir_version=9), cache=False)
 
 
+def of_pass(made: Callable[[], Any]) -> None:
+    @register_pass
+    @dataclasses.dataclass(frozen=True)
+    class ReturnsSomething(Pass):
+        """Return what a test says."""
+
+        name = "returns-something"
+
+        def run(self, op: Any, session: Any) -> Any:
+            return made()
+
+    mirlo.compile(MODEL, pipeline="returns-something", cache=False)
+
+
+def of_converter(made: Callable[[], Any]) -> None:
+    onnx_converter("Odd", domain="own")(lambda node: made())
+    mirlo.compile(node_of_own_domain(), cache=False)
+
+
+def of_stablehlo_converter(made: Callable[[], Any]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(STABLEHLO, "tanh", lambda op: made())
+        mirlo.compile(
+            "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n"
+            "  %0 = stablehlo.tanh %x : tensor<4xf32>\n  return %0 : tensor<4xf32>\n}",
+            cache=False,
+        )
+
+
+def of_loader(made: Callable[[], Any]) -> None:
+    register_loader("callbacks", lambda artifact: made())
+    compiled = mirlo.compile(MODEL, cache=False)
+    load_code(dataclasses.replace(compiled.artifact, loader="callbacks"))
+
+
+def of_external_loader(made: Callable[[], Any]) -> None:
+    register_external_loader("callbacks", lambda artifact, context: made())
+    load_external("callbacks", ExternalArtifact("callbacks", ("f",), data=b"", target="callbacks"), LoadContext({}, 1))
+
+
+def of_infer_of_operators(made: Callable[[], Any]) -> None:
+    with pytest.MonkeyPatch.context() as patch, make_context(), ir.Location.unknown():
+        patch.setattr(OPS["relu"], "infer", staticmethod(lambda x: made()))
+        module = ir.Module.parse(
+            'func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n'
+            '  %0 = "relax.relu"(%x) : (tensor<4xf32>) -> tensor<4xf32>\n  return %0 : tensor<4xf32>\n}'
+        )
+        try:
+            module.operation.verify()
+        except ir.MLIRError as error:
+            raise mirlo.MirloError(str(error)) from error
+
+
+def of_tuning_space(made: Callable[[], Any]) -> None:
+    @schedule(target="llvm", priority=1000, space=lambda kernel, context: made())
+    def rule(kernel: Any, context: Any, size: Annotated[int, Choice("a size", values=(1, 2))] = 1) -> Any:
+        raise AssertionError
+
+    (registered,) = [each for each in SCHEDULE if each.function is rule]
+    points_of(registered, None, None, ())  # type: ignore[arg-type] # the rule reads neither
+
+
+def of_strategy(made: Callable[[], Any]) -> None:
+    mirlo.compile(MODEL, legalize={"relax.tanh": lambda op: made()}, cache=False)
+
+
 KINDS = {
     of_table: {"list", "tuple", "dict", "frozenset"}, of_generator_patterns: {"list", "tuple", "dict", "frozenset"},
     of_check: {"text", "True", "False"}, of_codegen: set(), of_legalize: set(), of_intrinsic: set(),

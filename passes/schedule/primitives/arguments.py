@@ -8,9 +8,9 @@ from functools import wraps
 from operator import index
 from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar, cast
 
-from mirlo.dialects.core.errors import describe_raised
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.primitives.tree import ScheduleError
+from mirlo.runtime.callbacks import describe_raised
 from mirlo.runtime.errors import MirloError
 
 if TYPE_CHECKING:
