@@ -209,8 +209,8 @@ class Target:
     def __post_init__(self) -> None:
         owner = f"target '{self.name}'"
         check_callbacks(self, owner, TargetError)
-        for name, pipeline in self.pipelines.items():
-            self.pipelines[name] = checked(pipeline, _PIPELINE, owner, TargetError)
+        pipelines = {name: checked(each, _PIPELINE, owner, TargetError) for name, each in self.pipelines.items()}
+        object.__setattr__(self, "pipelines", pipelines)
         if callable(self.figures):
             object.__setattr__(self, "figures", checked(self.figures, _FIGURES, owner, TargetError))
 

@@ -3,7 +3,7 @@
     @dataclass(frozen=True)
     class Target:
         name: str
-        lanes: Callable[[str | None, int], int] | None = callback("a number of lanes, an int of at least 1", COUNT)
+        lanes: Callable[[str | None, int], int] | None = callback("a number of lanes", is_count)
 
         def __post_init__(self) -> None:
             check_callbacks(self, f"target '{self.name}'", TargetError)
@@ -154,8 +154,10 @@ def check_callbacks(record: Any, owner: str, error: type[MirloError]) -> None:
         if function is None:
             continue
         if not callable(function):
-            raise error(f"{owner}: '{each.name}' is {describe_value(function)}: expected a function that returns "
-                        f"{expected.text}")  # fmt: skip
+            raise error(
+                f"{owner}: '{each.name}' is {describe_value(function)}: expected a function that returns "
+                f"{expected.text}"
+            )
         object.__setattr__(record, each.name, checked(function, expected, owner, error))
 
 
@@ -184,6 +186,8 @@ class CheckedMethods:
 
 
 # Tests of results.
+
+_NOT_LISTS = (str, bytes, range)
 
 
 def is_a(*addresses: str) -> Test:
@@ -222,7 +226,7 @@ def is_flag(value: object) -> bool:
 
 def is_count(value: object) -> bool:
     """Return whether a value is an integer of at least 1."""
-    return isinstance(value, Integral) and not isinstance(value, bool) and value >= 1
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
 
 
 def is_integer(value: object) -> bool:
@@ -232,14 +236,12 @@ def is_integer(value: object) -> bool:
 
 def is_time(value: object) -> bool:
     """Return whether a value is a real number, not NaN, not negative."""
-    return isinstance(value, Real) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, Real) and not isinstance(value, bool) and float(value) >= 0
 
 
 def each_is(holds: Test) -> Test:
     """Return a test for lists and tuples of what another test accepts."""
-    return lambda value: isinstance(value, Sequence) and not isinstance(value, (str, bytes, range)) and all(
-        map(holds, value)
-    )  # fmt: skip
+    return lambda value: isinstance(value, Sequence) and not isinstance(value, _NOT_LISTS) and _all(holds, value)
 
 
 def maps(keys: Test, values: Test) -> Test:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
-from mirlo.runtime.callbacks import Expected, checked
+from mirlo.runtime.callbacks import Expected, checked, describe_raised
 from mirlo.runtime.entry_points import offered
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.known_packages import install_command
@@ -188,6 +188,8 @@ def _load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions
         result = checked(loader, _LOADED, who, ArtifactError)(artifact, context)
     except ArtifactError as error:
         raise error if str(error).startswith(who) else ArtifactError(f"{who}: {error}") from error
+    except Exception as error:
+        raise ArtifactError(f"{who} raised {describe_raised(error)}") from error
     problem = _problem(artifact.functions, result.functions)
     if problem:
         if result.release is not None:

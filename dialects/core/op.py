@@ -381,7 +381,9 @@ def _infer(
             )
     fields = cls._result_layout.fields
     if len(listed) != len(fields) and all(field.kind == "single" for field in fields):
-        raise OpMistake(f"'{cls.OPERATION_NAME}' has {len(fields)} results, but its infer returned {len(listed)}")
+        raise OpMistake(
+            f"'{cls.OPERATION_NAME}' has {len(fields)} results, but its {name_of(cls.infer)} returned {len(listed)}"  # type: ignore[attr-defined]
+        )
     return listed
 
 

@@ -15,7 +15,6 @@ from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.foreign import FrontendError
 from mirlo.frontends.mlir.operation import BodyImporter, Parts, Scope
 from mirlo.frontends.tensor import Tensor
-from mirlo.runtime.callbacks import describe_value
 from mirlo.runtime.names import terminal
 from mirlo.runtime.params import ParameterStore
 
@@ -130,7 +129,7 @@ class ProgramImport(BodyImporter):
         try:
             with op.location:
                 converted = self.convert(op, name, scope)
-            results = _tensors(converted)
+            results = [converted] if isinstance(converted, Tensor) else list(converted)
             types = [value.type for value in op.results]
             parts = self.grouped(types, results, "its conversion makes a value for each of")
             declared = chain.from_iterable(map(self.part_types, types))
@@ -144,16 +143,6 @@ class ProgramImport(BodyImporter):
         operands = ", ".join(str(value.type) for value in op.operands)
         where = describe(op.location, terminal)
         return self.ERROR(f"{self.name}: operation '{op.name}' at {where}: {text} [operands: {operands or 'none'}]")
-
-
-def _tensors(converted: object) -> list[Tensor]:
-    """Return what a converter returned as a list."""
-    results = [converted] if isinstance(converted, Tensor) else converted
-    if isinstance(results, (list, tuple)) and all(isinstance(each, Tensor) for each in results):
-        return list(results)
-    raise UnsupportedOperation(
-        f"its converter returned {describe_value(converted)}: expected a Tensor, or a list of one for each result"
-    )
 
 
 def _require_declared(declared: TensorType, tensor: Tensor) -> None:

@@ -12,6 +12,7 @@ from mirlo.dialects.relax.elementwise import Elementwise
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.mlir.operation import MlirOperation
 from mirlo.frontends.tensor import Tensor
+from mirlo.runtime.callbacks import describe_raised, describe_value, is_foreign, name_of
 
 Converter = Callable[[Any], "Tensor | Sequence[Tensor]"]
 """Takes the view of an operation that the front end has."""
@@ -38,6 +39,25 @@ class ConverterTable(dict[str, Converter]):
             for name in self._names(cls):
                 self.setdefault(name, _converter_of(cls))
         self._entered = classes
+
+
+def convert_by(converter: Converter, op: MlirOperation) -> list[Tensor]:
+    """Return what a converter makes of an operation; what it raises or returns wrongly names it and its place."""
+    try:
+        converted: object = converter(op)
+    except MemoryError:
+        raise
+    except Exception as error:
+        if not is_foreign(type(error)):
+            raise
+        raise UnsupportedOperation(f"its converter {name_of(converter)} raised {describe_raised(error)}") from error
+    results = [converted] if isinstance(converted, Tensor) else converted
+    if isinstance(results, (list, tuple)) and all(isinstance(each, Tensor) for each in results):
+        return list(results)
+    raise UnsupportedOperation(
+        f"its converter {name_of(converter)} returned {describe_value(converted)}: expected a Tensor, or a list of one "
+        "for each result"
+    )
 
 
 def _converter_of(cls: type[DialectOp]) -> Converter:

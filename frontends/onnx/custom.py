@@ -95,9 +95,9 @@ def _outputs(infer: Infer, types: Sequence[TensorType], attributes: Mapping[str,
     listed: list[TensorType] = []
     for result in inferred if isinstance(inferred, (tuple, list)) else (inferred,):
         if not isinstance(result, TensorType):
-            found = describe_value(result)
             raise NodeError(
-                f"its shape function {name_of(infer)} must return TensorType, or a tuple of them; found {found}"
+                f"its shape function {name_of(infer)} must return TensorType, or a tuple of them; "
+                f"found {describe_value(result)}"
             )
         listed.append(result)
     if not listed:

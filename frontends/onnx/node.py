@@ -11,7 +11,7 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
-from typing import Any, TypeAlias, TypeVar, get_args
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -52,18 +52,18 @@ from mirlo.frontends.onnx.values import (
     ObjectValue,
     Output,
     Scope,
+    outputs_of,
 )
 from mirlo.frontends.onnx.writing import inference_error
 from mirlo.frontends.sizes import DimSymbols, Solved
 from mirlo.frontends.tensor import Tensor
-from mirlo.runtime.callbacks import describe_raised, describe_value, name_of
+from mirlo.runtime.callbacks import describe_raised
 from mirlo.runtime.errors import MirloError, OutOfMemoryError
 from mirlo.runtime.kinds import STRING
 from mirlo.runtime.names import terminal
 from mirlo.runtime.params import ParameterStore
 
 _MISSING: Any = object()
-_OUTPUTS = (*get_args(AnyValue), ir.Value, type(None))
 
 D = TypeVar("D")
 Plain: TypeAlias = "float | str | list[int] | list[float] | list[str]"
@@ -761,12 +761,7 @@ class Node(NodeInputs):
             results = converter(node)
             if results is NotImplemented:
                 continue
-            outputs: Sequence[Output] = results if isinstance(results, (tuple, list)) else (results,)
-            if results is None or not outputs or not all(isinstance(each, _OUTPUTS) for each in outputs):
-                raise OpMistake(
-                    f"its converter {name_of(converter)} returned {describe_value(results)}: expected the value of its "
-                    "output, a tuple of one for each output, or NotImplemented"
-                )
+            outputs = outputs_of(converter, results)
             unread = node.unread() or node.unmade(len(outputs))
             if unread is None:
                 return outputs

@@ -21,6 +21,7 @@ from mirlo.dialects.relax.base import RelaxOp
 from mirlo.frontends.onnx.node import Node, NodeTrait
 from mirlo.frontends.onnx.values import Converted, FoldedDims
 from mirlo.frontends.tensor import Tensor
+from mirlo.runtime.callbacks import place_of
 from mirlo.runtime.records import dataclass
 
 Converter = Callable[[Node], Converted]
@@ -47,9 +48,7 @@ def _is_same(left: Converter | Folder | None, right: Converter | Folder | None) 
 
 def _place(function: Converter | Folder | None) -> str:
     """Return the file and line of a definition."""
-    place = getattr(function, "place", "")
-    code = getattr(function, "__code__", None)
-    return place or (f"{code.co_filename}:{code.co_firstlineno}" if code is not None else "an unknown place")
+    return getattr(function, "place", "") or place_of(function) or "an unknown place"
 
 
 @dataclass

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import NotImplementedType
+from typing import Any, get_args
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.core.errors import OpMistake
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.dtypes import onnx_type_name
 from mirlo.frontends.onnx.graph import GraphDef, NodeDef, ValueDef
 from mirlo.frontends.onnx.kinds import onnx_type_of
 from mirlo.frontends.tensor import Tensor, TensorBuilder
+from mirlo.runtime.callbacks import describe_value, name_of
 from mirlo.runtime.kinds import STRING, Kind, optional_of, sequence_of
 from mirlo.runtime.records import dataclass
 
@@ -88,6 +91,18 @@ Output = AnyValue | ir.Value | None
 """An output of a node as its converter makes it, such as by `make` of its operator; None for one that is left out."""
 Converted = Output | Sequence[Output] | NotImplementedType
 """What a converter returns: the outputs of the node, or NotImplemented."""
+_OUTPUTS = (*get_args(AnyValue), ir.Value, type(None))
+
+
+def outputs_of(converter: object, results: object) -> Sequence[Output]:
+    """Return what a converter returned as outputs; raise `OpMistake` if it is nothing or something else."""
+    outputs: Sequence[Any] = results if isinstance(results, (tuple, list)) else (results,)
+    if results is None or not outputs or not all(isinstance(each, _OUTPUTS) for each in outputs):
+        raise OpMistake(
+            f"its converter {name_of(converter)} returned {describe_value(results)}: expected the value of its output, "
+            "a tuple of one for each output, or NotImplemented"
+        )
+    return outputs
 
 
 DECLINED: Converted = NotImplemented

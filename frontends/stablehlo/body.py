@@ -10,6 +10,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.rank_layout import RankLayout
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.mlir.body import ProgramImport
+from mirlo.frontends.mlir.converters import convert_by
 from mirlo.frontends.mlir.operation import Parts, Scope
 from mirlo.frontends.stablehlo.errors import StablehloImportError
 from mirlo.frontends.stablehlo.operation import StablehloOperation
@@ -35,7 +36,7 @@ class StablehloImport(ProgramImport):
         view = StablehloOperation(op, name, [scope[value] for value in op.operands], self)
         view.scope, view.program = scope, self._ranked
         folded = evaluate(view)
-        return find_converter(view)(view) if folded is None else folded
+        return convert_by(find_converter(view), view) if folded is None else folded
 
     @cached_property
     def _ranked(self) -> RankedProgram:

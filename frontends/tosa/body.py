@@ -9,6 +9,7 @@ from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.types import TensorType, dims_of
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.mlir.body import ProgramImport
+from mirlo.frontends.mlir.converters import convert_by
 from mirlo.frontends.mlir.operation import Scope
 from mirlo.frontends.tensor import Tensor
 from mirlo.frontends.tosa.errors import TosaImportError
@@ -44,7 +45,7 @@ class TosaImport(ProgramImport, TosaImporter):
         """Convert an operation."""
         view = TosaOperation(op, name, [scope[value] for value in op.operands], self)
         view.scope = scope
-        return find_converter(name)(view)
+        return convert_by(find_converter(name), view)
 
     def part_types(self, type_: ir.Type) -> tuple[TensorType, ...]:
         """Return the type of a value: a shape is a vector of i64."""

@@ -93,7 +93,7 @@ class Tunable:
             raise TargetError(f"tunable '{self.name}': expected a list of choices, each a dict of integers by name")
 
 
-_RESULTS = CheckedMethods(
+CHECKED_METHODS = CheckedMethods(
     {
         "accepts_region": Expected(
             "True, or decline('why')", lambda value: is_flag(value) or isinstance(value, (Decline, str))
@@ -148,7 +148,7 @@ class CodeGenerator:
 
     def __init_subclass__(cls, **named: object) -> None:
         super().__init_subclass__(**named)
-        _RESULTS.add_to(cls, f"the code generator of target '{cls.name}'")
+        CHECKED_METHODS.add_to(cls, f"the code generator of target '{cls.name}'")
 
     def patterns(self) -> Sequence[object]:
         """Return the supported patterns in order of priority, as names of composites, patterns and checks."""

@@ -224,7 +224,7 @@ class SchedulePrims(Pass):
         taking = [rule for rule in rules if rule.name in parts] or [record.rule]
         points: list[dict[str, int]] = []
         for rule in taking:
-            points += [point for point in _points_of(rule, kernel, context, otherwise) if point not in points]
+            points += [point for point in points_of(rule, kernel, context, otherwise) if point not in points]
         return points
 
     def _schedule(
@@ -352,7 +352,7 @@ Points = Sequence[Mapping[str, int]]
 """What is worth a measurement: values by the names of choices."""
 
 
-def _points_of(rule: Rule, kernel: Kernel, context: ScheduleContext, otherwise: Points) -> list[dict[str, int]]:
+def points_of(rule: Rule, kernel: Kernel, context: ScheduleContext, otherwise: Points) -> list[dict[str, int]]:
     """Return the tuning space of a rule for a kernel that it takes."""
     declared = tried_points(rule.choices)
     names = {choice.name for choice in rule.choices}

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pytest
@@ -13,10 +15,21 @@ from onnx import TensorProto, helper
 
 import mirlo
 from mirlo import R
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.dialects.relax import OPS
 from mirlo.extend.codegen import CodeGenerator, is_op, pattern_table, wildcard
-from mirlo.extend.rules import intrinsic, legalize, schedule
-from mirlo.extend.target import Target, register_target
+from mirlo.extend.frontend import FileForm
+from mirlo.extend.ops import converter as onnx_converter
+from mirlo.extend.rules import Choice, intrinsic, legalize, schedule
+from mirlo.extend.target import Pass, Target, register_pass, register_target
 from mirlo.frontends.onnx.registry import CONVERTERS
+from mirlo.frontends.stablehlo.importer import import_stablehlo
+from mirlo.frontends.stablehlo.registry import CONVERTERS as STABLEHLO
+from mirlo.passes.byoc.codegen import CHECKED_METHODS, Tunable
+from mirlo.passes.rules import SCHEDULE
+from mirlo.passes.schedule.schedule import points_of
+from mirlo.runtime import external, loaders
 from mirlo.testing import temporary_registrations
 from mirlo.tools.opt import main as opt
 
@@ -109,11 +122,15 @@ def of_schedule(made: Callable[[], Any]) -> None:
 
 
 def of_infer(made: Callable[[], Any]) -> None:
+    mirlo.onnx_operator("own", "Odd", packed="own.odd", infer=lambda x: made())
+    mirlo.compile(node_of_own_domain(), cache=False)
+
+
+def node_of_own_domain() -> Any:
     values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xy"]
     graph = helper.make_graph([helper.make_node("Odd", ["x"], ["y"], domain="own")], "g", values[:1], values[1:])
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
-    mirlo.onnx_operator("own", "Odd", packed="own.odd", infer=lambda x: made())
-    mirlo.compile(helper.make_model(graph, opset_imports=opsets, ir_version=9), cache=False)
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9)
 
 
 def of_pass(made: Callable[[], Any]) -> None:
@@ -136,42 +153,49 @@ def of_converter(made: Callable[[], Any]) -> None:
 
 
 def of_stablehlo_converter(made: Callable[[], Any]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, make_context():
         patch.setitem(STABLEHLO, "tanh", lambda op: made())
-        mirlo.compile(
-            "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n"
-            "  %0 = stablehlo.tanh %x : tensor<4xf32>\n  return %0 : tensor<4xf32>\n}",
-            cache=False,
-        )
+        import_stablehlo("""
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = stablehlo.tanh %x : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}""")
+
+
+@functools.cache
+def compiled_once() -> Any:
+    return mirlo.compile(MODEL, cache=False)
 
 
 def of_loader(made: Callable[[], Any]) -> None:
-    register_loader("callbacks", lambda artifact: made())
-    compiled = mirlo.compile(MODEL, cache=False)
-    load_code(dataclasses.replace(compiled.artifact, loader="callbacks"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(loaders._LOADERS, "callbacks", lambda artifact: made())
+        loaders.load_code(dataclasses.replace(compiled_once().artifact, loader="callbacks"))
 
 
 def of_external_loader(made: Callable[[], Any]) -> None:
-    register_external_loader("callbacks", lambda artifact, context: made())
-    load_external("callbacks", ExternalArtifact("callbacks", ("f",), data=b"", target="callbacks"), LoadContext({}, 1))
+    artifact = external.ExternalArtifact("callbacks", ("f",), data=b"", target="callbacks")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(external._LOADERS, "callbacks", lambda artifact, context: made())
+        external.load_external("callbacks", artifact, external.LoadContext({}, 1))
 
 
 def of_infer_of_operators(made: Callable[[], Any]) -> None:
     with pytest.MonkeyPatch.context() as patch, make_context(), ir.Location.unknown():
         patch.setattr(OPS["relu"], "infer", staticmethod(lambda x: made()))
-        module = ir.Module.parse(
-            'func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {\n'
-            '  %0 = "relax.relu"(%x) : (tensor<4xf32>) -> tensor<4xf32>\n  return %0 : tensor<4xf32>\n}'
-        )
         try:
-            module.operation.verify()
+            ir.Module.parse("""
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = "relax.relu"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}""")
         except ir.MLIRError as error:
             raise mirlo.MirloError(str(error)) from error
 
 
 def of_tuning_space(made: Callable[[], Any]) -> None:
     @schedule(target="llvm", priority=1000, space=lambda kernel, context: made())
-    def rule(kernel: Any, context: Any, size: Annotated[int, Choice("a size", values=(1, 2))] = 1) -> Any:
+    def rule(kernel: Any, context: Any, size: Annotated[int, Choice((1, 2), "a size")] = 1) -> Any:
         raise AssertionError
 
     (registered,) = [each for each in SCHEDULE if each.function is rule]
@@ -179,13 +203,15 @@ def of_tuning_space(made: Callable[[], Any]) -> None:
 
 
 def of_strategy(made: Callable[[], Any]) -> None:
-    mirlo.compile(MODEL, legalize={"relax.tanh": lambda op: made()}, cache=False)
+    mirlo.compile(MODEL, strategies={"relax.tanh": lambda op: made()}, cache=False)
 
 
 KINDS = {
     of_table: {"list", "tuple", "dict", "frozenset"}, of_generator_patterns: {"list", "tuple", "dict", "frozenset"},
     of_check: {"text", "True", "False"}, of_codegen: set(), of_legalize: set(), of_intrinsic: set(),
-    of_schedule: set(), of_infer: set(),
+    of_schedule: set(), of_infer: set(), of_pass: {"None"}, of_converter: {"NotImplemented", "list of None"},
+    of_stablehlo_converter: {"list", "tuple"}, of_loader: set(), of_external_loader: set(),
+    of_infer_of_operators: set(), of_tuning_space: {"list", "tuple"}, of_strategy: {"None"},
 }  # fmt: skip
 """The drivers of callbacks, with what is not wrong, or is another error: no patterns, a reason."""
 
@@ -217,6 +243,60 @@ def test_what_is_raised(kind: Callable[..., None], name: str) -> None:
 
     message = error_of(kind, made)
     assert name in message
+
+
+FIELDS = [
+    (cls, each.name, each.metadata["returns"])
+    for cls in (Target, FileForm, Tunable)
+    for each in dataclasses.fields(cls)
+    if "returns" in each.metadata
+]
+METHODS = [(CodeGenerator, name, expected) for name, expected in CHECKED_METHODS.expected.items()]
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "expected"), FIELDS + METHODS, ids=lambda each: getattr(each, "__name__", each)
+)
+def test_every_declared_callback(cls: type, name: str, expected: Any) -> None:
+    """Fields and methods that declare what they return; a value that is not expected names the function and owner."""
+
+    def function(*arguments: Any) -> Any:
+        if isinstance(value, Exception) and value in RAISED.values():
+            raise value
+        return value
+
+    callback = _declared(cls, name, function)
+    refused = 0
+    for what, value in (WRONG | RAISED).items():
+        if what in WRONG and expected.holds(value):
+            assert callback() is value
+            continue
+        refused += 1
+        with pytest.raises(
+            mirlo.MirloError, match=rf"callbacks'?.*function\(\) at .*{Path(__file__).name}:\d+ r"
+        ) as error:
+            callback()
+        assert (what in str(error.value)) if what in RAISED else (expected.text in str(error.value))
+    assert refused >= 25
+
+
+def _declared(cls: type, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    if cls is CodeGenerator:
+        return getattr(
+            type("Own", (CodeGenerator,), {"name": "callbacks", name: function, "__module__": __name__})(), name
+        )
+    required = {each.name: (lambda *_: None) for each in dataclasses.fields(cls) if "returns" in each.metadata}
+    values = (
+        {"name": "callbacks", "help": "h", "key": "k", "suffixes": (".x",), "choices": ()} | required | {name: function}
+    )
+    return getattr(
+        cls(**{each.name: values[each.name] for each in dataclasses.fields(cls) if each.name in values}), name
+    )
+
+
+def test_what_is_no_function() -> None:
+    with pytest.raises(mirlo.MirloError, match="target 'callbacks': 'emit' is 3, an int: expected a function that"):
+        Target("callbacks", "of a test", emit=3)
 
 
 def error_of(kind: Callable[..., None], made: Callable[[], Any]) -> str:
