@@ -10,6 +10,7 @@ more bound of its variables.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 from mirlo.dialects.core import dims as D
@@ -331,11 +332,11 @@ class Prover:
 
     def _refine(self, facts: Facts, known: Facts) -> Facts:
         result = dict.fromkeys(known)
-        waiting = list(facts)
+        waiting = deque(facts)
         for _ in range(MAX_REFINEMENTS):
             if not waiting:
                 break
-            fact = _rounded(waiting.pop())
+            fact = _rounded(waiting.popleft())  # what follows at once before what follows from that
             if fact in result:
                 continue
             low, _ = self.interval(fact)

@@ -122,3 +122,16 @@ def test_cases_of_a_condition_beside_those_of_a_minimum() -> None:
         assert not prover.is_nonnegative(chosen - cases(0, 5, other))
         assert prover.is_nonnegative(cases(5, 6, None) - chosen)
         assert not prover.is_nonnegative(cases(1, 6, None) - chosen)
+
+
+def test_a_fact_about_a_maximum_yields_those_about_its_operands() -> None:
+    """Lanes that a mask of `max(min(62 - 33g - 16p, 4), 0)` columns leaves are inside of these."""
+    prover = Prover()
+    lane, group, panel = (prover.variable([number(0)], [number(last)]) for last in (3, 1, 2))
+    left, four = group * -33 + panel * -16 + 62, number(4)
+    smaller = prover.variable(highs=(left, four), cases=(Case(left, (four - left,)), Case(four, (left - four,))))
+    cases = (Case(smaller, (smaller,)), Case(number(0), (smaller * -1,)))
+    count = prover.variable(lows=(smaller, number(0)), cases=cases)
+    later = prover.variable([number(0)], [number(16)])
+    facts = prover.refine((count - lane - 1,))
+    assert prover.is_nonnegative(left - lane - 1 + later, facts)
