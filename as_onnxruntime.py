@@ -17,7 +17,12 @@ Run a Python program, or a module, in which `import onnxruntime` gives Mirlo's s
 def run_program(arguments: list[str]) -> int:
     """Run what the command line names; return the exit status."""
     if not arguments or arguments[0] in ("-h", "--help") or arguments == ["-m"]:
-        print(_USAGE)
+        try:
+            print(_USAGE, flush=True)
+        except OSError as error:
+            print(f"python -m mirlo.as_onnxruntime: error: cannot write the usage: {error.strerror}", file=sys.stderr)
+            sys.stdout = None  # its buffer is not written again at exit
+            return 1
         return 0 if arguments[:1] in (["-h"], ["--help"]) else 2
     if arguments[0] != "-m" and not Path(arguments[0]).exists():
         print(f"python -m mirlo.as_onnxruntime: there is no program '{arguments[0]}'", file=sys.stderr)

@@ -86,3 +86,14 @@ def test_a_full_device_is_an_error_in_one_line() -> None:
         if line[-1] == "--version":
             assert code == 1
             assert errors.endswith("No space left on device\n")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no full device")
+def test_a_full_device_and_programs_for_onnxruntime() -> None:
+    with open("/dev/full", "w") as full:
+        arguments = [sys.executable, "-m", "mirlo.as_onnxruntime", "--help"]
+        done = subprocess.run(arguments, stdout=full, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "python -m mirlo.as_onnxruntime: error: cannot write the usage: No space left on device"
+    ]
