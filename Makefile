@@ -11,7 +11,7 @@ MODELS := .cache/models
 unexport PYTHONDONTWRITEBYTECODE
 CHIP ?= sm_90a
 # Packages of `plugins` that the tests of the core use where they are installed.
-PACKAGES := editor onednn onnxruntime
+PACKAGES := editor llm onednn onnxruntime
 
 .PHONY: run test checks test-doors test-clients test-serve test-ranks ethos-u-tools test-ethos-u lint typecheck lit pytest coverage docs package release canary bench test-gpu test-emulated test-arm test-avx512 test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards graphs combinations broken-accelerators nightly nightly-status stages bench-gpu kit format clean
 
@@ -57,8 +57,8 @@ samples-doors: $(VENV)/ready
 
 # A server with real clients, under load, in a browser (chromium), and on a cluster of Ray, on this machine's loopback addresses: three minutes.
 test-serve: $(VENV)/ready
-	$(BIN)/pip install --quiet --editable '.[test,serve,serve-clients,ray]'
-	$(BIN)/pytest -q -rs --whole test/serve test/readme/test_serve_page.py test/readme/test_cluster_page.py
+	$(BIN)/pip install --quiet --editable 'plugins/llm[test,serve-clients,ray]'
+	$(BIN)/pytest -q -rs plugins/llm/tests/serve plugins/llm/tests/pages/test_serve_page.py plugins/llm/tests/pages/test_cluster_page.py
 
 # All tests of a package of `plugins`, with what it needs: make test-sklearn.
 test-%: plugins/%/pyproject.toml $(VENV)/ready
@@ -68,7 +68,8 @@ test-%: plugins/%/pyproject.toml $(VENV)/ready
 # Models on several ranks: in shared memory, and by MPI where there is one (Debian's openmpi-bin).
 test-ranks: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable '.[test,mpi]'
-	$(BIN)/pytest -q -rs --whole test/targets/collectives test/passes/shard test/generate/test_ranks.py test/readme/test_ranks_page.py
+	$(BIN)/pytest -q -rs --whole test/targets/collectives test/passes/shard test/readme/test_ranks_page.py
+	$(BIN)/pytest -q -rs plugins/llm/tests/generate/test_ranks.py
 
 # Arm's compiler and reference model, which are not in `[test]`: tosa-tools requires an older NumPy, which its programs do not use.
 ethos-u-tools: $(VENV)/ready

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,13 +38,13 @@ if TYPE_CHECKING:
     from mirlo.runtime.errors import MirloError as MirloError
     from mirlo.runtime.executable import Executable as Executable
     from mirlo.runtime.load import load as load
-    from mirlo.serve import ray as ray
     from mirlo.tools.quantize.static import quantize as quantize
 
     __version__: str
 
 from mirlo.runtime.garbage import FewerCollections
 from mirlo.runtime.locks import UNCUT
+from mirlo.runtime.package_modules import PackageModules, package_modules
 
 _LAZY = {
     "Executable": "mirlo.runtime.executable",
@@ -74,13 +75,14 @@ _LAZY = {
     "parse_script": "mirlo.frontends.script.module",
     "prim_func": "mirlo.frontends.script.parse_prim",
     "quantize": "mirlo.tools.quantize.static",
-    "ray": "mirlo.serve",  # a folder `ray` at the root would hide Ray from programs that start there
     "script": "mirlo.frontends.script.module",
     "script_of": "mirlo.frontends.script.printer",
     "set_default_logger_severity": "mirlo.driver.inference.process",
     "set_seed": "mirlo.driver.inference.process",
 }
 """The modules of the package's names, imported on first use, since most commands need few of them."""
+
+sys.meta_path.append(PackageModules())
 
 
 def __getattr__(name: str) -> Any:
@@ -90,6 +92,8 @@ def __getattr__(name: str) -> Any:
         globals()[name] = installed_version("mirlo")
         return globals()[name]
     if name not in _LAZY:
+        if name in package_modules():
+            return importlib.import_module(f"mirlo.{name}")
         raise AttributeError(f"module 'mirlo' has no attribute '{name}'")
     with UNCUT, FewerCollections():
         value = getattr(importlib.import_module(_LAZY[name]), name)
@@ -98,4 +102,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY, "__version__"})
+    return sorted({*globals(), *_LAZY, *package_modules(), "__version__"})

@@ -12,8 +12,6 @@ SHIPPED = [
     "targets",
     "runtime",
     "driver",
-    "generate",
-    "serve",
     "tools",
 ]
 FOUND = [name for folder in SHIPPED for name in (folder, *(f"{folder}.{sub}" for sub in find_packages(folder)))]
@@ -36,7 +34,6 @@ setup(
         "mirlo.runtime": ["*.ll"],
         "mirlo.runtime.regex": ["*.txt"],
         "mirlo.targets.llvm.library": ["c/*"],
-        "mirlo.serve": ["*.html"],
         "mirlo.tools.samples": ["*.onnx"],
         "mirlo.tools": ["*.c"],
         "mirlo.tools.fuzz": ["*.c"],

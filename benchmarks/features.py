@@ -13,16 +13,13 @@ FEATURES = {
     "StableHLO and JAX": "frontends/mlir/* frontends/stablehlo/* frontends/jax/* frontends/foreign.py",
     "TOSA and TensorFlow Lite": "frontends/tosa/* frontends/files.py",
     "PyTorch": "frontends/torch/* driver/torch_backend/* frontends/builder.py frontends/tensor.py",
-    "serving": "serve/* tools/cli/serve_arguments.py tools/cli/serving.py",
-    "text generation": "generate/* tools/cli/generate_arguments.py tools/cli/generating.py tools/cli/prompt_lines.py",
     "caches and states of language models": (
         "passes/graph/last_rows.py passes/graph/narrow_caches.py passes/graph/scaled_caches.py "
-        "passes/graph/cache_updates.py runtime/*_pool.py "
-        "runtime/huge_pages.py runtime/recurrent.py runtime/state.py runtime/update.py "
-        "runtime/cache_arrays.py frontends/onnx/caches.py frontends/onnx/ops/microsoft_window.py "
+        "passes/graph/cache_updates.py "
+        "runtime/huge_pages.py runtime/update.py frontends/onnx/caches.py frontends/onnx/ops/microsoft_window.py "
         "frontends/onnx/ops/microsoft_kv_cache.py frontends/onnx/ops/microsoft_paged.py"
     ),
-    "caches in pages": ("runtime/page_*.py runtime/paged_*.py targets/llvm/schedule/page*.py"),
+    "caches in pages": "targets/llvm/schedule/page*.py",
     "complex numbers, Fourier transforms and solvers of frameworks": (
         "frontends/library/complex_numbers.py frontends/library/fourier.py frontends/library/linear_algebra.py"
     ),

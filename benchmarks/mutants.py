@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDERS = (
-    "dialects", "driver", "extend", "frontends", "generate", "passes", "plugins", "runtime", "serve",
+    "dialects", "driver", "extend", "frontends", "passes", "plugins", "runtime",
     "targets", "tools",
 )  # fmt: skip
 FLIPPED: dict[type[ast.cmpop], type[ast.cmpop]] = {

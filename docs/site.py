@@ -27,17 +27,17 @@ API = """# Python API
 
 ::: mirlo.runtime.executable.Executable
 
-::: mirlo.runtime.state.CacheState
+::: mirlo_llm.caches.state.CacheState
 
 ::: mirlo.passes.pipeline.Pipeline
 
 ## mirlo.generate
 
-::: mirlo.generate.model
+::: mirlo_llm.generate.model
 
-::: mirlo.generate.generator.Generator
+::: mirlo_llm.generate.generator.Generator
 
-::: mirlo.generate.search.SearchOptions
+::: mirlo_llm.generate.search.SearchOptions
 
 ## mirlo.extend
 
@@ -64,6 +64,16 @@ API = """# Python API
 ::: mirlo.extend.inspect
 
 ::: mirlo.extend.command
+
+::: mirlo.extend.options
+
+::: mirlo.extend.library
+
+::: mirlo.extend.quantize
+
+::: mirlo.extend.process
+
+::: mirlo.extend.ranks
 """
 SETTINGS = """site_name: Mirlo
 docs_dir: {pages}
@@ -85,7 +95,7 @@ plugins:
   - mkdocstrings:
       handlers:
         python:
-          paths: [{source}]
+          paths: [{source}, {source}/../plugins/llm]
           options: {{show_source: false, show_root_heading: true, docstring_style: google, show_if_no_docstring: false}}
 markdown_extensions:
   - toc: {{permalink: true}}

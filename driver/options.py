@@ -382,8 +382,8 @@ class CompileArguments:
     ring_caches: bool = option(
         False,
         "Whether the caches of attentions with a sliding window (`local_window_size`) hold the rows of the window "
-        "only, beside those of a call's new tokens: `Executable.windows` lists them, and the row of a token is its "
-        "position modulo the rows. `Executable.state` and `pool` make them. Targets that update caches in place.",
+        "only, beside those of a call's new tokens: `mirlo.caches.windows` lists them, and the row of a token is its "
+        "position modulo the rows. `mirlo.caches.state` and `pool` make them. Targets that update caches in place.",
         of_model=True,
         kind=BOOLEAN,
         only_for=LANGUAGE_MODELS,

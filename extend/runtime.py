@@ -1,11 +1,21 @@
 """The API of loaders of artifacts and compiled models; imports nothing of the compiler."""
 
+from mirlo.runtime.artifact import CACHE_RANK, MODEL_FILE, TensorSpec
 from mirlo.runtime.artifact import Artifact as ModelArtifact
-from mirlo.runtime.artifact import TensorSpec
+from mirlo.runtime.cache import digest_of_file
 from mirlo.runtime.compiler_version import compiler_version
+from mirlo.runtime.container import empty_aligned, has_magic
 from mirlo.runtime.dlpack import DLTensor, tensor_of_array
-from mirlo.runtime.dtypes import ELEMENT_TYPES, numpy_dtype
-from mirlo.runtime.errors import ArtifactError, InputError, MirloError, NoDevice
+from mirlo.runtime.dtypes import ELEMENT_TYPES, MAX_RANK, element_type_of, numpy_dtype
+from mirlo.runtime.errors import (
+    ArtifactError,
+    InputError,
+    MirloError,
+    NoDevice,
+    OutOfMemoryError,
+    OutOfPagesError,
+    UnmetAssumption,
+)
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.extenders import record_extenders
 from mirlo.runtime.external import (
@@ -15,51 +25,100 @@ from mirlo.runtime.external import (
     LoadContext,
     register_external_loader,
 )
-from mirlo.runtime.files import write_regular
+from mirlo.runtime.fields import Json
+from mirlo.runtime.files import open_regular, read_regular, replacing, write_regular
 from mirlo.runtime.fresh_process import fresh_command
+from mirlo.runtime.host_functions.image import rgb_pixels
+from mirlo.runtime.huge_pages import empty_together
+from mirlo.runtime.inputs import GivenOutputs
+from mirlo.runtime.kinds import STRING
 from mirlo.runtime.loaders import LoadedCode, load_llvm, register_loader
-from mirlo.runtime.locks import make_lock
-from mirlo.runtime.names import file_name
+from mirlo.runtime.locks import make_lock, release_held_locks
+from mirlo.runtime.names import CACHE_SCALE, LAST_ROWS, file_name, terminal_lines
 from mirlo.runtime.native import NativeCode, native_code
 from mirlo.runtime.object_loader import compile_llvm, define_symbol
 from mirlo.runtime.packed import packed
 from mirlo.runtime.params import ParameterStore
-from mirlo.runtime.system import after_fork, available_cores
+from mirlo.runtime.program import Program
+from mirlo.runtime.sources import compiler_digest, digest_of_sources
+from mirlo.runtime.system import (
+    after_fork,
+    available_cores,
+    can_fork,
+    map_file,
+    raise_file_limit,
+    run_forked,
+    wait_readable,
+    watch_process,
+)
 from mirlo.runtime.thunks import bind_state
+from mirlo.runtime.update import UpdatingCall
 
 __all__ = [
     "ArtifactError",
+    "CACHE_RANK",
+    "CACHE_SCALE",
     "DLTensor",
     "DeviceStep",
     "ELEMENT_TYPES",
     "Executable",
     "ExternalArtifact",
     "ExternalFunctions",
+    "GivenOutputs",
     "InputError",
+    "Json",
+    "LAST_ROWS",
     "LoadContext",
     "LoadedCode",
+    "MAX_RANK",
+    "MODEL_FILE",
     "MirloError",
     "ModelArtifact",
     "NativeCode",
     "NoDevice",
+    "OutOfMemoryError",
+    "OutOfPagesError",
     "ParameterStore",
+    "Program",
+    "STRING",
     "TensorSpec",
+    "UnmetAssumption",
+    "UpdatingCall",
     "after_fork",
     "available_cores",
     "bind_state",
+    "can_fork",
     "compile_llvm",
+    "compiler_digest",
     "compiler_version",
     "define_symbol",
+    "digest_of_file",
+    "digest_of_sources",
+    "element_type_of",
+    "empty_aligned",
+    "empty_together",
     "file_name",
     "fresh_command",
+    "has_magic",
     "load_llvm",
     "make_lock",
+    "map_file",
     "native_code",
     "numpy_dtype",
+    "open_regular",
     "packed",
+    "raise_file_limit",
+    "read_regular",
     "register_external_loader",
     "register_loader",
+    "release_held_locks",
+    "replacing",
+    "rgb_pixels",
+    "run_forked",
     "tensor_of_array",
+    "terminal_lines",
+    "wait_readable",
+    "watch_process",
     "write_regular",
 ]
 

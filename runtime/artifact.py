@@ -155,6 +155,11 @@ def describe(dtype: str, shape: Sequence[int | str]) -> str:
     return f"{dtype}[{terminal(', '.join(map(str, shape)))}]"
 
 
+def check_caches(artifact: Artifact) -> None:
+    """Raise an error if the metadata name caches that the model does not have."""
+    _ = artifact.windows, artifact.pages
+
+
 def check_params(artifact: Artifact, store: ParameterStore) -> None:
     """Raise an error if the store lacks a parameter of the artifact or holds it with another type."""
     for spec in artifact.params:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from mirlo.runtime.entry_points import offered
+from mirlo.runtime.entry_points import declared_groups, offered
 from mirlo.runtime.sources import MODEL_FOLDERS, compiler_digest, digest_of_sources
 
 _GROUPS = ("mirlo.targets", "mirlo.dialects", "mirlo.passes", "mirlo.rules", "mirlo.loaders", "mirlo.frontends")
@@ -24,7 +25,19 @@ def compiler_version() -> str:
 
 def extension_modules() -> list[str]:
     """Return the top-level modules of the installed packages that extend the compiler."""
-    modules = {entry.value.partition(":")[0].partition(".")[0] for group in _GROUPS for entry in offered(group)}
+    return _top_level_modules(_GROUPS)
+
+
+def installed_modules() -> list[str]:
+    """Return the top-level modules of all installed packages with entry points of Mirlo.
+
+    Those that offer commands, modules or folders alone are not part of a compilation, nor of its key.
+    """
+    return _top_level_modules(declared_groups())
+
+
+def _top_level_modules(groups: Iterable[str]) -> list[str]:
+    modules = {entry.value.partition(":")[0].partition(".")[0] for group in groups for entry in offered(group)}
     return sorted(modules - {"mirlo"})
 
 

@@ -7,6 +7,7 @@ import os
 import time
 import weakref
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,8 +15,6 @@ from mirlo.runtime import artifact as artifacts
 from mirlo.runtime import interrupts, packed, system, threads
 from mirlo.runtime.arena import ArenaPool
 from mirlo.runtime.artifact import Artifact, TensorSpec
-from mirlo.runtime.cache_arrays import BLOCK
-from mirlo.runtime.cache_pool import CachePool
 from mirlo.runtime.container import address_of
 from mirlo.runtime.device_array import DeviceArray, is_on_device
 from mirlo.runtime.direct import DirectCall
@@ -26,14 +25,12 @@ from mirlo.runtime.inputs import GivenOutputs, bind, convert, random_input
 from mirlo.runtime.kernel_code import KernelCodeOwner
 from mirlo.runtime.loaders import load_code
 from mirlo.runtime.memory_use import MemoryUse
-from mirlo.runtime.new_pool import new_pool
 from mirlo.runtime.on_device import DeviceCall, run_on_device
 from mirlo.runtime.outputs import OutputArrays
-from mirlo.runtime.page_pool import PagePool, find_tables
+from mirlo.runtime.package_methods import package_method
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile, TimedRun, make_profile, tick_length
 from mirlo.runtime.sizes import Allocations, RecordWords, Sizes
-from mirlo.runtime.state import CacheState, new_state
 from mirlo.runtime.update import CallParts, UpdatingCall, can_prepare
 
 
@@ -53,6 +50,7 @@ class Executable(KernelCodeOwner):
     ) -> None:
         """Load an artifact with its weights; `arenas` give the memory of calls, in place of a pool of this model's."""
         artifacts.check_params(artifact, store)
+        artifacts.check_caches(artifact)
         self._sizes = Sizes(artifact)
         _check_signature(artifact, self._sizes)
         self.artifact = artifact
@@ -62,7 +60,6 @@ class Executable(KernelCodeOwner):
             self._store.add(spec.name, store.get(spec.name), store.source(spec.name))
         self._arenas = arenas or ArenaPool(artifact.arena_bytes)
         self._results = OutputArrays(artifact, self._sizes, self._arenas)
-        self._windows = artifact.windows
         self._allocates = bool(self._results.late) or bool(artifact.metadata.get("allocates"))
         self._polls = bool(artifact.metadata.get(interrupts.POLLS))
         self._has_conditions = packed.REQUIRE in artifact.packed
@@ -96,10 +93,12 @@ class Executable(KernelCodeOwner):
         """Return the inputs that can be updated in place, by the names of the outputs."""
         return self.artifact.aliases
 
-    @property
-    def windows(self) -> dict[str, int]:
-        """Return the tokens of a window that inputs are rings of, by their names."""
-        return dict(self._windows)
+    def __getattr__(self, name: str) -> Any:
+        """Return a method that a package has in its own module now; for one version, with a warning."""
+        method = package_method(name)
+        if method is None:
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+        return method.__get__(self, type(self))
 
     @property
     def memory(self) -> MemoryUse:
@@ -235,51 +234,6 @@ class Executable(KernelCodeOwner):
             return None
         self._execute(bind(self.inputs, arrays, named), None)
         return self._code.timed(repeats)
-
-    def state(
-        self,
-        capacity: int = 256,
-        batch: int = 1,
-        *,
-        limit: int | None = None,
-        pairs: Mapping[str, str] | None = None,
-        constants: Mapping[str, np.ndarray] | None = None,
-        states: Mapping[str, str] | None = None,
-        block: int = BLOCK,
-    ) -> CacheState:
-        """Return caches for a sequence of calls, such as those of a language model, with no valid rows.
-
-        They have room for `capacity` rows of `batch` sequences, and grow up to `limit`. `pairs` are the outputs that
-        are the next values of the caches, by the names of inputs; without it, those that update inputs in place.
-        `constants` are inputs that stay the same in all calls. `states` are further pairs, of arrays of a fixed size
-        that a call replaces, such as those of linear attention. `block` is how many new tokens a call may have, where
-        the model keeps windows of tokens only.
-        """
-        return new_state(self, capacity, batch, limit, pairs, constants, states, block)
-
-    def pool(
-        self, count: int, capacity: int = 256, *, limit: int | None = None, pairs: Mapping[str, str] | None = None,
-        states: Mapping[str, str] | None = None, block: int = BLOCK,
-    ) -> CachePool:  # fmt: skip
-        """Return caches for `count` sequences, each with a length of its own, with no valid rows.
-
-        A call runs some of them: what begins and ends at any time, such as requests to a language model. The other
-        arguments are those of `state`.
-        """
-        return new_pool(self, count, capacity, limit, pairs, states, block)
-
-    def pages(
-        self, count: int, *, ends: str = "", past: str = "", table: str = "", pairs: Mapping[str, str] | None = None,
-        rows: int | None = None, limit: int | None = None,
-    ) -> PagePool:  # fmt: skip
-        """Return caches in `count` pages that sequences share, for a model that finds rows by a table of blocks.
-
-        `ends`, `past` and `table` are the names of the inputs with the ends of the sequences among the new tokens,
-        their lengths before, and their pages: without them, those that `PagedAttention` reads. `pairs` are as in
-        `state`; `rows` is the tokens of a page, if the model leaves them open; the pages grow up to `limit`.
-        """
-        tables = find_tables(self.artifact.pages, ends=ends, past=past, table=table)
-        return PagePool(self, pairs, tables, count, limit, rows)
 
     def updating(
         self,

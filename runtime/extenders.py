@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
-from mirlo.runtime.compiler_version import extension_modules
+from mirlo.runtime.compiler_version import installed_modules
 
 _EXTENDERS: dict[str, None] = {}
 
@@ -31,5 +31,5 @@ def record_extender(module: str) -> None:
 
 def foreign_extenders() -> list[str]:
     """Return the modules that extend the compiler in this process and belong to no installed package."""
-    known = {"mirlo", "importlib", *extension_modules()}
+    known = {"mirlo", "importlib", *installed_modules()}
     return [module for module in _EXTENDERS if module.partition(".")[0] not in known]

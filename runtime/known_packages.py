@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 PACKAGES = {
-    "commands": {"lsp": "mirlo-editor"},
+    "commands": {
+        "chat": "mirlo-llm",
+        "embed": "mirlo-llm",
+        "generate": "mirlo-llm",
+        "lsp": "mirlo-editor",
+        "perplexity": "mirlo-llm",
+        "serve": "mirlo-llm",
+        "transcribe": "mirlo-llm",
+    },
+    "folders": {"language-models": "mirlo-llm"},
+    "methods": {"pages": "mirlo-llm", "pool": "mirlo-llm", "state": "mirlo-llm", "windows": "mirlo-llm"},
+    "modules": {"caches": "mirlo-llm", "generate": "mirlo-llm", "ray": "mirlo-llm", "serve": "mirlo-llm"},
     "frontends": {"sklearn": "mirlo-sklearn"},
     "targets": {
         "cublas": "mirlo-cublas",
@@ -22,7 +33,15 @@ PACKAGES = {
 """The package of each name, by group of entry points without `mirlo.`; a test compares it with the packages in
 `plugins`."""
 
-COMMANDS = {"lsp": "answer an editor on standard input and output"}
+COMMANDS = {
+    "chat": "talk with a language model, line by line",
+    "embed": "turn texts into rows of numbers, or order them by how well they answer a query",
+    "generate": "continue a text with a language model",
+    "lsp": "answer an editor on standard input and output",
+    "perplexity": "measure how well a language model predicts a text",
+    "serve": "answer requests over HTTP: OpenAI's API and the Open Inference Protocol",
+    "transcribe": "transcribe the speech of a sound file",
+}
 """The line of help of each command, which `mirlo --help` prints whether or not its package is installed."""
 
 

@@ -38,9 +38,14 @@ def release_held_locks() -> None:
 
     For handlers of exceptions, in functions whose callers hold no lock of this module.
     """
-    for lock in (*_all_locks(), UNCUT):
+    for lock in held_locks():
         while lock._is_owned():
             lock.release()
+
+
+def held_locks() -> list[Any]:
+    """Return the locks of this module that this thread holds."""
+    return [lock for lock in (*_all_locks(), UNCUT) if lock._is_owned()]
 
 
 class ReleasingLock:

@@ -6,7 +6,6 @@ import gc
 import os
 import sys
 from collections.abc import Generator, Iterator
-from functools import cache
 from pathlib import Path
 from zlib import crc32
 
@@ -18,28 +17,11 @@ ROOT = TESTS.parent
 if ROOT.name == "mirlo":
     sys.path.insert(0, str(ROOT.parent))
 
-COSTS = TESTS / "costs.txt"
-"""Seconds of processor time of files, and of one case of test functions: `python -m benchmarks.test_times --write`."""
 SECONDS_OF_CASES = 0.1
 """Recorded seconds for which cases of a function are run in `make test`, at least one; `make nightly` runs all."""
 
-UNOPTIMIZED = (
-    "driver",
-    "end_to_end",
-    "frontends/onnx",
-    "frontends/stablehlo",
-    "generate",
-    "passes/byoc",
-    "passes/graph",
-    "passes/shard",
-    "runtime",
-    "serve",
-    "targets/collectives",
-    "targets/llvm/schedule",
-    "tools",
-)
-"""Folders of tests that compare numbers: `make test` compiles their models without LLVM's optimizations, a third of the
-time; `make nightly` with them. How code is optimized is tested in `targets`."""
+PACKAGE_TESTS = ROOT / "plugins" / "llm" / "tests"
+"""Tests of a package that `make test` runs in parallel with those of Mirlo."""
 
 TOGETHER = ("test/architecture",)
 """Folders whose tests run in one process, for what they share: the parsed package."""
@@ -49,6 +31,8 @@ RARE = 12
 """`--sample N` runs one in so many of the cases that `make test` never runs."""
 SHARED = {path.parent for path in TESTS.rglob("*.py") if not path.name.startswith(("test_", "conftest", "lit."))}
 sys.path += sorted(str(folder) for folder in SHARED if folder.name != "Inputs")
+
+import item_hooks  # noqa: E402
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -67,6 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "sample(every): run one case in so many, none for 0, all for 1 whatever they cost; with --whole, all"
     )
     config.addinivalue_line("markers", "processors(name, ...): those of the argument `processor`; none for all")
+    config.pluginmanager.register(item_hooks)
     # xdist hands out files in the order of this file's hook, not by their numbers of tests.
     config.option.loadscopereorder = False
     _collect_from_either_end(config)
@@ -91,8 +76,9 @@ def _collect_from_either_end(config: pytest.Config) -> None:
     A process finds what the other has written by then; in a new clone that is half of the time of the collection.
     """
     worker = getattr(config, "workerinput", {}).get("workerid", "gw0")
-    if int(worker.removeprefix("gw")) % 2 and [Path(each).resolve() for each in config.args] == [TESTS]:
-        config.args = [str(path) for path in sorted(TESTS.iterdir(), reverse=True) if any(path.rglob("test_*.py"))]
+    if int(worker.removeprefix("gw")) % 2 and [Path(each).resolve() for each in config.args] == [TESTS, PACKAGE_TESTS]:
+        folders = [*sorted(PACKAGE_TESTS.iterdir(), reverse=True), *sorted(TESTS.iterdir(), reverse=True)]
+        config.args = [str(path) for path in folders if any(path.rglob("test_*.py"))]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -121,7 +107,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _turn(item: pytest.Item) -> tuple[float, str]:
     """Return what orders the files of tests: their costs, then their names."""
     file = item.nodeid.partition("::")[0]
-    return -_costs().get(file, 0.0), file
+    return -item_hooks.costs().get(file, 0.0), file
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -145,20 +131,6 @@ def _keep_hypothesis_from_parsing() -> None:
         providers._get_local_constants = providers.Constants  # type: ignore[union-attr]
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark the cases of functions of which a sample is run because of what they cost, for `--whole -m sample`."""
-    function, _, case = item.nodeid.partition("[")
-    if case and function in _costs() and item.get_closest_marker("sample") is None:
-        item.add_marker(pytest.mark.sample)
-
-
-@cache
-def _costs() -> dict[str, float]:
-    from mirlo.benchmarks.test_times import read_costs
-
-    return read_costs(COSTS)
-
-
 def _deselect_what_is_not_sampled(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect the cases that are not in the sample of a test: the same ones in every run with the same `--sample`.
 
@@ -177,7 +149,7 @@ def _deselect_what_is_not_sampled(config: pytest.Config, items: list[pytest.Item
     left: set[pytest.Item] = set()
     for (function, every), marked in cases.items():
         count = 0 if every == 0 else -(-len(marked) // (every or 1))
-        each = _costs().get(function)
+        each = item_hooks.costs().get(function)
         if each is not None and len(marked) > 1 and every != 1:
             count = min(count, max(1, int(SECONDS_OF_CASES / each)))
         chosen = _representatives(marked, count, seed)
@@ -238,42 +210,6 @@ def pytest_collection_finish() -> None:
 def pytest_sessionfinish() -> None:
     """Keep pytest's five collections of garbage at the end from going through all that there is."""
     gc.freeze()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Leave out the optimizations of LLVM where a test needs none of them."""
-    folder = item.path.parent.relative_to(TESTS).as_posix() if item.path.is_relative_to(TESTS) else ""
-    if item.config.getoption("--whole") or not folder.startswith(UNOPTIMIZED):
-        return (yield)
-    from unoptimized import unoptimized
-
-    with unoptimized():
-        return (yield)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Skip a test whose operator the ONNX Runtime of an older Python, or an older `onnx`, does not have."""
-    return (yield from _skip_what_is_lacking())
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
-    """Skip a test whose fixture needs such an operator."""
-    return (yield from _skip_what_is_lacking())
-
-
-def _skip_what_is_lacking() -> Generator[None, object, object]:
-    try:
-        return (yield)
-    except Exception as error:
-        from oracle import lacking
-
-        reason = lacking(error)
-        if not reason:
-            raise
-        pytest.skip(reason)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard, cast
 import numpy as np
 
 from mirlo.runtime.files import write_regular
+from mirlo.runtime.locks import held_locks
 from mirlo.tools import samples
 from mirlo.tools.conformance.case import Draw, OperatorCase, case
 from mirlo.tools.conformance.case import operator as conformance_case
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Draw", "OperatorCase", "after_passes", "assert_verified", "case", "configure_lit", "conformance_case",
-    "placement_of", "runs_as_library", "runs_as_numpy", "runs_as_onnxruntime", "samples",
+    "held_locks", "placement_of", "runs_as_library", "runs_as_numpy", "runs_as_onnxruntime", "samples",
     "stages_round_trip", "temporary_registrations", "use_target",
 ]  # fmt: skip
 

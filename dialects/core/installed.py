@@ -9,6 +9,9 @@ from typing import TypeVar, cast
 
 _FORMS = {
     "commands": "module:NAME",
+    "folders": "module:NAME",
+    "methods": "module:NAME",
+    "modules": "module",
     "targets": "module:NAME",
     "dialects": "module:NAME",
     "passes": "module",

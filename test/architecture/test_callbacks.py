@@ -7,7 +7,7 @@ import re
 from commands import ROOT
 
 SHIPPED = (
-    "dialects", "frontends", "passes", "targets", "runtime", "driver", "generate", "serve", "tools", "plugins",
+    "dialects", "frontends", "passes", "targets", "runtime", "driver", "tools", "plugins",
     "benchmarks",
 )  # fmt: skip
 CALLBACKS = re.compile(r"(?<!\bos)(?<!\bast)(?<!\bself)(?<!\bwheel)\.walk\(|\.attach_diagnostic_handler\(")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from commands import ROOT
 
-FOLDERS = ("dialects", "passes", "targets", "driver", "frontends", "generate", "tools")
+FOLDERS = ("dialects", "passes", "targets", "driver", "frontends", "tools")
 NAMED = {
     "dialects/core/symbols.py": "defines the name that the model's function gets",
     "passes/schedule/primitives/command_intrin.py": "main memory",

@@ -24,8 +24,6 @@ SHIPPED = (
     "targets",
     "runtime",
     "driver",
-    "generate",
-    "serve",
     "tools",
     "extend",
     "testing",
@@ -81,9 +79,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "targets": ("dialects", "passes", "runtime"),
     "runtime": (),
     "driver": ("dialects", "frontends", "passes", "runtime"),
-    "generate": ("runtime", "driver", "frontends", "dialects"),
-    "serve": ("runtime", "driver", "generate"),
-    "tools": ("dialects", "frontends", "passes", "targets", "runtime", "driver", "generate", "serve"),
+    "tools": ("dialects", "frontends", "passes", "targets", "runtime", "driver"),
     "extend": ("dialects", "frontends", "passes", "targets", "runtime", "driver", "tools"),
     "testing": ("dialects", "frontends", "passes", "targets", "runtime", "driver", "tools"),
 }
@@ -323,14 +319,9 @@ def _imported(code: str, modules: tuple[str, ...] = SLOW) -> set[str]:
         ("from mirlo.tools.cli import main\ntry:\n  main(['run', '--help'])\nexcept SystemExit: pass", set()),
         ("from mirlo.tools.cli import main\nmain(['run', 'no-such-file.onnx'])", set()),
         ("import mirlo.runtime.executable", {"numpy", "ml_dtypes"}),
-        (
-            "import mirlo.generate.model, mirlo.generate.embedding.model\n"
-            "import mirlo.generate.seq2seq.model, mirlo.generate.speech.model",
-            {"numpy", "ml_dtypes", "llvmlite"},
-        ),
         ("from mirlo.tools.opt import main\nmain(['--version'])", {"torch_mlir", "numpy"}),
     ],
-    ids=["package", "help", "help-of-a-command", "missing-file", "run-time", "models-of-texts", "mirlo-opt"],
+    ids=["package", "help", "help-of-a-command", "missing-file", "run-time", "mirlo-opt"],
 )
 def test_start_imports_little(code: str, expected: set[str]) -> None:
     assert _imported(code) <= expected

@@ -37,10 +37,10 @@ def test_the_suites_that_bug_classes_name_exist() -> None:
         targets = set(re.findall(r"`make ([\w-]+)`", suites))
         assert targets <= set(_rules()), row[0]
         folder = ROOT / "test"
-        for name in re.findall(r"`((?:test/)?[\w/]*\w+(?:\.py)?)`", suites):
-            if not name.startswith("test"):
+        for name in re.findall(r"`((?:plugins/\w+/)?(?:tests?/)?[\w/]*\w+(?:\.py)?)`", suites):
+            if not name.startswith(("test", "plugins/")):
                 continue
-            path = ROOT / name if name.startswith("test/") else folder / name
+            path = ROOT / name if name.startswith(("test/", "plugins/")) else folder / name
             folder = path.parent if path.suffix else folder
             assert path.exists(), f"{row[0]}: {name}"
         assert targets or "test" in suites or "mirlo fuzz" in suites, row[0]

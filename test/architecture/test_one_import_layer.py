@@ -125,10 +125,11 @@ def test_front_ends_do_not_import_each_other(trees: dict[str, ast.Module]) -> No
 
 
 def test_the_library_has_what_several_front_ends_need(trees: dict[str, ast.Module]) -> None:
-    """Checkpoints of language models, in `generate`, are read like a front end's files."""
-    checkpoints = {path.relative_to(ROOT).as_posix(): parsed(path) for path in (ROOT / "generate").rglob("*.py")}
+    """Packages count: they import it by `mirlo.extend.library`."""
+    packages = {path.relative_to(ROOT / "plugins").as_posix(): parsed(path)
+                for path in (ROOT / "plugins").glob("*/mirlo_*/**/*.py")}  # fmt: skip
     users: dict[str, set[str]] = {}
-    for path, tree in {**trees, **checkpoints}.items():
+    for path, tree in {**trees, **packages}.items():
         for used in library_modules(tree):
             users.setdefault(used, set()).add(path)
     found = {path for path in trees if path.startswith("library/") and not path.endswith("__init__.py")}
@@ -139,7 +140,12 @@ def test_the_library_has_what_several_front_ends_need(trees: dict[str, ast.Modul
 def library_modules(tree: ast.Module) -> Iterator[str]:
     """Yield the modules of the library that a file imports."""
     package = "mirlo.frontends.library"
+    public = parsed(ROOT / "extend" / "library.py")
+    offered = {alias.name: node.module for node in ast.walk(public) if isinstance(node, ast.ImportFrom)
+               and (node.module or "").startswith(package) for alias in node.names}  # fmt: skip
     for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "mirlo.extend.library":
+            yield from {str(offered[alias.name]).rpartition(".")[2] for alias in node.names}
         if isinstance(node, ast.ImportFrom) and node.module == package:
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(f"{package}."):

@@ -17,7 +17,7 @@ PLUGINS = ROOT / "plugins"
 NAMES = sorted(path.parent.name for path in PLUGINS.glob("*/pyproject.toml"))
 PUBLIC = re.compile(r"mirlo(\.(extend|testing|benchmarks)(\.\w+)*)?")
 """Benchmarks are of the repository: measurements, and tests of their models, need a clone."""
-FOLDERS = ("dialects", "frontends", "passes", "targets", "runtime", "driver", "generate", "serve", "tools", "extend")
+FOLDERS = ("dialects", "frontends", "passes", "targets", "runtime", "driver", "tools", "extend")
 OF_ACCELERATORS = {"cortex-m", "ethos-u", "npm", "onnxruntime-ep", "systolic", "tensix", "webgpu"}
 """Examples of what others write: Mirlo does not know how to install them."""
 
@@ -75,5 +75,5 @@ def test_known_packages_are_those_of_the_folder() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_package_has_its_page_and_its_tests(name: str) -> None:
     folder = PLUGINS / name
-    assert (folder / "README.md").exists() and list((folder / "tests").glob("test_*.py"))
+    assert (folder / "README.md").exists() and list((folder / "tests").rglob("test_*.py"))
     assert name in OF_ACCELERATORS or (folder / "CHANGELOG.md").exists()

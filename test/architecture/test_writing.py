@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from commands import ROOT
 
-SHIPPED = ("dialects", "frontends", "passes", "targets", "runtime", "driver", "generate", "serve", "tools")
+SHIPPED = ("dialects", "frontends", "passes", "targets", "runtime", "driver", "tools")
 MODULE = "runtime/files.py"
 METHODS = {"write_text", "write_bytes", "savez", "savefig", "NamedTemporaryFile", "mkstemp", "symlink_to"}
 FUNCTIONS = {

@@ -9,13 +9,10 @@ import numpy as np
 import pytest
 
 import mirlo
-from mirlo import generate
 from mirlo.driver.options import DEFAULTS, OPTIONS, CompileArguments, CompileOptionError
 from mirlo.driver.reference import reference
 from mirlo.driver.request import CompileRequest
 from mirlo.driver.torch_backend.options import BackendOptionError, BackendOptions
-from mirlo.generate.errors import ModelFolderError
-from mirlo.generate.model import OWN_OPTIONS
 from mirlo.runtime.options import ANYTHING, UnknownOption
 from mirlo.runtime.params import ParameterStore
 from mirlo.tools.cli.arguments import Arguments, make_parser
@@ -150,18 +147,6 @@ def test_options_that_are_passes_are_refused_beside_a_pipeline(name: str) -> Non
 def test_an_unknown_option_names_the_nearest() -> None:
     with pytest.raises(UnknownOption, match=r"mirlo.compile has no option 'thread'; .*; did you mean 'threads'\?"):
         mirlo.compile("model.onnx", thread=2)  # type: ignore[call-arg]
-
-
-def test_language_models_take_the_options_of_compilations(tmp_path: Path) -> None:
-    """Names are checked before the folder is read; options for models of other frameworks are none."""
-    for name in OPTIONS:
-        is_option = name not in ("model", "args", "kwargs", "dynamic_shapes")
-        with pytest.raises(ModelFolderError if is_option else UnknownOption):
-            generate.load(tmp_path, **{name: None})
-    with pytest.raises(UnknownOption, match=r"mirlo.generate.load has no option 'prefix_byte'.*mean 'prefix_bytes'\?"):
-        generate.load(tmp_path, prefix_byte=0)
-    own = [name for name, each in inspect.signature(generate.load).parameters.items() if each.kind is each.KEYWORD_ONLY]
-    assert list(OWN_OPTIONS) == own
 
 
 @pytest.mark.parametrize("name", list(OPTIONS))

@@ -63,6 +63,6 @@ def test_modules_that_extend_the_compiler_are_recorded(monkeypatch: pytest.Monke
         exec("import mirlo.extend\nmirlo.extend.legalize", {"__name__": "old"})
     exec("import mirlo.extend.ops", {"__name__": "unused"})
     assert extenders.foreign_extenders() == ["mirlo_unit.rules", "script", "old"]
-    monkeypatch.setattr(extenders, "extension_modules", lambda: ["mirlo_unit"])
+    monkeypatch.setattr(extenders, "installed_modules", lambda: ["mirlo_unit"])
     assert extenders.foreign_extenders() == ["script", "old"], "an installed package is part of the key of the cache"
-    assert "mirlo" not in compiler_version.extension_modules()
+    assert "mirlo" not in compiler_version.installed_modules()

@@ -18,6 +18,7 @@ from commands import ROOT, benchmark_model, mirlo, output_of, run_script, shell_
 from onnx import TensorProto, helper
 from pages import code_blocks
 
+from mirlo.runtime import known_packages
 from mirlo.tools.cli import COMMANDS
 from mirlo.tools.cli.arguments import make_parser
 
@@ -130,7 +131,7 @@ def test_index_lists_every_page() -> None:
 
 def test_page_of_the_command_lists_every_command() -> None:
     listed = re.findall(r"^\| `mirlo ([a-z-]+)", (DOCS / "mirlo.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert set(listed) == set(COMMANDS)
+    assert set(listed) == {*COMMANDS, *known_packages.COMMANDS}
 
 
 def _command_lines() -> Iterator[tuple[str, str, bool]]:
@@ -147,7 +148,7 @@ def _command_lines() -> Iterator[tuple[str, str, bool]]:
 
 def test_commands_of_all_pages_have_the_options(capsys: pytest.CaptureFixture[str]) -> None:
     """Parse them, without running them: in sentences, arguments are left out, and capitals stand for some."""
-    parser, wrong = make_parser(), []
+    parser, wrong = make_parser(with_packages=True), []
     for page, line, is_whole in _command_lines():
         words = shlex.shlex(line, posix=True, punctuation_chars=True)
         words.whitespace_split = True

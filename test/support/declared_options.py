@@ -42,9 +42,9 @@ TARGETS = {
 }  # fmt: skip
 """Targets with options in braces behind their names."""
 CLASSES = (
-    "driver.options.CompileArguments", "driver.torch_backend.options.BackendOptions", "serve.options.ServeOptions",
-    "serve.ray.options.FleetOptions", "generate.search.SearchOptions", "tools.bench.options.MeasurementOptions",
-    "tools.quantize.options.Quantization", "tools.quantize.options.ImageScaling", "tools.remote.BoardOptions",
+    "driver.options.CompileArguments", "driver.torch_backend.options.BackendOptions",
+    "tools.bench.options.MeasurementOptions", "tools.quantize.options.Quantization",
+    "tools.quantize.options.ImageScaling", "tools.remote.BoardOptions",
     "tools.quantize.options.StaticQuantization",
 )  # fmt: skip
 

@@ -8,16 +8,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from mirlo.runtime.nearest import nearest
-from mirlo.tools.cli.embed_arguments import add_embed
-from mirlo.tools.cli.generate_arguments import add_generate
 from mirlo.tools.cli.measuring import add_bench, add_cache
 from mirlo.tools.cli.options import OptionsParser, add_options, given_options
-from mirlo.tools.cli.packages import add_package_commands
+from mirlo.tools.cli.packages import add_all_package_commands, add_package_commands
 from mirlo.tools.cli.quantize_arguments import add_quantization
 from mirlo.tools.cli.remote_arguments import add_board, add_remote
 from mirlo.tools.cli.search_arguments import add_searches
-from mirlo.tools.cli.serve_arguments import add_serve
-from mirlo.tools.cli.transcribe_arguments import add_transcribe
 from mirlo.tools.cli.values import Shapes, add_input, add_model, natural, positive
 
 __all__ = ["Arguments", "Shapes", "make_parser"]
@@ -96,10 +92,6 @@ class Arguments(argparse.Namespace):
     attempts: bool
     folder: str
     shell: str
-    prompt: str
-    chat: bool
-    system: str | None
-    stop: list[str]
 
     @property
     def options(self) -> dict[str, Any]:
@@ -131,8 +123,11 @@ class CommandParser(OptionsParser):
         return parsed, rest
 
 
-def make_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
-    """Return the parser of all commands; with the words of a command line, also of those of packages."""
+def make_parser(argv: Sequence[str] | None = None, with_packages: bool = False) -> argparse.ArgumentParser:
+    """Return the parser of all commands of Mirlo, and of those of packages.
+
+    Of the latter, that has the command which a command line names, or all with `with_packages`.
+    """
     parser: argparse.ArgumentParser = CommandParser(
         prog="mirlo",
         description="Compile and run machine-learning models.",
@@ -157,10 +152,6 @@ def make_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
     importing.add_argument("--script", action="store_true", help="write a script, in Python syntax, instead of MLIR")
     add_options(importing, "shapes", "dims")
     _add_quantize(commands)
-    add_generate(commands, _add)
-    add_embed(commands, _add)
-    add_transcribe(commands, _add)
-    add_serve(commands, _add)
     _add_link(commands)
     _add(commands, "targets", "list the targets")
     doctor = _add(commands, "doctor", "check the installation: list missing parts, with the command that installs each")
@@ -180,7 +171,9 @@ def make_parser(argv: Sequence[str] | None = None) -> argparse.ArgumentParser:
     add_cache(commands, _add)
     add_bench(commands, _add)
     add_searches(commands, _add)
-    if argv is not None:
+    if with_packages:
+        add_all_package_commands(commands, _add)
+    elif argv is not None:
         add_package_commands(parser, commands, _add, argv)
     return parser
 

@@ -32,7 +32,7 @@ class CommandSummary:
 
 def execute(arguments: Arguments) -> None:
     """Print the completion script of a shell."""
-    print(SHELLS[arguments.shell](commands(make_parser(()))), end="")
+    print(SHELLS[arguments.shell](commands(make_parser(with_packages=True))), end="")
 
 
 def commands(parser: argparse.ArgumentParser) -> list[CommandSummary]:

@@ -11,7 +11,6 @@ from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 
 if TYPE_CHECKING:
-    from mirlo.frontends.foreign import ImportedModule
     from mirlo.tools.explain.model import Explanation
 
 
@@ -51,6 +50,7 @@ def _explain_model(arguments: Arguments) -> None:
     from mirlo.tools.cli.files import is_compiled, require_file
     from mirlo.tools.explain.model import explain_model
     from mirlo.tools.explain.report import as_json, only_kernel, only_node, text_lines
+    from mirlo.tools.folders import folder_form
 
     is_folder = Path(arguments.subject).is_dir()
     if not is_folder:
@@ -61,7 +61,7 @@ def _explain_model(arguments: Arguments) -> None:
         raise CommandError(f"{arguments.subject} is compiled already: explain the model that it was compiled from")
     options = arguments.options
     explanation = explain_model(
-        _model_in(arguments.subject) if is_folder else arguments.subject,
+        folder_form(arguments.subject).open(arguments.subject) if is_folder else arguments.subject,
         arguments.target or "llvm",
         threads=arguments.threads or 1,
         shapes=arguments.shapes,
@@ -84,15 +84,6 @@ def _explain_model(arguments: Arguments) -> None:
     if explanation.failure is not None:
         sys.stdout.flush()
         raise CommandError(explanation.failure)
-
-
-def _model_in(folder: str) -> str | ImportedModule:
-    """Return the language model in a folder."""
-    from mirlo.generate.config import read_config
-    from mirlo.generate.model import model_to_compile
-
-    model = model_to_compile(read_config(folder))
-    return str(model) if isinstance(model, Path) else model
 
 
 def _save_trace(explanation: Explanation, kernel: str | None, file: str) -> None:

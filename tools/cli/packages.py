@@ -7,7 +7,7 @@ from argparse import _SubParsersAction
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from mirlo.runtime.entry_points import offered
+from mirlo.runtime.entry_points import EntryPoint, offered
 from mirlo.runtime.known_packages import COMMANDS, install_command
 from mirlo.tools.cli.values import AddCommand
 
@@ -37,10 +37,7 @@ def add_package_commands(
         return
     entries = {entry.name: entry for entry in offered(GROUP)}
     if named in entries:
-        command = entries[named].load()
-        added = add(commands, named, command.help)
-        command.add_arguments(added)
-        added.set_defaults(execute=command.execute)
+        _add_command(entries[named], commands, add)
     elif named in COMMANDS:
         parser.error(f"'{named}' is a command of a package that is not installed: {install_command(GROUP, named)}")
     elif named is None:
@@ -48,3 +45,16 @@ def add_package_commands(
             purpose = COMMANDS.get(name) or f"a command of package '{entries[name].package}'"
             missing = "" if name in entries else f" ({install_command(GROUP, name)})"
             commands.add_parser(name, help=purpose + missing)
+
+
+def add_all_package_commands(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> None:
+    """Add the commands of all installed packages, which imports them."""
+    for entry in sorted(offered(GROUP), key=lambda entry: entry.name):
+        _add_command(entry, commands, add)
+
+
+def _add_command(entry: EntryPoint, commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> None:
+    command: PackageCommand = entry.load()
+    added = add(commands, entry.name, command.help)
+    command.add_arguments(added)
+    added.set_defaults(execute=command.execute)

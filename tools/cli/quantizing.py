@@ -8,7 +8,6 @@ from pathlib import Path
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.options import given_flags, given_options
-from mirlo.tools.cli.perplexity import read_text
 from mirlo.tools.cli.progress import Progress
 
 
@@ -20,7 +19,7 @@ def execute(arguments: Arguments) -> None:
         _quantize_to_int8(arguments)
         return
     if os.path.isdir(arguments.model):
-        _quantize_language_model(arguments)
+        _quantize_folder(arguments)
         return
     from mirlo.tools.quantize.nbits import quantize_file
     from mirlo.tools.quantize.options import CALIBRATED, ImageScaling, Quantization, StaticQuantization
@@ -39,8 +38,8 @@ def execute(arguments: Arguments) -> None:
     print(f"wrote {target}: {count} product{'s' if count > 1 else ''} with weights of {how.bits} bits")
 
 
-def _quantize_language_model(arguments: Arguments) -> None:
-    from mirlo.tools.quantize.folder import MAX_WINDOWS, CalibrationText, quantize_folder
+def _quantize_folder(arguments: Arguments) -> None:
+    from mirlo.tools.folders import FolderQuantization, folder_form
     from mirlo.tools.quantize.options import ImageScaling, Quantization, StaticQuantization
 
     others = {**given_flags(arguments, StaticQuantization), **given_flags(arguments, ImageScaling)}
@@ -51,17 +50,20 @@ def _quantize_language_model(arguments: Arguments) -> None:
     for flag, value in (("--report", arguments.report), ("--activations", flags.get("activations"))):
         if value is not None:
             raise CommandError(f"{flag} is for ONNX models: `mirlo generate` takes --activations for folders")
-    how, text = Quantization(**flags), None
-    if arguments.calibrate is not None:
-        text = CalibrationText(read_text(arguments.calibrate), others.get("samples", ("", MAX_WINDOWS))[1])
+    form = folder_form(arguments.model)
+    if form.quantize is None:
+        raise CommandError(f"{arguments.model}: weights of such folders are not quantized")
+    how, samples = Quantization(**flags), others.get("samples", ("", None))[1]
     source = Path(arguments.model)
     name = source.resolve().name
     target = Path(arguments.output or f"{name}.u{how.bits}")
     with Progress(f"quantizing {name}", arguments.verbose) as progress:
-        count, errors = quantize_folder(source, target, how, text, arguments.options.get("threads") or 1, progress)
-    print(f"wrote {target}: {count} product{'s' if count > 1 else ''} with weights of {how.bits} bits")
-    if errors is not None:
-        print(errors)
+        threads = arguments.options.get("threads") or 1
+        request = FolderQuantization(source, target, how, arguments.calibrate, samples, threads, progress)
+        done = form.quantize(request)
+    print(f"wrote {target}: {done.products} product{'s' if done.products > 1 else ''} with weights of {how.bits} bits")
+    if done.errors is not None:
+        print(done.errors)
 
 
 def _quantize_to_int8(arguments: Arguments) -> None:

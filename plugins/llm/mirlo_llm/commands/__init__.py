@@ -1,0 +1,1 @@
+"""The commands `mirlo generate`, `chat`, `perplexity`, `embed`, `transcribe` and `serve`."""

@@ -1,0 +1,56 @@
+"""`mirlo serve`: a server for models."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+
+from mirlo.extend.command import PackageCommand, add_options, given_options
+
+LIMITS = (
+    "port", "slots", "queue", "max_tokens", "max_prompt_tokens", "max_choices", "max_body", "bodies",
+    "connections_each", "batch", "batch_delay", "workers", "grace", "memory",
+)  # fmt: skip
+"""The options that `--help` lists as limits."""
+
+
+def serve_options() -> type:
+    """Return the options of a server."""
+    from mirlo_llm.serve.options import ServeOptions
+
+    return ServeOptions
+
+
+def _add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "models",
+        metavar="MODEL",
+        nargs="+",
+        help="a folder or a GGUF file of a language model, or a model to compile or compiled (.onnx, .mirlo); "
+        "NAME=MODEL gives it a name, MODEL.gguf,mmproj=FILE has an encoder of images",
+    )
+    add_options(parser, "host", of=serve_options)
+    add_options(parser, *LIMITS, of=serve_options, group=parser.add_argument_group("limits and batching"))
+    add_options(parser, "keys", "is_open", of=serve_options, group=parser.add_mutually_exclusive_group())
+    add_options(parser, "target", "threads", "activations", "kv_cache_dtype", "cache", "jobs", "ranks", "rank_plan")
+
+
+def execute(arguments: Namespace) -> None:
+    """Run the command until a signal ends it."""
+    from mirlo_llm.serve.options import ServeOptions, parse_models
+    from mirlo_llm.serve.run import run_server
+
+    options = ServeOptions(**given_options(arguments, ServeOptions))
+    sources = parse_models(arguments.models)
+    names = ", ".join(source.name for source in sources)
+    print(f"mirlo: loading {names}", file=sys.stderr, flush=True)
+
+    def announce(address: str) -> None:
+        print(f"mirlo: serving {names} at {address}", file=sys.stderr, flush=True)
+
+    run_server(sources, options, arguments.options, announce)
+
+
+SERVE = PackageCommand(
+    "answer requests over HTTP: OpenAI's API and the Open Inference Protocol", _add_arguments, execute
+)

@@ -1,0 +1,108 @@
+"""How the caches of a model are kept: what generation asks of contiguous arrays, and of pages.
+
+`runtime/state.py` and `runtime/cache_pool.py` have the former, `runtime/paged_state.py` the latter. Nothing else of
+generation knows which of them a model has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from mirlo_llm.caches.cache_arrays import Rows
+
+Batch = TypeVar("Batch", bound="BatchCaches")
+
+
+class CallCaches(Protocol):
+    """The caches that a call reads and adds to."""
+
+    @property
+    def length(self) -> int:
+        """Return how many tokens the longest sequence has."""
+
+    def run(self, inputs: Mapping[str, np.ndarray], tokens: int | Sequence[int]) -> dict[str, np.ndarray]:
+        """Run the model on its other inputs, for so many new tokens of each sequence; return its other outputs."""
+
+
+class BatchCaches(CallCaches, Protocol):
+    """The caches of the sequences of a batch, which grow together."""
+
+    @property
+    def is_in_place(self) -> bool:
+        """Return whether the sequences may have different lengths, each with its tokens in its first rows."""
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Return whether there are states of a fixed size, which cannot go back to any length."""
+
+    @property
+    def states(self) -> Rows:
+        """Return the states of a fixed size, by the names of the inputs."""
+
+    def rows(self, start: int, stop: int) -> Rows | None:
+        """Return rows of tokens of the only sequence that others may use; None if they are not there any more."""
+
+    def extend(self, parts: Sequence[Rows], tokens: int, states: Rows) -> None:
+        """Append tokens of which the rows are known to the only sequence, and take the states behind them."""
+
+    def rewind(self, length: int) -> int:
+        """Forget all tokens but the first `length`; return how many are left."""
+
+    def fork(self: Batch) -> Batch:
+        """Return caches that hold the same tokens and continue on their own."""
+
+    def select(self, rows: Sequence[int]) -> None:
+        """Keep these sequences, in this order."""
+
+    def join(self: Batch, states: Sequence[Batch]) -> None:
+        """Let each sequence have the tokens of caches of one sequence."""
+
+
+class SelectedCaches(CallCaches, Protocol):
+    """Some sequences of an engine, for one call."""
+
+    @property
+    def sequences(self) -> Sequence[int]:
+        """Return their numbers, in the order that the rows of inputs must have."""
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Return how many tokens each of them has: i64[sequences]."""
+
+    def mask(self, tokens: int) -> np.ndarray:
+        """Return which rows are tokens once each sequence has so many more: i64[sequences, rows]."""
+
+
+class EngineCaches(Protocol):
+    """The caches of sequences by numbers from 0, each of a length of its own."""
+
+    @property
+    def is_ragged(self) -> bool:
+        """Return whether a call may have different numbers of new tokens for its sequences."""
+
+    def select(self, sequences: Sequence[int], constants: Mapping[str, np.ndarray]) -> SelectedCaches:
+        """Return these sequences for a call; `constants` are inputs that stay the same."""
+
+    def known(self, sequence: int, length: int) -> int:
+        """Return the first tokens of a sequence, up to `length`, that it can go back to."""
+
+    def rewind(self, sequence: int, length: int) -> int:
+        """Forget all tokens of a sequence but the first `length`, or those that are `known`; return how many."""
+
+    def copy(self, source: int, target: int, length: int) -> int:
+        """Let a sequence begin with the first tokens of another one; return how many."""
+
+    def rows(self, sequence: int, start: int, stop: int) -> Rows | None:
+        """Return rows of tokens of a sequence that others may use; None if they are not there any more."""
+
+    def states(self, sequence: int) -> Rows:
+        """Return the states of a fixed size of a sequence."""
+
+    def extend(self, sequence: int, parts: Sequence[Rows], tokens: int, states: Rows) -> None:
+        """Append tokens of which the rows are known to a sequence."""
+
+    def reserve(self, sequence: int, tokens: int, spare: int = 0) -> bool:
+        """Give a sequence memory for so many new tokens, if there is some, and as many pages as `spare` besides."""

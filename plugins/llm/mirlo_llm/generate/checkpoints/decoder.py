@@ -1,0 +1,387 @@
+"""A decoder as a graph: its inputs and outputs are those of decoders in ONNX, its caches are written in place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from mirlo.extend.frontend import GraphBuilder, ImportedModule, Tensor, TensorType, iota, maximum, where
+from mirlo.extend.frontend import dims as D
+from mirlo.extend.library import join_heads, layer_norm, mix_experts, rms_norm, split_heads
+from mirlo_llm.generate.checkpoints.architectures import (
+    DecoderOptions,
+    ExpertOptions,
+    LayerOptions,
+    read_options,
+    renamed,
+)
+from mirlo_llm.generate.checkpoints.block_weights import BlockWeights
+from mirlo_llm.generate.checkpoints.graph import (
+    BATCH,
+    HIDDEN,
+    LENGTH,
+    CheckpointGraph,
+    CheckpointWeights,
+    import_graph,
+    present,
+)
+from mirlo_llm.generate.checkpoints.image_options import TEXT_ONLY, read_image_options, split_tensors, text_config
+from mirlo_llm.generate.checkpoints.latent import Angles, LatentProjections
+from mirlo_llm.generate.checkpoints.packed import Tensors, read_weights
+from mirlo_llm.generate.checkpoints.router import route
+from mirlo_llm.generate.json_file import read_json
+
+PAST, TOTAL = map(D.symbol, ("past", "total"))
+_FUSED = re.compile(r"(.+\.feed_forward\.experts)\.(gate_up|down)_proj")
+"""Matrices of all experts of a layer, which have the columns of products as columns."""
+PREFIXES = ("transformer.", "model.")
+"""What names in files of models without logits lack."""
+
+
+def import_checkpoint(weights: Path, config: Path) -> ImportedModule:
+    """Return the graph of a decoder, whose weights are those of a file."""
+    return import_decoder(*read_decoder(weights, config))
+
+
+def import_hidden_states(weights: Path, config: Path) -> ImportedModule:
+    """Return the graph of what a decoder computes of whole texts before the logits."""
+    options, tensors = read_decoder(weights, config)
+    inputs = {name: TensorType.of((BATCH, LENGTH), "i64") for name in ("input_ids", "attention_mask")}
+
+    def build(builder: GraphBuilder, tokens: Tensor, mask: Tensor) -> dict[str, Tensor]:
+        graph = DecoderGraph(builder, options, tensors)
+        states, _ = graph.hidden_states(tokens, mask)
+        tensors.discard("lm_head.weight")
+        return {"last_hidden_state": states}
+
+    return import_graph(tensors, inputs, build)
+
+
+def read_decoder(weights: Path, config: Path) -> tuple[DecoderOptions, CheckpointWeights]:
+    """Return the options and the tensors of a decoder; those of encoders of images are left out."""
+    root = read_json(config)
+    has_images = read_image_options(root) is not None or root.value("model_type") in TEXT_ONLY
+    keys = text_config(root) if has_images else root
+    options, tensors = read_options(keys), read_weights(weights, keys)
+    if has_images:
+        tensors, _ = split_tensors(tensors)
+    tensors = dict(separate_experts(tensors))
+
+    def name_of(name: str) -> str:
+        name = renamed(name, options.renamed)
+        return present((name, *map(name.removeprefix, PREFIXES)), tensors)
+
+    return options, CheckpointWeights(weights, tensors, name_of, options.unused)
+
+
+def separate_experts(tensors: Tensors) -> Iterator[tuple[str, np.ndarray | BlockWeights]]:
+    """Yield tensors with those of all experts of a layer as one for each."""
+    for name, tensor in tensors.items():
+        match = _FUSED.fullmatch(name)
+        if match is None or isinstance(tensor, BlockWeights) or tensor.ndim != 3:
+            yield name, tensor
+            continue
+        for i, matrix in enumerate(tensor.swapaxes(1, 2)):
+            parts = np.split(matrix, 2) if match[2] == "gate_up" and len(matrix) % 2 == 0 else [matrix]
+            for part, rows in zip(("gate", "up") if len(parts) == 2 else (match[2],), parts, strict=True):
+                yield f"{match[1]}.{i}.{part}_proj.weight", rows
+
+
+MakeGraph = Callable[[GraphBuilder, DecoderOptions, CheckpointWeights, Sequence[Tensor]], "DecoderGraph"]
+
+
+def import_decoder(
+    options: DecoderOptions,
+    weights: CheckpointWeights,
+    states: Mapping[str, TensorType] | None = None,
+    make_graph: MakeGraph | None = None,
+) -> ImportedModule:
+    """Return the graph of a decoder; `states` are further inputs, which `make_graph` takes."""
+    caches = [f"{i}.{kind}" for i in range(len(options.layers)) for kind in options.cache_kinds]
+    rows = TensorType.of((BATCH, options.kv_heads, PAST, options.size), "f32")
+    inputs = {
+        "input_ids": TensorType.of((BATCH, LENGTH), "i64"),
+        "attention_mask": TensorType.of((BATCH, TOTAL), "i64"),
+        **{f"past_key_values.{name}": rows for name in caches},
+    }
+
+    def build(builder: GraphBuilder, tokens: Tensor, mask: Tensor, *others: Tensor) -> dict[str, Tensor]:
+        before, read = others[: len(caches)], others[len(caches) :]
+        graph = (make_graph or DecoderGraph)(builder, options, weights, read)
+        logits, *after = graph.results(tokens, mask, *before)
+        kept = {f"present.{name}": x for name, x in zip(caches, after, strict=True)}
+        return {"logits": logits, **kept, **graph.further_results()}
+
+    return import_graph(weights, {**inputs, **(states or {})}, build)
+
+
+@dataclass(frozen=True)
+class TokenPlaces:
+    """The positions of the new tokens and of the keys."""
+
+    tokens: Tensor
+    """[batch, length]."""
+    keys: Tensor
+    """[1, 1, 1, total]."""
+
+    def mask(self, layer: LayerOptions, of_image: Tensor | None = None) -> Tensor:
+        """Return what is added to scores: a token sees itself and those before it, of a window or a chunk.
+
+        `of_image` says which keys are of the same image as a token: those behind it are seen too.
+        """
+        own = self.tokens.expand_dims(1, 3)
+        seen = self.keys <= own
+        if of_image is not None:
+            seen = seen | of_image
+        if layer.window:
+            seen = seen & (self.keys > own - layer.window)
+        if layer.chunk:
+            seen = seen & (self.keys >= own // layer.chunk * layer.chunk)
+        zero = own.like(0).cast("f32")
+        return where(seen, zero, zero.like(HIDDEN))
+
+
+class DecoderGraph(CheckpointGraph):
+    """The graph of a decoder under construction."""
+
+    def __init__(
+        self, builder: GraphBuilder, options: DecoderOptions, weights: CheckpointWeights, states: Sequence[Tensor] = ()
+    ) -> None:
+        """`states` are keys and values of one text for each layer; decoders that stand alone have none."""
+        super().__init__(builder, weights, options.is_transposed)
+        self.options = options
+        self._angles: dict[tuple[bytes, float], Angles] = {}
+        self._masks: dict[tuple[int, int], Tensor] = {}
+
+    def results(self, tokens: Tensor, mask: Tensor, *caches: Tensor) -> list[Tensor]:
+        """Return the logits and the caches afterwards."""
+        options = self.options
+        table = self._weights.take("model.embed_tokens.weight", options.vocabulary, options.hidden)
+        x, kept = self.hidden_states(tokens, mask, *caches, table=table)
+        if options.tied:
+            self._weights.discard("lm_head.weight")
+            with self.named("lm_head"):
+                logits = self.multiply(x, table)
+        else:
+            logits = self.product("lm_head", x, options.vocabulary, is_transposed=False)
+        return [self._capped(logits * options.logit_scale, options.logit_cap), *kept]
+
+    def further_results(self) -> dict[str, Tensor]:
+        """Return results beside the logits and the caches, by the names of outputs."""
+        return {}
+
+    def hidden_states(
+        self, tokens: Tensor, mask: Tensor, *caches: Tensor, table: np.ndarray | BlockWeights | None = None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Return what the logits are computed of, and the caches afterwards; without caches, of whole texts.
+
+        `table` are the rows of the tokens, if the caller has taken them from the file.
+        """
+        options, places, kept = self.options, self.places(mask), list[Tensor]()
+        x, kinds = self.first_states(tokens, places, table), len(options.cache_kinds)
+        for i, layer in enumerate(options.layers):
+            x, *written = self.layer(f"model.layers.{i}", x, layer, places, caches[kinds * i : kinds * (i + 1)])
+            kept += written if caches else []
+        return self.norm(options.final_norm, x), kept
+
+    def embedded(self, table: np.ndarray | BlockWeights, tokens: Tensor) -> Tensor:
+        """Return the rows of tokens that the first layer reads."""
+        return self.rows(table, tokens) * self.options.embedding_scale
+
+    def first_states(
+        self, tokens: Tensor, places: TokenPlaces, table: np.ndarray | BlockWeights | None = None
+    ) -> Tensor:
+        """Return what the first layer reads."""
+        options = self.options
+        if table is None:
+            table = self._weights.take("model.embed_tokens.weight", options.vocabulary, options.hidden)
+        with self.named("model.embed_tokens"):
+            x = self.embedded(table, tokens)
+        if options.positions:
+            count = options.positions + options.first_position
+            positions = self._weights.take("model.embed_positions.weight", count, options.hidden)
+            x = x + self.rows(positions, places.tokens + options.first_position)
+        return self.norm(options.embedding_norm, x)
+
+    def layer(
+        self, name: str, x: Tensor, layer: LayerOptions, places: TokenPlaces, cache: tuple[Tensor, ...]
+    ) -> tuple[Tensor, ...]:
+        """Return the result of a layer, and its caches afterwards."""
+        before, behind, before_products, behind_products = (part and f"{name}.{part}" for part in self.options.norms)
+        if self.options.norms_sums:
+            attended, *kept = self.attention(f"{name}.self_attn", x, layer, places, cache)
+            x = self.between(name, self.norm(before, x + attended), places)
+            return self.norm(before_products, x + self.gated(f"{name}.mlp", x, self.options.inner)), *kept
+        normed, start = self.norm(before, x), x
+        attended, *kept = self.attention(f"{name}.self_attn", normed, layer, places, cache)
+        x = self.between(name, x + self.norm(behind, attended) * self.options.residual_scale, places)
+        if not self.options.is_parallel:
+            normed = self.norm(before_products, x)
+        elif f"{before_products}.weight" in self._weights:
+            normed = self.norm(before_products, start)
+        if layer.experts is None:
+            inner = self.gated(f"{name}.mlp", normed, self.options.inner)
+        else:
+            with self.named(f"{name}.mlp"):
+                inner = self.mixture(f"{name}.mlp", normed, layer.experts)
+        return x + self.norm(behind_products, inner) * self.options.residual_scale, *kept
+
+    def between(self, name: str, x: Tensor, places: TokenPlaces) -> Tensor:
+        """Return what the products of a layer read, of what attention has made."""
+        return x
+
+    def attention(
+        self, name: str, x: Tensor, layer: LayerOptions, places: TokenPlaces, cache: tuple[Tensor, ...]
+    ) -> tuple[Tensor, ...]:
+        """Attend the new tokens to the cache and to each other; return the caches afterwards too."""
+        options = self.options
+        turns = None if layer.frequencies is None else self._turns(layer.frequencies, layer.rotation_scale, places)
+        latent = None if options.latent is None else LatentProjections(self, name, options.heads, options.latent)
+        query, *rows = self._projected(name, x, turns, layer, places) if latent is None else latent.project(x, turns)
+        read = rows
+        if cache:
+            rows = [self._written(old, new, places) for old, new in zip(cache, rows, strict=True)]
+            shape = (BATCH, options.kv_heads, TOTAL, options.size)
+            read = [each.part((0, 0, 0, 0), shape) for each in rows]
+        # No sequence is longer than the keys, so `at_end` hides nothing that is seen; kernels skip what it hides.
+        attended = self.builder.emit(
+            "attention", query, read[0], read[-1], self.mask(layer, places), scale=options.scale,
+            softcap=options.score_cap, causal=options.is_causal, at_end=options.is_causal,
+        )  # fmt: skip
+        values = join_heads(attended if latent is None else latent.values(attended))
+        return self.product(f"{name}.o_proj", values, options.hidden), *rows
+
+    def _projected(
+        self, name: str, x: Tensor, turns: Angles | None, layer: LayerOptions, places: TokenPlaces
+    ) -> list[Tensor]:
+        """Return queries, keys and values of heads, [batch, heads, length, size]."""
+        options = self.options
+        widths = [count * options.size for count in (options.heads, options.kv_heads, options.kv_heads)]
+        if options.fused:
+            query, key, value = self.product(f"{name}.qkv_proj", x, sum(widths)).split(widths, -1)
+        else:
+            parts = zip("qkv", widths, strict=True)
+            query, key, value = (self.product(f"{name}.{part}_proj", x, width) for part, width in parts)
+        if options.projection_limit:
+            limit = options.projection_limit
+            query, key, value = (each.clip(-limit, limit) for each in (query, key, value))
+        if options.head_norms == "all":
+            query, key = self.norm(f"{name}.q_norm", query), self.norm(f"{name}.k_norm", key)
+        query, key, value = map(self._heads, (query, key, value))
+        if options.head_norms == "each":
+            query, key = self.norm(f"{name}.q_norm", query), self.norm(f"{name}.k_norm", key)
+        if turns is not None:
+            kind = {"interleaved": True} if options.is_interleaved else {}
+            query, key = (self.builder.emit("rotary_embedding", each, *turns, **kind) for each in (query, key))
+            if options.head_norms == "rotated":
+                query, key = (rms_norm(each, None, -1, options.epsilon) for each in (query, key))
+        if layer.temperature is not None:
+            weight, tokens = layer.temperature
+            behind = ((places.tokens + 1).cast("f32") / tokens).floor()
+            query = query * (behind.log1p() * weight + 1).expand_dims(1, 3)
+        return [query, key, value]
+
+    def mask(self, layer: LayerOptions, places: TokenPlaces) -> Tensor:
+        """Return what is added to the scores of attention, which layers with the same window share."""
+        key = layer.window, layer.chunk
+        if key not in self._masks:
+            self._masks[key] = places.mask(layer)
+        return self._masks[key]
+
+    def mixture(self, name: str, x: Tensor, experts: ExpertOptions) -> Tensor:
+        """Return the sum of what the experts that a router chooses for a token compute, by the router's weights."""
+        hidden = self.options.hidden
+        rows = x.reshape((BATCH * LENGTH, hidden))
+        chosen, factors = route(self, name, rows, experts)
+        mixed = self.mix(name, rows, chosen, factors, experts)
+        if experts.shared:
+            shared = self.gated(f"{name}.shared_expert", rows, experts.shared)
+            if experts.is_shared_gated:
+                shared = shared * self.product(f"{name}.shared_expert_gate", rows, 1).sigmoid()
+            mixed = mixed + shared
+        return mixed.reshape((BATCH, LENGTH, hidden))
+
+    def mix(self, name: str, rows: Tensor, chosen: Tensor, factors: Tensor, experts: ExpertOptions) -> Tensor:
+        """Return the sum of what the chosen experts compute of rows, times their factors."""
+        b = self.builder
+        numbers = b.constant(np.arange(experts.count)[None], chosen.dtype, (1, experts.count))
+
+        def bound(sizes: Tensor, bounds: list[D.Dim]) -> tuple[D.Dim, ...]:
+            return b.bind(sizes, "rows", f"rows of an expert of {name}", bounds=bounds)
+
+        def compute(expert: int, own: Tensor) -> Tensor:
+            return self.gated(f"{name}.experts.{expert}", own, experts.inner)
+
+        return mix_experts(rows, chosen, factors, numbers, bound, compute, experts.scales_inputs)
+
+    def gated(self, name: str, x: Tensor, inner: int) -> Tensor:
+        """Return act(gate(x)) * up(x), or act(up(x)), multiplied by the weights that lead back."""
+        options = self.options
+        if not options.is_gated:
+            activated = self.activated(self.product(f"{name}.up_proj", x, inner), options.activation)
+            return self.product(f"{name}.down_proj", activated, options.hidden)
+        if options.fused:
+            gate, up = self.product(f"{name}.gate_up_proj", x, 2 * inner).halves(-1)
+        else:
+            gate, up = (self.product(f"{name}.{part}_proj", x, inner) for part in ("gate", "up"))
+        return self.product(f"{name}.down_proj", self.activated(gate, options.activation) * up, options.hidden)
+
+    def norm(self, name: str, x: Tensor) -> Tensor:
+        """Divide by the root of the mean square, or of the variance; an empty name stands for no norm."""
+        if not name:
+            return x
+        if self.options.has_plain_norms:
+            return layer_norm(x, None, None, -1, self.options.epsilon)
+        width = x.shape[-1]
+        assert isinstance(width, int)
+        scale = self.weight(name, width)
+        if self.options.norm_offset:
+            scale = scale + self.options.norm_offset
+        if self.options.is_layer_norm:
+            bias = self.weight(name, width, part="bias") if f"{name}.bias" in self._weights else None
+            return layer_norm(x, scale, bias, -1, self.options.epsilon)
+        return rms_norm(x, scale, -1, self.options.epsilon)
+
+    def _heads(self, x: Tensor) -> Tensor:
+        """Return [batch, heads, length, size]."""
+        width = x.shape[-1]
+        assert isinstance(width, int)
+        return split_heads(x, width // self.options.size, self.options.size)
+
+    def _written(self, cache: Tensor, new: Tensor, places: TokenPlaces) -> Tensor:
+        """Return the cache with the rows of the new tokens."""
+        shape = (BATCH, self.options.kv_heads, D.maximum(PAST, TOTAL), self.options.size)
+        return self.builder.emit("cache_write", cache, new, places.tokens, shape=shape)
+
+    def _turns(self, frequencies: np.ndarray, scale: float, places: TokenPlaces) -> Angles:
+        """Return cos and sin of the angles, [batch, 1, length, pairs], once for all layers that share them."""
+        key = frequencies.tobytes(), scale
+        if key not in self._angles:
+            angles = self.angles(frequencies, places)
+            self._angles[key] = angles.cos() * scale, angles.sin() * scale
+        return self._angles[key]
+
+    def angles(self, frequencies: np.ndarray, places: TokenPlaces) -> Tensor:
+        """Return the angles of the new tokens, [batch, 1, length, pairs]."""
+        return places.tokens.cast("f32").expand_dims(1, 3) * self.builder.constant(frequencies, "f32")
+
+    def places(self, mask: Tensor) -> TokenPlaces:
+        """Return positions: in a prompt, sequences that are shorter than the longest are padded at the end."""
+        before = mask.sum(1).reshape((BATCH, 1)) - self._size(LENGTH)
+        first = maximum(before, 0)
+        keys = self._range(mask.shape[1]).expand_dims(0, 1, 2)
+        return TokenPlaces(first + self._range(LENGTH).expand_dims(0), keys)
+
+    def _range(self, size: D.Dim) -> Tensor:
+        return iota(self.builder, size)
+
+    def _size(self, size: D.Dim) -> Tensor:
+        return self.builder.known(TensorType.of((), "i64"), (size,))
+
+    @staticmethod
+    def _capped(x: Tensor, cap: float | None) -> Tensor:
+        return x if cap is None else (x * (1 / cap)).tanh() * cap

@@ -1,0 +1,206 @@
+"""A graph whose constants are the weights of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from mirlo.extend.frontend import (
+    ENTRY_NAME,
+    GraphBuilder,
+    ImportedModule,
+    Tensor,
+    TensorType,
+    func,
+    ir,
+    make_context,
+    mark_entry,
+)
+from mirlo.extend.frontend import dims as D
+from mirlo.extend.runtime import ParameterStore
+from mirlo_llm.generate.checkpoints.block_graph import block_matrix, block_rows
+from mirlo_llm.generate.checkpoints.block_weights import BlockWeights
+from mirlo_llm.generate.errors import ModelFolderError
+
+BATCH, LENGTH = map(D.symbol, ("batch", "length"))
+HIDDEN = -1e9
+"""Added to scores of keys that are not seen."""
+_KINDS = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+"""Element types of tensors that are not in blocks, by their names in numpy."""
+IGNORED = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias")
+"""The ends of the names of tensors that follow from the configuration."""
+
+
+def import_graph(
+    weights: CheckpointWeights,
+    inputs: Mapping[str, TensorType],
+    build: Callable[..., Mapping[str, Tensor]],
+    is_whole: bool = True,
+) -> ImportedModule:
+    """Return a graph with these inputs; `build` takes the builder and a tensor for each, and returns the outputs.
+
+    A tensor of the file that it neither uses nor discards is an error, unless the graph is a part of the model.
+    """
+    store = ParameterStore()
+    with make_context(), ir.Location.file(str(weights.path), 0, 0):
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            function = func.FuncOp(ENTRY_NAME, ([kind.to_mlir() for kind in inputs.values()], []))
+            mark_entry(function)
+        builder = GraphBuilder(ENTRY_NAME, store, weights.path)
+        builder.taken.update(str(dim) for kind in inputs.values() for dim in kind.shape if not isinstance(dim, int))
+        with builder.inside(function.add_entry_block()):
+            outputs = build(builder, *map(builder.tensor, function.entry_block.arguments))
+            if is_whole:
+                weights.finish()
+            results = list(map(builder.full, outputs.values()))
+            func.ReturnOp(results)
+        kinds = ir.FunctionType.get(function.type.inputs, [value.type for value in results])
+        function.attributes["function_type"] = ir.TypeAttr.get(kinds)
+        function.arg_attrs = _names(list(inputs))
+        function.attributes["res_attrs"] = _names(list(outputs))
+    return ImportedModule(module, store)
+
+
+def _names(names: list[str]) -> ir.ArrayAttr:
+    return ir.ArrayAttr.get([ir.DictAttr.get({"relax.name": ir.StringAttr.get(name)}) for name in names])
+
+
+class CheckpointWeights:
+    """The tensors of a file, each of which is used once."""
+
+    def __init__(
+        self,
+        path: Path,
+        tensors: Mapping[str, np.ndarray | BlockWeights],
+        name_of: Callable[[str], str] = lambda name: name,
+        unused: tuple[str, ...] = (),
+    ) -> None:
+        """`name_of` returns the name in the file of a tensor that checkpoints call so.
+
+        Tensors whose names in the file begin with one of `unused` are not needed.
+        """
+        self.path, self._tensors, self._name_of, self._unused = path, dict(tensors), name_of, unused
+
+    def __contains__(self, name: str) -> bool:
+        return self._name_of(name) in self._tensors
+
+    def name_in_file(self, name: str) -> str:
+        """Return what the file calls a tensor."""
+        return self._name_of(name)
+
+    @property
+    def tensors(self) -> Mapping[str, np.ndarray | BlockWeights]:
+        """Return the tensors that were not used, by their names in the file."""
+        return self._tensors
+
+    def copy(self) -> CheckpointWeights:
+        """Return the tensors that were not used, which may be used once more."""
+        return type(self)(self.path, self._tensors, self._name_of)
+
+    def is_in_blocks(self, name: str) -> bool:
+        """Return whether a matrix is in blocks: its rows are the columns of a product then."""
+        return isinstance(self._tensors.get(self._name_of(name)), BlockWeights)
+
+    def discard(self, name: str) -> None:
+        """Take a tensor that is not used, if there is one."""
+        self._tensors.pop(self._name_of(name), None)
+
+    def take(self, name: str, *shape: int) -> np.ndarray | BlockWeights:
+        """Return a tensor; it must have this shape."""
+        name = self._name_of(name)
+        if name not in self._tensors:
+            raise ModelFolderError(f"{self.path}: there is no tensor '{name}', which the architecture needs")
+        tensor = self._tensors.pop(name)
+        kind = (
+            f"{tensor.dtype} in blocks of {tensor.block}: " if isinstance(tensor, BlockWeights) else tensor.dtype.name
+        )
+        if tensor.shape != shape or not (isinstance(tensor, BlockWeights) or kind in _KINDS):
+            expected = f"expected {list(shape)} of f32, f16 or bf16"
+            raise ModelFolderError(f"{self.path}: tensor '{name}': {expected}, found {kind}{list(tensor.shape)}")
+        return tensor
+
+    def finish(self) -> None:
+        """Raise an error for tensors that were not used."""
+        left = [name for name in self._tensors if not name.endswith(IGNORED) and not name.startswith(self._unused)]
+        if left:
+            what = f"{len(left)} tensors are not those of the architecture, such as {left[0]!a:.80}"
+            raise ModelFolderError(f"{self.path}: {what}: export the model to ONNX")
+
+
+def present(names: Iterable[str], tensors: Container[str]) -> str:
+    """Return the first of some names that a file has; the first one if it has none."""
+    first, *others = names
+    return next((name for name in (first, *others) if name in tensors), first)
+
+
+class CheckpointGraph:
+    """A graph under construction, and the weights of its products."""
+
+    def __init__(self, builder: GraphBuilder, weights: CheckpointWeights, is_transposed: bool = False) -> None:
+        """`is_transposed` says whether matrices of the file have the columns of a product as columns."""
+        self.builder, self._weights, self._is_transposed = builder, weights, is_transposed
+        self._orders: dict[bytes, Tensor] = {}
+
+    def product(self, name: str, x: Tensor, width: int, is_transposed: bool | None = None) -> Tensor:
+        """Multiply rows by weights, and add the bias if the file has one."""
+        rows = x.shape[-1]
+        assert isinstance(rows, int)
+        is_transposed = self._is_transposed if is_transposed is None else is_transposed
+        with self.named(name):
+            if is_transposed and not self._weights.is_in_blocks(f"{name}.weight"):
+                result = x.matmul(self.weight(name, rows, width))
+            else:
+                result = self.multiply(x, self._weights.take(f"{name}.weight", width, rows))
+            return result + self.weight(name, width, part="bias") if f"{name}.bias" in self._weights else result
+
+    @staticmethod
+    def named(name: str) -> ir.Location:
+        """Return the location of what is made for a part of the model."""
+        return ir.Location.name(name, ir.Location.current)
+
+    def multiply(self, x: Tensor, weights: np.ndarray | BlockWeights) -> Tensor:
+        """Multiply rows by the rows of a matrix."""
+        if isinstance(weights, BlockWeights) and weights.order is not None:  # the rows are moved, not the weights
+            order = self._orders.setdefault(weights.order.tobytes(), self.builder.constant(weights.order))
+            x, weights = x.gather(order, x.rank - 1), replace(weights, order=None)
+        return x.matmul(self.matrix(weights), transpose_rhs=True)
+
+    def activated(self, x: Tensor, activation: str) -> Tensor:
+        """Return a function of each element: an operator, and after "_" its approximation."""
+        if activation == "quick_gelu":
+            return x * (x * 1.702).sigmoid()
+        operator, _, approximate = activation.partition("_")
+        return self.builder.emit(operator, x, **({"approximate": approximate} if approximate else {}))
+
+    def weight(self, name: str, *shape: int, part: str = "weight") -> Tensor:
+        """Return a tensor of the file as f32; it must have this shape."""
+        return self.matrix(self._weights.take(f"{name}.{part}", *shape))
+
+    def parts(self, name: str, heads: int, widths: Sequence[int], depth: int) -> list[Tensor]:
+        """Return the rows of heads of a matrix in parts, [1, heads, width, depth] of f32.
+
+        Products of several matrices read no blocks, so these are f32 from the start.
+        """
+        weights = self._weights.take(f"{name}.weight", heads * sum(widths), depth)
+        values = weights.values() if isinstance(weights, BlockWeights) else weights
+        parts = np.split(values.reshape(1, heads, sum(widths), depth), np.cumsum(widths)[:-1], 2)
+        return [self._constant(np.ascontiguousarray(part)).cast("f32") for part in parts]
+
+    def matrix(self, weights: np.ndarray | BlockWeights) -> Tensor:
+        """Return a tensor as f32."""
+        if isinstance(weights, BlockWeights):
+            return block_matrix(self.builder, weights)
+        return self._constant(weights).cast("f32")
+
+    def rows(self, table: np.ndarray | BlockWeights, index: Tensor) -> Tensor:
+        """Return rows of a table as f32."""
+        if isinstance(table, BlockWeights):
+            return block_rows(self.builder, table, index)
+        return self.matrix(table).gather(index)
+
+    def _constant(self, weights: np.ndarray) -> Tensor:
+        return self.builder.constant(weights, _KINDS[weights.dtype.name])

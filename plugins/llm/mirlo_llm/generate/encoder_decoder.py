@@ -1,0 +1,42 @@
+"""Models of an encoder, whose states a decoder attends to: both are compiled from one file of weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mirlo import compile as compile_model
+from mirlo.extend.runtime import Executable
+from mirlo_llm.generate.checkpoints.deferred import deferred_graph
+from mirlo_llm.generate.checkpoints.safetensors import checkpoint_files
+from mirlo_llm.generate.config import GENERATION, ModelConfig
+
+if TYPE_CHECKING:
+    from mirlo.extend.frontend import ImportedModule
+
+ImportGraph = Callable[[Path, Path], "ImportedModule"]
+"""Returns a graph of a file of weights and a configuration."""
+Graphs = Callable[[], tuple[ImportGraph, ImportGraph]]
+"""Imports what returns the graphs of an encoder and a decoder, which the cache may make needless."""
+
+
+def compile_pair(
+    config: ModelConfig, graphs: Graphs, mapped: bool, options: Mapping[str, Any]
+) -> tuple[Executable, Executable]:
+    """Compile the encoder and the decoder of a file of weights; with `mapped`, weights stay in the file."""
+    last = {"last_rows": config.names.logits, **options}
+    return _compiled(config, graphs, 0, mapped, options), _compiled(config, graphs, 1, mapped, last)
+
+
+def _compiled(config: ModelConfig, graphs: Graphs, which: int, mapped: bool, options: Mapping[str, Any]) -> Executable:
+    weights, source = config.model, config.source
+    beside = source.parent / GENERATION
+    sources = [source, beside] if beside.exists() else [source]
+    graph = deferred_graph(
+        lambda: graphs()[which](weights, source), lambda: [*sources, *checkpoint_files(weights)],
+        ("encoder", "decoder")[which],
+    )  # fmt: skip
+    compiled = compile_model(graph, **options)
+    assert isinstance(compiled, Executable)
+    return compiled if mapped else compiled.resident()

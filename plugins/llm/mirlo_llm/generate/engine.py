@@ -1,0 +1,244 @@
+"""Continuous batching: requests that come and go at any time share the steps of one model."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from mirlo.extend.runtime import make_lock, release_held_locks
+from mirlo_llm.generate.decoder import CompiledDecoder, PaddedTokens, pad
+from mirlo_llm.generate.errors import GenerationError
+from mirlo_llm.generate.guidance import Grammar
+from mirlo_llm.generate.json_file import is_count
+from mirlo_llm.generate.led_caches import LedCaches, NewCaches, SendOperation
+from mirlo_llm.generate.prompt import Prompt, encode_prompt, require_length, require_texts, stop_texts
+from mirlo_llm.generate.request import Request
+from mirlo_llm.generate.search import MAX_SLOTS, SearchOptions, with_options
+from mirlo_llm.generate.sequences import FIRST_CAPACITY
+from mirlo_llm.generate.slots import EngineCounts, EngineSlots
+from mirlo_llm.generate.text import TokenTexts
+
+MAX_LOGPROBS = 64
+"""Alternatives of a token with their probabilities: APIs have up to 20."""
+
+
+class StepResults(threading.local):
+    """What the steps of a thread have computed."""
+
+    def __init__(self) -> None:
+        self.changed: dict[Request, None] = {}
+        """The requests that got a token, until the call after the one that returned them."""
+        self.returned: list[Request] = []
+        """Those that were returned."""
+
+    def forget_returned(self) -> None:
+        """Forget the requests that were returned: another call says that the caller has them."""
+        while self.returned:
+            self.changed.pop(self.returned[-1], None)
+            self.returned.pop()
+
+
+class ServingEngine:
+    """Runs requests together.
+
+    `add` takes a request at any time, from any thread. Each `step` computes a token of every active sequence in one
+    call of the model, and up to `chunk_size` tokens of prompts: in the same call if caches are in pages. What ends
+    makes room for what waits. Every request gets the tokens that it would get alone. A prompt that begins like another
+    sequence, active or ended, takes over the part that is the same: from the caches of that sequence, or from the pages
+    that the model keeps.
+    """
+
+    def __init__(
+        self,
+        decoder: CompiledDecoder,
+        search: SearchOptions,
+        texts: TokenTexts | None,
+        slots: int,
+        grammar: Callable[[Mapping[str, object]], Grammar | None],
+        lead: SendOperation | None = None,
+    ) -> None:
+        """`lead` sends what happens to the caches to the other ranks of the model."""
+        if not is_count(slots, 1, MAX_SLOTS):
+            raise GenerationError(f"slots: expected 1 to {MAX_SLOTS}, found {slots!r:.40}")
+        self.counts = EngineCounts()
+        self._decoder, self._search, self._texts, self._grammar = decoder, search, texts, grammar
+        self._count, self._lead = slots, lead
+        self._slots = self._new_slots()
+        self._requests: dict[Request, None] = {}
+        """The requests that are not done, in their order. Slots and caches are derived from them: after an interrupt
+        these are made anew."""
+        self._results = StepResults()
+        self._lock = make_lock()
+        """Held by a step."""
+
+    @property
+    def active(self) -> list[Request]:
+        """Return the requests that have a slot."""
+        return [request for request in self._slots.requests if not request.is_done]
+
+    @property
+    def waiting(self) -> list[Request]:
+        """Return the requests that wait for a slot."""
+        active = set(self._slots.requests)
+        return [request for request in list(self._requests) if not request.is_done and request not in active]
+
+    @property
+    def has_forms(self) -> bool:
+        """Return whether a step may wait for another process, which says what tokens may follow in an answer."""
+        return any(request.has_form for request in list(self._requests))
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether there is nothing to compute."""
+        return not self.active and not self.waiting
+
+    def add(
+        self,
+        prompt: Prompt,
+        stop: Sequence[str] | str = (),
+        *,
+        json_schema: Mapping[str, object] | str | None = None,
+        regex: str | None = None,
+        lark: str | None = None,
+        adapter: str | None = None,
+        logprobs: int | None = None,
+        **search: object,
+    ) -> Request:
+        """Return a request to continue a text or tokens; the arguments are those of `LanguageModel.generator`.
+
+        `logprobs` requests the logarithms of the probabilities of tokens, with those of so many alternatives.
+        """
+        if logprobs is not None and not is_count(logprobs, 0, MAX_LOGPROBS):
+            raise GenerationError(f"logprobs: expected 0 to {MAX_LOGPROBS}, found {logprobs!r:.40}")
+        options = with_options(self._search, search)
+        self._decoder.with_adapter(adapter)  # raises an error if there is none of the name
+        for name, other in (("num_beams", 1), ("lookup", 0)):
+            if getattr(options, name) != other:
+                raise GenerationError(f"{name}: an engine computes one token of a sequence in a step: use a generator")
+        stops = stop_texts(stop)
+        if stops:
+            require_texts(self._texts)
+        tokens = encode_prompt(self._texts, self._decoder, prompt, is_start=True)
+        if not tokens:
+            raise GenerationError("a prompt has no tokens")
+        require_length(options, self._decoder.config, len(tokens))
+        grammar = self._grammar({"json_schema": json_schema, "regex": regex, "lark": lark})
+        request = Request(
+            tokens, options, self._decoder.config, self._texts, stops, grammar, adapter, logprobs, self.step
+        )
+        if not request.is_done:
+            self._requests[request] = None
+        return request
+
+    @property
+    def changed(self) -> list[Request]:
+        """Return the requests that the last `step` of this thread returned, or `run` yielded last.
+
+        They are here from the moment they get a token until the next call of `step` or `run` begins. A caller that was
+        interrupted, in the call or before it had stored what the call returned, reads them here; some of them it may
+        have received already.
+        """
+        return list(self._results.changed)
+
+    def step(self) -> list[Request]:
+        """Compute a token of each active sequence and a part of the prompts; return the requests that got a token.
+
+        If it is interrupted, no request is lost or changed: the next step computes again what the caches held, and
+        returns the requests that had their token already as well. See `changed` for what may be lost on its way from
+        here to the caller.
+        """
+        results = self._results
+        results.forget_returned()
+        self._step()
+        results.returned = list(results.changed)
+        return list(results.returned)
+
+    def run(self) -> Iterator[Request]:
+        """Step until there is nothing to compute; yield each request as it is done.
+
+        If it is interrupted, another call goes on; see `changed` for the request that was yielded last.
+        """
+        results = self._results
+        results.forget_returned()
+        while results.changed or not self.is_idle:
+            for request in list(results.changed):
+                try:
+                    if request.is_done:
+                        yield request
+                except GeneratorExit:  # the caller leaves the loop, or was interrupted before it had the request
+                    results.returned.append(request)
+                    raise
+                results.changed.pop(request, None)
+            if not self.is_idle:
+                self._step()
+
+    def _step(self) -> None:
+        try:
+            with self._lock:
+                self._compute_step()
+        except BaseException:
+            release_held_locks()
+            raise
+
+    def _compute_step(self) -> None:
+        try:
+            self._admit()
+            self.counts.steps += 1
+            for call in self._slots.calls(self._search.chunk_size):
+                self._compute(call)
+            self._drop_those_done()
+        except BaseException:  # of a call that was interrupted, the caches may hold a part
+            self._slots = self._new_slots()
+            raise
+
+    def _new_slots(self) -> EngineSlots:
+        first = NewCaches(FIRST_CAPACITY, self._count, self._search.chunk_size)
+        if self._lead is not None:
+            self._lead(first)
+        pool = self._decoder.new_pool(first.capacity, first.count, first.block)
+        if self._lead is not None:
+            pool = LedCaches(pool, self._lead)
+        return EngineSlots(self._decoder, pool, self._count, self.counts, self._report)
+
+    def _admit(self) -> None:
+        """Free the slots of requests that are done, and give them to those that wait, in their order."""
+        self._drop_those_done()  # a caller may have ended some since the last step
+        for request in self.waiting:
+            if not self._slots.take(request):
+                return
+
+    def _drop_those_done(self) -> None:
+        self._slots.end_those_done()
+        for request in list(self._requests):
+            if request.is_done:
+                self._requests.pop(request, None)
+
+    def _compute(self, call: Mapping[int, int]) -> None:
+        """Compute tokens of some sequences."""
+        slots, pool = self._slots, self._slots.pool
+        decoder = self._decoder.with_adapter(slots[next(iter(call))].adapter)
+        selection = pool.select(list(call), decoder.constants)
+        parts = [slots[i].next_tokens(call[i]) for i in selection.sequences]
+        tokens, _ = pad(parts, self._decoder.config.pad, left=False)
+        positions = selection.lengths[:, None] + np.arange(tokens.shape[1])
+        held = [slots[i].held for i in selection.sequences]
+        new = PaddedTokens(tokens, selection.mask(tokens.shape[1]), positions, tuple(map(len, parts)), held)
+        self.counts.calls += 1
+        logits = decoder.run(selection, new)
+        for i, part, row in zip(selection.sequences, parts, logits[:, -1], strict=True):
+            slot, request = slots[i], slots[i].request
+            assert request is not None  # a call has slots with requests only
+            self.counts.prompt_tokens += max(0, min(len(request.prompt) - len(slot.held), len(part)))
+            slot.held.extend(part)
+            if len(part) > 1:
+                slots.keep(i)
+            if slot.pending == 0:
+                self._report(request)
+                request.choose(row)
+                self.counts.tokens += 1
+
+    def _report(self, request: Request) -> None:
+        """Note a request that is about to get a token, or an error: behind that, an interrupt would lose it."""
+        self._results.changed[request] = None

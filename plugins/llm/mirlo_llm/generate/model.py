@@ -1,0 +1,342 @@
+"""A language model from a folder: compiled, with its tokenizer and its chat template."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mirlo import compile as compile_model
+from mirlo.extend.frontend import default_inputs, page_dims
+from mirlo.extend.options import FRAMEWORKS, OPTIONS, refuse_unknown
+from mirlo.extend.ranks import require_place
+from mirlo.extend.runtime import Executable
+from mirlo_llm.generate.adapters import AdapterFiles
+from mirlo_llm.generate.chat import ChatTemplate, Message, gguf_template, read_template
+from mirlo_llm.generate.checkpoints.deferred import deferred_graph
+from mirlo_llm.generate.checkpoints.safetensors import checkpoint_files
+from mirlo_llm.generate.config import ModelConfig, read_config
+from mirlo_llm.generate.decoder import CompiledDecoder
+from mirlo_llm.generate.engine import ServingEngine
+from mirlo_llm.generate.errors import GenerationError, ModelFolderError
+from mirlo_llm.generate.generator import Generator
+from mirlo_llm.generate.guidance import FORMS, Grammar
+from mirlo_llm.generate.json_file import is_count
+from mirlo_llm.generate.led_caches import CacheOperation, SendOperation, follow
+from mirlo_llm.generate.paged import DEFAULT_ROWS, PagedDecoder
+from mirlo_llm.generate.perplexity import Perplexity, measure_perplexity, split_windows, window_logits
+from mirlo_llm.generate.prefixes import DEFAULT_BYTES, PrefixCache
+from mirlo_llm.generate.prompt import Prompt, encode_prompt, stop_texts
+from mirlo_llm.generate.search import SearchOptions, with_options
+from mirlo_llm.generate.tokenizer import FILE, ModelTokenizer, read_tokenizer
+from mirlo_llm.generate.vision.decoder import ImageDecoder
+from mirlo_llm.generate.vision.images import ImageSource
+from mirlo_llm.generate.vision.model import ImagePrompts, take_images
+from mirlo_llm.generate.vision.tokens import ImageTokens
+
+if TYPE_CHECKING:
+    from mirlo.extend.frontend import ImportedModule
+
+
+class LanguageModel:
+    """A compiled language model; `generator` starts sequences."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        executable: Executable,
+        adapters: AdapterFiles | None = None,
+        prefix_bytes: int | None = None,
+        pages: int | None = None,
+        compile_images: Callable[[], Executable] | None = None,
+    ) -> None:
+        """`compile_images` compiles the encoder of images, if the model takes such."""
+        self.executable, self._compile_images = executable, compile_images
+        self._decoder = _decoder_of(config, executable, adapters, prefix_bytes, pages)
+        self.config = self._decoder.config
+
+    @property
+    def prefixes(self) -> PrefixCache:
+        """Return the rows of the caches for the beginnings of sequences, which others that begin like them reuse."""
+        return self._decoder.prefixes
+
+    @cached_property
+    def tokenizer(self) -> ModelTokenizer | None:
+        """Return the tokenizer of the folder or the file; None if it has none."""
+        files = read_tokenizer(self.config)
+        return None if files is None else ModelTokenizer(*files)
+
+    @cached_property
+    def template(self) -> ChatTemplate | None:
+        """Return the chat template of the folder or the file; None if it has none."""
+        config = self.config
+        return read_template(config.folder) if config.gguf is None else gguf_template(config.model, config.gguf)
+
+    @cached_property
+    def image_encoder(self) -> Executable:
+        """Return the compiled encoder of images."""
+        self._require_images()
+        assert self._compile_images is not None  # a model that takes images has one
+        return self._compile_images()
+
+    @cached_property
+    def _image_prompts(self) -> ImagePrompts:
+        images = self._require_images()
+        if self.tokenizer is None:
+            raise GenerationError(f"{self._place}: there is no {self._missing}, which prompts with images need")
+        return ImagePrompts(self.config, images, self.tokenizer, lambda: self.image_encoder)
+
+    def _require_images(self) -> ImageTokens:
+        if not isinstance(self._decoder, ImageDecoder):
+            raise GenerationError(f"{self._place}: the model takes no images")
+        return self._decoder.images
+
+    def generator(
+        self,
+        batch: int = 1,
+        stop: Sequence[str] | str = (),
+        *,
+        json_schema: Mapping[str, object] | str | None = None,
+        regex: str | None = None,
+        lark: str | None = None,
+        draft: LanguageModel | None = None,
+        adapter: str | None = None,
+        **search: object,
+    ) -> Generator:
+        """Return a generator without tokens.
+
+        `search` are changes to the search options of the folder. `stop` are texts that end a sequence: they and what
+        follows are not part of the streamed text. `json_schema`, `regex` or `lark`, a grammar, is the form that each
+        answer has: what follows a prompt. `draft` is a smaller model with the same tokens that guesses what follows:
+        the chosen tokens stay the same, and right guesses save steps. `adapter` is the name of one that was loaded.
+        """
+        options = self._search_options(search)
+        grammar = self._grammar(dict(zip(FORMS, (json_schema, regex, lark), strict=True)))
+        if draft is not None and not isinstance(draft, LanguageModel):
+            raise GenerationError(f"draft: expected a language model, as `load` returns it, found {draft!r:.60}")
+        if draft is not None and self.config.images is not None:
+            raise GenerationError("draft: models that take images are not drafted for")
+        drafting = None if draft is None else draft._decoder.with_adapter(None)
+        if drafting is not None and drafting.vocabulary != self._decoder.vocabulary:
+            sizes = f"{drafting.vocabulary} and {self._decoder.vocabulary}"
+            raise GenerationError(f"draft: the models have different tokens: {sizes} of them")
+        decoder = self._decoder.with_adapter(adapter)
+        return Generator(decoder, options, self.tokenizer, batch, stop_texts(stop), grammar, drafting)
+
+    def engine(self, slots: int = 8, lead: SendOperation | None = None, **search: object) -> ServingEngine:
+        """Return an engine that runs up to `slots` requests at a time: continuous batching.
+
+        `search` are changes to the search options of the folder, which requests may change again. Of a model on several
+        ranks one has an engine, with `lead`, which sends each operation to the others; these `follow`.
+        """
+        options = with_options(self.config.search, search) if lead else self._search_options(search)
+        return ServingEngine(self._decoder, options, self.tokenizer, slots, self._grammar, lead)
+
+    def follow(self, operations: Iterable[CacheOperation]) -> None:
+        """Compute this rank's part of what the engine of the leading rank computes, until there are no operations."""
+        follow(self._decoder, operations)
+
+    def _search_options(self, search: Mapping[str, object]) -> SearchOptions:
+        """Return the options of a search; all ranks of a model must draw the same tokens."""
+        options = with_options(self.config.search, search)
+        if self.executable.artifact.metadata.get("ranks", 1) > 1 and not options.is_greedy and options.seed is None:
+            raise GenerationError("seed: ranks of a model draw the same tokens only with a seed: give one, such as 0")
+        return options
+
+    def _grammar(self, constraints: Mapping[str, object]) -> Grammar | None:
+        forms = {form: text for form, text in constraints.items() if text is not None}
+        if not forms:
+            return None
+        if len(forms) > 1:
+            raise GenerationError(f"an answer has one form, found {' and '.join(forms)}")
+        if self.tokenizer is None:
+            raise GenerationError(f"{self._place}: there is no {self._missing}, which forms of answers need")
+        ((form, text),) = forms.items()
+        return Grammar(self.tokenizer, self._decoder.vocabulary, self.config.ends, form, text)
+
+    def perplexity(self, text: Prompt, window: int | None = None) -> Perplexity:
+        """Return how well the model predicts a text, or tokens.
+
+        The text is read in windows of so many tokens, one behind the other; the first token of each is not predicted.
+        If the model's texts begin with a token, so does each window, in the place of its first one. Tokens are read as
+        they are.
+        """
+        return measure_perplexity(self._decoder, self.text_windows(text, window), self.config.search.chunk_size)
+
+    def text_windows(self, text: Prompt, window: int | None = None) -> list[np.ndarray]:
+        """Return the tokens of a text in windows."""
+        tokens = encode_prompt(self.tokenizer, self._decoder, text, True)
+        start = self.tokenizer.start() if isinstance(text, str) and self.tokenizer is not None else []
+        return split_windows(tokens, window, self.config.context, start)
+
+    def text_logits(self, tokens: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield the logits behind each token of a window, in parts."""
+        return window_logits(self._decoder, tokens, self.config.search.chunk_size)
+
+    def image_tokens(self, text: str, images: Sequence[ImageSource]) -> list[int]:
+        """Return the tokens of a text with images: at the places that it has for them, or else before it.
+
+        An image is the path of a file, the bytes of one, or pixels: u8[height, width, 3].
+        """
+        return self._image_prompts.encode(text, images, special=True)
+
+    def chat_tokens(self, messages: Sequence[Message], **variables: object) -> list[int]:
+        """Return the tokens of a conversation, up to where the model's answer begins.
+
+        Images are parts of the content of a message: `{"type": "image", "image": FILE}`.
+        """
+        if self.template is None:
+            raise GenerationError(f"{self._place}: there is no chat template: generate from text")
+        if self.tokenizer is None:
+            raise GenerationError(f"{self._place}: there is no {self._missing}: pass tokens in place of text")
+        messages, images = take_images(messages)
+        text = self.template.render(messages, False, **variables)
+        if self.config.images is None and not images:
+            return self.tokenizer.encode(text, special=False)
+        return self._image_prompts.encode(text, images, special=False)
+
+    def __repr__(self) -> str:
+        config, memory = self.config, self.executable.memory
+        return f"<LanguageModel {config.kind} of {self._place}: {memory}>"
+
+    @property
+    def _place(self) -> Path:
+        """Return the folder or the file of the model, as messages name it."""
+        return self.config.folder if self.config.gguf is None else self.config.model
+
+    @property
+    def _missing(self) -> str:
+        """Return what is missing where there is no tokenizer."""
+        return FILE if self.config.gguf is None else "tokenizer"
+
+
+OWN_OPTIONS = ("adapters", "mapped", "mmproj", "prefix_bytes", "pages")
+FORWARDED = tuple(name for name, declared in OPTIONS.items() if name != "model" and declared.only_for != FRAMEWORKS)
+"""Options of `mirlo.compile` that `load` takes."""
+
+
+def load(
+    folder: str | os.PathLike[str],
+    *,
+    adapters: Mapping[str, str | os.PathLike[str]] | None = None,
+    mapped: bool = False,
+    mmproj: str | os.PathLike[str] | None = None,
+    prefix_bytes: int | None = None,
+    pages: int | None = None,
+    **options: Any,
+) -> LanguageModel:
+    """Compile the language model of a folder or of a GGUF file; `options` are those of `mirlo.compile`.
+
+    Weights of a model that is in the cache are copied to memory, in huge pages, from which cores read them faster. With
+    `mapped` they stay in the file, which takes the least memory, and processes share it.
+
+    `mmproj` is a GGUF file with the encoder of images for the model of another one.
+
+    Layers with a sliding window keep the rows of the window only; with `ring_caches=False` those of all tokens.
+
+    Rows of the caches for what sequences began with stay in up to `prefix_bytes` of memory: a sequence that begins with
+    the same tokens does not compute them again. 0 keeps none; the default is 64 MiB.
+
+    The caches of a model with `PagedAttention` have up to `pages` pages, which all its sequences share; what is kept of
+    earlier sequences makes room for others, and may by default take all of them. Without `pages`, as many as the folder
+    says, or as are needed.
+
+    `adapters` are files of LoRA adapters by names that generators choose them by: `.onnx_adapter`, or `.safetensors`.
+    Their tensors are inputs of the model, so all adapters share its code and its weights.
+    """
+    refuse_unknown("mirlo.generate.load", list(options), [*OWN_OPTIONS, *FORWARDED])
+    config = read_config(os.fspath(folder), None if mmproj is None else os.fspath(mmproj))
+    files = None
+    is_checkpoint = config.is_checkpoint
+    if adapters:
+        if is_checkpoint:
+            raise ModelFolderError(f"{config.model}: adapters need a model in ONNX, with inputs for them")
+        files = AdapterFiles(config, adapters, default_inputs(config.model))
+        options["shapes"] = {**dict.fromkeys(files.optional), **(options.get("shapes") or {})}
+    if config.names.tables:  # code for a number of rows reads pages where they are
+        rows = dict.fromkeys(page_dims(config.model), config.page_rows or DEFAULT_ROWS)
+        options["dims"] = {**rows, **(options.get("dims") or {})} or None
+    if options.get("pipeline") is None:
+        options.setdefault("last_rows", config.names.logits)
+        if str(options.get("target", "llvm")).partition("{")[0].strip() == "llvm" and not is_checkpoint:
+            options.setdefault("ring_caches", True)
+    compiled = compile_model(model_to_compile(config), **options)
+    if options.get("ranks", 1) > 1 and not isinstance(compiled, Executable):
+        require_place(options["ranks"])
+    if not isinstance(compiled, Executable):
+        raise ModelFolderError(
+            f"{config.model}: the model works on sequences or strings, which generation cannot drive: export a decoder"
+        )
+    of_images = None if config.images is None else partial(_compile_image_encoder, config, mapped, options)
+    return LanguageModel(config, compiled if mapped else compiled.resident(), files, prefix_bytes, pages, of_images)
+
+
+def _compile_image_encoder(config: ModelConfig, mapped: bool, options: Mapping[str, Any]) -> Executable:
+    def make() -> ImportedModule:
+        if config.projector is not None:
+            from mirlo_llm.generate.gguf.projector import import_gguf_image_encoder
+
+            assert config.images is not None  # that file says how
+            return import_gguf_image_encoder(config.images, config.projector)
+        from mirlo_llm.generate.checkpoints.image_encoder import import_image_encoder
+
+        return import_image_encoder(config.model, config.source)
+
+    graph = deferred_graph(make, partial(_source_files, config), "images")
+    of_decoders = ("last_rows", "ranks", "ring_caches", "kv_cache_dtype", "dims", "shapes")
+    compiled = compile_model(graph, **{name: each for name, each in options.items() if name not in of_decoders})
+    assert isinstance(compiled, Executable)
+    return compiled if mapped else compiled.resident()
+
+
+def model_to_compile(config: ModelConfig) -> Path | ImportedModule:
+    """Return the file of a model, or the graph of one with weights only, which is made if the cache has none."""
+    if not config.is_checkpoint:
+        return config.model
+
+    def make() -> ImportedModule:
+        if config.gguf is not None:
+            from mirlo_llm.generate.gguf.decoder import import_gguf
+
+            return import_gguf(config.model, config.gguf, config.images)
+        if config.images is not None:
+            from mirlo_llm.generate.checkpoints.image_decoder import import_image_decoder
+
+            return import_image_decoder(config.model, config.source)
+        from mirlo_llm.generate.checkpoints.decoder import import_checkpoint
+
+        return import_checkpoint(config.model, config.source)
+
+    return deferred_graph(make, partial(_source_files, config))
+
+
+def _source_files(config: ModelConfig) -> list[Path]:
+    """Return the files that the graphs of a checkpoint are made of."""
+    if config.gguf is None:
+        return [config.source, *checkpoint_files(config.model)]
+    return [config.model, *([] if config.projector is None else [config.projector.metadata.path])]
+
+
+def _decoder_of(
+    config: ModelConfig,
+    executable: Executable,
+    adapters: AdapterFiles | None,
+    prefix_bytes: int | None,
+    pages: int | None,
+) -> CompiledDecoder:
+    """Return what calls the model: with its caches in pages if its attention reads such."""
+    for name, value, least, what in (("prefix_bytes", prefix_bytes, 0, "bytes"), ("pages", pages, 1, "pages")):
+        if value is not None and not is_count(value, least, 1 << 62):
+            raise GenerationError(f"{name}: expected a number of {what}, found {value!r:.40}")
+    if executable.artifact.pages:
+        return PagedDecoder(config, executable, adapters, prefix_bytes, pages)
+    if pages is not None:
+        raise GenerationError(f"pages: the caches of {config.model} are not in pages: only PagedAttention has such")
+    prefixes = PrefixCache(DEFAULT_BYTES if prefix_bytes is None else prefix_bytes)
+    if config.images is not None:
+        return ImageDecoder(config, executable, adapters, prefixes)
+    return CompiledDecoder(config, executable, adapters, prefixes)

@@ -1,0 +1,168 @@
+"""A request to an engine: a prompt, how it is continued, and what the model has answered so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from mirlo.extend.runtime import MirloError
+from mirlo_llm.generate.config import ModelConfig
+from mirlo_llm.generate.guidance import Grammar, Guide
+from mirlo_llm.generate.logprobs import TokenLogprob, token_logprob
+from mirlo_llm.generate.prompt import require_texts, room_for
+from mirlo_llm.generate.sampler import Sampler
+from mirlo_llm.generate.search import SearchOptions
+from mirlo_llm.generate.text import AnswerText, TokenTexts
+
+END, STOP, LENGTH, CANCELLED, FAILED = "end", "stop", "length", "cancelled", "error"
+
+
+class Request:
+    """A sequence that an engine continues. `ServingEngine.add` makes one."""
+
+    def __init__(
+        self,
+        prompt: Sequence[int],
+        options: SearchOptions,
+        config: ModelConfig,
+        texts: TokenTexts | None,
+        stops: Sequence[str],
+        grammar: Grammar | None,
+        adapter: str | None,
+        logprobs: int | None,
+        step: Callable[[], object],
+    ) -> None:
+        self.prompt = tuple(prompt)
+        """The tokens of the prompt."""
+        self.options = options
+        self.adapter = adapter
+        self.reason: str | None = None
+        """Why no more tokens follow: "end" (the model's token), "stop" (a text), "length", "cancelled" or "error"."""
+        self.error: Exception | None = None
+        """What went wrong, if the reason is "error"."""
+        self.reused_tokens = 0
+        """Tokens of the prompt that were not computed, as another sequence began with them."""
+        self.logprobs: list[TokenLogprob] = []
+        """Of each token of the answer, if they were requested."""
+        self._most_logprobs = logprobs
+        self.has_form = grammar is not None
+        """Whether another process says which tokens may follow."""
+        self._config, self._texts, self._step = config, texts, step
+        self._sampler = Sampler(options, config.ends, 0, None if grammar is None else Guide(grammar))
+        self._answer = None if texts is None else AnswerText(texts, self.prompt, stops)
+        self._pieces: list[str] = []
+        self._taken = 0
+        self.sequence = list(prompt)
+        """The tokens of the prompt and of the answer."""
+        if self._room() <= 0:
+            self._finish(LENGTH)
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether no more tokens follow."""
+        return self.reason is not None
+
+    @property
+    def tokens(self) -> list[int]:
+        """Return the tokens of the answer so far, with the one that ends it."""
+        return self.sequence[len(self.prompt) :]
+
+    @property
+    def text(self) -> str:
+        """Return the text of the answer so far, as far as its characters are complete."""
+        require_texts(self._texts)
+        return "".join(self._pieces)
+
+    def take(self) -> str:
+        """Return the text that has come since the last call."""
+        require_texts(self._texts)
+        taken, self._taken = self._pieces[self._taken :], len(self._pieces)
+        return "".join(taken)
+
+    def stream(self) -> Iterator[str]:
+        """Yield the text as it comes; the engine steps, with all its requests, until this one is done."""
+        require_texts(self._texts)
+        while True:
+            count = len(self._pieces)
+            text = "".join(self._pieces[self._taken : count])
+            if text:
+                try:
+                    yield text
+                except GeneratorExit:  # the caller has the text, and leaves the loop
+                    self._taken = count
+                    raise
+                self._taken = count
+            elif self.is_done:
+                break
+            else:
+                self._step()
+        if self.error is not None:
+            raise self.error
+
+    def result(self) -> list[int]:
+        """Return the tokens of the answer; the engine steps, with all its requests, until this one is done."""
+        while not self.is_done:
+            self._step()
+        if self.error is not None:
+            raise self.error
+        return self.tokens
+
+    def cancel(self) -> None:
+        """End the request; what came so far stays."""
+        if not self.is_done:
+            self._finish(CANCELLED)
+
+    def fail(self, error: MirloError) -> None:
+        """End the request with an error."""
+        self.reason, self.error = FAILED, error
+
+    def choose(self, logits: np.ndarray) -> None:
+        """Add the token that follows; if it is interrupted, the request is as before."""
+        count, pieces, logprobs = len(self.sequence), len(self._pieces), len(self.logprobs)
+        answer = None if self._answer is None else self._answer.fork()
+        state = self._sampler.state
+        try:
+            self._choose(logits)
+        except MirloError as error:
+            self.fail(error)
+        except BaseException:
+            del self.sequence[count:], self._pieces[pieces:], self.logprobs[logprobs:]
+            self._answer, self._sampler.state = answer, state
+            if self.reason != CANCELLED:
+                self.reason = None
+            raise
+
+    def _choose(self, logits: np.ndarray) -> None:
+        token = self._sampler.choose(logits, self.sequence, len(self.prompt))
+        self.sequence.append(token)
+        if self._most_logprobs is not None:
+            self.logprobs.append(token_logprob(logits, token, self._most_logprobs))
+        if token in self._config.ends:
+            self._finish(END)
+            return
+        if self._answer is not None:
+            self._add_text(self._answer.add(token))
+            if self._answer.is_stopped:
+                self.reason = STOP
+                return
+        if self._room() <= 0:
+            self._finish(LENGTH)
+
+    def _room(self) -> int:
+        return room_for(self.options, self._config, len(self.sequence), len(self.sequence) - len(self.prompt))
+
+    def _finish(self, reason: str) -> None:
+        self.reason = reason
+        if self._answer is not None:
+            self._add_text(self._answer.finish())
+            if self._answer.is_stopped:
+                self.reason = STOP
+
+    def _add_text(self, text: str) -> None:
+        if text:
+            self._pieces.append(text)
+
+    def __repr__(self) -> str:
+        generated = len(self.sequence) - len(self.prompt)
+        return f"<Request of {len(self.prompt)} tokens: {generated} more, {self.reason or 'not done'}>"

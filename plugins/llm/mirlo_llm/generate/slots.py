@@ -1,0 +1,277 @@
+"""Room for the sequences of an engine: what they share, and what a step computes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from mirlo_llm.caches.cache_arrays import Rows
+from mirlo_llm.generate.caches import EngineCaches
+from mirlo_llm.generate.decoder import CompiledDecoder
+from mirlo_llm.generate.errors import GenerationError
+from mirlo_llm.generate.request import Request
+
+STRIDE = 64
+"""Tokens that are compared at once."""
+Call = dict[int, int]
+"""How many tokens a call computes of slots."""
+
+
+@dataclass
+class EngineCounts:
+    """What an engine did so far."""
+
+    steps: int = 0
+    calls: int = 0
+    """Calls of the model. A step has up to one for the active sequences, and one for each part of a prompt, with
+    contiguous caches; with caches in pages, one for all of them."""
+    tokens: int = 0
+    """Tokens of answers."""
+    prompt_tokens: int = 0
+    """Tokens of prompts that were computed."""
+    reused_tokens: int = 0
+    """Tokens of prompts that were not computed, as another sequence began with them."""
+    preempted: int = 0
+    """How often a sequence gave its pages to an older one; it is computed again when there are some."""
+
+
+@dataclass
+class Slot:
+    """Room for one sequence in the caches."""
+
+    held: list[int] = field(default_factory=list)
+    """The tokens that the caches hold; those of a sequence that has ended stay until the slot is needed."""
+    request: Request | None = None
+    adapter: str | None = None
+    """What the caches were computed with."""
+    since: int = 0
+    """The number of requests that had a slot before the request, or the last one."""
+    is_begun: bool = False
+    """Whether a call has computed tokens of the request."""
+
+    def common(self, request: Request) -> int:
+        """Return how many tokens that the caches hold a request begins with, without its last one."""
+        return common(request.sequence, self.held) if request.adapter == self.adapter else 0
+
+    @property
+    def pending(self) -> int:
+        """Return how many tokens of the request the caches do not hold."""
+        return 0 if self.request is None else len(self.request.sequence) - len(self.held)
+
+    def next_tokens(self, count: int) -> list[int]:
+        """Return the next tokens to compute."""
+        return [] if self.request is None else self.request.sequence[len(self.held) :][:count]
+
+
+class EngineSlots:
+    """The slots of an engine.
+
+    With contiguous caches a slot keeps its tokens until another request needs it, and a new request copies rows. With
+    caches in pages a slot is empty when its request has ended, and a new request shares pages. If pages run out, a new
+    request waits, and a sequence that goes on takes those of the youngest one, which is computed again later.
+    """
+
+    def __init__(
+        self,
+        decoder: CompiledDecoder,
+        pool: EngineCaches,
+        count: int,
+        counts: EngineCounts,
+        report: Callable[[Request], None],
+    ) -> None:
+        """`report` is called with a request before it fails."""
+        self.pool = pool
+        self._decoder, self._counts, self._report, self._admitted = decoder, counts, report, 0
+        self._slots = [Slot() for _ in range(count)]
+
+    def __getitem__(self, place: int) -> Slot:
+        return self._slots[place]
+
+    @property
+    def requests(self) -> list[Request]:
+        """Return the requests that have a slot."""
+        return [slot.request for slot in self._slots if slot.request is not None]
+
+    def end_those_done(self) -> None:
+        """Free the slots of requests that are done."""
+        for i, slot in enumerate(self._slots):
+            if slot.request is not None and slot.request.is_done:
+                self.keep(i)
+                slot.request = None
+                if self.pool.is_ragged:
+                    self._empty(i)
+
+    def take(self, request: Request) -> bool:
+        """Give a request a free slot: one most of which it begins with, or the one that is free for longest."""
+        slots = self._slots
+        free = [i for i, slot in enumerate(slots) if slot.request is None]
+        if not free:
+            return False
+        same, chosen = {}, free[0]
+        for i in free:
+            same[i] = self._common(i, request)
+            if same[i] > same[chosen]:
+                chosen = i
+            if same[chosen] == len(request.sequence) - 1:  # more there cannot be
+                break
+        if 2 * same[chosen] < len(slots[chosen].held):
+            chosen = min(free, key=lambda i: (bool(slots[i].held), slots[i].since))
+        slot, kept = slots[chosen], same[chosen] if chosen in same else self._common(chosen, request)
+        self.pool.rewind(chosen, kept)
+        del slot.held[kept:]
+        self._admitted += 1
+        slot.request, slot.adapter, slot.since, slot.is_begun = request, request.adapter, self._admitted, False
+        self._reuse(request, kept)
+        return True
+
+    def calls(self, budget: int) -> Iterator[Call]:
+        """Yield the calls of a step, with up to `budget` tokens of prompts, the oldest request first.
+
+        A token of each sequence that goes on is computed in one call, parts of prompts in calls of their own; all in
+        one call if it may have different numbers of tokens. Adapters are side by side, in a call each.
+        """
+        order = sorted(range(len(self._slots)), key=lambda i: self._slots[i].since)
+        ready = {i: 1 for i in order if self._slots[i].pending == 1 and self._reserve(i)}
+        is_ragged = self.pool.is_ragged
+        if not is_ragged:
+            yield from self._by_adapter(ready)
+        for i in order:
+            slot, request = self._slots[i], self._slots[i].request
+            if request is None or slot.pending < 2 or budget <= 0 or i in ready:
+                continue
+            if not slot.is_begun or not is_ragged:
+                self._share(i, request)
+                self._restore(i, request)
+            if is_ragged and self._waits(i, ready):
+                continue
+            if not self._begin(i):
+                break
+            count = min(budget, request.options.chunk_size)
+            count = self._decoder.call_length(slot.next_tokens(slot.pending), count)
+            budget -= count
+            if is_ragged:
+                ready[i] = count
+            else:
+                yield {i: count}
+        if is_ragged:
+            yield from self._by_adapter(ready)
+            if not ready:
+                self._fail_oldest(order)
+
+    def keep(self, place: int) -> None:
+        """Keep the rows of a slot's tokens for sequences that begin like them."""
+        slot, pool = self._slots[place], self.pool
+        states = (lambda: pool.states(place)) if self._decoder.states else None
+
+        def rows(start: int, stop: int) -> Rows | None:
+            return pool.rows(place, start, stop)
+
+        self._decoder.prefixes.add(slot.adapter, slot.held, rows, states)
+
+    def _by_adapter(self, ready: Call) -> Iterator[Call]:
+        groups: dict[str | None, Call] = {}
+        for i, count in ready.items():
+            groups.setdefault(self._slots[i].adapter, {})[i] = count
+        yield from groups.values()
+
+    def _share(self, place: int, request: Request) -> None:
+        """Take what another sequence has in common with a request, if that is more than its slot holds."""
+        slot = self._slots[place]
+        same = {i: self._common(i, request) for i in range(len(self._slots)) if i != place}
+        source = max(same, key=lambda i: same[i], default=place)
+        count = same.get(source, 0) - len(slot.held)
+        if count > 0:
+            self.pool.copy(source, place, same[source])
+            slot.held = request.sequence[: same[source]]
+            self._reuse(request, count)
+
+    def _restore(self, place: int, request: Request) -> None:
+        """Take the rows of the first tokens of a request from an earlier sequence, if its slot holds fewer."""
+        slot, pool = self._slots[place], self.pool
+        most, with_states = len(request.sequence) - 1, bool(self._decoder.states)
+        known = self._decoder.prefixes.find(request.adapter, request.sequence, most, with_states)
+        count = 0 if known is None else known.length - len(slot.held)
+        if known is not None and count > 0:
+            start = pool.rewind(place, 0 if with_states else len(slot.held))
+            pool.extend(place, known.rows_from(start), known.length - start, known.states)
+            slot.held = request.sequence[: known.length]
+            self._reuse(request, count)
+
+    def _waits(self, place: int, ready: Call) -> bool:
+        """Return whether the call computes half of what a new request needs for another one, so that it may wait."""
+        slot, request = self._slots[place], self._slots[place].request
+        if request is None or slot.is_begun:
+            return False
+        most = 0
+        for i, count in ready.items():
+            other = self._slots[i]
+            if other.request is not None and other.adapter == slot.adapter:
+                known = other.request.sequence[: len(other.held) + count]
+                most = max(most, common(request.sequence, known))
+        return 2 * (most - len(slot.held)) >= slot.pending
+
+    def _begin(self, place: int) -> bool:
+        """Let a prompt have memory for all of its tokens; a new one leaves a page to each other sequence."""
+        slot, request = self._slots[place], self._slots[place].request
+        others = 0 if slot.is_begun else sum(other.is_begun for other in self._slots if other.request is not None)
+        if self.pool.reserve(place, slot.pending, others):
+            slot.is_begun = True
+            return True
+        if not slot.is_begun and request is not None:  # what it holds is of more use to others
+            self._reuse(request, -min(len(slot.held), request.reused_tokens))
+            self._empty(place)
+        return False
+
+    def _reserve(self, place: int) -> bool:
+        """Let a sequence have memory for a token, if need be that of younger ones."""
+        while not self.pool.reserve(place, 1):
+            younger = [
+                i for i, slot in enumerate(self._slots) if slot.request and slot.since > self._slots[place].since
+            ]
+            holding = [i for i in younger if self._slots[i].held]
+            if not holding:
+                return False
+            self._preempt(max(holding, key=lambda i: self._slots[i].since))
+        return True
+
+    def _preempt(self, place: int) -> None:
+        """Take the slot of a sequence from it."""
+        slot = self._slots[place]
+        assert slot.request is not None
+        self._counts.preempted += 1
+        slot.request = None
+        self._empty(place)
+
+    def _empty(self, place: int) -> None:
+        self.pool.rewind(place, 0)
+        self._slots[place].held = []
+
+    def _fail_oldest(self, order: Sequence[int]) -> None:
+        """End the oldest request if no sequence can go on: what is outside of the engine has the pages."""
+        for i in order:
+            request = self._slots[i].request
+            if request is not None:
+                what = "there are no pages for the next token: generators and forks of this model have them"
+                self._report(request)
+                request.fail(GenerationError(f"pages: {what}; let them go, or load the model with more pages"))
+                return
+
+    def _common(self, place: int, request: Request) -> int:
+        """Return how many tokens of a slot a request begins with, of those that the caches can go back to."""
+        count = self._slots[place].common(request)
+        return self.pool.known(place, count) if count else 0
+
+    def _reuse(self, request: Request, count: int) -> None:
+        request.reused_tokens += count
+        self._counts.reused_tokens += count
+
+
+def common(sequence: Sequence[int], held: Sequence[int]) -> int:
+    """Return how many first tokens are the same, without the last one of the sequence, whose logits are needed."""
+    most = min(len(sequence) - 1, len(held))
+    count = 0
+    while count < most and sequence[count : min(count + STRIDE, most)] == held[count : min(count + STRIDE, most)]:
+        count = min(count + STRIDE, most)
+    while count < most and sequence[count] == held[count]:
+        count += 1
+    return count

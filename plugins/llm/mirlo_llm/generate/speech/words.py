@@ -1,0 +1,77 @@
+"""The words of tokens: where texts divide, and which marks belong to the word beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+UNSPACED = ("zh", "ja", "th", "lo", "my", "yue")
+"""Languages that are written without spaces: each character is a word."""
+BEFORE, BEHIND = "\"'“¡¿([{-", "\"'.。,，!！?？:：”)]}、"  # noqa: RUF001
+"""Marks that belong to the word behind them, and to the word before them."""
+MARKS = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
+BROKEN = "\ufffd"
+"""What stands for bytes that are no character: the rest of it is in the next token."""
+
+
+@dataclass
+class TokenRange:
+    """A text, and the tokens that it is written with."""
+
+    text: str
+    first: int
+    last: int
+
+
+def split_words(tokens: Sequence[int], language: str, decode: Callable[[Sequence[int]], str]) -> list[TokenRange]:
+    """Return the words of tokens, which follow each other without gaps; `decode` returns the text of tokens."""
+    parts = _characters(tokens, decode)
+    if language not in UNSPACED:
+        parts = _spaced(parts)
+    return _with_marks(parts)
+
+
+def _characters(tokens: Sequence[int], decode: Callable[[Sequence[int]], str]) -> list[TokenRange]:
+    """Return the fewest tokens each that are whole characters."""
+    whole, result, first, length = decode(tokens), list[TokenRange](), 0, 0
+    for i in range(len(tokens)):
+        text = decode(tokens[first : i + 1])
+        at = text.find(BROKEN)
+        if at < 0 or whole[length + at : length + at + 1] == BROKEN:
+            result.append(TokenRange(text, first, i))
+            first, length = i + 1, length + len(text)
+    return result
+
+
+def _spaced(parts: Sequence[TokenRange]) -> list[TokenRange]:
+    """Join what no space and no mark separates."""
+    result = list[TokenRange]()
+    for part in parts:
+        if not result or part.text.startswith(" ") or part.text.strip() in MARKS:
+            result.append(part)
+        else:
+            _append(result[-1], part)
+    return result
+
+
+def _with_marks(parts: list[TokenRange]) -> list[TokenRange]:
+    """Join marks with the words that they belong to."""
+    result = list[TokenRange]()
+    for part in reversed(parts):
+        if result and part.text.startswith(" ") and part.text.strip() in BEFORE:
+            behind = result[-1]
+            result[-1] = TokenRange(part.text + behind.text, part.first, behind.last)
+        else:
+            result.append(part)
+    parts = result[::-1]
+    result = []
+    for part in parts:
+        if result and not result[-1].text.endswith(" ") and part.text in BEHIND:
+            _append(result[-1], part)
+        else:
+            result.append(part)
+    return [part for part in result if part.text]
+
+
+def _append(word: TokenRange, part: TokenRange) -> None:
+    word.text, word.last = word.text + part.text, part.last

@@ -1,0 +1,1 @@
+"""Weights of language models in folders, as integers of a few bits."""

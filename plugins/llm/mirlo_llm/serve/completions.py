@@ -1,0 +1,197 @@
+"""Chat and text completions as clients of OpenAI's API expect them: whole, or in chunks."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mirlo_llm.generate.logprobs import TokenLogprob
+from mirlo_llm.generate.request import LENGTH
+from mirlo_llm.serve.engine_thread import AnswerJob, Delivery
+from mirlo_llm.serve.generation_body import GenerationBody
+from mirlo_llm.serve.tools import ToolCall
+
+LEAST_LOGPROB = -9999.0
+"""In place of the logarithm of 0, which JSON cannot hold."""
+_RUN, _NUMBERS = secrets.token_hex(8), itertools.count()
+TokenText = Callable[[int], str]
+
+
+@dataclass
+class AnswerChoice:
+    """One answer, as far as it has come."""
+
+    text: list[str] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    reason: str | None = None
+    held: str = ""
+    """The beginning of an answer that may be a call of a tool."""
+    is_text: bool = False
+    """Whether the answer is no call of a tool."""
+
+
+class CompletionWriter:
+    """Makes the objects of an answer from what the requests of a job get."""
+
+    def __init__(self, body: GenerationBody, job: AnswerJob, model: str, token_text: TokenText) -> None:
+        self._body, self._job, self._token_text = body, job, token_text
+        chat = body.is_chat
+        self._prefix = {
+            "id": _new_name("chatcmpl" if chat else "cmpl"),
+            "created": int(time.time()),
+            "model": model,
+        }
+        self._choices = [AnswerChoice() for _ in job.requests]
+
+    @property
+    def is_done(self) -> bool:
+        """Return whether all answers are complete."""
+        return all(choice.reason is not None for choice in self._choices)
+
+    @property
+    def usage(self) -> dict[str, object]:
+        """Return the numbers of tokens."""
+        requests = self._job.requests
+        prompts = requests[:: self._body.call.count]
+        prompt = sum(len(request.prompt) for request in prompts)
+        answer = sum(len(request.tokens) for request in requests)
+        cached = sum(min(request.reused_tokens, len(request.prompt)) for request in prompts)
+        return {
+            "prompt_tokens": prompt,
+            "completion_tokens": answer,
+            "total_tokens": prompt + answer,
+            "prompt_tokens_details": {"cached_tokens": max(0, cached)},
+        }
+
+    def take(self, deliveries: Sequence[Delivery]) -> None:
+        """Note what has come, for a whole answer."""
+        for delivery in deliveries:
+            choice = self._choices[delivery.choice]
+            choice.text.append(delivery.text)
+            choice.logprobs += delivery.logprobs
+            choice.reason = delivery.reason
+
+    def whole(self) -> dict[str, object]:
+        """Return the whole answer."""
+        kind = "chat.completion" if self._body.is_chat else "text_completion"
+        choices = [self._whole_choice(i, choice) for i, choice in enumerate(self._choices)]
+        return {**self._prefix, "object": kind, "choices": choices, "usage": self.usage}
+
+    def _whole_choice(self, i: int, choice: AnswerChoice) -> dict[str, object]:
+        text, reason = "".join(choice.text), _finish(choice.reason)
+        logprobs = self._logprobs(choice.logprobs, 0)
+        if not self._body.is_chat:
+            return {"index": i, "text": self._echo(i) + text, "logprobs": logprobs, "finish_reason": reason}
+        message: dict[str, object] = {"role": "assistant", "content": text, "refusal": None}
+        calls = self._body.tools.calls(text)
+        if calls is not None:
+            message |= {"content": None, "tool_calls": _call_objects(calls)}
+            reason = "tool_calls"
+        return {"index": i, "message": message, "logprobs": logprobs, "finish_reason": reason}
+
+    def first(self) -> list[dict[str, object]]:
+        """Return the first chunks of a stream."""
+        places = range(len(self._choices))
+        if self._body.is_chat:
+            return [self._chunk(i, {"role": "assistant", "content": ""}, None, None) for i in places]
+        return [self._chunk(i, self._echo(i), None, None) for i in places if self._body.echo]
+
+    def chunks(self, deliveries: Sequence[Delivery]) -> list[dict[str, object]]:
+        """Return the chunks of what has come."""
+        return [chunk for delivery in deliveries for chunk in self._chunks_of(delivery)]
+
+    def last(self) -> list[dict[str, object]]:
+        """Return what a stream ends with."""
+        if not self._body.has_usage:
+            return []
+        kind = "chat.completion.chunk" if self._body.is_chat else "text_completion"
+        return [{**self._prefix, "object": kind, "choices": [], "usage": self.usage}]
+
+    def _chunks_of(self, delivery: Delivery) -> list[dict[str, object]]:
+        i, choice, tools = delivery.choice, self._choices[delivery.choice], self._body.tools
+        choice.held += delivery.text
+        choice.logprobs += delivery.logprobs
+        choice.reason = delivery.reason
+        reason = _finish(delivery.reason)
+        if not choice.is_text and tools.may_be_call(choice.held):
+            if reason is None:
+                return []
+            calls = tools.calls(choice.held)
+            if calls is not None:
+                delta = {"tool_calls": [{"index": k, **call} for k, call in enumerate(_call_objects(calls))]}
+                return [self._chunk(i, delta, None, None), self._chunk(i, {}, None, "tool_calls")]
+        choice.is_text = True
+        text, choice.held = choice.held, ""
+        offset = sum(map(len, choice.text))
+        choice.text.append(text)
+        logprobs, choice.logprobs = self._logprobs(choice.logprobs, offset), []
+        if not self._body.is_chat:
+            return [self._chunk(i, text, logprobs, reason)] if text or logprobs or reason else []
+        chunks = []
+        if text or logprobs:
+            chunks.append(self._chunk(i, {"content": text}, logprobs, None))
+        if reason:
+            chunks.append(self._chunk(i, {}, None, reason))
+        return chunks
+
+    def _chunk(self, i: int, content: object, logprobs: object, reason: str | None) -> dict[str, object]:
+        chat = self._body.is_chat
+        choice = {"index": i, "delta" if chat else "text": content, "logprobs": logprobs, "finish_reason": reason}
+        kind = "chat.completion.chunk" if chat else "text_completion"
+        usage = {"usage": None} if self._body.has_usage else {}
+        return {**self._prefix, "object": kind, "choices": [choice], **usage}
+
+    def _echo(self, i: int) -> str:
+        return self._body.echo[i // self._body.call.count] if self._body.echo else ""
+
+    def _logprobs(self, logprobs: Sequence[TokenLogprob], offset: int) -> dict[str, object] | None:
+        if self._body.call.logprobs is None or not logprobs and self._body.call.is_streamed:
+            return None
+        if self._body.is_chat:
+            return {"content": [self._chat_logprob(each) for each in logprobs], "refusal": None}
+        texts = [self._token_text(each.token) for each in logprobs]
+        offsets = [offset + sum(map(len, texts[:k])) for k in range(len(texts))]
+        return {
+            "tokens": texts,
+            "token_logprobs": [_finite(each.logprob) for each in logprobs],
+            "top_logprobs": [{self._token_text(t): _finite(p) for t, p in each.top} for each in logprobs],
+            "text_offset": offsets,
+        }
+
+    def _chat_logprob(self, token_logprob: TokenLogprob) -> dict[str, object]:
+        top = [self._alternative(token, logprob) for token, logprob in token_logprob.top]
+        return {**self._alternative(token_logprob.token, token_logprob.logprob), "top_logprobs": top}
+
+    def _alternative(self, token: int, logprob: float) -> dict[str, object]:
+        text = self._token_text(token)
+        # A token may be a part of a character, whose bytes its text does not show.
+        content = None if "\ufffd" in text else list(text.encode("utf-8"))
+        return {"token": text, "logprob": _finite(logprob), "bytes": content}
+
+
+def _new_name(kind: str) -> str:
+    """Return a name that no other answer has; to ask the system for random bytes each time costs more."""
+    return f"{kind}-{_RUN}{next(_NUMBERS):012x}"
+
+
+def _finite(logprob: float) -> float:
+    return max(logprob, LEAST_LOGPROB)
+
+
+def _finish(reason: str | None) -> str | None:
+    return None if reason is None else "length" if reason == LENGTH else "stop"
+
+
+def _call_objects(calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": _new_name("call"),
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
+        for call in calls
+    ]

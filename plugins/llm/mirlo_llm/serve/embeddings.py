@@ -1,0 +1,138 @@
+"""Embeddings as OpenAI's API has them, and scores of documents as servers of rerankers give them."""
+
+from __future__ import annotations
+
+import time
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TypeVar
+
+import numpy as np
+
+from mirlo_llm.generate import GenerationError
+from mirlo_llm.serve.body import BodyFields, Receive, Scope, Send
+from mirlo_llm.serve.embedding_backend import EmbeddingBackend, Tokens
+from mirlo_llm.serve.errors import RequestError, refused
+from mirlo_llm.serve.generation_body import read_texts
+from mirlo_llm.serve.requests import note, read_json_body
+from mirlo_llm.serve.sending import send_json, send_large_json
+from mirlo_llm.serve.state import ServerState
+
+T = TypeVar("T")
+MAX_TEXTS = 2048
+"""Texts of a request, as OpenAI's API has it."""
+EMBEDDING_KEYS = {"model", "input", "encoding_format", "dimensions", "user"}
+RERANKING_KEYS = {"model", "query", "documents", "top_n", "return_documents", "user"}
+_CODE = "unsupported_model"
+
+
+class EmbeddingRoutes:
+    """The endpoints /v1/embeddings and /v1/rerank."""
+
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
+
+    async def embed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Embed texts."""
+        start = time.perf_counter()
+
+        def read(body: BodyFields) -> tuple[list[str | list[int]], str]:
+            texts = read_texts(body, "input", 1 << 20)
+            if not texts:
+                raise refused("input", "there are no texts")
+            if len(texts) > MAX_TEXTS:
+                raise refused("input", f"expected up to {MAX_TEXTS} texts, found {len(texts)}")
+            return texts, body.choice("encoding_format", ("float", "base64"), "float")
+
+        name, body, (texts, form) = await self._read(scope, receive, EMBEDDING_KEYS, read)
+        async with self._model(name) as backend:
+            if backend.model.is_reranker:
+                what = "scores pairs of texts: use /v1/rerank"
+                raise RequestError(400, f"model '{name}' {what}", code=_CODE, parameter="model")
+            dimensions = body.count("dimensions", 1, 1 << 20)
+            with backend.admitted(1):
+                encoded = await backend.encode(texts)
+                try:
+                    rows = backend.model.finished(await backend.rows(encoded), dimensions)
+                except GenerationError as error:
+                    raise refused("dimensions", str(error).partition(": ")[2]) from None
+            usage = self._count(scope, backend, encoded, start)
+
+            def answer() -> object:
+                listed = [
+                    {"object": "embedding", "index": i, "embedding": _written(row, form)} for i, row in enumerate(rows)
+                ]
+                return {"object": "list", "data": listed, "model": name, "usage": usage}
+
+            await send_large_json(send, 200, rows.nbytes, answer)
+
+    async def rerank(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Score documents by how well they answer a query, and order them."""
+        start = time.perf_counter()
+
+        def read(body: BodyFields) -> tuple[str, list[str]]:
+            query, listed = body.text("query"), body.list("documents", MAX_TEXTS)
+            documents = [str(each.get("text", "")) if isinstance(each, dict) else each for each in listed]
+            texts = [each for each in documents if isinstance(each, str)]
+            if not texts or len(texts) != len(documents):
+                raise refused("documents", "expected an array of texts")
+            return query, texts
+
+        name, body, (query, texts) = await self._read(scope, receive, RERANKING_KEYS, read)
+        most = body.count("top_n", 1, MAX_TEXTS, len(texts))
+        async with self._model(name) as backend:
+            model = backend.model
+            with backend.admitted(1):
+                if model.is_reranker:
+                    encoded = await backend.encode(texts, query)
+                    try:
+                        scores = model.scores_of(await backend.rows(encoded))
+                    except GenerationError as error:
+                        raise RequestError(400, str(error)[:2000], code=_CODE, parameter="model") from None
+                else:
+                    before, prompt = model.prompts_of_search()
+                    encoded = await backend.encode([before + query, *(prompt + text for text in texts)])
+                    rows = await backend.rows(encoded)
+                    scores = model.cosines(rows[0], rows[1:])
+            order = np.argsort(-scores, kind="stable")[:most].tolist()
+            shows = body.flag("return_documents")
+            results = [
+                {"index": i, "relevance_score": float(scores[i]), **({"document": {"text": texts[i]}} if shows else {})}
+                for i in order
+            ]
+            usage = self._count(scope, backend, encoded, start)
+            await send_json(send, 200, {"model": name, "results": results, "usage": usage})
+
+    async def _read(
+        self, scope: Scope, receive: Receive, known: set[str], read: Callable[[BodyFields], T]
+    ) -> tuple[str, BodyFields, T]:
+        """Return the model's name, the body, and what a function reads of it."""
+
+        def read_all(body: BodyFields) -> tuple[str, BodyFields, T]:
+            name = body.text("model", most=200)
+            self._state.pool.find(name)
+            note(scope, model=name)
+            body.require_known(known)
+            return name, body, read(body)
+
+        return await read_json_body(self._state, scope, receive, read_all)
+
+    def _count(
+        self, scope: Scope, backend: EmbeddingBackend, encoded: Sequence[Tokens], start: float
+    ) -> dict[str, int]:
+        count = sum(len(tokens) for tokens, _ in encoded)
+        self._state.metrics.prompt_tokens.add(count, backend.name)
+        note(scope, prompt_tokens=count)
+        backend.took(time.perf_counter() - start)
+        return {"prompt_tokens": count, "total_tokens": count}
+
+    def _model(self, name: str) -> AbstractAsyncContextManager[EmbeddingBackend]:
+        otherwise = "gives no embeddings: serve the folder of an encoder, or of an embedding model"
+        return self._state.pool.use_as(name, EmbeddingBackend, otherwise)
+
+
+def _written(row: np.ndarray, form: str) -> object:
+    if form == "base64":
+        return b64encode(row.astype("<f4").tobytes()).decode("ascii")
+    return row.tolist()

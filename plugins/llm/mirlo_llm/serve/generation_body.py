@@ -1,0 +1,201 @@
+"""The bodies of chat and text completions of OpenAI's API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from mirlo_llm.generate.guidance import FORMS
+from mirlo_llm.generate.json_file import is_count
+from mirlo_llm.serve.body import BodyFields
+from mirlo_llm.serve.errors import refused
+from mirlo_llm.serve.language import GenerationCall
+from mirlo_llm.serve.options import ServeOptions
+from mirlo_llm.serve.tools import ToolChoice, read_tools, template_messages
+
+MAX_MESSAGES = 4096
+MAX_STOPS, MAX_STOP = 16, 1024
+_COMMON = {
+    "model", "n", "stream", "stream_options", "stop", "seed", "temperature", "top_p", "top_k", "min_p",
+    "repetition_penalty", "frequency_penalty", "presence_penalty", "max_tokens", "logprobs", "logit_bias", "user",
+    "regex", "lark",
+}  # fmt: skip
+CHAT_KEYS = _COMMON | {
+    "messages", "max_completion_tokens", "top_logprobs", "response_format", "tools", "tool_choice",
+    "parallel_tool_calls", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key", "modalities",
+    "chat_template_kwargs",
+}  # fmt: skip
+TEXT_KEYS = _COMMON | {"prompt", "echo", "suffix", "best_of"}
+
+
+@dataclass(frozen=True)
+class GenerationBody:
+    """A parsed body."""
+
+    call: GenerationCall
+    is_chat: bool
+    has_usage: bool
+    """Whether a stream ends with the numbers of tokens."""
+    tools: ToolChoice
+    echo: tuple[str, ...] = ()
+    """Texts of prompts that answers begin with."""
+
+
+def read_chat(body: BodyFields, options: ServeOptions) -> GenerationBody:
+    """Read the body of a chat completion."""
+    body.require_known(CHAT_KEYS)
+    messages = template_messages(body.list("messages", MAX_MESSAGES))
+    if not messages:
+        raise refused("messages", "there are no messages")
+    if body.has("modalities") and body.value("modalities") != ["text"]:
+        raise refused("modalities", "the model answers with text only")
+    tools, shown = read_tools(body)
+    template = dict(body.mapping("chat_template_kwargs")) if body.has("chat_template_kwargs") else {}
+    if not template.keys().isdisjoint({"messages", "add_generation_prompt", "bos_token", "eos_token", "tools"}):
+        raise refused("chat_template_kwargs", "it may not replace messages, tools and special tokens")
+    if shown:
+        template["tools"] = shown
+    form = _response_form(body)
+    schema = tools.schema
+    if schema is not None:
+        if form:
+            raise refused("response_format", "an answer that must call a tool has the form of that call")
+        form = {"json_schema": schema}
+    logprobs = None
+    if body.flag("logprobs"):
+        logprobs = body.count("top_logprobs", 0, 20, 0)
+    elif body.has("top_logprobs"):
+        raise refused("top_logprobs", 'it needs "logprobs": true')
+    most = body.count("max_completion_tokens", 1, options.max_tokens)
+    call = _call(body, options, most, messages=messages, template=template, form=form, logprobs=logprobs)
+    return GenerationBody(call, True, _has_usage(body), tools)
+
+
+def read_completion(body: BodyFields, options: ServeOptions) -> GenerationBody:
+    """Read the body of a text completion."""
+    body.require_known(TEXT_KEYS)
+    prompts = _prompts(body, options)
+    if body.has("suffix"):
+        raise refused("suffix", "the model continues texts only")
+    best = body.count("best_of", 1, options.max_choices)
+    if best is not None and best != body.count("n", 1, options.max_choices, 1):
+        raise refused("best_of", "expected the same as 'n': answers are not compared")
+    logprobs = body.count("logprobs", 0, 20)
+    echo: tuple[str, ...] = ()
+    if body.flag("echo"):
+        if logprobs is not None or not all(isinstance(prompt, str) for prompt in prompts):
+            raise refused("echo", "it needs prompts as text, and no logprobs")
+        echo = tuple(str(prompt) for prompt in prompts)
+    call = _call(body, options, 16, prompts=prompts, form=_form(body), logprobs=logprobs)
+    return GenerationBody(call, False, _has_usage(body), ToolChoice(), echo)
+
+
+def _call(body: BodyFields, options: ServeOptions, most: int | None, **parts: Any) -> GenerationCall:
+    if body.has("logit_bias") and body.value("logit_bias") != {}:
+        raise refused("logit_bias", "it is not supported")
+    count = body.count("n", 1, options.max_choices, 1)
+    assert count is not None
+    call = GenerationCall(
+        count=count,
+        max_tokens=body.count("max_tokens", 1, options.max_tokens, most),
+        stop=_stops(body),
+        search=_search(body),
+        seed=body.count("seed", -(1 << 63), (1 << 63) - 1),
+        is_streamed=body.flag("stream"),
+        **parts,
+    )
+    if call.answers > options.max_choices:
+        raise refused("n", f"a request has up to {options.max_choices} answers, found {call.answers}")
+    return call
+
+
+def _search(body: BodyFields) -> dict[str, object]:
+    """Return the search options that a body gives."""
+    fields = {
+        "temperature": body.number("temperature", 0, 2),
+        "top_p": body.number("top_p", 0, 1),
+        "min_p": body.number("min_p", 0, 1),
+        "top_k": body.count("top_k", 0, 1 << 30),
+        "repetition_penalty": body.number("repetition_penalty", 0.01, 100),
+        "frequency_penalty": body.number("frequency_penalty", -2, 2),
+        "presence_penalty": body.number("presence_penalty", -2, 2),
+    }
+    search: dict[str, object] = {name: value for name, value in fields.items() if value is not None}
+    if search.get("top_p") == 0:  # the most probable token
+        del search["top_p"]
+        search["temperature"] = 0.0
+    if "temperature" in search:
+        search["do_sample"] = search["temperature"] != 0
+    elif not search.keys().isdisjoint({"top_p", "min_p", "top_k"}):
+        search["do_sample"] = True
+    return search
+
+
+def _stops(body: BodyFields) -> tuple[str, ...]:
+    if not body.has("stop"):
+        return ()
+    value = body.value("stop")
+    stops = [value] if isinstance(value, str) else body.list("stop", MAX_STOPS)
+    if not all(isinstance(stop, str) and 0 < len(stop) <= MAX_STOP for stop in stops):
+        raise refused("stop", f"expected texts of 1 to {MAX_STOP} characters")
+    return tuple(str(stop) for stop in stops)
+
+
+def _has_usage(body: BodyFields) -> bool:
+    if not body.has("stream_options"):
+        return False
+    if not body.flag("stream"):
+        raise refused("stream_options", 'it needs "stream": true')
+    return body.inner("stream_options").flag("include_usage")
+
+
+def _form(body: BodyFields) -> dict[str, object]:
+    """Return the form of answers by keys that OpenAI's API does not have."""
+    return {key: body.text(key, most=1 << 16) for key in FORMS if key != "json_schema" and body.has(key)}
+
+
+def _response_form(body: BodyFields) -> Mapping[str, object]:
+    form = _form(body)
+    if not body.has("response_format"):
+        return form
+    response_format = body.inner("response_format")
+    kind = response_format.choice("type", ("text", "json_object", "json_schema"))
+    if kind == "text":
+        return form
+    if form:
+        raise refused("response_format", f"an answer has one form, found {' and '.join(form)} too")
+    if kind == "json_object":
+        return {"json_schema": {"type": "object"}}
+    schema = response_format.inner("json_schema")
+    return {"json_schema": schema.mapping("schema")}
+
+
+def _prompts(body: BodyFields, options: ServeOptions) -> list[str | list[int]]:
+    prompts = read_texts(body, "prompt", options.max_body)
+    if not prompts:
+        raise refused("prompt", "there is no prompt")
+    if len(prompts) > options.max_choices:
+        raise refused("prompt", f"a request has up to {options.max_choices} answers, found {len(prompts)} prompts")
+    return prompts
+
+
+def read_texts(body: BodyFields, key: str, most: int) -> list[str | list[int]]:
+    """Return texts, some of which may be tokens, or one of either; an array has up to `most` elements."""
+    value = body.value(key)
+    if isinstance(value, str):
+        return [value]
+    listed = body.list(key, most)
+    if _is_tokens(listed):
+        return [listed]
+    texts: list[str | list[int]] = []
+    for each in listed:
+        if isinstance(each, str) or _is_tokens(each):
+            texts.append(each)
+        else:
+            raise refused(key, "expected a text, tokens, or an array of them")
+    return texts
+
+
+def _is_tokens(value: object) -> TypeGuard[list[int]]:
+    return isinstance(value, list) and bool(value) and all(is_count(token, 0, 1 << 31) for token in value)

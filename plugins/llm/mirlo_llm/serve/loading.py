@@ -1,0 +1,79 @@
+"""How the model of a file or a folder is loaded for a server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Executor
+from typing import Any
+
+from mirlo import compile as compile_model
+from mirlo import load as load_compiled
+from mirlo.extend.options import LANGUAGE_MODELS, OPTIONS
+from mirlo.extend.runtime import MODEL_FILE, Executable, Program, has_magic
+from mirlo_llm.generate import load as load_language_model
+from mirlo_llm.generate import load_embedding, load_speech
+from mirlo_llm.generate.embedding.config import is_embedding_folder
+from mirlo_llm.generate.gguf.container import is_gguf
+from mirlo_llm.generate.speech.config import is_speech_folder
+from mirlo_llm.serve.backend import Backend
+from mirlo_llm.serve.embedding_backend import EmbeddingBackend
+from mirlo_llm.serve.errors import ServeError
+from mirlo_llm.serve.language import LanguageBackend
+from mirlo_llm.serve.metrics import ServerMetrics
+from mirlo_llm.serve.options import ModelSource, ServeOptions
+from mirlo_llm.serve.rank_processes import RankProcesses
+from mirlo_llm.serve.speech_backend import SpeechBackend
+from mirlo_llm.serve.tensor_backend import TensorBackend
+
+
+class Loading:
+    """Loads models: folders and GGUF files as models of texts, `.mirlo` files as they are; others are compiled."""
+
+    def __init__(
+        self, options: ServeOptions, metrics: ServerMetrics, executor: Executor, compile_options: Mapping[str, Any]
+    ) -> None:
+        self._options, self._metrics, self._executor = options, metrics, executor
+        self._compile_options = dict(compile_options)
+
+    def load(self, source: ModelSource) -> Backend:
+        """Load a model."""
+        path, name = source.path, source.name
+        if source.images is not None and not is_gguf(path):
+            raise ServeError(f"{path}: mmproj is for GGUF files of language models")
+        if self._compile_options.get("ranks", 1) > 1:
+            return self._load_ranks(source)
+        if path.is_dir() and is_speech_folder(path):
+            speech = load_speech(path, **self._compile_options)
+            return SpeechBackend(name, speech, self._options, self._metrics, self._executor)
+        if path.is_dir() and is_embedding_folder(path):
+            embedding = load_embedding(path, **self._compile_options)
+            return EmbeddingBackend(name, embedding, self._options, self._metrics, self._executor)
+        if path.is_dir() or is_gguf(path):
+            model = load_language_model(path, mmproj=source.images, **self._compile_options)
+            return LanguageBackend(name, model, self._options, self._metrics, self._executor)
+        if has_magic(path, MODEL_FILE):
+            compiled: object = load_compiled(path)
+        else:
+            arguments = {
+                key: value for key, value in self._compile_options.items() if OPTIONS[key].only_for != LANGUAGE_MODELS
+            }
+            compiled = compile_model(str(path), **arguments)
+        if not isinstance(compiled, (Executable, Program)):
+            raise ServeError(f"{path}: the model was compiled for another machine")
+        return TensorBackend(name, compiled, self._options, self._metrics, self._executor)
+
+    def _load_ranks(self, source: ModelSource) -> Backend:
+        """Load the part of rank 0, while the other ranks load theirs in processes of their own."""
+        path = source.path
+        is_other = path.is_dir() and (is_speech_folder(path) or is_embedding_folder(path))
+        if is_other or not (path.is_dir() or is_gguf(path)):
+            raise ServeError(f"{path}: --ranks is for language models of a decoder")
+        options = {**self._compile_options, "mmproj": source.images}
+        ranks = RankProcesses(path, options)
+        try:
+            model = load_language_model(path, **options)
+            ranks.wait_until_loaded()
+            return LanguageBackend(source.name, model, self._options, self._metrics, self._executor, ranks)
+        except BaseException:
+            ranks.stop()
+            raise

@@ -1,0 +1,126 @@
+"""What the endpoints of a server take and give, as an OpenAPI document."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from mirlo_llm.serve.embeddings import EMBEDDING_KEYS, RERANKING_KEYS
+from mirlo_llm.serve.generation_body import CHAT_KEYS, TEXT_KEYS
+from mirlo_llm.serve.protocol import VERSION
+from mirlo_llm.serve.transcriptions import FORM_KEYS, PARTS, PARTS_KEY, RESPONSE_FORMATS
+
+Schema = dict[str, Any]
+TEXT: Schema = {"type": "string"}
+FLAG: Schema = {"type": "boolean"}
+ANY_OBJECT: Schema = {"type": "object"}
+COUNT: Schema = {"type": "integer", "minimum": 0}
+NUMBER: Schema = {"type": "number"}
+TOKENS: Schema = {"type": "array", "items": COUNT, "minItems": 1}
+TEXTS: Schema = {"anyOf": [TEXT, TOKENS, {"type": "array", "items": {"anyOf": [TEXT, TOKENS]}, "minItems": 1}]}
+JSON, PLAIN, EVENTS = "application/json", "text/plain", "text/event-stream"
+
+
+def _array(items: Schema, **more: Any) -> Schema:
+    return {"type": "array", "items": items, **more}
+
+
+def _range(kind: str, least: float, most: float) -> Schema:
+    return {"type": kind, "minimum": least, "maximum": most}
+
+
+_MESSAGE: Schema = {
+    "type": "object", "required": ["role"],
+    "properties": {"role": TEXT, "content": {}, "tool_calls": _array(ANY_OBJECT)},
+}  # fmt: skip
+_FIELDS: Mapping[str, Schema] = {
+    "model": {**TEXT, "maxLength": 200}, "messages": _array(_MESSAGE, minItems=1), "prompt": TEXTS, "input": TEXTS,
+    "n": {"type": "integer", "minimum": 1}, "best_of": {"type": "integer", "minimum": 1}, "stream": FLAG, "echo": FLAG,
+    "stream_options": ANY_OBJECT, "seed": {"type": "integer"}, "max_tokens": {"type": "integer", "minimum": 1},
+    "max_completion_tokens": {"type": "integer", "minimum": 1}, "temperature": _range("number", 0, 2),
+    "stop": {"anyOf": [TEXT, _array(TEXT, maxItems=16)]}, "top_p": _range("number", 0, 1),
+    "min_p": _range("number", 0, 1),
+    "top_k": COUNT, "repetition_penalty": _range("number", 0.01, 100), "frequency_penalty": _range("number", -2, 2),
+    "presence_penalty": _range("number", -2, 2), "top_logprobs": _range("integer", 0, 20), "user": TEXT,
+    "regex": TEXT, "lark": TEXT, "suffix": TEXT, "tools": _array(ANY_OBJECT), "parallel_tool_calls": FLAG,
+    "response_format": ANY_OBJECT, "chat_template_kwargs": ANY_OBJECT, "dimensions": {"type": "integer", "minimum": 1},
+    "encoding_format": {"enum": ["float", "base64"]}, "query": TEXT, "return_documents": FLAG,
+    "documents": _array({"anyOf": [TEXT, {"type": "object", "properties": {"text": TEXT}}]}, minItems=1),
+    "top_n": {"type": "integer", "minimum": 1}, "language": TEXT,
+    "file": {"type": "string", "format": "binary"},
+}  # fmt: skip
+"""The schemas of keys; those that are not listed have any value."""
+_ERROR: Schema = {"type": "object", "required": ["error"], "properties": {"error": {}}}
+STATUSES = {
+    400: "The request is wrong; the error says what.", 401: "The key is missing or unknown.",
+    403: "A page of another site may not use the server.", 404: "There is no such model.",
+    408: "The body did not come in time.", 413: "The body is too large.", 415: "The body has another type.",
+    421: "The request names another host.", 429: "Too many requests wait.", 500: "The server has failed.",
+    501: "The server lacks a package.", 503: "The server is starting or stopping.", 507: "There is not enough memory.",
+}  # fmt: skip
+"""The errors of all endpoints."""
+
+
+def _body(keys: Collection[str], required: Collection[str], **instead: Schema) -> Schema:
+    """Return the schema of a body with these keys."""
+    properties = {key: instead.get(key, _FIELDS.get(key, {})) for key in sorted(keys)}
+    return {"type": "object", "required": [*required], "properties": properties, "additionalProperties": False}
+
+
+_INFER: Schema = {
+    "type": "object", "required": ["inputs"],
+    "properties": {"id": TEXT, "inputs": _array(ANY_OBJECT), "outputs": _array(ANY_OBJECT), "parameters": ANY_OBJECT},
+}  # fmt: skip
+_FORM = _body(
+    {*FORM_KEYS, "file"}, ["file", "model"], response_format={"enum": [*RESPONSE_FORMATS]},
+    prompt=TEXT, temperature=TEXT, **{PARTS_KEY: _array({"enum": [*PARTS]})},
+)  # fmt: skip
+BODIES: Mapping[str, tuple[str, Schema]] = {
+    "/v1/chat/completions": (JSON, _body(CHAT_KEYS, ["model", "messages"], logprobs=FLAG)),
+    "/v1/completions": (JSON, _body(TEXT_KEYS, ["model", "prompt"], logprobs=_range("integer", 0, 20))),
+    "/v1/embeddings": (JSON, _body(EMBEDDING_KEYS, ["model", "input"])),
+    "/v1/rerank": (JSON, _body(RERANKING_KEYS, ["model", "query", "documents"])),
+    "/v1/audio/transcriptions": ("multipart/form-data", _FORM),
+    "/v1/audio/translations": ("multipart/form-data", _FORM),
+    "/v2/models/{name}/infer": (JSON, _INFER),
+    "/v2/models/{name}/versions/{version}/infer": (JSON, _INFER),
+}
+"""Types and schemas of bodies, by paths."""
+ANSWERS: Mapping[str, tuple[str, ...]] = {
+    "/": ("text/html",), "/metrics": (PLAIN,),
+    "/v1/chat/completions": (JSON, EVENTS), "/v1/completions": (JSON, EVENTS),
+    "/v1/audio/transcriptions": (JSON, PLAIN, "text/vtt"), "/v1/audio/translations": (JSON, PLAIN, "text/vtt"),
+    "/v2/models/{name}/infer": (JSON, "application/octet-stream"),
+    "/v2/models/{name}/versions/{version}/infer": (JSON, "application/octet-stream"),
+}  # fmt: skip
+"""Types of answers, by paths; JSON for all others."""
+
+
+def openapi_document(routes: Collection[tuple[str, str, str]], version: str, models: Collection[str]) -> dict[str, Any]:
+    """Return the document of endpoints, by method, path and what they do, for a server of these models."""
+    named = {"name": {"enum": [*models]} if models else TEXT, "version": {"enum": [VERSION]}}
+    paths: dict[str, dict[str, Any]] = {}
+    for method, path, purpose in routes:
+        answers = {kind: {"schema": ANY_OBJECT if kind == JSON else TEXT} for kind in ANSWERS.get(path, (JSON,))}
+        errors = {
+            str(status): {"description": text, "content": {JSON: {"schema": _ERROR}}}
+            for status, text in STATUSES.items()
+        }
+        operation: dict[str, Any] = {
+            "summary": purpose, "responses": {"200": {"description": "The answer.", "content": answers}, **errors},
+        }  # fmt: skip
+        names = [part[1:-1] for part in path.split("/") if part.startswith("{")]
+        if names:
+            operation["parameters"] = [
+                {"name": name, "in": "path", "required": True, "schema": named[name]} for name in names
+            ]
+        if path in BODIES and method == "POST":
+            kind, schema = BODIES[path]
+            if models and "model" in schema["properties"]:
+                schema = {**schema, "properties": {**schema["properties"], "model": named["name"]}}
+            operation["requestBody"] = {"required": True, "content": {kind: {"schema": schema}}}
+        paths.setdefault(path, {})[method.lower()] = operation
+    return {
+        "openapi": "3.1.0", "info": {"title": "mirlo serve", "version": version}, "paths": paths,
+        "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
+    }  # fmt: skip

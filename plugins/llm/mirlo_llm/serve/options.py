@@ -1,0 +1,225 @@
+"""The options of a server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mirlo.extend.options import (
+    BOOLEAN,
+    TEXT,
+    OptionFlag,
+    check_options,
+    integer,
+    is_list,
+    is_text,
+    number,
+    option,
+    parse_bytes,
+    values_that,
+)
+from mirlo_llm.generate.json_file import read_bytes
+from mirlo_llm.generate.search import MAX_SLOTS
+from mirlo_llm.serve.errors import ServeError
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+MAX_KEYS_BYTES = 1 << 20
+IMAGES = ",mmproj="
+"""What stands between the file of a language model and that of its encoder of images."""
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """The limits of a server, and how it batches."""
+
+    host: str = option(
+        "127.0.0.1",
+        "The address.",
+        OptionFlag("--host", "ADDRESS", help="the address (default: this machine)"),
+        kind=TEXT,
+    )
+    port: int = option(8000, "The port; 0 takes a free one.", OptionFlag("--port", "N"), kind=integer(0, 65535))
+    slots: int = option(
+        8,
+        "Sequences of a language model that are computed together.",
+        OptionFlag("--slots", "N"),
+        kind=integer(1, MAX_SLOTS),
+    )
+    queue: int = option(
+        64,
+        "Requests of a model that may wait; further ones get status 429.",
+        OptionFlag("--queue", "N"),
+        kind=integer(0, 1 << 16),
+    )
+    max_tokens: int = option(
+        4096, "Most tokens of an answer.", OptionFlag("--max-tokens", "N"), kind=integer(1, 1 << 24)
+    )
+    max_prompt_tokens: int = option(
+        32768, "Most tokens of a prompt.", OptionFlag("--max-prompt-tokens", "N"), kind=integer(1, 1 << 24)
+    )
+    max_choices: int = option(
+        8,
+        "Most answers to a request: `n` times its prompts.",
+        OptionFlag("--max-choices", "N", help="most answers to a request (default: 8)"),
+        kind=integer(1, 1024),
+    )
+    max_body: int = option(
+        16 << 20, "Bytes of the largest body of a request.", OptionFlag("--max-body", "N"), kind=integer(1024, 1 << 32)
+    )
+    batch: int = option(
+        16,
+        "Most rows of requests to a model with a dynamic first dim that share a call. With 1 no requests do.",
+        OptionFlag("--batch", "N"),
+        kind=integer(1, 1 << 16),
+    )
+    batch_delay: float = option(
+        0.0,
+        "Milliseconds that a request may wait for others to share its call. With 0 only those do that come while "
+        "another call runs.",
+        OptionFlag("--batch-delay", "N"),
+        kind=number(0, 10_000),
+    )
+    workers: int = option(
+        2,
+        "Calls at a time of a model that is no language model.",
+        OptionFlag("--workers", "N"),
+        kind=integer(1, 1024),
+    )
+    grace: float = option(
+        30.0,
+        "Seconds that running requests have after a signal to end.",
+        OptionFlag("--grace", "N"),
+        kind=number(0, 3600),
+    )
+    memory: int = option(
+        0,
+        "Bytes of all loaded models; 0 for no limit.",
+        OptionFlag(
+            "--memory",
+            "SIZE",
+            parse_bytes,
+            help="of all loaded models, such as 8G: those that were not used for longest make room (default: no limit)",
+        ),
+        kind=integer(0, 1 << 50),
+    )
+    loaded: int = option(
+        0,
+        "Models in memory at a time, as `memory` bounds their bytes; 0 for no limit.",
+        kind=integer(0, 1 << 16),
+    )
+    is_lazy: bool = option(False, "Whether a model is loaded when the first request needs it.", kind=BOOLEAN)
+    keys: tuple[str, ...] = option(
+        (),
+        "API keys; without any, none is needed.",
+        OptionFlag(
+            "--api-keys",
+            "FILE",
+            help="a file with API keys, one a line; requests need one of them",
+            convert=lambda path: read_keys(path),
+        ),
+        kind=values_that("a list of API keys", lambda value: is_list(value, is_text)),
+    )
+    is_open: bool = option(
+        False,
+        "Whether a server without keys may listen on an address that other machines reach.",
+        OptionFlag("--without-keys", form="constant", help="let other machines use the server without an API key"),
+        kind=BOOLEAN,
+    )
+    connections: int = option(
+        2048,
+        "Connections at a time, as far as the system lets the process have files. The one that has waited longest for "
+        "a request makes room.",
+        kind=integer(64, 1 << 20),
+    )
+    connections_each: int = option(
+        512,
+        "Connections at a time from one address; 0 for no limit.",
+        OptionFlag(
+            "--connections-each",
+            "N",
+            help="connections from one address, such as a proxy's (default: 512; 0: any number)",
+        ),
+        kind=integer(0, 1 << 20),
+    )
+    bodies: int = option(
+        256 << 20,
+        "Bytes of the bodies of all requests that are not answered.",
+        OptionFlag("--bodies", "N", help="bytes of the bodies of all requests that are not answered"),
+        kind=integer(1024, 1 << 40),
+    )
+    head_seconds: float = option(
+        10.0, "Time in which the head of a request must have come, from where the connection is accepted.",
+        kind=number(0.1, 3600),
+    )  # fmt: skip
+    body_seconds: float = option(30.0, "Time in which a body must have come.", kind=number(0.1, 3600))
+    send_seconds: float = option(60.0, "Time in which a client must read what is sent.", kind=number(0.1, 3600))
+
+    def __post_init__(self) -> None:
+        check_options(self, ServeError)
+        for key in self.keys:
+            if len(key) < MIN_KEY or not key.isascii() or not key.isprintable() or " " in key:
+                raise ServeError(f"an API key has at least {MIN_KEY} printable characters of ASCII and no spaces")
+        if self.host not in LOOPBACK and not self.keys and not self.is_open:
+            raise ServeError(
+                f"{self.host}: other machines may reach this address, and no API key is needed: pass --api-keys FILE, "
+                "or --without-keys"
+            )
+
+    @property
+    def is_local(self) -> bool:
+        """Return whether only this machine may use the server, without a key."""
+        return self.host in LOOPBACK and not self.keys
+
+
+MIN_KEY = 16
+"""Characters of the shortest API key: one of random hexadecimal digits has 64 bits."""
+
+
+def read_keys(path: str) -> tuple[str, ...]:
+    """Return the API keys of a file, one in a line; empty lines and those that begin with # are left out."""
+    lines = read_bytes(Path(path), MAX_KEYS_BYTES).decode("utf-8", "replace").splitlines()
+    keys = tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
+    if not keys:
+        raise ServeError(f"{path}: there is no API key in the file")
+    return keys
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A model by its name and its file or folder."""
+
+    name: str
+    path: Path
+    images: Path | None = None
+    """The encoder of images of a language model in a GGUF file."""
+
+
+def parse_models(texts: Sequence[str]) -> tuple[ModelSource, ...]:
+    """Return models of a command line: `PATH` or `NAME=PATH`; the name of a path is its last part.
+
+    `,mmproj=FILE` after a path names the file with the encoder of images of a GGUF file.
+    """
+    result: dict[str, ModelSource] = {}
+    for text in texts:
+        whole, separator, encoder = text.partition(IMAGES)
+        name, equals, path = whole.partition("=")
+        if not equals or "/" in name:
+            name, path = "", whole
+        place = _existing(path, text)
+        images = _existing(encoder, text) if separator else None
+        name = name or (place.resolve().name if place.is_dir() else place.stem)
+        if not all(letter.isalnum() or letter in "._-:" for letter in name) or not name.isascii() or len(name) > 200:
+            raise ServeError(f"{name!a}: the name of a model has letters, digits, '.', '_', '-' and ':': use NAME=PATH")
+        if name in result:
+            raise ServeError(f"two models are named '{name}': use NAME=PATH")
+        result[name] = ModelSource(name, place, images)
+    if not result:
+        raise ServeError("there is no model to serve")
+    return tuple(result.values())
+
+
+def _existing(path: str, text: str) -> Path:
+    if not path or not Path(path).exists():
+        raise ServeError(f"{path or text}: there is no such file or folder")
+    return Path(path)

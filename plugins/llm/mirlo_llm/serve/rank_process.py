@@ -1,0 +1,63 @@
+"""The process of a rank of a served model: it computes its part of what the server's engine computes.
+
+It reads pickled messages of the server, which has started it, from its standard input, and ends when that is closed.
+Its standard output says that it has loaded the model. Its argument is the descriptor of the memory of its heartbeat.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from mirlo.extend.ranks import begin_heartbeat, require_place
+from mirlo.extend.runtime import MirloError
+from mirlo_llm.generate.led_caches import CacheOperation
+
+LOADED = b"loaded\n"
+
+
+@dataclass(frozen=True)
+class RankModel:
+    """What a rank loads."""
+
+    path: str
+    options: Mapping[str, Any]
+    """Options of `mirlo.generate.load`."""
+
+
+def main() -> int:
+    """Load a part of a model, and follow the operations of the engine."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal: the server finishes what runs
+    messages, loaded = os.fdopen(os.dup(sys.stdin.fileno()), "rb"), os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    model = pickle.load(messages)
+    begin_heartbeat(int(sys.argv[1]))
+    place = require_place(model.options["ranks"])
+    try:
+        from mirlo_llm.generate import load
+
+        part = load(model.path, **model.options)
+        os.write(loaded, LOADED)
+        os.close(loaded)
+        part.follow(_operations(messages))
+    except MirloError as error:
+        print(f"mirlo: rank {place.rank}: {error}", file=sys.stderr, flush=True)
+        return 1
+    return 0
+
+
+def _operations(messages: BinaryIO) -> Iterator[CacheOperation]:
+    while True:
+        try:
+            yield pickle.load(messages)
+        except EOFError:
+            return
+
+
+if __name__ == "__main__":
+    sys.exit(main())

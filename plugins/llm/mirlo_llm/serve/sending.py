@@ -1,0 +1,89 @@
+"""Answers: JSON, and events that are sent as they come."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from mirlo_llm.serve.aside import INLINE_BYTES, run_aside
+from mirlo_llm.serve.body import Deadline, Disconnected, Receive, Send
+from mirlo_llm.serve.json_pieces import encode_in_pieces, encode_json
+
+JSON = b"application/json"
+WATCH_SECONDS = 0.003
+"""Time until a request is watched for a client that leaves: a shorter answer needs no task of its own for that."""
+Headers = Iterable[tuple[bytes, bytes]]
+
+
+async def send_bytes(send: Send, status: int, content: bytes, kind: bytes = JSON, headers: Headers = ()) -> None:
+    """Send a whole answer."""
+    start = [(b"content-type", kind), (b"content-length", str(len(content)).encode()), *headers]
+    await send({"type": "http.response.start", "status": status, "headers": start})
+    await send({"type": "http.response.body", "body": content})
+
+
+async def send_json(send: Send, status: int, value: object, headers: Headers = ()) -> None:
+    """Send a whole answer of JSON."""
+    await send_bytes(send, status, encode_json(value), JSON, headers)
+
+
+async def send_large_json(send: Send, status: int, nbytes: int, make: Callable[[], object]) -> None:
+    """Send a whole answer of JSON that a function makes of so many bytes."""
+    write = encode_json if nbytes <= INLINE_BYTES else encode_in_pieces
+    await send_bytes(send, status, await run_aside(nbytes, lambda: write(make())))
+
+
+class EventSender:
+    """Sends events of JSON (text/event-stream) to a client that must read them in time."""
+
+    def __init__(self, send: Send, seconds: float) -> None:
+        self._send, self._seconds = send, seconds
+        self.is_begun = False
+
+    async def send(self, values: Iterable[object], is_last: bool = False) -> None:
+        """Send events together."""
+        if not self.is_begun:
+            self.is_begun = True
+            headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
+            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        content = b"".join(b"data: %b\n\n" % encode_json(value) for value in values)
+        if is_last:
+            content += b"data: [DONE]\n\n"
+        await self._body(content, not is_last)
+
+    async def end(self, value: object) -> None:
+        """Send an error as the last event."""
+        await self._body(b"data: %b\n\n" % encode_json(value), False)
+
+    async def _body(self, content: bytes, more: bool) -> None:
+        with Deadline(self._seconds, Disconnected):
+            await self._send({"type": "http.response.body", "body": content, "more_body": more})
+
+
+class ClientWatch:
+    """Calls `leave` if the client goes while this is entered."""
+
+    def __init__(self, receive: Receive, leave: Callable[[], object]) -> None:
+        self._receive, self._leave = receive, leave
+        self._task: asyncio.Future[None] | None = None
+
+    async def __aenter__(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(WATCH_SECONDS, self._begin)
+
+    async def __aexit__(self, *error: object) -> None:
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    def _begin(self) -> None:
+        self._task = asyncio.ensure_future(self._watch())
+
+    async def _watch(self) -> None:
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                self._leave()
+                return

@@ -1,0 +1,22 @@
+"""What the endpoints of a server share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mirlo_llm.serve.metrics import ServerMetrics
+from mirlo_llm.serve.models import ModelPool
+from mirlo_llm.serve.options import ServeOptions
+
+
+@dataclass
+class ServerState:
+    """The models, the options and the figures of a server."""
+
+    options: ServeOptions
+    metrics: ServerMetrics
+    pool: ModelPool
+    is_stopping: bool = False
+    """Whether new requests are refused, as the server ends."""
+    failure: Exception | None = None
+    """Why the models could not be loaded."""
