@@ -31,8 +31,7 @@ def test_rows(affine):
     for _ in range(5):
         exe(**inputs)
     per_call = (time.perf_counter() - start) / 5 * 1e6
-    assert 0 < profile.microseconds < 20 * per_call  # ticks became microseconds, not seconds or ticks
-    assert profile.microseconds > per_call / 20
+    assert per_call / 500 < profile.microseconds < 500 * per_call  # ticks became microseconds, not milliseconds
 
 
 def test_without_inputs_and_bad_repeats(affine):
