@@ -10,7 +10,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand, optional
 from mirlo.dialects.core.traits import Precision, Trait
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax import shardings
+from mirlo.dialects.relax import array_meanings, shardings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
     FLOAT,
@@ -243,6 +243,7 @@ class CacheWrite(RelaxOp, name="cache_write"):
     of `new` with positions outside of the result are left out; of two with one position, the last one stays.
     """
 
+    meaning = staticmethod(array_meanings.cache_write)
     sharding = staticmethod(shardings.cache_write)
     cache = operand()
     new = operand()

@@ -9,7 +9,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand, optional
 from mirlo.dialects.core.traits import AxisAttributes, Precision, Trait
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax import shardings
+from mirlo.dialects.relax import array_meanings, shardings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.image import COORDINATES, NEAREST
 from mirlo.dialects.relax.infer import require_equal_dims, same_dtype
@@ -147,6 +147,7 @@ class Nonzero(RelaxOp, name="nonzero"):
     The one dim of `count` is the number of columns; operator `bind_dims` binds it to the counted value.
     """
 
+    meaning = staticmethod(array_meanings.nonzero)
     x = operand()
     count = Dims()
 

@@ -15,7 +15,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand
 from mirlo.dialects.core.traits import Precision, Trait
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax import meanings, shardings
+from mirlo.dialects.relax import array_meanings, meanings, shardings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
     INTEGER,
@@ -92,6 +92,7 @@ class GatherNd(RelaxOp, name="gather_nd"):
 class ScatterElements(RelaxOp, name="scatter_elements"):
     """A copy of x in which `updates` are written (or combined) at the positions along the axis in `indices`."""
 
+    meaning = staticmethod(array_meanings.scatter_elements)
     x = operand()
     indices = operand()
     updates = operand()
@@ -109,6 +110,7 @@ class ScatterElements(RelaxOp, name="scatter_elements"):
 class ScatterNd(RelaxOp, name="scatter_nd"):
     """A copy of x in which slices `updates` are written (or combined) at the points in the last dim of `indices`."""
 
+    meaning = staticmethod(array_meanings.scatter_nd)
     x = operand()
     indices = operand()
     updates = operand()

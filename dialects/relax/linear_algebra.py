@@ -7,6 +7,7 @@ from mirlo.dialects.core.attributes import Bool
 from mirlo.dialects.core.op import OpError, operand, result
 from mirlo.dialects.core.traits import OnnxName
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import array_meanings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import FLOAT, require_equal_dims, require_kind
 
@@ -15,6 +16,7 @@ class Det(RelaxOp, name="det"):
     """The determinant of each square matrix."""
 
     ONNX = OnnxName("Det")
+    meaning = staticmethod(array_meanings.det)
     x = operand()
 
     @staticmethod
@@ -27,6 +29,7 @@ class Inverse(RelaxOp, name="inverse"):
     """The inverse of each square matrix; the result for a singular matrix is undefined."""
 
     ONNX = OnnxName("Inverse", domain="com.microsoft", exported=False)
+    meaning = staticmethod(array_meanings.inverse)
     x = operand()
 
     @staticmethod

@@ -14,7 +14,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand
 from mirlo.dialects.core.traits import AxisAttributes, OnnxName, Trait
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax import shardings
+from mirlo.dialects.relax import array_meanings, shardings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
     ANY,
@@ -198,6 +198,10 @@ class Cumulative(ReadsEachElement):
 class Cumsum(Cumulative, name="cumsum"):
     """Running sum."""
 
+    meaning = staticmethod(array_meanings.running(np.add))
+
 
 class Cumprod(Cumulative, name="cumprod"):
     """Running product."""
+
+    meaning = staticmethod(array_meanings.running(np.multiply))

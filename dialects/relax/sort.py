@@ -6,7 +6,7 @@ from mirlo.dialects.core.attributes import Bool, Int
 from mirlo.dialects.core.conditions import require_at_most
 from mirlo.dialects.core.op import operand, result
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax import shardings
+from mirlo.dialects.relax import array_meanings, shardings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import NUMBER, normalize_axis, require_kind, require_rank
 
@@ -14,6 +14,7 @@ from mirlo.dialects.relax.infer import NUMBER, normalize_axis, require_kind, req
 class Topk(RelaxOp, name="topk"):
     """The k largest (or smallest) elements along the axis, and their positions; equal elements keep their order."""
 
+    meaning = staticmethod(array_meanings.topk)
     sharding = staticmethod(shardings.other_axes)
     x = operand()
     values = result()
@@ -37,6 +38,7 @@ class Topk(RelaxOp, name="topk"):
 class Sort(RelaxOp, name="sort"):
     """The elements in ascending (or descending) order along the axis; stable."""
 
+    meaning = staticmethod(array_meanings.sort)
     sharding = staticmethod(shardings.other_axes)
     x = operand()
     axis = Int(-1)
@@ -51,6 +53,7 @@ class Sort(RelaxOp, name="sort"):
 class Argsort(RelaxOp, name="argsort"):
     """The positions in x of the elements of the sorted tensor."""
 
+    meaning = staticmethod(array_meanings.argsort)
     sharding = staticmethod(shardings.other_axes)
     x = operand()
     axis = Int(-1)
@@ -65,6 +68,7 @@ class Argsort(RelaxOp, name="argsort"):
 class ArgsortRows(RelaxOp, name="argsort_rows"):
     """The lexicographic order of the rows of x [N, M]: i64 [N]; stable."""
 
+    meaning = staticmethod(array_meanings.argsort_rows)
     x = operand()
 
     @staticmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mirlo.dialects.core.attributes import Int, Str
 from mirlo.dialects.core.op import OpError, operand
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import array_meanings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
     FLOAT,
@@ -47,6 +48,7 @@ class TreeEnsemble(RelaxOp, name="tree_ensemble"):
     true. Leaf i is node -1 - i. `roots` are the root nodes of the trees. Nodes must not form a cycle.
     """
 
+    meaning = staticmethod(array_meanings.tree_ensemble)
     x = operand()
     thresholds = operand()
     nodes = operand()

@@ -8,6 +8,7 @@ from mirlo.dialects.core.conditions import require_at_most, require_elements, re
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand, optional, result
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import array_meanings
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
     FLOAT,
@@ -230,6 +231,7 @@ class NonMaxSuppression(RelaxOp, name="non_max_suppression"):
     as rows of image, class and box. `count` is the number of valid rows; the others are 0.
     """
 
+    meaning = staticmethod(array_meanings.non_max_suppression)
     boxes = operand()
     scores = operand()
     limit = operand()

@@ -16,6 +16,9 @@ PRIM_FUNC = "tir.prim_func"
 NAMES = "tir.names"
 """Attribute of a prim function in tensor form: what its author calls each argument and each result of an operation, in
 order; empty for those without a name."""
+OPERATOR = "tir.operator"
+"""Attribute of a prim function that is written as loops: the operator that it computes, a dictionary with its `name`,
+its `attributes` and the types of its `operands` and `results`. It is the definition of the function."""
 RULES = "tir.rules"
 """Attribute of a prim function: the target whose rules lower its intrinsics before those of the host."""
 

@@ -6,7 +6,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.tir.view import prim_functions
 from mirlo.passes.exact.compare import KernelPair
-from mirlo.passes.exact.kernel_definition import KernelDefinition
+from mirlo.passes.exact.operator_definition import definition_of
 from mirlo.passes.exact.verdict import DIFFERENT
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.schedule.primitives.trace import Trace
@@ -47,4 +47,4 @@ def _differs(definition: ir.Operation, trace: Trace, schedule: str) -> bool:
         (scheduled,) = prim_functions(module.operation)
     except (MirloError, ValueError):
         return False  # without the rest, these primitives schedule nothing
-    return KernelPair(KernelDefinition(definition), scheduled.operation).verify().status == DIFFERENT
+    return KernelPair(definition_of(definition), scheduled.operation).verify().status == DIFFERENT

@@ -14,16 +14,14 @@ from dataclasses import replace
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dims import Dim, parse, symbols_of
+from mirlo.dialects.core.dims import symbols_of
 from mirlo.dialects.tir.sizes import symbols_of_function
 from mirlo.passes.exact import translate_control, translate_instructions  # noqa: F401  (importing registers meanings)
 from mirlo.passes.exact.arithmetic import Arithmetic
-from mirlo.passes.exact.degree import proven_bits
 from mirlo.passes.exact.double import DoubleArithmetic
 from mirlo.passes.exact.field import FieldArithmetic
 from mirlo.passes.exact.ir_text import TABLE_WORDS, ModuleText
 from mirlo.passes.exact.kernel_definition import KernelDefinition, RoundSettings, run_function
-from mirlo.passes.exact.maxima import rounds_for_maxima
 from mirlo.passes.exact.memory import Array, GuardedBuffer, RandomMemory, number_of
 from mirlo.passes.exact.native import NativeFunction, compile_function
 from mirlo.passes.exact.operations import (
@@ -31,7 +29,6 @@ from mirlo.passes.exact.operations import (
     has_comparisons,
     has_exponentials,
     has_infinities,
-    operations_in,
 )
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.scheduled import translate_scheduled
@@ -68,12 +65,15 @@ class KernelPair:
         symbols = self._symbols()
         places: list[str] | None = [] if symbols else None
         scheduled = self.compile_scheduled(arithmetic, places)
-        search = SizeSearch(symbols, self.definition.parameters, [dict(each) for each in sizes], places or ())
+        search = SizeSearch(
+            symbols, self.definition.parameters, [dict(each) for each in sizes], places or (),
+            self.definition.is_possible,
+        )  # fmt: skip
         settings = RoundSettings(0, compared=tuple(compared_constants(*self._forms)))
         for count, chosen in enumerate(search):
             settings = replace(settings, sizes=tuple(chosen.items()))
             least, first = (rounds, 0) if count == 0 else (1, count)
-            needed, _ = rounds_for_maxima(self.definition.view, chosen, least)
+            needed, _ = self.definition.rounds(chosen, least)
             for number in range(first, first + needed):
                 settings = replace(settings, number=number)
                 verdict = self._round(arithmetic, scheduled, settings, search)
@@ -83,17 +83,14 @@ class KernelPair:
         verdict = self._range_round(settings)
         if verdict is not None:
             return verdict
-        total, share = rounds_for_maxima(self.definition.view, final, rounds)
+        total, share = self.definition.rounds(final, rounds)
         return KernelVerdict(
-            self.definition.name, EQUAL, rounds=total, bits=proven_bits(self.definition.view, rounds, final),
+            self.definition.name, EQUAL, rounds=total, bits=self.definition.proven_bits(rounds, final),
             sizes=tuple(search.compared), unreached=tuple(search.unreached), extremes=share,
         )  # fmt: skip
 
     def _symbols(self) -> list[str]:
-        dims: list[Dim] = [dim for _, shape in self.definition.parameters for dim in shape]
-        dims += [dim for block in self.definition.view.blocks for dim in block.domain]
-        dims += [parse(op.opview.dim) for op in operations_in(self.definition.operation) if op.name == "tir.size"]
-        dims += symbols_of_function(self.scheduled.opview)
+        dims = [*self.definition.dims(), *symbols_of_function(self.scheduled.opview)]
         return list(dict.fromkeys(name for dim in dims for name in sorted(symbols_of(dim))))
 
     def compile_scheduled(self, arithmetic: Arithmetic, places: list[str] | None = None) -> NativeFunction:
@@ -147,7 +144,7 @@ class KernelPair:
         return None
 
     def _wrong(self, position: int, wrong: Array, settings: RoundSettings, what: str = "") -> KernelVerdict:
-        _, dims = self.definition.parameters[len(self.definition.view.arguments) + position]
+        _, dims = self.definition.parameters[len(self.definition.inputs) + position]
         shape = [number_of(dim, dict(settings.sizes)) for dim in dims]
         places = np.flatnonzero(wrong)
         first = tuple(map(int, np.unravel_index(int(places[0]), shape))) if shape else ()

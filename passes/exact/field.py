@@ -187,7 +187,9 @@ class FieldArithmetic(Arithmetic):
         return self.function(f, f"truncf {kind}", [a]) if self.has_exact_casts else a
 
     def to_int(self, f: FunctionText, a: FloatValue, bits: int, name: str) -> IntValue:
-        x = self.function(f, name, [a]).planes[0]
+        # Bits of a float have the order of floats, by which kernels sort.
+        is_ordered = name == "bitcast" and bits >= VALUES.bits and not self.has_infinities
+        x = self._order_key(f, self.canonical(f, a)) if is_ordered else self.function(f, name, [a]).planes[0]
         if bits < 64:
             x = f.op(f"trunc {llvm_type('i64', a.lanes)} {x} to {llvm_type(f'i{bits}', a.lanes)}")
         return IntValue(x, bits, a.lanes)

@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.types import dims_of
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.exact.memory import IntegerInputs
-from mirlo.passes.exact.values import element_of, is_float
+from mirlo.passes.exact.translator import Argument
+from mirlo.passes.exact.values import bits_of, element_of, is_float
 
 MASK = "mask"
 """The name of blocks that add a mask to scores: its elements may be minus infinity."""
 
 
-def integer_values(view: PrimView, sizes: dict[str, int]) -> dict[int, IntegerInputs]:
+def integer_inputs(
+    arguments: Sequence[Argument], dims: Iterable[Dim], sizes: Mapping[str, int], bools: Collection[int]
+) -> dict[int, IntegerInputs]:
     """Return what integer arguments are drawn from, by position; bytes that are no bools may be anything.
 
     Wider integers are mostly indices and sizes: the ends of all dims are among them.
     """
-    dims = {dim for value in (*view.arguments, *view.returned) for dim in dims_of(value.type)}
-    dims |= {dim for block in view.blocks for operand in block.inputs for dim in operand.shape}
     numbers = {dim for dim in dims if isinstance(dim, int) and dim > 0} | set(sizes.values()) | {1}
     ends = {x for n in numbers for x in (0, 1, -1, n - 1, n, n + 1, -n, -n - 1, -n + 1, n // 2)}
     special = IntegerInputs(np.array(sorted(ends)))
-    values = {}
-    for i, argument in enumerate(view.arguments):
-        element = element_of(argument.type)
-        if isinstance(element, ir.IntegerType) and element.width > 8:
-            values[i] = special
-        elif isinstance(element, ir.IntegerType) and _is_bool(view, argument):
-            values[i] = IntegerInputs(special.special, is_bool=True)
-    return values
+    values = {i: special for i, each in enumerate(arguments) if each.role == "in" and each.bits > 8}
+    return values | {i: IntegerInputs(special.special, is_bool=True) for i in bools}
+
+
+def bool_arguments(view: PrimView) -> set[int]:
+    """Return the positions of arguments of bytes that are truth values."""
+    return {
+        i for i, argument in enumerate(view.arguments)
+        if not is_float(element_of(argument.type)) and bits_of(element_of(argument.type)) <= 8
+        and _is_bool(view, argument)
+    }  # fmt: skip
 
 
 def _is_bool(view: PrimView, argument: ir.Value) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.tir.view import is_tensor_form, prim_functions
+from mirlo.passes.exact.operator_definition import graph_of_operator
 from mirlo.passes.registry import Pass, register_pass
 from mirlo.runtime.records import dataclass
 
@@ -19,7 +21,7 @@ DEFINITIONS = "tir.definitions"
 @register_pass
 @dataclass(frozen=True)
 class KeepDefinitions(Pass):
-    """Keep a copy of each prim function in tensor form in a module of its own.
+    """Keep a copy of each prim function in tensor form in a module of its own, and operators that others compute.
 
     It runs before `schedule`. The pass `verify-schedule` compares each kernel with its definition, and removes the
     module.
@@ -31,12 +33,16 @@ class KeepDefinitions(Pass):
 
     def run(self, op: ir.OpView, session: Session) -> None:
         body = op.operation.regions[0].blocks[0]
-        functions = [function for function in prim_functions(op) if is_tensor_form(function)]
+        functions = list(prim_functions(op))
         with ir.InsertionPoint(body), op.operation.location:
             kept = ir.Operation.create("builtin.module", attributes={DEFINITIONS: ir.UnitAttr.get()}, regions=1)
             inner = kept.regions[0].blocks.append()
-            for function in functions:
-                function.operation.clone(ip=ir.InsertionPoint(inner))
+            with ir.InsertionPoint(inner):
+                for function in functions:
+                    if is_tensor_form(function):
+                        function.operation.clone()
+                    else:
+                        graph_of_operator(function.operation)
 
 
 def definitions_of(module: ir.OpView) -> ir.Operation | None:
@@ -46,3 +52,9 @@ def definitions_of(module: ir.OpView) -> ir.Operation | None:
             kept: ir.Operation = member.operation
             return kept
     return None
+
+
+def functions_by_name(kept: ir.Operation) -> dict[str, ir.Operation]:
+    """Return the definitions in their module, by the names of kernels."""
+    functions = [member.operation for member in kept.regions[0].blocks[0].operations]
+    return {symbol_name(function): function for function in functions}

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dims import Dim, parse
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.exact.arithmetic import Arithmetic
 from mirlo.passes.exact.definition import translate_definition
+from mirlo.passes.exact.degree import proven_bits
 from mirlo.passes.exact.field import FieldArithmetic
-from mirlo.passes.exact.inputs import integer_values, mask_arguments
+from mirlo.passes.exact.inputs import bool_arguments, integer_inputs, mask_arguments
 from mirlo.passes.exact.ir_text import ModuleText
-from mirlo.passes.exact.memory import Array, GuardedBuffer, RandomMemory, number_of
+from mirlo.passes.exact.maxima import rounds_for_maxima
+from mirlo.passes.exact.memory import Array, GuardedBuffer, IntegerInputs, RandomMemory, number_of
 from mirlo.passes.exact.native import NativeFunction, compile_function
+from mirlo.passes.exact.operations import operations_in
 from mirlo.passes.exact.primes import MINUS_INFINITY
 from mirlo.passes.exact.rounds import round_constants
 from mirlo.passes.exact.translator import Argument
@@ -56,22 +60,56 @@ class DefinitionResults:
     """The constants of the round."""
 
 
-class KernelDefinition:
-    """A prim function over tensors, compiled once for each arithmetic."""
+class KernelDefinition(ABC):
+    """What a kernel is to compute: the results of each round are computed once, for all forms that are compared."""
 
     def __init__(self, operation: ir.Operation, constants: Sequence[Mapping[int, Array]] = ()):
-        self.operation, self.view = operation, PrimView(operation)
+        self.operation = operation
         self.name = symbol_name(operation)
         self.constants = list(constants)
         """Inputs that are constants in the calls of the kernel, by position; one call's for each round."""
-        self.parameters: list[tuple[str, tuple[Dim, ...]]] = [
-            *(("in", dims_of(value.type)) for value in self.view.arguments),
-            *(("out", dims_of(value.type)) for value in self.view.returned),
-        ]
-        self._masks = mask_arguments(self.view)
-        self._functions: dict[tuple[object, ...], NativeFunction] = {}
+        inputs, outputs = self.values()
+        self.inputs = [_argument("in", value) for value in inputs]
+        self.outputs = [_argument("out", value) for value in outputs]
+        self.parameters = [(each.role, each.shape) for each in (*self.inputs, *self.outputs)]
         self._results: dict[tuple[object, ...], DefinitionResults] = {}
         self._kept = 0
+
+    @abstractmethod
+    def values(self) -> tuple[Sequence[ir.Value], Sequence[ir.Value]]:
+        """Return the inputs and the outputs."""
+
+    @abstractmethod
+    def dims(self) -> list[Dim]:
+        """Return all dims whose symbols have sizes."""
+
+    @abstractmethod
+    def rounds(self, sizes: Mapping[str, int], least: int) -> tuple[int, float]:
+        """Return the rounds for maxima, and the share of their operands that win in one of them."""
+
+    @abstractmethod
+    def proven_bits(self, rounds: int, sizes: Mapping[str, int]) -> float:
+        """Return b where a fault passes so many rounds with a probability of at most 2^-b."""
+
+    @abstractmethod
+    def evaluate(
+        self, arithmetic: Arithmetic, memory: RandomMemory, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int],
+        table: Array,
+    ) -> list[GuardedBuffer]:  # fmt: skip
+        """Return the results for inputs."""
+
+    def integers(self, sizes: Mapping[str, int]) -> Mapping[int, IntegerInputs]:
+        """Return what inputs of integers are drawn from, by position."""
+        return integer_inputs([*self.inputs, *self.outputs], self.dims(), sizes, ())
+
+    def is_possible(self, sizes: Mapping[str, int]) -> bool:
+        """Return whether there are inputs for these sizes."""
+        return True
+
+    def prepare(  # noqa: B027  (most need nothing)
+        self, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int], memory: RandomMemory
+    ) -> None:
+        """Change inputs that are drawn so that the kernel may be called with them."""
 
     def results(self, arithmetic: Arithmetic, settings: RoundSettings) -> DefinitionResults:
         """Return the inputs and outputs of a round."""
@@ -86,14 +124,61 @@ class KernelDefinition:
         return self._results[key]
 
     def _run(self, arithmetic: Arithmetic, settings: RoundSettings) -> DefinitionResults:
-        function = self._function(arithmetic)
         memory = RandomMemory(arithmetic, settings.number, settings.scale)
         table = round_constants(settings.number, settings.compared)
         inputs = self._inputs(memory, settings)
+        sizes = dict(settings.sizes)
+        self.prepare(inputs, sizes, memory)
         if settings.is_odd and isinstance(arithmetic, FieldArithmetic) and arithmetic.has_infinities:
-            self._hide(memory, inputs, dict(settings.sizes))
-        outputs, _ = run_function(function, memory, inputs, dict(settings.sizes), table)
-        return DefinitionResults(inputs, outputs, table)
+            self.hide(memory, inputs, sizes)
+        return DefinitionResults(inputs, self.evaluate(arithmetic, memory, inputs, sizes, table), table)
+
+    def _inputs(self, memory: RandomMemory, settings: RoundSettings) -> list[GuardedBuffer]:
+        sizes = dict(settings.sizes)
+        integers = self.integers(sizes)
+        inputs = [memory.buffer(argument, sizes, integers.get(i)) for i, argument in enumerate(self.inputs)]
+        constants = self.constants[settings.number % len(self.constants)] if self.constants else {}
+        for i, array in constants.items():
+            (plane,) = inputs[i].planes
+            plane[:] = array.reshape(-1).astype(plane.dtype)
+        return inputs
+
+    def hide(  # noqa: B027  (most have no masks)
+        self, memory: RandomMemory, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int]
+    ) -> None:
+        """Make elements of masks minus infinity."""
+
+
+class BlockDefinition(KernelDefinition):
+    """A prim function over tensors, whose blocks are compiled once for each arithmetic."""
+
+    def __init__(self, operation: ir.Operation, constants: Sequence[Mapping[int, Array]] = ()):
+        self.view = PrimView(operation)
+        super().__init__(operation, constants)
+        self._masks = mask_arguments(self.view)
+        self._functions: dict[tuple[object, ...], NativeFunction] = {}
+
+    def values(self) -> tuple[Sequence[ir.Value], Sequence[ir.Value]]:
+        return self.view.arguments, self.view.returned
+
+    def dims(self) -> list[Dim]:
+        dims: list[Dim] = [dim for _, shape in self.parameters for dim in shape]
+        dims += [dim for block in self.view.blocks for dim in block.domain]
+        dims += [dim for block in self.view.blocks for operand in block.inputs for dim in operand.shape]
+        return dims + [parse(op.opview.dim) for op in operations_in(self.operation) if op.name == "tir.size"]
+
+    def rounds(self, sizes: Mapping[str, int], least: int) -> tuple[int, float]:
+        return rounds_for_maxima(self.view, sizes, least)
+
+    def proven_bits(self, rounds: int, sizes: Mapping[str, int]) -> float:
+        return proven_bits(self.view, rounds, sizes)
+
+    def evaluate(
+        self, arithmetic: Arithmetic, memory: RandomMemory, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int],
+        table: Array,
+    ) -> list[GuardedBuffer]:  # fmt: skip
+        outputs, _ = run_function(self._function(arithmetic), memory, inputs, sizes, table)
+        return outputs
 
     def _function(self, arithmetic: Arithmetic) -> NativeFunction:
         if arithmetic.key not in self._functions:
@@ -102,22 +187,10 @@ class KernelDefinition:
             self._functions[arithmetic.key] = compile_function(module, "definition", arguments)
         return self._functions[arithmetic.key]
 
-    def _inputs(self, memory: RandomMemory, settings: RoundSettings) -> list[GuardedBuffer]:
-        sizes = dict(settings.sizes)
-        integers = integer_values(self.view, sizes)
-        inputs = []
-        for i, value in enumerate(self.view.arguments):
-            element = element_of(value.type)
-            kind = "f" if is_float(element) else "i"
-            argument = Argument("in", kind, 0 if kind == "f" else bits_of(element), dims_of(value.type))
-            inputs.append(memory.buffer(argument, sizes, integers.get(i)))
-        constants = self.constants[settings.number % len(self.constants)] if self.constants else {}
-        for i, array in constants.items():
-            (plane,) = inputs[i].planes
-            plane[:] = array.reshape(-1).astype(plane.dtype)
-        return inputs
+    def integers(self, sizes: Mapping[str, int]) -> Mapping[int, IntegerInputs]:
+        return integer_inputs([*self.inputs, *self.outputs], self.dims(), sizes, bool_arguments(self.view))
 
-    def _hide(self, memory: RandomMemory, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int]) -> None:
+    def hide(self, memory: RandomMemory, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int]) -> None:
         """Make most elements of masks, and whole rows of them, minus infinity."""
         for i in self._masks:
             planes = inputs[i].planes
@@ -127,6 +200,13 @@ class KernelDefinition:
             hidden |= np.repeat(memory.rng.random(len(hidden) // width) < MASKED_ROWS, width)
             for plane in planes:
                 plane[hidden] = MINUS_INFINITY
+
+
+def _argument(role: str, value: ir.Value) -> Argument:
+    element = element_of(value.type)
+    return Argument(role, "f", 0, dims_of(value.type)) if is_float(element) else Argument(
+        role, "i", bits_of(element), dims_of(value.type)
+    )  # fmt: skip
 
 
 def run_function(

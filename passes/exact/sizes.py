@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 
 import numpy as np
@@ -60,12 +60,13 @@ class SizeSearch:
 
     def __init__(
         self, symbols: Sequence[str], parameters: Sequence[tuple[str, tuple[Dim, ...]]], requested: Sequence[Sizes],
-        places: Sequence[str],
+        places: Sequence[str], is_possible: Callable[[Sizes], bool] = lambda sizes: True,
     ):  # fmt: skip
         self.symbols, self.requested, self.places = symbols, requested, places
         self.compared: list[Sizes] = []
         """The sizes that were compared."""
         self._dims = [dims for _, dims in parameters]
+        self._has_inputs = is_possible
         self._seen: Array = np.zeros(CASES * len(places), np.int64)
 
     def __iter__(self) -> Iterator[Sizes]:
@@ -132,4 +133,4 @@ class SizeSearch:
             if not all(isinstance(number, int) and number >= 0 for number in numbers):
                 return False
             total += math.prod(number for number in numbers if isinstance(number, int))
-        return total <= MOST_ELEMENTS or bool(self.requested)
+        return (total <= MOST_ELEMENTS or bool(self.requested)) and self._has_inputs(dict(sizes))

@@ -27,6 +27,21 @@ def loop(t: KernelTranslator, op: ir.Operation) -> None:
     t.set(op, *t.loop(lower, upper, step, start, body, PARALLEL in op.attributes))
 
 
+@translates("scf.while")
+def while_loop(t: KernelTranslator, op: ir.Operation) -> None:
+    if len(op.operands) or len(op.results):
+        raise OutsideError("a loop with a condition that carries values")
+    before, after = (region.blocks[0] for region in op.regions)
+
+    def condition() -> IntValue:
+        *operations, terminator = before.operations
+        for each in operations:
+            t.emit(each.operation)
+        return t.ints(terminator.operation.operands[0])
+
+    t.loop_while(condition, lambda: t.emit_block(after))
+
+
 @translates("scf.if")
 def branch(t: KernelTranslator, op: ir.Operation) -> None:
     def emitter(region: ir.Region) -> Callable[[], Sequence[Number]]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from mirlo.dialects.bindings import ir
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.translator import KernelTranslator, is_float_buffer, translates
-from mirlo.passes.exact.values import BufferRef, IntValue, bits_of, row_major
+from mirlo.passes.exact.values import INDEX_BITS, BufferRef, IntValue, Number, bits_of, row_major
 
 ADDRESS = 3
 """Position of the constant of the round that stands for addresses: aligned in one round, and not in another."""
@@ -36,6 +36,21 @@ def store(t: KernelTranslator, op: ir.Operation) -> None:
     value, target, *indices = op.operands
     buffer = t.buffer(target)
     t.store(t.number(value), buffer, t.offset(buffer, [t.ints(i) for i in indices]))
+
+
+@translates("memref.copy")
+def copy(t: KernelTranslator, op: ir.Operation) -> None:
+    source, target = (t.buffer(value) for value in op.operands)
+    if any(each.shift is not None or each.strides != row_major(each.shape) for each in (source, target)):
+        raise OutsideError("a copy of a part of a buffer")
+    _, size = t.element_text(source)
+    count = IntValue(t.f.at_entry(f"udiv i64 {source.room}, {size}"), INDEX_BITS)
+
+    def element(index: IntValue, carried: list[Number]) -> Sequence[Number]:
+        t.store(t.load(source, index), target, index)
+        return []
+
+    t.loop(t.index(0), count, t.index(1), [], element)
 
 
 @translates("memref.prefetch", "memref.dealloc")

@@ -33,6 +33,8 @@ from mirlo.runtime.records import dataclass
 DIVISIONS = ("sdiv", "udiv", "srem", "urem")
 GUARD_BYTES = 32768
 """Bytes of garbage before and behind each buffer."""
+MOST_ITERATIONS = 1 << 26
+"""The most iterations of a loop that ends by a condition."""
 Body = Callable[[IntValue, list[Number]], Sequence[Number]]
 """Emits one iteration of a loop, from its index and the carried values, and returns the next ones."""
 
@@ -461,6 +463,25 @@ class KernelTranslator:
         f.lines[place:place] = phis
         f.label(after)
         return carried
+
+    def loop_while(self, condition: Callable[[], IntValue], body: Callable[[], object]) -> None:
+        """Emit a loop that runs while a condition holds; a kernel that is wrong stops after `MOST_ITERATIONS`."""
+        f = self.f
+        head, inside, after = f.new_label("head"), f.new_label("loop"), f.new_label("after")
+        before = f.block
+        f.effect(f"br label %{head}")
+        f.label(head)
+        k, place = f.fresh(), len(f.lines)
+        goes_on = condition()
+        is_left = f.op(f"icmp ult i64 {k}, {MOST_ITERATIONS}")
+        both = f.op(f"and i1 {goes_on.name}, {is_left}")
+        f.effect(f"br i1 {both}, label %{inside}, label %{after}")
+        f.label(inside)
+        body()
+        following = f.op(f"add i64 {k}, 1")
+        f.lines.insert(place, f"  {k} = phi i64 [ 0, %{before} ], [ {following}, %{f.block} ]")
+        f.effect(f"br label %{head}")
+        f.label(after)
 
     def _note(self, kind: str, case: IntValue) -> None:
         """Note at run time which case a loop or a branch has: a number below 3."""

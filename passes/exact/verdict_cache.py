@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
+from mirlo.dialects.relax import array_meanings, meanings
 from mirlo.passes.exact.verdict import EQUAL, KernelVerdict
 from mirlo.runtime.cache import OBJECTS, Cache, digest_of
 from mirlo.runtime.sources import digest_of_sources, library_versions
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 VERDICTS = "verdicts"
 """Session option: the `Cache` in which verdicts are kept, None for none."""
+
+MEANINGS = [Path(str(module.__file__)) for module in (array_meanings, meanings)]
+"""Code that says what operators compute, beside that of this package."""
 
 
 class VerdictCache:
@@ -59,4 +63,5 @@ def _text(function: ir.Operation) -> str:
 @cache
 def _version() -> str:
     """Return a digest of the code that compares kernels, and of the versions of its libraries."""
-    return digest_of("\n".join(("verdict", *library_versions(), digest_of_sources([Path(__file__).parent]))).encode())
+    sources = digest_of_sources([Path(__file__).parent, *MEANINGS])
+    return digest_of("\n".join(("verdict", *library_versions(), sources)).encode())

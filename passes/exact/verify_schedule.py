@@ -12,8 +12,8 @@ from mirlo.dialects.tir.view import prim_functions
 from mirlo.passes.exact.blame import first_wrong_primitive
 from mirlo.passes.exact.calls import CalledKernel, called_kernels
 from mirlo.passes.exact.compare import KernelPair
-from mirlo.passes.exact.keep_definitions import definitions_of
-from mirlo.passes.exact.kernel_definition import KernelDefinition
+from mirlo.passes.exact.keep_definitions import definitions_of, functions_by_name
+from mirlo.passes.exact.operator_definition import definition_of
 from mirlo.passes.exact.sizes import parse_sizes
 from mirlo.passes.exact.verdict import DIFFERENT, EQUAL, OUTSIDE, KernelVerdict
 from mirlo.passes.exact.verdict_cache import VERDICTS, VerdictCache
@@ -63,7 +63,7 @@ class VerifySchedule(Pass):
         kept = definitions_of(op)
         if kept is None:
             raise PassError("there are no definitions to compare with: run 'keep-definitions' before 'schedule'")
-        definitions = {symbol_name(each): each.operation for each in prim_functions(kept)}
+        definitions = functions_by_name(kept)
         records = {note.function: note for note in session.notes if isinstance(note, ScheduleRecord)}
         called = called_kernels(op.operation, session)
         verdicts = VerdictCache(session.options.get(VERDICTS), f"{self.rounds} {self.casts} {self.sizes}")
@@ -84,8 +84,8 @@ class VerifySchedule(Pass):
         verdicts: VerdictCache,
     ) -> KernelVerdict:  # fmt: skip
         if name not in definitions:
-            return KernelVerdict(name, OUTSIDE, "it is written as loops over buffers, and has no definition")
-        pair = KernelPair(KernelDefinition(definitions[name], kernel.constants), scheduled)
+            return KernelVerdict(name, OUTSIDE, "it is written as loops, and no operator is its definition")
+        pair = KernelPair(definition_of(definitions[name], kernel.constants), scheduled)
         key = verdicts.key(pair)
         known = verdicts.find(pair, key)
         if known is not None:

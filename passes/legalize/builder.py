@@ -11,6 +11,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallDpsPacked, CallTir
 from mirlo.dialects.tir.compute import Expr, ExprLike, LoopFunction, PrimBuilder, TensorExpr, constant
 from mirlo.dialects.tir.template import PrimTemplate
+from mirlo.dialects.tir.view import OPERATOR
 from mirlo.passes.legalize.helpers import short_name, tensor_type
 from mirlo.passes.made_by import check_emitted
 from mirlo.passes.rules import Rule
@@ -164,10 +165,24 @@ class LegalizeBuilder:
             function = LoopFunction(self._name(name), types, outputs, self.loc)
             buffers = iter(function.buffers)
             operands = [None if v is None else next(buffers) for v in current]
-            return function.build(lambda loops, *_: body(loops, *operands, *buffers)), outputs
+            built = function.build(lambda loops, *_: body(loops, *operands, *buffers))
+            if results is None and [v for v in values if v is not None] == list(self.op.operation.operands):
+                built.operation.attributes[OPERATOR] = self._operator()
+            return built, outputs
 
         operands = [v for v in current if v is not None]
         return self._call(operands, types, build, tuple(v is None for v in current))
+
+    def _operator(self) -> ir.Attribute:
+        """Return the description of the operator, as the definition of a function that is written as loops."""
+        op = self.op.operation
+        kinds = [[ir.TypeAttr.get(value.type) for value in values] for values in (op.operands, op.results)]
+        attributes = {op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))}
+        described = {
+            "name": ir.StringAttr.get(op.name), "attributes": ir.DictAttr.get(attributes),
+            "operands": ir.ArrayAttr.get(kinds[0]), "results": ir.ArrayAttr.get(kinds[1]),
+        }  # fmt: skip
+        return ir.DictAttr.get(described)
 
     def call_prim_func(
         self,

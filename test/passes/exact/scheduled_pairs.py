@@ -9,8 +9,8 @@ from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.tir.view import prim_functions
 from mirlo.passes.exact.calls import called_kernels
 from mirlo.passes.exact.compare import KernelPair
-from mirlo.passes.exact.keep_definitions import definitions_of
-from mirlo.passes.exact.kernel_definition import KernelDefinition
+from mirlo.passes.exact.keep_definitions import definitions_of, functions_by_name
+from mirlo.passes.exact.operator_definition import definition_of
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
 from mirlo.passes.targets import CompileOptions, find_target
@@ -30,8 +30,8 @@ def kernel_pairs(text: str, target: str = "llvm", options: str = "") -> Iterator
     called = called_kernels(module.operation, session)
     kept = definitions_of(module.operation.opview)
     assert kept is not None
-    definitions = {symbol_name(each): each.operation for each in prim_functions(kept)}
+    definitions = functions_by_name(kept)
     for function in prim_functions(module.operation):
         if symbol_name(function) in definitions:
             name = symbol_name(function)
-            yield module, KernelPair(KernelDefinition(definitions[name], called[name].constants), function.operation)
+            yield module, KernelPair(definition_of(definitions[name], called[name].constants), function.operation)

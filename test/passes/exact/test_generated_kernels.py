@@ -16,7 +16,7 @@ from mirlo.dialects.context import make_context
 from mirlo.dialects.tir.compute import PrimBuilder
 from mirlo.dialects.tir.view import prim_functions
 from mirlo.passes.exact.compare import KernelPair
-from mirlo.passes.exact.kernel_definition import KernelDefinition
+from mirlo.passes.exact.kernel_definition import BlockDefinition
 from mirlo.passes.exact.verdict import EQUAL
 from mirlo.passes.pass_failed import PassFailed
 from mirlo.passes.pipeline import Pipeline
@@ -61,7 +61,7 @@ def test_each_random_schedule_is_equal(seed: int) -> None:
         results = program.build(prim, *prim.inputs)
         results = results if isinstance(results, tuple) else (results,)
         module.body.append(prim.finish(*results).operation)
-        definition = KernelDefinition(module.body.operations[0].operation.clone())
+        definition = BlockDefinition(module.body.operations[0].operation.clone())
         schedules = {"kernel": lambda s: apply_random_words(s, np.random.default_rng(seed), 14)}
         try:
             Pipeline("schedule{target=llvm},lower-loops").run(module, Session(options={"schedules": schedules}))

@@ -93,7 +93,7 @@ func.func private @race(%x: memref<20xf32>, %y: memref<20xf32>) attributes {tir.
   } {tir.parallel}
   return
 }
-// expected-remark@+1 {{kernel '@without_definition' is not compared with its definition: it is written as loops over buffers, and has no definition}}
+// expected-remark@+1 {{kernel '@without_definition' is not compared with its definition: it is written as loops, and no operator is its definition}}
 func.func private @without_definition(%x: memref<20xf32>) attributes {tir.prim_func} {
   return
 }

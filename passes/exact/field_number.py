@@ -1,0 +1,140 @@
+"""A residue as a number in Python, for operators whose definition is what they mean in numpy.
+
+It is computed here independently of `field.py`, which translates kernels, to the same residues.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from numbers import Rational
+
+import numpy as np
+
+from mirlo.passes.exact.field import ORDER_FACTOR, ORDER_SHIFT
+from mirlo.passes.exact.memory import Array
+from mirlo.passes.exact.outside import OutsideError
+from mirlo.passes.exact.primes import INFINITY, MINUS_INFINITY, NAN, P, Plane
+from mirlo.runtime.records import dataclass
+
+
+@dataclass(frozen=True)
+class NumberField:
+    """The planes and the order of the residues of a round."""
+
+    moduli: tuple[Plane, ...]
+    factor: int
+    shift: int
+
+    @staticmethod
+    def of_round(moduli: tuple[Plane, ...], table: Array) -> NumberField:
+        return NumberField(moduli, int(table[ORDER_FACTOR]), int(table[ORDER_SHIFT]))
+
+    def key(self, residue: int) -> int:
+        """Return the place of a residue in the order: least, those of the field, greatest, NaN."""
+        return residue if residue < 0 or residue >= P else (residue * self.factor + self.shift) % P
+
+    def number(self, value: object) -> FieldNumber:
+        """Return a number of Python or numpy as an element of the field."""
+        if isinstance(value, FieldNumber):
+            return value
+        if isinstance(value, (float, np.floating)) and not math.isfinite(value):
+            special = NAN if math.isnan(value) else INFINITY if value > 0 else MINUS_INFINITY
+            return FieldNumber(self, (special,) * len(self.moduli))
+        exact = Fraction(int(value) if isinstance(value, (np.integer, np.bool_)) else value)  # type: ignore[call-overload]
+        return FieldNumber(self, tuple(plane.residue(exact) for plane in self.moduli))
+
+    def array(self, planes: list[Array], shape: list[int]) -> Array:
+        """Return residues as an array of numbers."""
+        numbers = np.empty(len(planes[0]), object)
+        numbers[:] = [FieldNumber(self, tuple(map(int, each))) for each in zip(*planes, strict=True)]
+        return numbers.reshape(shape)
+
+    def planes(self, numbers: Array) -> list[Array]:
+        """Return an array of numbers as residues."""
+        residues = [self.number(each).residues for each in numbers.reshape(-1)]
+        return [np.array([each[i] for each in residues], np.int64) for i in range(len(self.moduli))]
+
+
+class FieldNumber:
+    """An element of the field, or a value outside of it, which stays as it is in sums and products."""
+
+    __slots__ = ("field", "residues")
+
+    def __init__(self, field: NumberField, residues: tuple[int, ...]):
+        self.field, self.residues = field, residues
+
+    def __repr__(self) -> str:
+        return f"FieldNumber({self.residues})"
+
+    @property
+    def is_special(self) -> bool:
+        return not 0 <= self.residues[0] < P
+
+    @property
+    def key(self) -> int:
+        return self.field.key(self.residues[0])
+
+    def __add__(self, other: object) -> FieldNumber:
+        return self._combined(other, lambda a, b, modulus: (a + b) % modulus)
+
+    def __sub__(self, other: object) -> FieldNumber:
+        return self._combined(other, lambda a, b, modulus: (a - b) % modulus)
+
+    def __mul__(self, other: object) -> FieldNumber:
+        return self._combined(other, lambda a, b, modulus: a * b % modulus)
+
+    def __truediv__(self, other: object) -> FieldNumber:
+        return self._combined(other, lambda a, b, modulus: a * pow(b, modulus - 2, modulus) % modulus)
+
+    def __radd__(self, other: object) -> FieldNumber:
+        return self.field.number(other) + self
+
+    def __rmul__(self, other: object) -> FieldNumber:
+        return self.field.number(other) * self
+
+    def __rtruediv__(self, other: object) -> FieldNumber:
+        return self.field.number(other) / self
+
+    def __rsub__(self, other: object) -> FieldNumber:
+        return self.field.number(other) - self
+
+    def __neg__(self) -> FieldNumber:
+        return self.field.number(0) - self
+
+    def __abs__(self) -> FieldNumber:
+        return max(self, -self)
+
+    def _combined(self, other: object, compute: object) -> FieldNumber:
+        right = self.field.number(other)
+        for each in (self, right):
+            if each.is_special:
+                return each
+        residues = zip(self.residues, right.residues, self.field.moduli, strict=True)
+        return FieldNumber(self.field, tuple(compute(a, b, plane.modulus) for a, b, plane in residues))  # type: ignore[operator]
+
+    def __lt__(self, other: object) -> bool:
+        return self.key < self.field.number(other).key
+
+    def __le__(self, other: object) -> bool:
+        return self.key <= self.field.number(other).key
+
+    def __gt__(self, other: object) -> bool:
+        return self.key > self.field.number(other).key
+
+    def __ge__(self, other: object) -> bool:
+        return self.key >= self.field.number(other).key
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, (FieldNumber, Rational, float, np.number)) and (
+            self.residues[0] == self.field.number(other).residues[0]
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.residues)
+
+    def __bool__(self) -> bool:
+        return self.residues[0] != 0
+
+    def __float__(self) -> float:
+        raise OutsideError("a residue as a float of Python")

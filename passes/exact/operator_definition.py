@@ -1,0 +1,144 @@
+"""The definition of a kernel that is written as loops: the operator that it computes, as it is meant in numpy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim, SymbolicDim
+from mirlo.dialects.core.op import class_of
+from mirlo.dialects.core.symbols import symbol_name
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.tir.view import OPERATOR, is_prim_func
+from mirlo.passes.exact.arithmetic import Arithmetic
+from mirlo.passes.exact.field import FieldArithmetic
+from mirlo.passes.exact.field_number import NumberField
+from mirlo.passes.exact.kernel_definition import BlockDefinition, KernelDefinition
+from mirlo.passes.exact.memory import Array, GuardedBuffer, RandomMemory, number_of
+from mirlo.passes.exact.outside import OutsideError
+from mirlo.passes.exact.primes import P
+
+ROUNDS = 4
+"""The least rounds: which elements are moved and where depends on the order of residues, and on indices."""
+
+
+def graph_of_operator(function: ir.Operation) -> ir.Operation | None:
+    """Return a function with the operator that a prim function computes, as it was legalized; None without one.
+
+    It is created where the insertion point is.
+    """
+    if OPERATOR not in function.attributes:
+        return None
+    described = ir.DictAttr(function.attributes[OPERATOR])
+    operands, results = (
+        [ir.TypeAttr(each).value for each in ir.ArrayAttr(described[name])] for name in ("operands", "results")
+    )
+    attributes = ir.DictAttr(described["attributes"])
+    kind = ir.FunctionType.get(operands, results)
+    graph = ir.Operation.create(
+        "func.func",
+        attributes={"sym_name": ir.StringAttr.get(symbol_name(function)), "function_type": ir.TypeAttr.get(kind)},
+        regions=1,
+    )
+    block = graph.regions[0].blocks.append(*operands, arg_locs=[function.location] * len(operands))
+    with ir.InsertionPoint(block):
+        op = ir.Operation.create(
+            ir.StringAttr(described["name"]).value,
+            results=results,
+            operands=list(block.arguments),
+            attributes={attributes[i].name: attributes[i].attr for i in range(len(attributes))},
+        )
+        ir.Operation.create("func.return", operands=list(op.results))
+    return graph
+
+
+def definition_of(function: ir.Operation, constants: Sequence[Mapping[int, Array]] = ()) -> KernelDefinition:
+    """Return the definition that a function is: a prim function over tensors, or one operator."""
+    return (BlockDefinition if is_prim_func(function) else OperatorDefinition)(function, constants)
+
+
+class OperatorDefinition(KernelDefinition):
+    """A function with one operator, which is evaluated by its meaning in numpy."""
+
+    def values(self) -> tuple[Sequence[ir.Value], Sequence[ir.Value]]:
+        return list(self.operation.regions[0].blocks[0].arguments), list(self.operator.results)
+
+    @property
+    def operator(self) -> ir.Operation:
+        operation: ir.Operation = self.operation.regions[0].blocks[0].operations[0].operation
+        return operation
+
+    def dims(self) -> list[Dim]:
+        return [*(dim for _, shape in self.parameters for dim in shape), *self.operator.opview.every_dim()]
+
+    def rounds(self, sizes: Mapping[str, int], least: int) -> tuple[int, float]:
+        return max(least, ROUNDS), 1.0
+
+    def proven_bits(self, rounds: int, sizes: Mapping[str, int]) -> float:
+        """Return those of sums and products of all elements: operators that only move them have a lower degree."""
+        degree = max(1, *(math.prod(number_of(dim, sizes) for dim in each.shape) for each in self.inputs))
+        return rounds * max(0.0, math.log2(P) - math.log2(2 * degree))
+
+    def is_possible(self, sizes: Mapping[str, int]) -> bool:
+        if self.operator.name != "relax.nonzero":
+            return True
+        elements = math.prod(number_of(dim, sizes) for dim in self.inputs[0].shape)
+        return number_of(self.outputs[0].shape[1], sizes) <= elements
+
+    def prepare(self, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int], memory: RandomMemory) -> None:
+        """Make as many elements other than zero as `nonzero` is called with."""
+        if self.operator.name != "relax.nonzero":
+            return
+        (x,), count = inputs, number_of(self.outputs[0].shape[1], sizes)
+        chosen = memory.rng.permutation(x.count) < count
+        kind = TensorType.from_mlir(self.operator.operands[0].type)
+        for plane in x.planes:
+            one = np.ones_like(plane) if kind is not None and kind.dtype.is_bool else np.where(plane == 0, 1, plane)
+            plane[:] = np.where(chosen, one, 0)
+
+    def evaluate(
+        self, arithmetic: Arithmetic, memory: RandomMemory, inputs: Sequence[GuardedBuffer], sizes: Mapping[str, int],
+        table: Array,
+    ) -> list[GuardedBuffer]:  # fmt: skip
+        cls = class_of(self.operator)
+        if cls.meaning is None:
+            raise OutsideError(f"'{self.operator.name}', which is written as loops and has no meaning in numpy")
+        field = NumberField.of_round(arithmetic.moduli, table) if isinstance(arithmetic, FieldArithmetic) else None
+        arrays = [_array(field, value, each, sizes) for value, each in zip(self.values()[0], inputs, strict=True)]
+        operands = [cls._operand_layout.pick(each, self.operator, arrays) for each in cls._operand_layout.fields]
+        attributes = {name: _static(value, sizes) for name, value in self.operator.opview.attribute_values().items()}
+        computed = cls.meaning(*operands, **attributes)
+        results = computed if isinstance(computed, tuple) else (computed,)
+        outputs = [memory.buffer(argument, sizes) for argument in self.outputs]
+        for output, argument, result in zip(outputs, self.outputs, results, strict=True):
+            is_residue = field is not None and argument.kind == "f"
+            planes = field.planes(result) if field is not None and is_residue else [np.asarray(result).reshape(-1)]
+            for to, plane in zip(output.planes, planes, strict=True):
+                to[:] = plane.astype(to.dtype)
+        return outputs
+
+
+def _array(field: NumberField | None, value: ir.Value, buffer: GuardedBuffer, sizes: Mapping[str, int]) -> Array:
+    """Return an operand as an array of numbers of the field, of floats or of integers."""
+    kind = TensorType.from_mlir(value.type)
+    assert kind is not None
+    shape = [number_of(dim, sizes) for dim in kind.shape]
+    if kind.dtype.is_float and field is not None:
+        return field.array(buffer.planes, shape)
+    (plane,) = buffer.planes
+    if kind.dtype.is_float:
+        return plane.reshape(shape)
+    if kind.dtype.is_bool:
+        return (plane.reshape(shape) & 1).astype(bool)
+    return plane.view(kind.dtype.to_numpy()).reshape(shape)
+
+
+def _static(value: Any, sizes: Mapping[str, int]) -> Any:
+    """Return an attribute with numbers in place of symbolic dims."""
+    if isinstance(value, tuple) and any(isinstance(each, SymbolicDim) for each in value):
+        return tuple(number_of(each, sizes) for each in value)
+    return value
