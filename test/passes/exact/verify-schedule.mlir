@@ -138,9 +138,11 @@ module attributes {tir.definitions} {
 // -----
 
 #map = affine_map<(d0) -> (d0)>
-// expected-remark@+1 {{kernel '@unknown' is not compared with its definition: the operation 'memref.copy'}}
+// expected-remark@+1 {{kernel '@unknown' is not compared with its definition: the operation 'memref.atomic_rmw'}}
 func.func private @unknown(%x: memref<20xf32>, %y: memref<20xf32>) attributes {tir.prim_func} {
-  memref.copy %x, %y : memref<20xf32> to memref<20xf32>
+  %c0 = arith.constant 0 : index
+  %v = memref.load %x[%c0] : memref<20xf32>
+  %old = memref.atomic_rmw addf %v, %y[%c0] : (f32, memref<20xf32>) -> f32
   return
 }
 module attributes {tir.definitions} {

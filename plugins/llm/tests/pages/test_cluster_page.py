@@ -17,7 +17,6 @@ from pages import code_block, code_blocks
 for package in ("starlette", "uvicorn", "tokenizers", "jinja2"):
     pytest.importorskip(package)
 
-sys.path.insert(0, str(ROOT / "plugins" / "llm" / "tests" / "serve"))
 from mirlo_llm.serve.ray.options import FleetOptions  # noqa: E402
 from served import (  # noqa: E402
     LOOPBACK,

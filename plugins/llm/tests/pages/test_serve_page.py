@@ -13,7 +13,6 @@ from pages import code_block
 for package in ("starlette", "uvicorn", "tokenizers", "jinja2"):
     pytest.importorskip(package)
 
-sys.path.insert(0, str(ROOT / "plugins" / "llm" / "tests" / "serve"))
 from mirlo_llm.commands.serving import LIMITS  # noqa: E402
 from mirlo_llm.serve.metrics import ServerMetrics  # noqa: E402
 from mirlo_llm.serve.options import ServeOptions  # noqa: E402

@@ -1,12 +1,8 @@
-"""Lets the tests of this folder import what they share, and servers that unload models find little to look at."""
+"""Keeps the garbage collector short for servers that unload models."""
 
 import gc
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(scope="module", autouse=True)
