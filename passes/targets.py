@@ -142,6 +142,11 @@ class Target:
         "a dict from names of operators to dataclasses of choices", maps(is_text, _is_class)
     )
     """Returns what is chosen for operators before they become prim functions: by operator, a dataclass of `Choice`s."""
+    definitions: Callable[[], Mapping[str, type]] | None = callback(
+        "a dict from names of operators to classes of definitions", maps(is_text, _is_class)
+    )
+    """Returns the definitions of kernels that its passes write as loops, for `verify-schedule`: by the name of the
+    operator, which begins with the target's, subclasses of `DescribedDefinition`."""
     expected: Callable[[ir.Operation | ir.OpView, Mapping[str, int], CompileOptions], float | None] | None = callback(
         "a time, a number that is not negative, or None", optional(is_time)
     )

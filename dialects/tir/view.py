@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +21,17 @@ OPERATOR = "tir.operator"
 its `attributes` and the types of its `operands` and `results`. It is the definition of the function."""
 RULES = "tir.rules"
 """Attribute of a prim function: the target whose rules lower its intrinsics before those of the host."""
+
+
+def describe_operator(
+    name: str, attributes: Mapping[str, ir.Attribute], operands: Sequence[ir.Type], results: Sequence[ir.Type]
+) -> ir.DictAttr:
+    """Return the description of an operator that a prim function computes."""
+    kinds = (ir.ArrayAttr.get([ir.TypeAttr.get(each) for each in types]) for types in (operands, results))
+    described = dict(zip(("operands", "results"), kinds, strict=True))
+    return ir.DictAttr.get(
+        {"name": ir.StringAttr.get(name), "attributes": ir.DictAttr.get(dict(attributes)), **described}
+    )
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from mirlo.passes.exact.ir_text import ROUND_TABLES, WINDOW, WINDOWS, FunctionTe
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.primes import EXPONENTS, INFINITY, MINUS_INFINITY, NAN, VALUES, P, Plane
 from mirlo.passes.exact.values import FloatValue, IntValue, llvm_type
+from mirlo.passes.lower.formats import FORMATS, FloatFormat
 
 ORDER_FACTOR, ORDER_SHIFT, HASH_KEY = 0, 1, 2
 """Positions of constants of the round: the key of the order is x * factor + shift mod P."""
@@ -208,10 +209,19 @@ class FieldArithmetic(Arithmetic):
         return FloatValue(tuple(names), a.lanes)
 
     def from_bits(self, f: FunctionText, a: IntValue, kind: str) -> FloatValue:
+        """Return the number that the bits of a float stand for."""
+        form = FORMATS.get(kind)
+        if form is None:
+            raise OutsideError(f"the bits of {kind}")
         x = a.name
         if a.bits < 64:
             x = f.op(f"zext {llvm_type(f'i{a.bits}', a.lanes)} {x} to {llvm_type('i64', a.lanes)}")
-        return self.function(f, f"bitcast {kind}", [FloatValue((x,) * self.planes, a.lanes)])
+        names = [_call(f, _decode_helper(f, form, plane, a.lanes), x, a.lanes) for plane in self.moduli]
+        if self.has_infinities:
+            special, which = _special_bits(f, form, x, a.lanes)
+            kind_, test = llvm_type("i64", a.lanes), f"{llvm_type('i1', a.lanes)} {special}"
+            names = [f.op(f"select {test}, {kind_} {which}, {kind_} {name}") for name in names]
+        return FloatValue(tuple(names), a.lanes)
 
 
 # ------------------------------------------------------------------------------------------------------------- helpers
@@ -276,6 +286,63 @@ def _inverse_helper(f: FunctionText, plane: Plane, lanes: int | None) -> str:
     g.effect(f"%more = icmp ult i64 %j, {plane.modulus.bit_length()}")
     g.effect("br i1 %more, label %head, label %end")
     g.lines += ["end:", f"  ret {kind} %next"]
+    g.finish_helper(kind, f"{kind} %x")
+    return name
+
+
+def _fields(f: FunctionText, form: FloatFormat, x: str, lanes: int | None) -> tuple[str, str, str]:
+    """Return the sign, the exponent and the fraction of a float."""
+    kind = llvm_type("i64", lanes)
+    fraction = f.op(f"and {kind} {x}, {f.constant((1 << form.fraction) - 1, 64, lanes)}")
+    moved = f.op(f"lshr {kind} {x}, {f.constant(form.fraction, 64, lanes)}")
+    exponent = f.op(f"and {kind} {moved}, {f.constant((1 << form.exponent) - 1, 64, lanes)}")
+    top = f.op(f"lshr {kind} {x}, {f.constant(form.fraction + form.exponent, 64, lanes)}")
+    return f.op(f"and {kind} {top}, {f.constant(1, 64, lanes)}"), exponent, fraction
+
+
+def _special_bits(f: FunctionText, form: FloatFormat, x: str, lanes: int | None) -> tuple[str, str]:
+    """Return whether bits are those of an infinity or NaN, and which value outside of the field that is."""
+    kind, bits = llvm_type("i64", lanes), llvm_type("i1", lanes)
+    sign, exponent, fraction = _fields(f, form, x, lanes)
+    special = f.op(f"icmp eq {kind} {exponent}, {f.constant((1 << form.exponent) - 1, 64, lanes)}")
+    is_number = f.op(f"icmp eq {kind} {fraction}, {f.constant(0, 64, lanes)}")
+    is_negative = f.op(f"icmp eq {kind} {sign}, {f.constant(1, 64, lanes)}")
+    least, greatest, nan = (f.constant(each, 64, lanes) for each in (MINUS_INFINITY, INFINITY, NAN))
+    signed = f.op(f"select {bits} {is_negative}, {kind} {least}, {kind} {greatest}")
+    return special, f.op(f"select {bits} {is_number}, {kind} {signed}, {kind} {nan}")
+
+
+def _decode_helper(f: FunctionText, form: FloatFormat, plane: Plane, lanes: int | None) -> str:
+    """Return the name of a function from the bits of a float to its residue.
+
+    It is (2^fraction + f) * 2^(e - bias - fraction), also where the exponent is that of an infinity or NaN.
+    """
+    name = f"decode_{form.int_kind}_{form.fraction}_{plane.index}_{lanes or 0}"
+    if name in f.module.helpers:
+        return name
+    kind, bits = llvm_type("i64", lanes), llvm_type("i1", lanes)
+    g = FunctionText(f.module, name)
+    sign, exponent, fraction = _fields(g, form, "%x", lanes)
+    one, zero = g.constant(1, 64, lanes), g.constant(0, 64, lanes)
+    is_normal = g.op(f"icmp ne {kind} {exponent}, {zero}")
+    whole = g.op(f"or {kind} {fraction}, {g.constant(1 << form.fraction, 64, lanes)}")
+    number = g.op(f"select {bits} {is_normal}, {kind} {whole}, {kind} {fraction}")
+    if form.fraction >= plane.bits:
+        number = _reduced(g, number, lanes, plane)
+    at = g.op(f"select {bits} {is_normal}, {kind} {exponent}, {kind} {one}")
+    scale = plane.residue(Fraction(1, 1 << (form.bias + form.fraction)))
+    result = _reduced(g, g.op(f"mul {kind} {number}, {g.constant(scale, 64, lanes)}"), lanes, plane)
+    for bit in range(form.exponent):
+        factor = g.constant(pow(2, 1 << bit, plane.modulus), 64, lanes)
+        moved = g.op(f"lshr {kind} {at}, {g.constant(bit, 64, lanes)}")
+        is_set = g.op(f"trunc {kind} {moved} to {bits}")
+        chosen = g.op(f"select {bits} {is_set}, {kind} {factor}, {kind} {one}")
+        result = _reduced(g, g.op(f"mul {kind} {result}, {chosen}"), lanes, plane)
+    is_negative = g.op(f"trunc {kind} {sign} to {bits}")
+    negative = g.op(f"sub {kind} {g.constant(plane.modulus, 64, lanes)}, {result}")
+    result = g.op(f"select {bits} {is_negative}, {kind} {negative}, {kind} {result}")
+    result = _below_twice(g, result, lanes, plane)
+    g.effect(f"ret {kind} {result}")
     g.finish_helper(kind, f"{kind} %x")
     return name
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -78,6 +79,11 @@ class KernelDefinition(ABC):
     @abstractmethod
     def values(self) -> tuple[Sequence[ir.Value], Sequence[ir.Value]]:
         """Return the inputs and the outputs."""
+
+    @property
+    def sources(self) -> Sequence[Path]:
+        """Return files with code that says what the kernel computes, beside that of this package."""
+        return ()
 
     @abstractmethod
     def dims(self) -> list[Dim]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.op import class_of
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import array_meanings, meanings
 from mirlo.dialects.tir.view import OPERATOR, is_prim_func
 from mirlo.passes.exact.arithmetic import Arithmetic
 from mirlo.passes.exact.field import FieldArithmetic
@@ -21,7 +23,10 @@ from mirlo.passes.exact.kernel_definition import BlockDefinition, KernelDefiniti
 from mirlo.passes.exact.memory import Array, GuardedBuffer, RandomMemory, number_of
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.primes import P
+from mirlo.passes.targets import find_target
 
+MEANINGS = [Path(str(module.__file__)) for module in (array_meanings, meanings)]
+"""Code that says what operators compute."""
 ROUNDS = 4
 """The least rounds: which elements are moved and where depends on the order of residues, and on indices."""
 
@@ -29,7 +34,8 @@ ROUNDS = 4
 def graph_of_operator(function: ir.Operation) -> ir.Operation | None:
     """Return a function with the operator that a prim function computes, as it was legalized; None without one.
 
-    It is created where the insertion point is.
+    Where the operator is a target's, not one of relax, it is an empty function of operands and results with the
+    operator's description. It is created where the insertion point is.
     """
     if OPERATOR not in function.attributes:
         return None
@@ -37,6 +43,8 @@ def graph_of_operator(function: ir.Operation) -> ir.Operation | None:
     operands, results = (
         [ir.TypeAttr(each).value for each in ir.ArrayAttr(described[name])] for name in ("operands", "results")
     )
+    if not ir.StringAttr(described["name"]).value.startswith("relax."):
+        return _described_function(function, described, [*operands, *results])
     attributes = ir.DictAttr(described["attributes"])
     kind = ir.FunctionType.get(operands, results)
     graph = ir.Operation.create(
@@ -56,9 +64,47 @@ def graph_of_operator(function: ir.Operation) -> ir.Operation | None:
     return graph
 
 
+def _described_function(function: ir.Operation, described: ir.DictAttr, parameters: list[ir.Type]) -> ir.Operation:
+    kind = ir.FunctionType.get(parameters, [])
+    attributes = {
+        "sym_name": ir.StringAttr.get(symbol_name(function)),
+        "function_type": ir.TypeAttr.get(kind),
+        OPERATOR: described,
+    }
+    graph = ir.Operation.create("func.func", attributes=attributes, regions=1)
+    with ir.InsertionPoint(graph.regions[0].blocks.append(*parameters, arg_locs=[function.location] * len(parameters))):
+        ir.Operation.create("func.return")
+    return graph
+
+
 def definition_of(function: ir.Operation, constants: Sequence[Mapping[int, Array]] = ()) -> KernelDefinition:
-    """Return the definition that a function is: a prim function over tensors, or one operator."""
-    return (BlockDefinition if is_prim_func(function) else OperatorDefinition)(function, constants)
+    """Return the definition that a function is: a prim function over tensors, one operator, or a target's operator."""
+    if is_prim_func(function):
+        return BlockDefinition(function, constants)
+    if OPERATOR not in function.attributes:
+        return OperatorDefinition(function, constants)
+    name = ir.StringAttr(ir.DictAttr(function.attributes[OPERATOR])["name"]).value
+    declared = find_target(name.partition(".")[0]).definitions
+    definition: KernelDefinition = (declared() if declared is not None else {})[name](function, constants)
+    return definition
+
+
+class DescribedDefinition(KernelDefinition):
+    """An operator of a target, which its class evaluates; the function has its operands, then its results."""
+
+    @property
+    def description(self) -> ir.DictAttr:
+        return ir.DictAttr(self.operation.attributes[OPERATOR])
+
+    @property
+    def attributes(self) -> ir.DictAttr:
+        """Return the attributes of the operator."""
+        return ir.DictAttr(self.description["attributes"])
+
+    def values(self) -> tuple[Sequence[ir.Value], Sequence[ir.Value]]:
+        arguments = list(self.operation.regions[0].blocks[0].arguments)
+        count = len(ir.ArrayAttr(self.description["operands"]))
+        return arguments[:count], arguments[count:]
 
 
 class OperatorDefinition(KernelDefinition):
@@ -66,6 +112,10 @@ class OperatorDefinition(KernelDefinition):
 
     def values(self) -> tuple[Sequence[ir.Value], Sequence[ir.Value]]:
         return list(self.operation.regions[0].blocks[0].arguments), list(self.operator.results)
+
+    @property
+    def sources(self) -> Sequence[Path]:
+        return MEANINGS
 
     @property
     def operator(self) -> ir.Operation:

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mirlo.dialects.bindings import ir
+from mirlo.passes.exact.ir_text import FunctionText
 from mirlo.passes.exact.outside import OutsideError
 from mirlo.passes.exact.translate_arith import extended
 from mirlo.passes.exact.translate_tiles import tile_instruction
 from mirlo.passes.exact.translate_vectors import as_lanes
 from mirlo.passes.exact.translator import KernelTranslator, translates
-from mirlo.passes.exact.values import FloatValue, IntValue
+from mirlo.passes.exact.values import FloatValue, IntValue, llvm_type
+
+_LOOKUPS = (".permvar.sf.", ".permps", ".vpermi2var.ps.", ".pshuf.b", ".neon.tbl1.")
+"""Parts of the names of instructions that read tables."""
+_BYTES = 16
+"""Bytes of the tables in which instructions look up bytes."""
 
 
 @translates("llvm.call_intrinsic")
@@ -40,9 +46,69 @@ def instruction(t: KernelTranslator, op: ir.Operation) -> None:
     elif "dpbf16ps" in name or "bfdot" in name:
         sums, x, y = (t.floats(value) for value in operands)
         result = _float_pairs(t, sums, x, y)
+    elif any(each in name for each in _LOOKUPS):
+        result = _lookup(t, op, name)
     else:
         raise OutsideError(f"the instruction '{name}'")
     t.set(op, result)
+
+
+def _lookup(t: KernelTranslator, op: ir.Operation, name: str) -> IntValue | FloatValue:
+    """Return elements of tables of floats, or bytes of tables."""
+    operands = list(op.operands)
+    if ".pshuf.b" in name or ".neon.tbl1." in name:
+        table, positions = (t.ints(value) for value in operands)
+        return _bytes_looked_up(t, table, positions, 0x8F if ".pshuf.b" in name else 0xFF)
+    return _looked_up(t, [t.floats(operands[i]) for i in range(0, len(operands), 2)], t.ints(operands[1]))
+
+
+def _looked_up(t: KernelTranslator, tables: Sequence[FloatValue], positions: IntValue) -> FloatValue:
+    """Return elements of tables, one after the other, at positions whose higher bits do not count."""
+    lanes = positions.lanes
+    assert lanes is not None
+    at = t.resized(positions, 64, is_signed=False)
+    helper = _lookup_helper(t, lanes, len(tables))
+    kind = llvm_type(t.arithmetic.element, lanes)
+    planes = []
+    for parts in zip(*(t.arithmetic.canonical(t.f, table).planes for table in tables), strict=True):
+        operands = ", ".join(f"{kind} {part}" for part in parts)
+        planes.append(t.f.op(f"call {kind} @{helper}(<{lanes} x i64> {at.name}, {operands}, ptr %round)"))
+    return FloatValue(tuple(planes), lanes)
+
+
+def _lookup_helper(t: KernelTranslator, lanes: int, count: int) -> str:
+    """Return the name of a function that looks up elements of so many tables: kernels have hundreds of calls."""
+    name = f"lookup_{lanes}_{count}"
+    if name in t.f.module.helpers:
+        return name
+    g = FunctionText(t.f.module, name)
+    kind, places = llvm_type(t.arithmetic.element, lanes), llvm_type("i64", lanes)
+    at = g.op(f"and {places} %at, {g.constant(lanes * count - 1, 64, lanes)}")
+    result = "poison"
+    for i in range(lanes * count):
+        every = ", ".join([f"i32 {i % lanes}"] * lanes)
+        table = f"%t{i // lanes}"
+        entry = g.op(f"shufflevector {kind} {table}, {kind} {table}, <{lanes} x i32> <{every}>")
+        is_here = g.op(f"icmp eq {places} {at}, {g.constant(i, 64, lanes)}")
+        result = g.op(f"select <{lanes} x i1> {is_here}, {kind} {entry}, {kind} {result}") if i else entry
+    g.effect(f"ret {kind} {result}")
+    g.finish_helper(kind, ", ".join([f"{places} %at", *(f"{kind} %t{k}" for k in range(count))]))
+    return name
+
+
+def _bytes_looked_up(t: KernelTranslator, table: IntValue, positions: IntValue, mask: int) -> IntValue:
+    """Return bytes of the 16 in the same 128 bits of a table, at the bits of positions that count; 0 beyond those."""
+    lanes = positions.lanes
+    assert lanes is not None
+    positions = t.arith("and", positions, IntValue(t.f.constant(mask, positions.bits, lanes), positions.bits, lanes))
+    result = IntValue(t.f.constant(0, positions.bits, lanes), positions.bits, lanes)
+    for i in range(_BYTES):
+        number = IntValue(t.f.constant(i, positions.bits, lanes), positions.bits, lanes)
+        entry = t.lanes_at(table, [lane // _BYTES * _BYTES + i for lane in range(lanes)])
+        chosen = t.select(t.compare("eq", positions, number), entry, result)
+        assert isinstance(chosen, IntValue)
+        result = chosen
+    return result
 
 
 def _dot(

@@ -155,6 +155,8 @@ def bitcast(t: KernelTranslator, op: ir.Operation) -> None:
         t.set(op, v.floats)
     elif isinstance(v, IntValue) and not is_float(element):
         t.set(op, as_lanes(t, v, bits_of(element)))
+    elif isinstance(v, IntValue) and is_float(element):
+        t.set(op, t.arithmetic.from_bits(t.f, as_lanes(t, v, element.width), str(element)))
     else:
         raise OutsideError(f"a bitcast of {op.operands[0].type} to {op.results[0].type}")
 

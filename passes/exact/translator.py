@@ -272,6 +272,11 @@ class KernelTranslator:
     def shuffled(self, a: Number, b: Number, mask: Sequence[int]) -> Number:
         """Return lanes of two vectors."""
         f = self.f
+        if a.lanes != b.lanes:
+            assert a.lanes is not None and b.lanes is not None
+            width = max(a.lanes, b.lanes)
+            mask = [i if i < a.lanes else i - a.lanes + width for i in mask]
+            a, b = (self._widened(v, width) for v in (a, b))
         text = f"<{len(mask)} x i32> <" + ", ".join(f"i32 {i}" for i in mask) + ">"
         if isinstance(a, IntValue) and isinstance(b, IntValue):
             kind = llvm_type(f"i{a.bits}", a.lanes)
@@ -281,6 +286,11 @@ class KernelTranslator:
         kind = llvm_type(self.arithmetic.element, a.lanes)
         pairs = zip(a.planes, b.planes, strict=True)
         return FloatValue(tuple(f.op(f"shufflevector {kind} {x}, {kind} {y}, {text}") for x, y in pairs), len(mask))
+
+    def _widened(self, v: Number, lanes: int) -> Number:
+        """Return a vector with more lanes, whose further ones repeat the first."""
+        count = v.lanes or 1
+        return v if count == lanes else self.shuffled(v, v, [i if i < count else 0 for i in range(lanes)])
 
     def lanes_at(self, v: IntValue, mask: Sequence[int]) -> IntValue:
         result = self.shuffled(v, v, mask)

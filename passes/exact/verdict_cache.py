@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
-from mirlo.dialects.relax import array_meanings, meanings
 from mirlo.passes.exact.verdict import EQUAL, KernelVerdict
 from mirlo.runtime.cache import OBJECTS, Cache, digest_of
 from mirlo.runtime.sources import digest_of_sources, library_versions
@@ -20,9 +19,6 @@ if TYPE_CHECKING:
 VERDICTS = "verdicts"
 """Session option: the `Cache` in which verdicts are kept, None for none."""
 
-MEANINGS = [Path(str(module.__file__)) for module in (array_meanings, meanings)]
-"""Code that says what operators compute, beside that of this package."""
-
 
 class VerdictCache:
     """What the comparisons of earlier compilations found; only of kernels that were equal."""
@@ -32,7 +28,8 @@ class VerdictCache:
 
     def key(self, pair: KernelPair) -> str:
         """Return what a verdict depends on: both forms, constants of calls, settings, and the code that compares."""
-        parts = [_version(), self._settings, _text(pair.definition.operation), _text(pair.scheduled)]
+        version = _version(tuple(pair.definition.sources))
+        parts = [version, self._settings, _text(pair.definition.operation), _text(pair.scheduled)]
         for constants in pair.definition.constants:
             parts += [f"{i} {digest_of(array.tobytes())}" for i, array in sorted(constants.items())]
         return digest_of("\n".join(parts).encode())
@@ -61,7 +58,7 @@ def _text(function: ir.Operation) -> str:
 
 
 @cache
-def _version() -> str:
+def _version(others: tuple[Path, ...]) -> str:
     """Return a digest of the code that compares kernels, and of the versions of its libraries."""
-    sources = digest_of_sources([Path(__file__).parent, *MEANINGS])
+    sources = digest_of_sources([Path(__file__).parent, *others])
     return digest_of("\n".join(("verdict", *library_versions(), sources)).encode())

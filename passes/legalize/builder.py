@@ -11,7 +11,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallDpsPacked, CallTir
 from mirlo.dialects.tir.compute import Expr, ExprLike, LoopFunction, PrimBuilder, TensorExpr, constant
 from mirlo.dialects.tir.template import PrimTemplate
-from mirlo.dialects.tir.view import OPERATOR
+from mirlo.dialects.tir.view import OPERATOR, describe_operator
 from mirlo.passes.legalize.helpers import short_name, tensor_type
 from mirlo.passes.made_by import check_emitted
 from mirlo.passes.rules import Rule
@@ -176,13 +176,9 @@ class LegalizeBuilder:
     def _operator(self) -> ir.Attribute:
         """Return the description of the operator, as the definition of a function that is written as loops."""
         op = self.op.operation
-        kinds = [[ir.TypeAttr.get(value.type) for value in values] for values in (op.operands, op.results)]
         attributes = {op.attributes[i].name: op.attributes[i].attr for i in range(len(op.attributes))}
-        described = {
-            "name": ir.StringAttr.get(op.name), "attributes": ir.DictAttr.get(attributes),
-            "operands": ir.ArrayAttr.get(kinds[0]), "results": ir.ArrayAttr.get(kinds[1]),
-        }  # fmt: skip
-        return ir.DictAttr.get(described)
+        types = ([value.type for value in values] for values in (op.operands, op.results))
+        return describe_operator(op.name, attributes, *types)
 
     def call_prim_func(
         self,

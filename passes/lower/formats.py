@@ -19,6 +19,11 @@ class FloatFormat:
         return f"i{self.bits}"
 
     @property
+    def exponent(self) -> int:
+        """Return the bits of the exponent."""
+        return self.bits - 1 - self.fraction
+
+    @property
     def sign_bit(self) -> int:
         return 1 << (self.bits - 1)
 

@@ -108,6 +108,13 @@ def _operator_choices() -> Mapping[str, type]:
     return {"relax.conv": ConvolutionChoices}
 
 
+def _definitions() -> Mapping[str, type]:
+    from mirlo.targets.llvm.nbits.definition import NbitsDefinition
+    from mirlo.targets.llvm.nbits.description import NAME
+
+    return {NAME: NbitsDefinition}
+
+
 TARGET = Target(
     name="llvm",
     help="CPUs, through LLVM: this machine's, or one that options describe",
@@ -150,6 +157,7 @@ TARGET = Target(
     expected=_expected,
     expectation=_expectation,
     operator_choices=_operator_choices,
+    definitions=_definitions,
     lanes=_lanes,
     narrow_operands=_narrow_operands,
     fastest_precision=_fastest_precision,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import Buffer, LoopBuilder, LoopFunction
+from mirlo.dialects.tir.view import OPERATOR, describe_operator
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.nbits.code import Dots
+from mirlo.targets.llvm.nbits.description import NAME, description
 from mirlo.targets.llvm.nbits.float_rows import FloatKernel
 from mirlo.targets.llvm.nbits.product import Product
 from mirlo.targets.llvm.nbits.quantized_rows import QuantizedKernel
@@ -25,4 +27,9 @@ def product_function(product: Product, machine: Machine, loc: ir.Location) -> ir
         make = quantized if product.digits else FloatKernel
         make(product, machine, activations, panels, out, loops).emit()
 
-    return function.build(body)
+    built = function.build(body)
+    operands = [each.to_mlir() for each in (*product.activations, product.panels)]
+    with loc:
+        described = describe_operator(NAME, description(product), operands, [product.result.to_mlir()])
+        built.operation.attributes[OPERATOR] = described
+    return built
