@@ -11,7 +11,7 @@ from fnmatch import fnmatch
 
 FEATURES = {
     "StableHLO and JAX": "frontends/mlir/* frontends/stablehlo/* frontends/jax/* frontends/foreign.py",
-    "TOSA and TensorFlow Lite": "frontends/tosa/* frontends/files.py",
+    "TOSA and TensorFlow Lite": "frontends/files.py",
     "PyTorch": "frontends/torch/* driver/torch_backend/* frontends/builder.py frontends/tensor.py",
     "caches and states of language models": (
         "passes/graph/last_rows.py passes/graph/narrow_caches.py passes/graph/scaled_caches.py "

@@ -17,7 +17,7 @@ from mirlo.dialects.core.walk import diagnostics_to
 from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.driver.bytecode import read_in_child
 from mirlo.driver.modules import read_module
-from mirlo.frontends.files import FileForm, form_of, forms_named, has_form
+from mirlo.frontends.files import FileForm, form_of, forms_named, has_form, missing_package
 from mirlo.frontends.foreign import ImportedModule
 from mirlo.passes.byoc.artifacts import ARTIFACTS
 from mirlo.passes.entry import PLANNED, entry_or_none, select_entry
@@ -199,7 +199,7 @@ def _needs_sizes(name: str, kind: TensorType, target: str) -> str:
 
 def is_ir_file(path: str | os.PathLike[str]) -> bool:
     """Return whether a file holds MLIR, as text, as bytecode or as script, or the program of another system."""
-    return Path(path).suffix in IR_SUFFIXES or has_form(path)
+    return Path(path).suffix in IR_SUFFIXES or has_form(path) or missing_package(path) is not None
 
 
 def _open_ir(path: Path, params: ParameterStore | None, trust: bool) -> OpenedModel:
@@ -207,6 +207,9 @@ def _open_ir(path: Path, params: ParameterStore | None, trust: bool) -> OpenedMo
     form = form_of(path, content)
     if form is not None:
         return _open_form(path, content, form)
+    missing = missing_package(path, content)
+    if missing is not None:
+        raise FileError(f"{path} is {missing}")
     if path.suffix not in IR_SUFFIXES:
         raise FileError(f"{path} is no {forms_named(path)} file: its content is another, or damaged")
     session = Session(ParameterStore() if params is None else params.copy())
@@ -252,6 +255,9 @@ def initial_states(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     """
     file = Path(path)
     if not has_form(file):
+        missing = missing_package(file)
+        if missing is not None:
+            raise FileError(f"{file} is {missing}")
         return {}
     content = _read(file)
     form = form_of(file, content)

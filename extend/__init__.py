@@ -10,7 +10,8 @@
 | `schedules` | schedules of kernels: the primitives, and what rules receive |
 | `target` | targets, passes, pipelines, forms of code |
 | `codegen` | external code generators |
-| `frontend` | models of other frameworks, forms of files, converters |
+| `frontend` | models of other frameworks, programs in MLIR, converters |
+| `files` | forms of files; imports little of the compiler |
 | `runtime` | loaders of artifacts; imports nothing of the compiler |
 | `gpu` | targets that launch kernels on a device |
 | `nvidia` | code generators for libraries of NVIDIA |

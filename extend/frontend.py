@@ -1,14 +1,24 @@
-"""Front ends: models of other frameworks, forms of files, converters."""
+"""Front ends: models of other frameworks, forms of files, converters.
+
+Converters of front ends in packages, such as `tosa_converter`, are names of this module for one version.
+"""
+
+from typing import Any
 
 from mirlo.dialects.bindings import func, ir
-from mirlo.dialects.context import make_context
+from mirlo.dialects.context import graph_operations, make_context
 from mirlo.dialects.core import dims
+from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dtypes import DTYPES, DType, dtype
+from mirlo.dialects.core.installed import import_modules, register_in
+from mirlo.dialects.core.surgery import blocks
 from mirlo.dialects.core.symbols import ENTRY_NAME, mark_entry
-from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.core.types import TensorType, dims_of
+from mirlo.dialects.relax.infer_windows import CHANNELS_LAST
 from mirlo.driver.optional_inputs import default_inputs, page_dims
-from mirlo.frontends.builder import GraphBuilder
-from mirlo.frontends.files import FileForm, register_file_form
+from mirlo.frontends.builder import GraphBuilder, UnsupportedOperation
+from mirlo.frontends.files import FileForm, names_dialect, register_file_form
 from mirlo.frontends.foreign import (
     CompiledModel,
     ConvertedModel,
@@ -19,16 +29,27 @@ from mirlo.frontends.foreign import (
     InputSpec,
     require_package,
 )
+from mirlo.frontends.mlir.body import ProgramImport
+from mirlo.frontends.mlir.converters import ConverterTable, convert_by
+from mirlo.frontends.mlir.importer import Interface, import_program
+from mirlo.frontends.mlir.operation import BodyImporter, MlirOperation, Scope
+from mirlo.frontends.mlir.parse import parsing
 from mirlo.frontends.stablehlo.registry import converter as stablehlo_converter
 from mirlo.frontends.tensor import Tensor, concat, iota, maximum, minimum, stack, where
 from mirlo.frontends.torch.custom import torch_operator
 from mirlo.frontends.torch.registry import converter as aten_converter
-from mirlo.frontends.tosa.registry import converter as tosa_converter
 from mirlo.runtime.extenders import record_extenders
+from mirlo.runtime.package_names import package_name
+from mirlo.runtime.params import ParameterStore
 
 __all__ = [
+    "BodyImporter",
+    "CHANNELS_LAST",
     "CompiledModel",
     "ConvertedModel",
+    "ConverterTable",
+    "DTYPES",
+    "DType",
     "DeferredModule",
     "Dim",
     "ENTRY_NAME",
@@ -38,27 +59,48 @@ __all__ = [
     "GraphBuilder",
     "ImportedModule",
     "InputSpec",
+    "Interface",
+    "MlirOperation",
+    "ParameterStore",
+    "ProgramImport",
+    "Scope",
     "Tensor",
     "TensorType",
+    "UnsupportedOperation",
     "aten_converter",
+    "blocks",
     "concat",
+    "convert_by",
     "default_inputs",
     "dims",
+    "dims_of",
+    "dtype",
     "func",
+    "graph_operations",
+    "import_modules",
+    "import_program",
     "iota",
     "ir",
     "make_context",
     "mark_entry",
     "maximum",
     "minimum",
+    "names_dialect",
     "page_dims",
+    "parsing",
+    "read_dense",
     "register_file_form",
+    "register_in",
     "require_package",
     "stablehlo_converter",
     "stack",
     "torch_operator",
-    "tosa_converter",
     "where",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    return package_name(__name__, name)
+
 
 record_extenders(__name__)

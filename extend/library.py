@@ -2,15 +2,20 @@
 
 from mirlo.frontends.library.attention import join_heads, split_heads
 from mirlo.frontends.library.experts import mix_experts
+from mirlo.frontends.library.fourier import transform_along
+from mirlo.frontends.library.integers import count_leading_zeros, saturating_cast
 from mirlo.frontends.library.normalizations import layer_norm, rms_norm
 from mirlo.runtime.extenders import record_extenders
 
 __all__ = [
+    "count_leading_zeros",
     "join_heads",
     "layer_norm",
     "mix_experts",
     "rms_norm",
+    "saturating_cast",
     "split_heads",
+    "transform_along",
 ]
 
 record_extenders(__name__)

@@ -1,19 +1,34 @@
-"""Files that are programs of other systems: how each form is recognized, and what opens it."""
+"""Files that are programs of other systems: how each form is recognized, and what opens it.
+
+A package adds forms with an entry point in the group `mirlo.file_forms`: `NAME = "module:FORM"`, a `FileForm` or a
+tuple of them. Its name is the suffix of the files or the dialect of MLIR, by which files are recognized whose package
+is not installed. The module should import what opens a file when it is opened.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.core.bytecode import BYTECODE_PREFIX
 from mirlo.frontends.foreign import FrontendError
 from mirlo.frontends.stablehlo.detect import is_portable
-from mirlo.runtime.callbacks import callback, check_callbacks, is_a, is_flag, is_text, maps, required_callback
-from mirlo.runtime.entry_points import installed_version
+from mirlo.runtime.callbacks import (
+    callback,
+    check_callbacks,
+    describe_value,
+    is_a,
+    is_flag,
+    is_text,
+    maps,
+    required_callback,
+)
+from mirlo.runtime.entry_points import EntryPoint, installed_version, offered
+from mirlo.runtime.known_packages import PACKAGES, install_command
 from mirlo.runtime.records import dataclass
 
 if TYPE_CHECKING:
@@ -60,7 +75,13 @@ class FileForm:
         check_callbacks(self, f"form of files '{self.name}'", FrontendError)
 
 
+GROUP = "mirlo.file_forms"
+CORE_SUFFIXES = (".onnx", ".mirlo", ".py")
+"""What names of files end with for which no package is asked."""
 FORMS: list[FileForm] = []
+"""The forms that this process has registered."""
+PRODUCER_BYTES = 64
+"""Bytes at the start of bytecode that have the name of its producer."""
 
 
 def register_file_form(form: FileForm) -> FileForm:
@@ -71,19 +92,39 @@ def register_file_form(form: FileForm) -> FileForm:
 
 def has_form(path: str | os.PathLike[str]) -> bool:
     """Return whether the name of a file is one that files of a form have."""
-    return Path(path).suffix.lower() in {suffix for form in FORMS for suffix in form.suffixes}
+    return bool(_forms_for(path))
 
 
 def form_of(path: str | Path, content: bytes) -> FileForm | None:
     """Return the form of a file, or None."""
+    return next((form for form in _forms_for(path) if form.matches(content)), None)
+
+
+def missing_package(path: str | os.PathLike[str], content: bytes | None = None) -> str | None:
+    """Return the form of a file that a package opens which is not installed, and how to install it; None for others.
+
+    Without its content a file is known by its name alone.
+    """
     suffix = Path(path).suffix.lower()
-    return next((form for form in FORMS if suffix in form.suffixes and form.matches(content)), None)
+    if suffix in CORE_SUFFIXES:
+        return None
+    installed = {entry.name for entry in offered(GROUP)}
+    for name in PACKAGES["file_forms"]:
+        if name not in installed and (suffix == f".{name}" or content is not None and _is_program_of(name, content)):
+            return f"a program of {name}, which a package opens that is not installed: {install_command(GROUP, name)}"
+    return None
+
+
+def _is_program_of(dialect: str, content: bytes) -> bool:
+    """Return whether MLIR has operations of a dialect, or is bytecode whose producer is named like it."""
+    start = content[:PRODUCER_BYTES]
+    is_its_own = start.startswith(BYTECODE_PREFIX) and dialect.encode() in start.lower()
+    return is_its_own or names_dialect(dialect)(content)
 
 
 def tool_versions(path: str | Path) -> str | None:
     """Return the versions of the tools that convert files of such a name; None if it is not said what they are."""
-    suffix = Path(path).suffix.lower()
-    forms = [form for form in FORMS if suffix in form.suffixes]
+    forms = _forms_for(path)
     if not forms or not all(form.tools for form in forms):
         return None
     tools = sorted({tool for form in forms for tool in form.tools})
@@ -92,8 +133,35 @@ def tool_versions(path: str | Path) -> str | None:
 
 def forms_named(path: str | os.PathLike[str]) -> str:
     """Return the names of the forms that the name of a file stands for, as text."""
+    return " or ".join(form.name for form in _forms_for(path))
+
+
+def _forms_for(path: str | os.PathLike[str]) -> list[FileForm]:
+    """Return the forms of files of such a name: those that this process has registered, then those of packages."""
     suffix = Path(path).suffix.lower()
-    return " or ".join(form.name for form in FORMS if suffix in form.suffixes)
+    known = FORMS if suffix in CORE_SUFFIXES else [*FORMS, *_forms_of_packages(tuple(offered(GROUP)))]
+    return [form for form in known if suffix in form.suffixes]
+
+
+@cache
+def _forms_of_packages(entries: tuple[EntryPoint, ...]) -> tuple[FileForm, ...]:
+    forms: list[FileForm] = []
+    for entry in entries:
+        try:
+            value: object = entry.load()
+        except (ImportError, AttributeError) as error:
+            raise FrontendError(
+                f"the form of files '{entry.name}' of {entry.package} does not load: {error}"
+            ) from error
+        loaded = value if isinstance(value, tuple) else (value,)
+        for form in loaded:
+            if not isinstance(form, FileForm):
+                raise FrontendError(
+                    f"the entry point '{entry.name}' of {entry.package} in {GROUP}, {entry.value}, names "
+                    f"{describe_value(value)}: expected a FileForm, or a tuple of them"
+                )
+            forms.append(form)
+    return tuple(forms)
 
 
 def names_dialect(*dialects: str) -> Callable[[bytes], bool]:
@@ -109,9 +177,6 @@ def names_dialect(*dialects: str) -> Callable[[bytes], bool]:
     return matches
 
 
-# The front ends themselves are imported when a file is opened.
-
-
 def _parse_stablehlo(content: bytes, name: str) -> ir.Module:
     from mirlo.frontends.stablehlo.parse import parse
 
@@ -124,58 +189,10 @@ def _open_stablehlo(content: bytes, name: str) -> tuple[ir.Module, ParameterStor
     return import_stablehlo(content, name)
 
 
-def _parse_tosa(content: bytes, name: str) -> ir.Module:
-    from mirlo.frontends.tosa.importer import parse
-
-    return parse(content, name)
-
-
-def _open_tosa(content: bytes, name: str) -> tuple[ir.Module, ParameterStore]:
-    from mirlo.frontends.tosa.importer import import_tosa
-
-    return import_tosa(content, name)
-
-
-def _states_of_tosa(content: bytes, name: str) -> dict[str, np.ndarray]:
-    from mirlo.frontends.tosa.importer import initial_states
-
-    return initial_states(content, name)
-
-
-def _from_flatbuffer(path: Path) -> bytes:
-    from mirlo.frontends.tosa.tools import from_flatbuffer
-
-    return from_flatbuffer(path)
-
-
-def _from_tflite(path: Path) -> bytes:
-    from mirlo.frontends.tosa.tools import from_tflite
-
-    return from_tflite(path)
-
-
-_MLIR = (".mlir", ".mlirbc")
 _is_stablehlo = names_dialect("stablehlo", "vhlo", "chlo", "mhlo")
-_TOSA = FileForm("TOSA", _MLIR, names_dialect("tosa"), _parse_tosa, _open_tosa, states=_states_of_tosa)
-register_file_form(_TOSA)
 register_file_form(
     FileForm(
-        "StableHLO", _MLIR, lambda content: is_portable(content) or _is_stablehlo(content),
+        "StableHLO", (".mlir", ".mlirbc"), lambda content: is_portable(content) or _is_stablehlo(content),
         _parse_stablehlo, _open_stablehlo,
-    )
-)  # fmt: skip
-register_file_form(
-    replace(
-        _TOSA,
-        suffixes=(".tosa",),
-        matches=lambda content: content[4:8] == b"TOSA",
-        to_mlir=_from_flatbuffer,
-        tools=("tosa-tools",),
-    )
-)
-register_file_form(
-    replace(
-        _TOSA, name="TensorFlow Lite", suffixes=(".tflite",), matches=lambda content: content[4:8] == b"TFL3",
-        to_mlir=_from_tflite, tools=("tosa-converter-for-tflite",),
     )
 )  # fmt: skip

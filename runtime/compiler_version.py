@@ -10,7 +10,10 @@ from pathlib import Path
 from mirlo.runtime.entry_points import declared_groups, offered
 from mirlo.runtime.sources import MODEL_FOLDERS, compiler_digest, digest_of_sources
 
-_GROUPS = ("mirlo.targets", "mirlo.dialects", "mirlo.passes", "mirlo.rules", "mirlo.loaders", "mirlo.frontends")
+_GROUPS = (
+    "mirlo.targets", "mirlo.dialects", "mirlo.passes", "mirlo.rules", "mirlo.loaders", "mirlo.frontends",
+    "mirlo.file_forms",
+)  # fmt: skip
 """The entry point groups whose modules take part in a compilation."""
 
 

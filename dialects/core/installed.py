@@ -9,9 +9,11 @@ from typing import TypeVar, cast
 
 _FORMS = {
     "commands": "module:NAME",
+    "file_forms": "module:NAME",
     "folders": "module:NAME",
     "methods": "module:NAME",
     "modules": "module",
+    "names": "module:NAME",
     "targets": "module:NAME",
     "dialects": "module:NAME",
     "passes": "module",

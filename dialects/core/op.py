@@ -96,9 +96,6 @@ class DialectOp(ir.OpView):
     STABLEHLO: ClassVar[tuple[str, ...]] = ()
     """The operations of StableHLO with the same meaning, such as `exponential`; or composites and targets of custom
     calls, such as `chlo.erf`, whose attributes have the same names."""
-    TOSA: ClassVar[tuple[str, ...]] = ()
-    """The operations of TOSA with the same meaning, such as `erf`; or custom ones, such as `TFL.Mish`, which have no
-    attributes that are read."""
     NEUTRAL: ClassVar[float | None] = None
     """The number that leaves the left of two operands as it is, on the right; on either side of a commutative one."""
     FLOPS_PER_ELEMENT: ClassVar[int] = 1

@@ -82,7 +82,6 @@ class Sigmoid(Activation, name="sigmoid"):
     ONNX = OnnxName("Sigmoid")
     ATEN = ("sigmoid", "special_expit")
     STABLEHLO = ("logistic",)
-    TOSA = ("sigmoid",)
     DOMAIN = ((-9.0, 9.0),)
     meaning = staticmethod(meanings.sigmoid)
     scalar = staticmethod(scalars.logistic)

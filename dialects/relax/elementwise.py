@@ -88,8 +88,6 @@ class ElementwiseOp:
     """The names of ATen, separated by spaces."""
     stablehlo: str = ""
     """The names of StableHLO, separated by spaces."""
-    tosa: str = ""
-    """The names of TOSA, separated by spaces."""
 
     def members(self, infer: Callable[[tuple[str, ...]], Callable[..., TensorType]]) -> dict[str, object]:
         """Return the members of the operator's class."""
@@ -101,7 +99,6 @@ class ElementwiseOp:
         result |= {"meaning": staticmethod(self.meaning), "PRECISION": self.precision, "DOMAIN": self.domain}
         result |= {"ONNX": OnnxName(self.onnx) if isinstance(self.onnx, str) else self.onnx}
         result |= {"ATEN": tuple(self.aten.split()), "STABLEHLO": tuple(self.stablehlo.split())}
-        result |= {"TOSA": tuple(self.tosa.split())}
         result |= {"FLOPS_PER_ELEMENT": self.flops, "TRAITS": self._traits(), "NEUTRAL": self.neutral}
         result |= {"LINEAR": self.linear}
         if self.scalar is not None:
@@ -125,13 +122,13 @@ _DIVISOR = ((-3.0, 3.0), (0.5, 3.0))
 REGISTERS = Precision.REGISTERS
 
 UNARY = {
-    "abs": ElementwiseOp(NUMBER, np.abs, "Abs", REGISTERS, stablehlo="abs", tosa="abs"),
+    "abs": ElementwiseOp(NUMBER, np.abs, "Abs", REGISTERS, stablehlo="abs"),
     "negative": ElementwiseOp(NUMBER, np.negative, "Neg", REGISTERS, linear=((0,),), stablehlo="negate"),
     "sign": ElementwiseOp(NUMBER, np.sign, "Sign", REGISTERS, scalars.sign),
-    "exp": ElementwiseOp(FLOAT, np.exp, "Exp", aten="exp", stablehlo="exponential", tosa="exp"),
+    "exp": ElementwiseOp(FLOAT, np.exp, "Exp", aten="exp", stablehlo="exponential"),
     "exp2": ElementwiseOp(FLOAT, np.exp2, aten="exp2 special_exp2"),
     "expm1": ElementwiseOp(FLOAT, np.expm1, aten="expm1 special_expm1", stablehlo="exponential_minus_one"),
-    "log": ElementwiseOp(FLOAT, np.log, "Log", domain=_POSITIVE, aten="log", stablehlo="log", tosa="log"),
+    "log": ElementwiseOp(FLOAT, np.log, "Log", domain=_POSITIVE, aten="log", stablehlo="log"),
     "log2": ElementwiseOp(FLOAT, np.log2, domain=_POSITIVE, aten="log2"),
     "log10": ElementwiseOp(FLOAT, np.log10, domain=_POSITIVE, aten="log10"),
     "log1p": ElementwiseOp(
@@ -145,26 +142,21 @@ UNARY = {
         domain=_POSITIVE,
         aten="rsqrt",
         stablehlo="rsqrt",
-        tosa="rsqrt",
     ),
     "cbrt": ElementwiseOp(FLOAT, np.cbrt, domain=_WIDE, stablehlo="cbrt"),
-    "sin": ElementwiseOp(FLOAT, np.sin, "Sin", domain=_WIDE, aten="sin", stablehlo="sine", tosa="sin"),
-    "cos": ElementwiseOp(FLOAT, np.cos, "Cos", domain=_WIDE, aten="cos", stablehlo="cosine", tosa="cos"),
+    "sin": ElementwiseOp(FLOAT, np.sin, "Sin", domain=_WIDE, aten="sin", stablehlo="sine"),
+    "cos": ElementwiseOp(FLOAT, np.cos, "Cos", domain=_WIDE, aten="cos", stablehlo="cosine"),
     "tan": ElementwiseOp(FLOAT, np.tan, "Tan", domain=((-1.2, 1.2),), aten="tan", stablehlo="tan chlo.tan"),
     "asin": ElementwiseOp(FLOAT, np.arcsin, "Asin", domain=_UNIT, aten="asin", stablehlo="chlo.asin"),
     "acos": ElementwiseOp(FLOAT, np.arccos, "Acos", domain=_UNIT, aten="acos", stablehlo="chlo.acos"),
     "atan": ElementwiseOp(FLOAT, np.arctan, "Atan", domain=_WIDE, aten="atan", stablehlo="chlo.atan"),
     "sinh": ElementwiseOp(FLOAT, np.sinh, "Sinh", aten="sinh", stablehlo="chlo.sinh"),
     "cosh": ElementwiseOp(FLOAT, np.cosh, "Cosh", aten="cosh", stablehlo="chlo.cosh"),
-    "tanh": ElementwiseOp(
-        FLOAT, np.tanh, "Tanh", flops=4, is_activation=True, aten="tanh", stablehlo="tanh", tosa="tanh"
-    ),
+    "tanh": ElementwiseOp(FLOAT, np.tanh, "Tanh", flops=4, is_activation=True, aten="tanh", stablehlo="tanh"),
     "asinh": ElementwiseOp(FLOAT, np.arcsinh, "Asinh", domain=_WIDE, aten="asinh", stablehlo="chlo.asinh"),
     "acosh": ElementwiseOp(FLOAT, np.arccosh, "Acosh", domain=((1.0, 9.0),), aten="acosh", stablehlo="chlo.acosh"),
     "atanh": ElementwiseOp(FLOAT, np.arctanh, "Atanh", domain=((-0.9, 0.9),), aten="atanh", stablehlo="chlo.atanh"),
-    "erf": ElementwiseOp(
-        FLOAT, meanings.erf, "Erf", scalar=_call("erf"), aten="erf special_erf", stablehlo="chlo.erf", tosa="erf"
-    ),
+    "erf": ElementwiseOp(FLOAT, meanings.erf, "Erf", scalar=_call("erf"), aten="erf special_erf", stablehlo="chlo.erf"),
     "erfc": ElementwiseOp(FLOAT, meanings.erfc, scalar=_call("erfc"), aten="erfc special_erfc", stablehlo="chlo.erfc"),
     "erfinv": ElementwiseOp(
         FLOAT, meanings.erfinv, scalar=_call("erfinv"), domain=((-0.99, 0.99),), aten="erfinv special_erfinv"
@@ -183,20 +175,16 @@ UNARY = {
     "bessel_i1e": ElementwiseOp(
         FLOAT, meanings.bessel_i1e, scalar=_call("i1e"), domain=_WIDE, aten="special_i1e", stablehlo="chlo.bessel_i1e"
     ),
-    "floor": ElementwiseOp(
-        FLOAT, np.floor, "Floor", REGISTERS, domain=_WIDE, aten="floor", stablehlo="floor", tosa="floor"
-    ),
-    "ceil": ElementwiseOp(FLOAT, np.ceil, "Ceil", REGISTERS, domain=_WIDE, aten="ceil", stablehlo="ceil", tosa="ceil"),
+    "floor": ElementwiseOp(FLOAT, np.floor, "Floor", REGISTERS, domain=_WIDE, aten="floor", stablehlo="floor"),
+    "ceil": ElementwiseOp(FLOAT, np.ceil, "Ceil", REGISTERS, domain=_WIDE, aten="ceil", stablehlo="ceil"),
     "trunc": ElementwiseOp(FLOAT, np.trunc, precision=REGISTERS, domain=_WIDE, aten="trunc fix"),
     "round": ElementwiseOp(
         FLOAT, np.rint, "Round", REGISTERS, domain=_WIDE, aten="round special_round", stablehlo="round_nearest_even"
     ),
-    "reciprocal": ElementwiseOp(
-        FLOAT, lambda x: 1 / x, "Reciprocal", domain=_POSITIVE, aten="reciprocal", tosa="reciprocal"
-    ),
+    "reciprocal": ElementwiseOp(FLOAT, lambda x: 1 / x, "Reciprocal", domain=_POSITIVE, aten="reciprocal"),
     "square": ElementwiseOp(NUMBER, np.square, precision=REGISTERS, stablehlo="chlo.square"),
-    "logical_not": ElementwiseOp(BOOL, np.logical_not, "Not", aten="logical_not", tosa="logical_not"),
-    "bitwise_not": ElementwiseOp(BITS, np.invert, "BitwiseNot", stablehlo="not", tosa="bitwise_not"),
+    "logical_not": ElementwiseOp(BOOL, np.logical_not, "Not", aten="logical_not"),
+    "bitwise_not": ElementwiseOp(BITS, np.invert, "BitwiseNot", stablehlo="not"),
 }
 UNARY_TO_BOOL = {
     "isnan": ElementwiseOp(FLOAT, np.isnan, "IsNaN"),
@@ -205,10 +193,10 @@ UNARY_TO_BOOL = {
 }
 BINARY = {
     "add": ElementwiseOp(
-        NUMBER, np.add, "Add", REGISTERS, linear=((0, 1),), commutes=True, neutral=0.0, stablehlo="add", tosa="add"
+        NUMBER, np.add, "Add", REGISTERS, linear=((0, 1),), commutes=True, neutral=0.0, stablehlo="add"
     ),
     "subtract": ElementwiseOp(
-        NUMBER, np.subtract, "Sub", REGISTERS, linear=((0, 1),), neutral=0.0, stablehlo="subtract", tosa="sub"
+        NUMBER, np.subtract, "Sub", REGISTERS, linear=((0, 1),), neutral=0.0, stablehlo="subtract"
     ),
     "multiply": ElementwiseOp(
         NUMBER,
@@ -243,7 +231,6 @@ BINARY = {
         scalar=scalars.power,
         domain=((0.5, 3.0), (0.0, 3.0)),
         stablehlo="power",
-        tosa="pow",
     ),
     "maximum": ElementwiseOp(
         NUMBER,
@@ -264,13 +251,9 @@ BINARY = {
         stablehlo="minimum",
     ),
     "atan2": ElementwiseOp(FLOAT, np.arctan2, aten="atan2.default arctan2.default", stablehlo="atan2"),
-    "logical_and": ElementwiseOp(
-        BOOL, np.logical_and, "And", commutes=True, aten="logical_and.default", tosa="logical_and"
-    ),
-    "logical_or": ElementwiseOp(BOOL, np.logical_or, "Or", commutes=True, aten="logical_or.default", tosa="logical_or"),
-    "logical_xor": ElementwiseOp(
-        BOOL, np.logical_xor, "Xor", commutes=True, aten="logical_xor.default", tosa="logical_xor"
-    ),
+    "logical_and": ElementwiseOp(BOOL, np.logical_and, "And", commutes=True, aten="logical_and.default"),
+    "logical_or": ElementwiseOp(BOOL, np.logical_or, "Or", commutes=True, aten="logical_or.default"),
+    "logical_xor": ElementwiseOp(BOOL, np.logical_xor, "Xor", commutes=True, aten="logical_xor.default"),
     "bitwise_and": ElementwiseOp(
         BITS,
         np.bitwise_and,
@@ -278,7 +261,6 @@ BINARY = {
         commutes=True,
         aten="bitwise_and bitwise_and.Scalar_Tensor __and__",
         stablehlo="and",
-        tosa="bitwise_and",
     ),
     "bitwise_or": ElementwiseOp(
         BITS,
@@ -287,7 +269,6 @@ BINARY = {
         commutes=True,
         aten="bitwise_or bitwise_or.Scalar_Tensor __or__",
         stablehlo="or",
-        tosa="bitwise_or",
     ),
     "bitwise_xor": ElementwiseOp(
         BITS,
@@ -296,20 +277,17 @@ BINARY = {
         commutes=True,
         aten="bitwise_xor bitwise_xor.Scalar_Tensor __xor__",
         stablehlo="xor",
-        tosa="bitwise_xor",
     ),
     "shift_left": ElementwiseOp(INTEGER, np.left_shift, scalar=scalars.shift_left, domain=_DIVISOR),
     "shift_right": ElementwiseOp(INTEGER, np.right_shift, scalar=scalars.shift_right, domain=_DIVISOR),
 }
 COMPARE = {
-    "equal": ElementwiseOp(ANY, np.equal, "Equal", commutes=True, aten="eq", tosa="equal"),
+    "equal": ElementwiseOp(ANY, np.equal, "Equal", commutes=True, aten="eq"),
     "not_equal": ElementwiseOp(ANY, np.not_equal, commutes=True, aten="ne not_equal"),
     "less": ElementwiseOp(ANY, np.less, "Less", aten="lt less"),
     "less_equal": ElementwiseOp(ANY, np.less_equal, "LessOrEqual", aten="le less_equal"),
-    "greater": ElementwiseOp(ANY, np.greater, "Greater", aten="gt greater", tosa="greater"),
-    "greater_equal": ElementwiseOp(
-        ANY, np.greater_equal, "GreaterOrEqual", aten="ge greater_equal", tosa="greater_equal"
-    ),
+    "greater": ElementwiseOp(ANY, np.greater, "Greater", aten="gt greater"),
+    "greater_equal": ElementwiseOp(ANY, np.greater_equal, "GreaterOrEqual", aten="ge greater_equal"),
 }
 
 
@@ -365,7 +343,6 @@ class Where(Elementwise, name="where"):
     PRECISION = REGISTERS
     ONNX = OnnxName("Where")
     STABLEHLO = ("select",)
-    TOSA = ("select",)
     meaning = staticmethod(np.where)
     scalar = staticmethod(select)
     condition = operand()

@@ -19,14 +19,16 @@ Converter = Callable[[Any], "Tensor | Sequence[Tensor]"]
 
 
 class ConverterTable(dict[str, Converter]):
-    """Converters of operations by name: those of the modules of a package, and those that classes name.
+    """Converters of operations by name: those of the modules of a package, and those of operators by other names.
 
-    A converter of its own comes first. A plug-in that adds operators is seen by the next import.
+    `names` has the operations of the dialect that mean the same as an operator of relax, and `stated` is the attribute
+    with which classes of plug-ins state such names. A converter of its own comes first. A plug-in that adds operators
+    is seen by the next import.
     """
 
-    def __init__(self, package: str, names: Callable[[type[DialectOp]], Sequence[str]]) -> None:
+    def __init__(self, package: str, names: Mapping[str, Sequence[str]], stated: str) -> None:
         super().__init__()
-        self._package, self._names = package, names
+        self._package, self._names, self._stated = package, names, stated
         self._entered: Mapping[str, type[DialectOp]] = {}
 
     def load(self) -> None:
@@ -35,8 +37,8 @@ class ConverterTable(dict[str, Converter]):
         classes = graph_operations()
         if classes is self._entered:
             return
-        for cls in classes.values():
-            for name in self._names(cls):
+        for full_name, cls in classes.items():
+            for name in (*self._names.get(full_name.removeprefix("relax."), ()), *getattr(cls, self._stated, ())):
                 self.setdefault(name, _converter_of(cls))
         self._entered = classes
 

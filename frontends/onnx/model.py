@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from mirlo.dialects.core.bytecode import BYTECODE_PREFIX
-from mirlo.frontends.files import forms_named, has_form
+from mirlo.frontends.files import forms_named, has_form, missing_package
 from mirlo.frontends.onnx.errors import DamagedModelError, OnnxImportError
 from mirlo.frontends.onnx.graph import ModelDef
 from mirlo.frontends.onnx.messages import messages
@@ -21,6 +21,7 @@ from mirlo.frontends.onnx.reading import is_old, read_model
 from mirlo.frontends.onnx.weights import Weights, map_file
 from mirlo.frontends.onnx.wire import slim
 from mirlo.runtime.errors import ParameterError
+from mirlo.runtime.known_packages import install_command
 from mirlo.runtime.names import terminal
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.records import dataclass
@@ -42,7 +43,10 @@ KERAS = (
     "a Keras model: load it in Python with KERAS_BACKEND=jax and compile it there: "
     "mirlo.compile(model); or convert it with tf2onnx"
 )
-TFLITE = "a TensorFlow Lite model: name it FILE.tflite and pip install 'mirlo[tflite]', or convert it with tf2onnx"
+TFLITE = (
+    f"a TensorFlow Lite model: name it FILE.tflite and {install_command('file_forms', 'tflite')}, or convert it with "
+    "tf2onnx"
+)
 IR = "IR: 'mirlo-opt' prints it, 'mirlo compile' compiles it"
 GGUF = "a GGUF file of a language model, which 'mirlo generate' runs: mirlo generate FILE PROMPT"
 SAFETENSORS = (
@@ -208,9 +212,11 @@ def kind_by_name(path: PurePath | None) -> str | None:
 
 
 def _form_by_name(path: PurePath | None) -> str | None:
-    """Return advice for a file of this name, if a front end opens it."""
-    if path is None or path.suffix.lower() in SUFFIXES or not has_form(path):
+    """Return advice for a file of this name, if a front end or a package that is not installed opens it."""
+    if path is None or path.suffix.lower() in SUFFIXES:
         return None
+    if not has_form(path):
+        return missing_package(path)
     return f"a model of {forms_named(path)}: 'mirlo import' prints it, 'mirlo compile' compiles it"
 
 

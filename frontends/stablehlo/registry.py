@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Converter = Callable[["StablehloOperation"], "Tensor | Sequence[Tensor]"]
 
-CONVERTERS = ConverterTable("mirlo.frontends.stablehlo.ops", lambda cls: cls.STABLEHLO)
+CONVERTERS = ConverterTable("mirlo.frontends.stablehlo.ops", {}, "STABLEHLO")
 COMPLEX: dict[str, Converter] = {}
 """Converters of operations that have complex tensors among operands or results; these are two tensors each."""
 OF_PARTS: set[str] = set()

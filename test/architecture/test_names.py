@@ -58,7 +58,7 @@ def test_figures_tell_files_of_new_features() -> None:
     assert [p for patterns in FEATURES.values() for p in patterns.split() if not matching(names, p)] == []
     old = [name for name in names if not name.startswith("frontends/torch/ops/")]
     assert new_features(names, names) == {} and "PyTorch" not in new_features(names, old)
-    assert "frontends/tosa/__init__.py" in new_features(names, ["passes/rules.py"])["TOSA and TensorFlow Lite"]
+    assert "frontends/files.py" in new_features(names, ["passes/rules.py"])["TOSA and TensorFlow Lite"]
 
 
 def _vague_bindings(tree: ast.Module) -> Iterator[str]:

@@ -12,7 +12,7 @@ from commands import ROOT
 from mirlo.dialects.relax import OPS
 
 FRONTENDS = ROOT / "frontends"
-FOLDERS = ("onnx", "torch", "mlir", "stablehlo", "tosa", "jax", "library")
+FOLDERS = ("onnx", "torch", "mlir", "stablehlo", "jax", "library")
 """All but `script`, which reads a form of the program itself: its regions are those that are written there."""
 FILES = sorted([*FRONTENDS.glob("*.py"), *(path for folder in FOLDERS for path in (FRONTENDS / folder).rglob("*.py"))])
 ARITHMETIC = {"__add__", "__mul__", "__truediv__", "__floordiv__", "__mod__"}
@@ -61,7 +61,7 @@ def sizes_by_strings(tree: ast.Module) -> Iterator[str]:
 def restated_names(tree: ast.Module) -> Iterator[str]:
     """Yield entries of tables that map a name of a front end to the operator whose class states it."""
     stated = {(cls.ONNX.operator.lower(), name) for name, cls in OPS.items() if cls.ONNX is not None}
-    same = {(each, name) for name, cls in OPS.items() for each in (*cls.ATEN, *cls.STABLEHLO, *cls.TOSA)}
+    same = {(each, name) for name, cls in OPS.items() for each in (*cls.ATEN, *cls.STABLEHLO)}
     for node in ast.walk(tree):
         if not isinstance(node, ast.Dict):
             continue
@@ -112,7 +112,7 @@ def test_names_stand_on_the_classes_alone(trees: dict[str, ast.Module]) -> None:
 
 def test_front_ends_do_not_import_each_other(trees: dict[str, ast.Module]) -> None:
     """`torch/onnx_program.py` reads the ONNX models that PyTorch's own export makes, when it is given one."""
-    of_programs = ("onnx", "torch", "stablehlo", "tosa")
+    of_programs = ("onnx", "torch", "stablehlo")
     other = {folder: [f"mirlo.frontends.{each}" for each in of_programs if each != folder]
              for folder in (*of_programs, "mlir", "library")}  # fmt: skip
     found = {

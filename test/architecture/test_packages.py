@@ -58,7 +58,7 @@ def _declared(name: str) -> dict[str, set[str]]:
     """Return the names by group of entry points in the metadata of a package."""
     text = (PLUGINS / name / "pyproject.toml").read_text(encoding="utf-8")
     groups = re.findall(r'^\[project\.entry-points\."(mirlo\.\w+)"\]\n((?:[^\[\n].*\n)*)', text, re.MULTILINE)
-    return {group: set(re.findall(r'^"?([\w-]+)"? =', lines, re.MULTILINE)) for group, lines in groups}
+    return {group: set(re.findall(r'^"?([\w.-]+)"? =', lines, re.MULTILINE)) for group, lines in groups}
 
 
 def test_known_packages_are_those_of_the_folder() -> None:

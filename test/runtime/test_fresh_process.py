@@ -33,7 +33,6 @@ OTHERS = {
     "targets/llvm/library/link.py": "the compiler of ziglang",
     "runtime/bounded.py": "native parsers of what comes from outside, apart from all that is here",
     "tools/bench/processes.py": "engines in interpreters without Mirlo, and what keeps cores busy",
-    "frontends/tosa/tools.py": "finds the tools beside the interpreter",
     "tools/fuzz/programs.py": "programs in C",
     "testing/__init__.py": "commands of lit",
 }

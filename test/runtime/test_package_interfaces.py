@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import mirlo
-from mirlo.runtime import compiler_version, package_methods, package_modules
+from mirlo.runtime import compiler_version, package_methods, package_modules, package_names
 from mirlo.runtime.entry_points import EntryPoint
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.extenders import foreign_extenders
@@ -104,3 +104,18 @@ def test_a_package_that_compiles_nothing_leaves_the_cache_on() -> None:
     importlib.import_module("unit_package")
     assert "unit_package" not in foreign_extenders()
     assert compiler_version.extension_modules() == [] and compiler_version.installed_modules() == ["unit_package"]
+
+
+@pytest.mark.usefixtures("installed")
+def test_former_names_of_public_modules_warn(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = EntryPoint("extend.frontend.rows", "unit_package:rows", "mirlo.names")
+    monkeypatch.setattr(package_names, "offered", lambda group: [entry] if group == entry.group else [])
+    with pytest.warns(DeprecationWarning, match=r"mirlo.extend.frontend.rows is now unit_package.rows") as caught:
+        rows = getattr(importlib.import_module("mirlo.extend.frontend"), "rows")  # noqa: B009
+    assert rows is importlib.import_module("unit_package").rows and caught[0].filename == __file__
+    for full, package in PACKAGES["names"].items():
+        module, _, name = full.rpartition(".")
+        with pytest.raises(ModuleNotFoundError, match=f"mirlo.{full} is in a package .* pip install {package}"):
+            getattr(importlib.import_module(f"mirlo.{module}"), name)
+    with pytest.raises(AttributeError, match="module 'mirlo.extend.frontend' has no attribute 'columns'"):
+        getattr(importlib.import_module("mirlo.extend.frontend"), "columns")  # noqa: B009

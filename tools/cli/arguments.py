@@ -146,8 +146,12 @@ def make_parser(argv: Sequence[str] | None = None, with_packages: bool = False) 
     check.add_argument("--json", action="store_true", help="print JSON, with every node")
     add_options(check, "shapes", "dims")
     _add_verify(commands)
-    importing = _add(commands, "import", "convert an ONNX model, or a StableHLO program, to IR")
-    add_model(importing, "MODEL", "the model: .onnx, .tflite, .tosa, or StableHLO or TOSA as .mlir or .mlirbc")
+    importing = _add(commands, "import", "convert an ONNX model, or a program of another system, to IR")
+    add_model(
+        importing,
+        "MODEL",
+        "the model: .onnx, or a file that a front end opens, such as StableHLO (.mlir, .mlirbc) and .tflite",
+    )
     importing.add_argument("-o", "--output", metavar="FILE", help="the file to write (default: standard output)")
     importing.add_argument("--script", action="store_true", help="write a script, in Python syntax, instead of MLIR")
     add_options(importing, "shapes", "dims")

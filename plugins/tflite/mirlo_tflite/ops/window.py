@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirlo.dialects.relax.infer_windows import CHANNELS_LAST
-from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.tensor import Tensor, where
-from mirlo.frontends.tosa.operation import TosaOperation
-from mirlo.frontends.tosa.ops.quantize import rescaled
-from mirlo.frontends.tosa.registry import converter
+from mirlo.extend.frontend import CHANNELS_LAST, Tensor, UnsupportedOperation, where
+from mirlo_tflite.operation import TosaOperation
+from mirlo_tflite.ops.quantize import rescaled
+from mirlo_tflite.registry import converter
 
 
 @converter("max_pool2d", "max_pool2d_adaptive")

@@ -10,9 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mirlo_tflite.forms import TFLITE, TOSA
+from mirlo_tflite.registry import CONVERTERS, converter
 
 import mirlo
-from mirlo.frontends.tosa.registry import CONVERTERS, converter
+from mirlo.extend.command import main
 
 KIND = "tensor<2xf32>"
 COUNTER = f"""module {{
@@ -151,7 +153,7 @@ def test_what_converters_answer(
     path = tmp_path / f"model.{suffix}"
     path.write_bytes(b"\x1c\0\0\0" + signature.encode() + bytes(40))
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("mirlo.frontends.tosa.tools.sys.executable", str(tmp_path / "python"))
+    monkeypatch.setattr("mirlo_tflite.tools.sys.executable", str(tmp_path / "python"))
     if script is not None:
         tool(tmp_path, name, script)
     with pytest.raises(mirlo.MirloError, match=expected):
@@ -173,3 +175,26 @@ def test_a_converter_writes_the_program(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("PATH", str(tmp_path))
     assert list(mirlo.initial_states(path)) == ["seen"]
     assert [each.name for each in mirlo.compile(path, cache=False).inputs] == ["arg0", "seen"]
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [("a.tflite", b"\x1c\0\0\0TFL3" + bytes(40)), ("a.tflite", b"no model"), ("a.tosa", b"\x1c\0\0\0TOSA" + bytes(40))],
+)
+def test_commands_for_onnx_name_the_form(
+    name: str, data: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    form = "TOSA" if name == "a.tosa" else "TensorFlow Lite"
+    assert main(["check", str(tmp_path / name)])
+    assert f"a model of {form}: 'mirlo import' prints it" in capsys.readouterr().err
+
+
+def test_the_former_name_of_the_converter() -> None:
+    with pytest.warns(DeprecationWarning, match=r"mirlo.extend.frontend.tosa_converter is now mirlo_tflite.registry"):
+        from mirlo.extend.frontend import tosa_converter
+    assert tosa_converter is converter
+
+
+def test_the_versions_of_the_tools_are_part_of_the_key() -> None:
+    assert TFLITE.tools == ("tosa-converter-for-tflite",) and TOSA[0].tools == ("tosa-tools",) and not TOSA[1].tools

@@ -6,12 +6,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dims import Dim
-from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.tensor import Tensor, concat
-from mirlo.frontends.tosa.operation import TosaOperation
-from mirlo.frontends.tosa.registry import converter
+from mirlo.extend.frontend import Dim, Tensor, UnsupportedOperation, concat
+from mirlo.extend.frontend import dims as D
+from mirlo_tflite.operation import TosaOperation
+from mirlo_tflite.registry import converter
 
 
 @converter("reshape")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirlo.frontends.tensor import Tensor
-from mirlo.frontends.tosa.operation import TosaOperation
-from mirlo.frontends.tosa.registry import converter
+from mirlo.extend.frontend import Tensor
+from mirlo_tflite.operation import TosaOperation
+from mirlo_tflite.registry import converter
 
 _METHODS = {
     "reduce_sum": Tensor.sum, "reduce_product": Tensor.prod, "reduce_max": Tensor.max, "reduce_min": Tensor.min,

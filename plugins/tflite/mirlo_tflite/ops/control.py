@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.tensor import Tensor
-from mirlo.frontends.tosa.operation import TosaOperation
-from mirlo.frontends.tosa.registry import CONVERTERS, REFUSED, converter
+from mirlo.extend.frontend import Tensor, UnsupportedOperation
+from mirlo_tflite.operation import TosaOperation
+from mirlo_tflite.registry import CONVERTERS, REFUSED, converter
 
 
 @converter("call")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.mlir.operation import BodyImporter, MlirOperation
-from mirlo.frontends.tensor import Tensor, where
-from mirlo.frontends.tosa.states import States
+from mirlo.extend.frontend import BodyImporter, MlirOperation, Tensor, UnsupportedOperation, where
+from mirlo_tflite.states import States
 
 
 class TosaImporter(BodyImporter):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.library.fourier import transform_along
-from mirlo.frontends.tensor import Tensor
-from mirlo.frontends.tosa.operation import TosaOperation
-from mirlo.frontends.tosa.registry import converter
+from mirlo.extend.frontend import Tensor, UnsupportedOperation
+from mirlo.extend.library import transform_along
+from mirlo_tflite.operation import TosaOperation
+from mirlo_tflite.registry import converter
 
 
 @converter("fft2d")

@@ -13,8 +13,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from mirlo.frontends.tosa.errors import TosaImportError
-from mirlo.runtime.files import write_regular
+from mirlo.extend.runtime import write_regular
+from mirlo_tflite.errors import TosaImportError
 
 SECONDS = 300
 """Limit of one run of a tool: models of 50 MB take two seconds."""
@@ -27,8 +27,8 @@ def from_tflite(path: Path) -> bytes:
     tool = _find("tosa-converter-for-tflite")
     if tool is None:
         raise TosaImportError(
-            f"{path} is a TensorFlow Lite model, which is read through TOSA: pip install 'mirlo[tflite]', or convert "
-            f"it with 'python -m tf2onnx.convert --tflite {path.name} --output model.onnx'"
+            f"{path} is a TensorFlow Lite model, which is read through TOSA: pip install tosa-converter-for-tflite, or "
+            f"convert it with 'python -m tf2onnx.convert --tflite {path.name} --output model.onnx'"
         )
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder, "model.mlirbc")

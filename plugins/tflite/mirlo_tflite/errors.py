@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirlo.frontends.foreign import FrontendError
+from mirlo.extend.frontend import FrontendError
 
 
 class TosaImportError(FrontendError):

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from mirlo.dialects.core.installed import register_in
-from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.mlir.converters import ConverterTable
+from mirlo.extend.frontend import ConverterTable, UnsupportedOperation, register_in
+from mirlo_tflite.names import NAMES
 
 if TYPE_CHECKING:
-    from mirlo.frontends.tensor import Tensor
-    from mirlo.frontends.tosa.operation import TosaOperation
+    from mirlo.extend.frontend import Tensor
+    from mirlo_tflite.operation import TosaOperation
 
 Converter = Callable[["TosaOperation"], "Tensor | Sequence[Tensor]"]
 
-CONVERTERS = ConverterTable("mirlo.frontends.tosa.ops", lambda cls: cls.TOSA)
+CONVERTERS = ConverterTable("mirlo_tflite.ops", NAMES, stated="TOSA")
 REFUSED: dict[str, str] = {}
 """Why an operation is not supported."""
 

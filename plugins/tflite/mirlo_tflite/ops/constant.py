@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dense import read_dense
-from mirlo.dialects.core.types import TensorType
-from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.tensor import Tensor
-from mirlo.frontends.tosa.operation import TosaOperation
-from mirlo.frontends.tosa.registry import converter
+from mirlo.extend.frontend import Tensor, TensorType, UnsupportedOperation, ir, read_dense
+from mirlo_tflite.operation import TosaOperation
+from mirlo_tflite.registry import converter
 
 
 @converter("const")

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dtypes import DTYPES
-from mirlo.dialects.core.types import TensorType, dims_of
-from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.mlir.body import ProgramImport
-from mirlo.frontends.mlir.converters import convert_by
-from mirlo.frontends.mlir.operation import Scope
-from mirlo.frontends.tensor import Tensor
-from mirlo.frontends.tosa.errors import TosaImportError
-from mirlo.frontends.tosa.operation import TosaImporter, TosaOperation
-from mirlo.frontends.tosa.registry import find_converter
-from mirlo.frontends.tosa.states import States
-from mirlo.runtime.params import ParameterStore
+from mirlo.extend.frontend import (
+    DTYPES,
+    ParameterStore,
+    ProgramImport,
+    Scope,
+    Tensor,
+    TensorType,
+    UnsupportedOperation,
+    convert_by,
+    dims_of,
+    ir,
+)
+from mirlo_tflite.errors import TosaImportError
+from mirlo_tflite.operation import TosaImporter, TosaOperation
+from mirlo_tflite.registry import find_converter
+from mirlo_tflite.states import States
 
 SHAPE = "!tosa.shape<"
 WIDE = "i48"

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirlo.dialects.core.dtypes import dtype
-from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.tensor import Tensor, maximum, minimum
-from mirlo.frontends.tosa.operation import TosaOperation
-from mirlo.frontends.tosa.registry import converter
+from mirlo.extend.frontend import Tensor, UnsupportedOperation, dtype, maximum, minimum
+from mirlo_tflite.operation import TosaOperation
+from mirlo_tflite.registry import converter
 
 MAX_SHIFT = 62
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mirlo.dialects.relax.infer_windows import CHANNELS_LAST
-from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.tensor import Tensor
-from mirlo.frontends.tosa.operation import TosaOperation
-from mirlo.frontends.tosa.registry import converter
+from mirlo.extend.frontend import CHANNELS_LAST, Tensor, UnsupportedOperation
+from mirlo_tflite.operation import TosaOperation
+from mirlo_tflite.registry import converter
 
 
 @converter("conv2d", "conv3d")

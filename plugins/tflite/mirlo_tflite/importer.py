@@ -6,15 +6,11 @@ from functools import partial
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
-from mirlo.dialects.context import make_context
-from mirlo.frontends.mlir.importer import Interface, import_program
-from mirlo.frontends.mlir.parse import parsing
-from mirlo.frontends.tosa.body import TosaImport
-from mirlo.frontends.tosa.errors import TosaImportError
-from mirlo.frontends.tosa.registry import CONVERTERS
-from mirlo.frontends.tosa.states import find_states
-from mirlo.runtime.params import ParameterStore
+from mirlo.extend.frontend import Interface, ParameterStore, import_program, ir, make_context, parsing
+from mirlo_tflite.body import TosaImport
+from mirlo_tflite.errors import TosaImportError
+from mirlo_tflite.registry import CONVERTERS
+from mirlo_tflite.states import find_states
 
 
 def import_tosa(content: bytes | str, name: str = "program") -> tuple[ir.Module, ParameterStore]:

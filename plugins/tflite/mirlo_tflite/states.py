@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dense import read_dense
-from mirlo.dialects.core.surgery import blocks
-from mirlo.dialects.core.types import TensorType
-from mirlo.frontends.tosa.errors import TosaImportError
-from mirlo.runtime.records import dataclass
+from mirlo.extend.frontend import TensorType, blocks, ir, read_dense
+from mirlo_tflite.errors import TosaImportError
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.library.integers import count_leading_zeros, saturating_cast
-from mirlo.frontends.tensor import Tensor, maximum, minimum, where
-from mirlo.frontends.tosa.operation import TosaOperation
-from mirlo.frontends.tosa.ops.quantize import saturated
-from mirlo.frontends.tosa.registry import converter
+from mirlo.extend.frontend import Tensor, UnsupportedOperation, maximum, minimum, where
+from mirlo.extend.library import count_leading_zeros, saturating_cast
+from mirlo_tflite.operation import TosaOperation
+from mirlo_tflite.ops.quantize import saturated
+from mirlo_tflite.registry import converter
 
 
 @converter("maximum", "minimum")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirlo.dialects.core.dims import Dim
-from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.tensor import Tensor
-from mirlo.frontends.tosa.operation import TosaOperation
-from mirlo.frontends.tosa.registry import converter
+from mirlo.extend.frontend import Dim, Tensor, UnsupportedOperation
+from mirlo_tflite.operation import TosaOperation
+from mirlo_tflite.registry import converter
 
 
 @converter("gather")
