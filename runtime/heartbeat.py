@@ -10,11 +10,10 @@ import ctypes
 import os
 import threading
 import time
-from pathlib import Path
 
 from mirlo.runtime import system
 from mirlo.runtime.locks import make_lock
-from mirlo.runtime.object_loader import compile_llvm
+from mirlo.runtime.object_loader import compile_llvm, runtime_ir
 
 PERIOD = 0.25
 """Seconds between two counts: a few of them pass in the shortest silence that a monitor may be asked for."""
@@ -78,15 +77,14 @@ class HeartbeatMonitor:
 def _begin(descriptor: int) -> int:
     """Start a thread that counts in memory."""
     global _descriptor
-    text = Path(__file__).with_name("heartbeat.ll").read_text(encoding="utf-8")
-    code = compile_llvm(text.replace("PERIOD_MICROSECONDS", str(int(PERIOD * 1e6))), is_kept=True)
-    count = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address("mirlo_heartbeat"))
+    code = compile_llvm(runtime_ir("heartbeat"), is_kept=True)
+    count = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32)(code.address("mirlo_heartbeat"))
     memory = system.map_shared_memory(os.dup(descriptor), BYTES, is_writable=True)
     _mapped.append(memory)
     address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
     def run(keep: object = code) -> None:
-        count(address)
+        count(address, int(PERIOD * 1e6))
 
     threading.Thread(target=run, name="heartbeat", daemon=True).start()
     _descriptor = descriptor

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import ctypes
 import platform
-import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -83,32 +82,29 @@ def load_objects(codes: Sequence[bytes]) -> ObjectsInMemory:
     return ObjectsOfEngine(engine, codes)
 
 
-def compile_llvm(
-    text: str, opt: int = 2, addresses: Mapping[str, int] | None = None, is_kept: bool = False
-) -> ObjectsInMemory:
+def compile_llvm(text: str, opt: int = 2, is_kept: bool = False) -> ObjectsInMemory:
     """Compile LLVM IR for this machine; its functions live as long as the result.
 
-    The words `addresses` stand for numbers, of 64 bits, that differ from process to process. Text that is otherwise the
-    same in each has `is_kept`: its object file is in the user's cache, and its code in memory until the process ends,
-    as threads may be in it then.
+    What the text declares is searched as `find_symbol` does. Text that is the same in each process has `is_kept`: its
+    object file is in the user's cache, and its code in memory until the process ends, as threads may be in it then.
     """
-    words = dict(addresses or {})
     if not can_link():
-        text = _replaced(text, {word: str(number) for word, number in words.items()})
         with UNCUT:
             llvm = llvm_binding()
             machine = llvm.Target.from_default_triple().create_target_machine(opt=opt)
             engine = make_engine(llvm.parse_assembly(text), machine)
             engine.finalize_object()
         return ObjectsOfEngine(engine)
-    declared = "".join(f"@{_symbol(word)} = external global i8\n" for word in words)
-    text = declared + _replaced(text, {word: f"ptrtoint (ptr @{_symbol(word)} to i64)" for word in words})
-    symbols = {_symbol(word): number for word, number in words.items()}
     code = _kept_object(text, opt) if is_kept else _object(text, opt)
-    result = link([code], lambda name: symbols.get(name) or find_symbol(name))
+    result = link([code], find_symbol)
     if is_kept:
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(result.keep))
     return result
+
+
+def runtime_ir(name: str) -> str:
+    """Return LLVM IR that `make runtime-ir` translated from C (`runtime/c`)."""
+    return Path(__file__).with_name("ir").joinpath(f"{name}.ll").read_text(encoding="utf-8")
 
 
 @cache
@@ -127,16 +123,6 @@ def llvm_binding() -> ModuleType:
 @cache
 def _process() -> ctypes.CDLL:
     return ctypes.CDLL(None)
-
-
-def _symbol(word: str) -> str:
-    return f"mirlo.{word}"
-
-
-def _replaced(text: str, values: Mapping[str, str]) -> str:
-    if not values:
-        return text
-    return re.sub(rf"\b({'|'.join(map(re.escape, values))})\b", lambda word: values[word.group()], text)
 
 
 def _kept_object(text: str, opt: int) -> bytes:

@@ -92,12 +92,14 @@ def test_functions_that_are_far_away(object_code) -> None:
     assert as_function(link([object_code(text, TRIPLE)], find_symbol).address("near"), 0)() == 42
 
 
-def test_words_for_addresses() -> None:
-    """Text with numbers of this process gives the same code in each, without and with the cache."""
+def test_data_of_this_process() -> None:
+    """Text that declares data of this process gives the same code in each, without and with the cache."""
     number = ctypes.c_int64(5)
-    text = "define i64 @read() {\n %p = inttoptr i64 WHERE to ptr\n %v = load i64, ptr %p\n ret i64 %v\n}"
+    define_symbol("mirlo_test_number", ctypes.addressof(number))
+    load = "define i64 @read() {\n %v = load i64, ptr @mirlo_test_number\n ret i64 %v\n}"
+    text = f"@mirlo_test_number = external global i64\n{load}"
     for is_kept in (False, True, True):
-        code = compile_llvm(text, addresses={"WHERE": ctypes.addressof(number)}, is_kept=is_kept)
+        code = compile_llvm(text, is_kept=is_kept)
         assert ctypes.CFUNCTYPE(ctypes.c_int64)(code.address("read"))() == 5
 
 
@@ -176,4 +178,4 @@ def test_where_llvm_loads(object_code, monkeypatch: pytest.MonkeyPatch) -> None:
     assert as_function(linked.address("sum"))(0) == 64 and linked.address("no_such_symbol") == 0
     assert ctypes.c_int32.from_address(linked.address("count")).value == 8
     assert find_symbol("labs") and not find_symbol("no_such_symbol")
-    test_words_for_addresses()
+    test_data_of_this_process()

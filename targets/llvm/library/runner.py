@@ -14,7 +14,7 @@ from mirlo.targets.llvm.library.sources import POOL, RUN_TIME_FOLDER
 from mirlo.targets.llvm.processor import Processor
 
 SOURCES = ("runner.c", "runner_model.c", "runner_wire.c", "mirlo.c")
-HEADERS = ("runner.h", "mirlo.h")
+HEADERS = ("runner.h", "mirlo.h", "mirlo_call.h")
 FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra")
 """The flags with which its files compile, without warnings."""
 LIBRARIES = ("-rdynamic", "-lm", "-ldl", "-lpthread")

@@ -9,7 +9,7 @@ from mirlo.runtime.names import c_comment
 from mirlo.targets.llvm.cpus import system_of
 from mirlo.targets.llvm.library.description import Description
 
-RUN_TIME = ("mirlo.h", "mirlo.c", "mirlo.hpp")
+RUN_TIME = ("mirlo.h", "mirlo_call.h", "mirlo.c", "mirlo.hpp")
 """The files of the run time, which every model shares."""
 POOL = "mirlo_pool.o"
 """The thread pool."""

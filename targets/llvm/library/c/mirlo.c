@@ -7,6 +7,7 @@
 #define _CRT_SECURE_NO_WARNINGS
 #endif
 #include "mirlo.h"
+#include "mirlo_call.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -51,10 +52,8 @@
 #include <sys/auxv.h>
 #endif
 
-#define ALIGNMENT 64
 #define READABLE 64 /* bytes that can be read of a tensor without elements */
 #define MOST_BYTES ((uint64_t)SIZE_MAX - 4096) /* that are taken at once: callers may pad and align them */
-#define FIRST_WORD 2 /* of the sizes in a call record */
 #define OWN_WORDS 2  /* before a call record: the address of the regions, and that of the context */
 #define WEIGHTS_HEADER 64
 static const char weights_magic[8] = {'M', 'I', 'R', 'L', 'O', 'W', 'T', '1'};
@@ -70,13 +69,6 @@ struct mirlo_model {
   size_t mapped;
 };
 
-typedef struct block {
-  struct block *next;
-  size_t bytes;
-  int used;
-  char *memory;
-} block;
-
 struct mirlo_context {
   const mirlo_model *model;
   int64_t *record; /* after `OWN_WORDS` */
@@ -84,9 +76,9 @@ struct mirlo_context {
   void **late; /* by output, what the call allocated */
   char *arena;
   size_t arena_bytes;
-  block *blocks;
+  mirlo_block *blocks;
   int failed;
-  char nothing[READABLE + ALIGNMENT];
+  char nothing[READABLE + MIRLO_ALIGNMENT];
   char message[256];
 };
 
@@ -104,13 +96,13 @@ static int describe(char *out, size_t bytes, int status, const char *format, ...
 /* Memory */
 
 static void *take(const mirlo_options *options, uint64_t bytes) {
-  size_t room = (size_t)bytes + ALIGNMENT + sizeof(void *);
+  size_t room = (size_t)bytes + MIRLO_ALIGNMENT + sizeof(void *);
   char *raw, *memory;
   if (bytes > MOST_BYTES) return NULL;
   raw = (char *)(options->allocate ? options->allocate(options->user, room) : malloc(room));
   if (!raw) return NULL;
   memory = raw + sizeof(void *);
-  memory += (ALIGNMENT - (uintptr_t)memory % ALIGNMENT) % ALIGNMENT;
+  memory += (MIRLO_ALIGNMENT - (uintptr_t)memory % MIRLO_ALIGNMENT) % MIRLO_ALIGNMENT;
   memcpy(memory - sizeof(void *), &raw, sizeof raw);
   return memory;
 }
@@ -499,7 +491,7 @@ static int find_weights(mirlo_model *model, char *error, size_t bytes) {
   model->weights = code->weights;
   if (code->weights || !code->weights_bytes) return MIRLO_OK;
   if (file) {
-    if ((uintptr_t)file % ALIGNMENT) return describe(error, bytes, MIRLO_INPUT, "weights in memory must be on a multiple of 64");
+    if ((uintptr_t)file % MIRLO_ALIGNMENT) return describe(error, bytes, MIRLO_INPUT, "weights in memory must be on a multiple of 64");
     status = check_weights(code, file, (size_t)(code->weights_bytes + WEIGHTS_HEADER), error, bytes);
   } else {
     const char *path = model->options.weights_path;
@@ -544,6 +536,11 @@ int mirlo_create(const mirlo_code *code, const mirlo_options *options, mirlo_mod
   if (code->abi != MIRLO_ABI) {
     return describe(error, error_bytes, MIRLO_VERSION, "the model is of version %u, mirlo.c of %u: build them together",
                     (unsigned)code->abi, (unsigned)MIRLO_ABI);
+  }
+  for (i = 0; i < code->inputs + code->outputs; ++i) {
+    if (!mirlo_is_spec(code->values[i].dims, code->values[i].ndim, code->words)) {
+      return describe(error, error_bytes, MIRLO_FILE, "the dims of '%s' are no sizes of '%s': its object file is damaged", code->values[i].name, code->name);
+    }
   }
   status = check_machine(code, error, error_bytes);
   if (status) return status;
@@ -685,8 +682,7 @@ void mirlo_context_destroy(mirlo_context *c) {
   if (!c) return;
   options = &c->model->options;
   while (c->blocks) {
-    block *next = c->blocks->next;
-    give(options, c->blocks->memory);
+    mirlo_block *next = c->blocks->next;
     give(options, c->blocks);
     c->blocks = next;
   }
@@ -699,45 +695,25 @@ void mirlo_context_destroy(mirlo_context *c) {
 
 const char *mirlo_message(const mirlo_context *c) { return c ? c->message : "the context is NULL"; }
 
-static int64_t size_of_dim(const mirlo_context *c, int64_t dim) { return dim >= 0 ? dim : c->record[-dim]; }
-
 size_t mirlo_bytes(const DLTensor *tensor) {
-  size_t bytes;
-  int is_empty;
+  uint64_t bytes;
   int32_t i;
   if (!tensor || (tensor->ndim > 0 && !tensor->shape)) return SIZE_MAX;
-  bytes = ((size_t)tensor->dtype.bits + 7u) / 8u;
-  is_empty = !bytes;
   for (i = 0; i < tensor->ndim; ++i) {
-    if (tensor->shape[i] < 0) return SIZE_MAX;
-    is_empty |= !tensor->shape[i];
+    if (tensor->shape[i] < 0) return SIZE_MAX; /* and no word of a record */
   }
-  if (is_empty) return 0;
-  for (i = 0; i < tensor->ndim; ++i) {
-    if ((uint64_t)tensor->shape[i] > (SIZE_MAX - 1) / bytes) return SIZE_MAX;
-    bytes *= (size_t)tensor->shape[i];
-  }
-  return bytes;
+  if (!mirlo_count(tensor->shape, tensor->ndim, NULL, (tensor->dtype.bits + 7u) / 8u, (uint64_t)SIZE_MAX - 1, &bytes)) return SIZE_MAX;
+  return (size_t)bytes;
 }
 
 /* Return whether the bytes of a tensor fit in a size_t, which has 32 bits on some machines. */
 static int has_room(const mirlo_context *c, const mirlo_value *value) {
-  uint64_t bytes = (value->dtype.bits + 7u) / 8u;
-  int32_t i;
-  for (i = 0; i < value->ndim; ++i) {
-    if (!size_of_dim(c, value->dims[i])) return 1;
-  }
-  for (i = 0; i < value->ndim; ++i) {
-    uint64_t dim = (uint64_t)size_of_dim(c, value->dims[i]);
-    if (dim > MOST_BYTES / bytes) return 0;
-    bytes *= dim;
-  }
-  return 1;
+  uint64_t bytes;
+  return mirlo_count(value->dims, value->ndim, c->record, (value->dtype.bits + 7u) / 8u, MOST_BYTES, &bytes);
 }
 
 /* Check a tensor but for its sizes. */
 static int check_tensor(mirlo_context *c, const mirlo_value *value, const DLTensor *tensor) {
-  uint64_t stride = 1; /* wraps around for dims that no memory has */
   int32_t i;
   if ((int)tensor->device.device_type != kDLCPU) FAIL(c, MIRLO_INPUT, "'%s': expected a tensor of the CPU", value->name);
   if (tensor->dtype.code != value->dtype.code || tensor->dtype.bits != value->dtype.bits || tensor->dtype.lanes != 1) {
@@ -749,14 +725,11 @@ static int check_tensor(mirlo_context *c, const mirlo_value *value, const DLTens
   for (i = 0; i < tensor->ndim; ++i) {
     if (tensor->shape[i] < 0) FAIL(c, MIRLO_INPUT, "'%s': a dim is negative", value->name);
   }
-  for (i = tensor->ndim - 1; tensor->strides && i >= 0; --i) {
-    if (tensor->shape[i] != 1 && (uint64_t)tensor->strides[i] != stride) FAIL(c, MIRLO_INPUT, "'%s': expected contiguous elements", value->name);
-    stride *= (uint64_t)tensor->shape[i];
-  }
+  if (!mirlo_is_contiguous(tensor->shape, tensor->strides, tensor->ndim)) FAIL(c, MIRLO_INPUT, "'%s': expected contiguous elements", value->name);
   return MIRLO_OK;
 }
 
-static char *nothing_of(mirlo_context *c) { return c->nothing + (ALIGNMENT - (uintptr_t)c->nothing % ALIGNMENT) % ALIGNMENT; }
+static char *nothing_of(mirlo_context *c) { return c->nothing + (MIRLO_ALIGNMENT - (uintptr_t)c->nothing % MIRLO_ALIGNMENT) % MIRLO_ALIGNMENT; }
 
 /* The address of the data of a tensor; of something readable where there are no elements; NULL where it is wrong. */
 static void *address_of(mirlo_context *c, const mirlo_value *value, const DLTensor *tensor) {
@@ -805,21 +778,17 @@ static int measure(mirlo_context *c, const DLTensor *inputs, const DLTensor *out
     const mirlo_value *value = &code->values[code->inputs + i];
     if (value->ndim && !outputs[i].shape) FAIL(c, MIRLO_INPUT, "'%s': the shape is NULL", value->name);
   }
-  memset(c->record, 0, (size_t)code->words * sizeof(int64_t));
-  for (d = FIRST_WORD; d < code->arena_word; ++d) c->record[d] = -1;
+  mirlo_clear_record(c->record, code->words);
   c->failed = 0;
   c->message[0] = 0;
   for (i = 0; i < code->inputs; ++i) {
     const mirlo_value *value = &code->values[i];
     int status = check_tensor(c, value, &inputs[i]);
     if (status) return status;
-    for (d = 0; d < value->ndim; ++d) {
-      int64_t dim = value->dims[d], size = inputs[i].shape[d];
-      if (dim < 0 && c->record[-dim] < 0) c->record[-dim] = size;
-      if (size_of_dim(c, dim) != size) {
-        FAIL(c, dim < 0 ? MIRLO_SIZES : MIRLO_INPUT, "'%s': dim %d is %lld, expected %lld", value->name, (int)d, (long long)size,
-             (long long)size_of_dim(c, dim));
-      }
+    d = (int32_t)mirlo_bind(value->dims, value->ndim, inputs[i].shape, c->record);
+    if (d < value->ndim) {
+      FAIL(c, value->dims[d] < 0 ? MIRLO_SIZES : MIRLO_INPUT, "'%s': dim %d is %lld, expected %lld", value->name, (int)d,
+           (long long)inputs[i].shape[d], (long long)mirlo_size(value->dims[d], c->record));
     }
   }
   if (code->dynamic) {
@@ -851,7 +820,7 @@ int mirlo_shapes(mirlo_context *c, const DLTensor *inputs, DLTensor *outputs) {
     outputs[i].ndim = value->ndim;
     outputs[i].strides = NULL;
     outputs[i].byte_offset = 0;
-    for (d = 0; d < value->ndim; ++d) outputs[i].shape[d] = value->late && value->dims[d] < 0 ? -1 : size_of_dim(c, value->dims[d]);
+    for (d = 0; d < value->ndim; ++d) outputs[i].shape[d] = value->late && value->dims[d] < 0 ? -1 : mirlo_size(value->dims[d], c->record);
   }
   return MIRLO_OK;
 }
@@ -859,35 +828,27 @@ int mirlo_shapes(mirlo_context *c, const DLTensor *inputs, DLTensor *outputs) {
 /* What compiled code calls for memory whose size depends on data; `number` is an output, or below 0. */
 static void *allocate_block(int64_t *record, int64_t number, int64_t bytes) {
   mirlo_context *c;
-  const mirlo_options *options;
-  block *found, *best = NULL;
+  mirlo_block **link = NULL, *found = NULL;
   memcpy(&c, record - 1, sizeof c);
-  options = &c->model->options;
-  if (bytes < READABLE) bytes = bytes < 0 ? -1 : READABLE;
-  for (found = c->blocks; found; found = found->next) {
-    if (!found->used && bytes > 0 && found->bytes >= (uint64_t)bytes && (!best || found->bytes < best->bytes)) best = found;
-  }
-  if (!best && bytes > 0) {
-    best = (block *)take(options, sizeof *best);
-    if (best) {
-      best->memory = (char *)take(options, (uint64_t)bytes);
-      best->bytes = (size_t)bytes;
-      best->next = c->blocks;
-      if (best->memory) {
-        c->blocks = best;
-      } else {
-        give(options, best);
-        best = NULL;
-      }
+  if (bytes >= 0 && bytes < READABLE) bytes = READABLE;
+  if (bytes >= 0) link = mirlo_find_block(&c->blocks, bytes, INT64_MAX);
+  if (link) {
+    found = *link;
+  } else if (bytes >= 0 && bytes <= INT64_MAX - MIRLO_BLOCK_BYTES) {
+    found = (mirlo_block *)take(&c->model->options, (uint64_t)(bytes + MIRLO_BLOCK_BYTES));
+    if (found) {
+      found->bytes = bytes;
+      found->next = c->blocks;
+      c->blocks = found;
     }
   }
-  if (!best) {
+  if (!found) {
     c->failed = 1;
     return NULL;
   }
-  best->used = 1;
-  if (number >= 0 && number < c->model->code->outputs) c->late[number] = best->memory;
-  return best->memory;
+  found->used = 1;
+  if (number >= 0 && number < c->model->code->outputs) c->late[number] = mirlo_elements(found);
+  return mirlo_elements(found);
 }
 
 static int prepare_outputs(mirlo_context *c, const DLTensor *outputs) {
@@ -905,9 +866,9 @@ static int prepare_outputs(mirlo_context *c, const DLTensor *outputs) {
     status = check_tensor(c, value, &outputs[i]);
     if (status) return status;
     for (d = 0; d < value->ndim; ++d) {
-      if (outputs[i].shape[d] != size_of_dim(c, value->dims[d])) {
+      if (outputs[i].shape[d] != mirlo_size(value->dims[d], c->record)) {
         FAIL(c, MIRLO_INPUT, "'%s': dim %d is %lld, expected %lld", value->name, (int)d, (long long)outputs[i].shape[d],
-             (long long)size_of_dim(c, value->dims[d]));
+             (long long)mirlo_size(value->dims[d], c->record));
       }
     }
     *place = address_of(c, value, &outputs[i]);
@@ -919,7 +880,7 @@ static int prepare_outputs(mirlo_context *c, const DLTensor *outputs) {
 static int prepare_memory(mirlo_context *c) {
   const mirlo_code *code = c->model->code;
   int64_t wanted = code->dynamic ? c->record[code->arena_word] : (int64_t)code->arena_bytes;
-  block *found;
+  mirlo_block *found;
   if (wanted < 0) FAIL(c, MIRLO_MEMORY, "the call needs more memory than can be counted");
   if ((uint64_t)wanted > c->arena_bytes) {
     give(&c->model->options, c->arena);
@@ -976,7 +937,7 @@ int mirlo_profile(mirlo_context *c, const DLTensor *inputs, DLTensor *outputs, u
     outputs[i].ndim = value->ndim;
     outputs[i].strides = NULL;
     outputs[i].byte_offset = 0;
-    for (d = 0; d < value->ndim; ++d) outputs[i].shape[d] = size_of_dim(c, value->dims[d]);
+    for (d = 0; d < value->ndim; ++d) outputs[i].shape[d] = mirlo_size(value->dims[d], c->record);
   }
   return MIRLO_OK;
 }
