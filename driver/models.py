@@ -14,7 +14,8 @@ from mirlo.dialects.core.dims import UNKNOWN, Dim, substitute, symbols_of
 from mirlo.dialects.core.input_sizes import sized_shapes, sizes_of_shapes
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.walk import diagnostics_to
-from mirlo.dialects.tir.view import PRIM_FUNC
+from mirlo.dialects.tir.buffers import FOREIGN
+from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func
 from mirlo.driver.bytecode import read_in_child
 from mirlo.driver.modules import read_module
 from mirlo.frontends.files import FileForm, form_of, forms_named, has_form, missing_package
@@ -164,6 +165,9 @@ def _checked(model: OpenedModel) -> OpenedModel:
         except PassFailed as failure:
             raise ModelError("\n".join(["the module is not consistent:", *problems, str(failure)])) from failure
         select_entry(model.module)
+        for function in model.module.body.operations:
+            if is_prim_func(function):
+                function.operation.attributes[FOREIGN] = ir.UnitAttr.get()
     return model
 
 

@@ -19,6 +19,12 @@ UNPROVEN = "tir.unproven"
 
 The pass records such accesses with this reason, and does not refuse them.
 """
+FOREIGN = "tir.foreign"
+"""Unit attribute of a prim function whose loops Mirlo did not write: a user's, or one of a rule that is not Mirlo's.
+
+Its accesses by data must be limited, as `verify-bounds` reports. Those of other functions are tested at run time where
+there is no proof.
+"""
 INPLACE = "tir.inplace"
 """Attribute of a prim function: positions of the inputs that may alias its output.
 

@@ -156,6 +156,19 @@ def bind_symbols(function: ir.OpView) -> None:
     op.attributes[SYMBOLS] = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in taken])
 
 
+def add_symbols(function: ir.Operation, dims: Sequence[Dim]) -> list[ir.Value]:
+    """Add a parameter for the value of each of these dims to a prim function in buffer form; return the parameters."""
+    if not dims:
+        return []
+    entry, kind = function.regions[0].blocks[0], ir.IndexType.get()
+    added = [entry.add_argument(kind, function.location) for _ in dims]
+    types = [argument.type for argument in entry.arguments]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+    taken = [*symbols_of_function(function.opview), *dims]
+    function.attributes[SYMBOLS] = ir.ArrayAttr.get([ir.StringAttr.get(str(dim)) for dim in taken])
+    return added
+
+
 def symbols_of_function(function: ir.OpView) -> list[Dim]:
     """Return the dims whose values a prim function in buffer form takes as parameters."""
     attributes = function.operation.attributes

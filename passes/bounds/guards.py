@@ -1,7 +1,7 @@
-"""Tests at run time of accesses whose position is clamped, but not proven to be in bounds.
+"""Tests at run time of accesses whose position is not proven to be in bounds.
 
 An access outside of its buffer is left out: a load returns zeros, a store does nothing. Lanes of accesses with masks
-are tested one by one.
+are tested one by one. A view is tested too: that it lies in the buffer that it is part of.
 """
 
 from __future__ import annotations
@@ -13,47 +13,93 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.surgery import clone_with, replace_op
 from mirlo.dialects.core.value import Value, create, emit_constant
-from mirlo.dialects.tir.sizes import SizeEmitter
+from mirlo.dialects.tir.buffers import UNBOUNDED, buffer_bytes, element_bytes
+from mirlo.dialects.tir.sizes import SizeEmitter, add_symbols
 from mirlo.passes.bounds.accesses import ACCESSES, Access
+from mirlo.passes.bounds.local_buffers import RESHAPES
 from mirlo.runtime.records import dataclass
 
 
 @dataclass(frozen=True)
 class Guard:
-    """The test that an access needs: the sizes of the dims of its buffer."""
+    """The test that an access needs: the bytes of the memory that its buffer is, or is a view of."""
 
     op: ir.Operation
-    sizes: tuple[Dim, ...]
+    bytes: Dim
 
     @property
     def access(self) -> Access:
         """Return the access with its present operands: another guard may have replaced them."""
         return ACCESSES[self.op.name](self.op)
 
-    def can_be_emitted(self, symbols: Mapping[str, ir.Value]) -> bool:
-        """Return whether the kernel knows the sizes, and its lanes can be tested."""
+    @property
+    def can_be_emitted(self) -> bool:
+        """Return whether lanes of the access can be tested."""
         access = self.access
-        if access.mask is not None and access.offsets is None and len(access.lanes) != 1:
-            return False
-        return all(_is_known(size, symbols) for size in self.sizes)
+        return access.mask is None or access.offsets is not None or len(access.lanes) == 1
 
-    def emit(self, sizes: Sequence[ir.Value]) -> None:
-        """Put the test around the access; `sizes` are the values of its sizes."""
+    def elements(self) -> Dim | None:
+        """Return the elements of a buffer without static sizes, as far as these are known before the access."""
+        buffer = self.access.buffer
+        return None if _is_static(buffer) or _views(buffer) else self.bytes // _element_bytes(buffer)
+
+    def emit(self, size: ir.Value) -> None:
+        """Put the test around the access; `size` are the elements of its buffer if it has no view, bytes otherwise."""
         access = self.access
         with ir.InsertionPoint(self.op), self.op.location:
+            sizes, tests = _emit_sizes(access.buffer, Value(size))
             if access.mask is None:
-                _emit_branch(access, sizes)
+                _emit_branch(access, sizes, tests)
             else:
-                _emit_mask(access, access.mask, sizes)
+                _emit_mask(access, access.mask, sizes, tests)
 
 
-def _emit_branch(access: Access, sizes: Sequence[ir.Value]) -> None:
+def _views(buffer: ir.Value) -> list[ir.Operation]:
+    """Return the operations that a buffer is a part of another by, the outermost part first."""
+    views = []
+    while not isinstance(buffer.owner, ir.Block):
+        op = buffer.owner.operation
+        if op.name not in (*RESHAPES, "memref.view"):
+            break
+        if op.name == "memref.view":
+            views.append(op)
+        buffer = op.operands[0]
+    return views[::-1]
+
+
+def _is_static(buffer: ir.Value) -> bool:
+    kind = ir.MemRefType(buffer.type)
+    return bool(kind.has_static_shape) and UNBOUNDED not in kind.shape
+
+
+def _element_bytes(buffer: ir.Value) -> int:
+    return element_bytes(ir.MemRefType(buffer.type).element_type)
+
+
+def _emit_sizes(buffer: ir.Value, size: Value) -> tuple[list[Value], list[Value]]:
+    """Return the sizes of the dims of a buffer, and the tests that it lies in the memory that it is a view of."""
+    views, tests = _views(buffer), []
+    for op in views:
+        start, part = Value(op.operands[1]), op.results[0]
+        tests.append(start >= 0)
+        size = size - start
+        if _is_static(part):
+            bytes_of_part = buffer_bytes(part.type)
+            tests.append(size >= bytes_of_part)
+            size = _index(bytes_of_part)
+    if _is_static(buffer):
+        return [_index(dim) for dim in ir.MemRefType(buffer.type).shape], tests
+    # Rounded towards zero, what is left of a buffer that a view begins behind is no element either.
+    return [create("arith.divsi", size.type, size, _index(_element_bytes(buffer))) if views else size], tests
+
+
+def _emit_branch(access: Access, sizes: Sequence[Value], tests: Sequence[Value]) -> None:
     op, indices = access.op, access.indices
     lanes = [*[1] * (len(indices) - len(access.lanes)), *access.lanes]
-    condition = _all_of(
-        _is_within(Value(index), Value(size) - length)
-        for index, size, length in zip(indices, sizes, lanes, strict=True)
+    in_dims = (
+        _is_within(Value(index), size - length) for index, size, length in zip(indices, sizes, lanes, strict=True)
     )
+    condition = _all_of([*tests, *in_dims])
     results = [value.type for value in op.results]
     branch = scf.IfOp(condition, results, has_else=True)
     with ir.InsertionPoint(branch.then_block):
@@ -64,7 +110,7 @@ def _emit_branch(access: Access, sizes: Sequence[ir.Value]) -> None:
     replace_op(op, list(branch.results))
 
 
-def _emit_mask(access: Access, mask: ir.Value, sizes: Sequence[ir.Value]) -> None:
+def _emit_mask(access: Access, mask: ir.Value, sizes: Sequence[Value], tests: Sequence[Value]) -> None:
     kind = ir.VectorType.get(mask.type.shape, ir.IndexType.get())
     if access.offsets is None:
         offsets = create("vector.step", kind)
@@ -73,21 +119,25 @@ def _emit_mask(access: Access, mask: ir.Value, sizes: Sequence[ir.Value]) -> Non
     else:
         offsets = create("arith.index_cast", kind, access.offsets)
     position = _broadcast(access.indices[-1], kind) + offsets
-    tests = [_is_within(position, _broadcast(Value(sizes[-1]) - 1, kind))]
-    for index, size in zip(access.indices[:-1], sizes[:-1], strict=True):
-        tests.append(_broadcast(_is_within(Value(index), Value(size) - 1), mask.type))
+    of_lanes = [_is_within(position, _broadcast(sizes[-1] - 1, kind))]
+    outer = [_is_within(Value(i), size - 1) for i, size in zip(access.indices[:-1], sizes[:-1], strict=True)]
+    of_lanes += [_broadcast(test, mask.type) for test in (*tests, *outer)]
     operand = next(i for i, value in enumerate(access.op.operands) if value == mask)
-    access.op.operands[operand] = _all_of([Value(mask), *tests])
+    access.op.operands[operand] = _all_of([Value(mask), *of_lanes])
 
 
 def emit_guards(function: ir.Operation, guards: Sequence[Guard], symbols: Mapping[str, ir.Value]) -> None:
-    """Emit the tests of a kernel, whose sizes are computed at its start."""
+    """Emit the tests of a kernel; sizes are computed at its start, or passed by callers if they are not known there."""
+    needed = [guard.elements() for guard in guards]
+    dims = [guard.bytes if each is None else each for guard, each in zip(guards, needed, strict=True)]
+    missing = list(dict.fromkeys(dim for dim in dims if not _is_known(dim, symbols)))
+    added = dict(zip(missing, add_symbols(function, missing), strict=True))
     entry = function.regions[0].blocks[0]
     emitter = SizeEmitter(symbols)
     with ir.InsertionPoint.at_block_begin(entry), function.location:
-        sizes = [[emitter.emit(size) for size in guard.sizes] for guard in guards]
-    for guard, values in zip(guards, sizes, strict=True):
-        guard.emit(values)
+        sizes = [added[dim] if dim in added else emitter.emit(dim) for dim in dims]
+    for guard, size in zip(guards, sizes, strict=True):
+        guard.emit(size)
 
 
 def _is_known(size: Dim, symbols: Mapping[str, ir.Value]) -> bool:
@@ -109,6 +159,10 @@ def _all_of(tests: Iterable[Value]) -> Value:
     for test in rest:
         first = first & test
     return first
+
+
+def _index(number: int) -> Value:
+    return Value(emit_constant(number, ir.IndexType.get()))
 
 
 def _broadcast(value: ir.Value, kind: ir.Type) -> Value:

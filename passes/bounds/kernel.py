@@ -10,6 +10,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, number
+from mirlo.dialects.tir.buffers import FOREIGN
 from mirlo.passes.bounds.accesses import ACCESSES, Access, is_unknown_access, scan_accesses
 from mirlo.passes.bounds.calls import KnownOperands
 from mirlo.passes.bounds.data import DataDependence
@@ -124,7 +125,8 @@ class KernelBounds:
         self.views = ViewReader(self.values, known.sizes)
         self.unproven: list[tuple[ir.Operation, UnprovenAccess]] = []
         self.guardable: set[ir.Operation] = set()
-        """Accesses that are not proven, though something limits the data in their indices."""
+        """Accesses that are not proven, and may be tested: something limits the data in indices of users' functions."""
+        self.is_foreign = FOREIGN in function.attributes
         # The caller checks the dims of tensors that could be negative.
         self._root = ProofScope(None, facts_of_caller=[number(dim) for dim in dict.fromkeys(known.facts)])
 
@@ -296,7 +298,7 @@ class KernelBounds:
     def _fail_range(self, each: Obligation, scope: ProofScope) -> None:
         access, view, first, last = each.access, each.view, each.first, each.last
         from_data = self.found.data.is_access_by_data(access)
-        if from_data and self._is_clamped(each, scope):
+        if from_data and (not self.is_foreign or self._is_clamped(each, scope)):
             self.guardable.add(access.op)
         why = (
             "its index depends on data that is not clamped" if from_data else "its index is not proven to be in bounds"
@@ -313,21 +315,15 @@ class KernelBounds:
         self._fail(access.op, access.buffer, why, tuple(facts), from_data)
 
     def _is_clamped(self, each: Obligation, scope: ProofScope) -> bool:
-        """Return whether data in an index are limited, if not provably to the right bounds, in a view that is right."""
-        if not self._hold((goal for goal, _ in each.view.starts), each.access, scope):
-            return False
+        """Return whether data in an index, and in the start of a view, are limited, if not to the right bounds."""
         # Without steps that are left, nothing is known of what the last values are clamped to.
         facts = self._facts_of_access(each.access, scope)
-        return self.prover.budget <= 0 or all(self.clamped.holds(index, facts) for index in each.first)
+        limited = [*each.first, *(goal for goal, _ in each.view.starts)]
+        return self.prover.budget <= 0 or all(self.clamped.holds(value, facts) for value in limited)
 
-    def sizes_of(self, access: Access) -> tuple[Dim, ...] | None:
-        """Return the sizes of the dims of the buffer of an access; None where data decide about them."""
-        view = self.views.read(access.buffer)
-        if view.is_static:
-            return view.shape
-        if view.bytes is None or not view.bytes.is_constant or len(view.shape) != 1:
-            return None
-        return (view.bytes.constant // view.element_bytes,)
+    def bytes_behind(self, access: Access) -> Dim | None:
+        """Return the bytes of the memory that the buffer of an access is, or is a view of; None if not known."""
+        return self.views.memory(access.buffer)
 
     def _text(self, expression: IndexExpr) -> str:
         """Return an expression with the intervals of its variables."""

@@ -65,7 +65,7 @@ class VerifyBounds(Pass):
     steps: int = option(
         0, "most steps of the proofs of what loops and sizes decide about, for all kernels; 0: as many as each may take"
     )
-    guard: bool = option(False, "test at run time what data decide about, is clamped, and is not proven")
+    guard: bool = option(False, "test at run time what data decide about and is not proven; in loops of users, if it is clamped")
     remarks: bool = option(False, "report each access that is not proven as a remark")
 
     def __post_init__(self) -> None:
@@ -127,8 +127,7 @@ def verify_kernel(
             if not only_data:
                 left = kernel.verify_others(left)
             kernels.append(kernel)
-    values = {str(dim): _parameter(function, position) for position, dim in symbols.items()}
-    guards = [each for each in _guards(kernels) if each.can_be_emitted(values)] if guard else []
+    guards = [each for each in _guards(kernels) if each.can_be_emitted] if guard else []
     guarded = {each.op for each in guards}
     unproven = [access for kernel in kernels for access in kernel.unproven]
     record = BoundsRecord(
@@ -141,7 +140,7 @@ def verify_kernel(
         ir.StringAttr(function.attributes[UNPROVEN]).value if UNPROVEN in function.attributes else "",
     )
     # This erases operations: nothing that refers to them is used after it.
-    emit_guards(function, guards, values)
+    emit_guards(function, guards, {str(dim): _parameter(function, position) for position, dim in symbols.items()})
     return record, budget - left
 
 
@@ -149,9 +148,11 @@ def _guards(kernels: Sequence[KernelBounds]) -> Iterator[Guard]:
     """Yield the tests that accesses need in some call of a kernel."""
     unproven = [dict(kernel.unproven) for kernel in kernels]
     for op in dict.fromkeys(op for each in unproven for op in each):
-        is_clamped = all(op in kernel.guardable for kernel, each in zip(kernels, unproven, strict=True) if op in each)
-        if is_clamped:
-            sizes = {kernel.sizes_of(ACCESSES[op.name](op)) for kernel in kernels}
+        may_be_tested = all(
+            op in kernel.guardable for kernel, each in zip(kernels, unproven, strict=True) if op in each
+        )
+        if may_be_tested:
+            sizes = {kernel.bytes_behind(ACCESSES[op.name](op)) for kernel in kernels}
             only = sizes.pop()
             if only is not None and not sizes:
                 yield Guard(op, only)

@@ -58,6 +58,13 @@ class ViewReader:
             self._read[value] = known
         return known
 
+    def memory(self, value: ir.Value) -> Dim | None:
+        """Return the bytes of the memory that a buffer is, or is a view of; None if they are not known."""
+        while not isinstance(value.owner, ir.Block) and value.owner.operation.name in (*RESHAPES, "memref.view"):
+            value = value.owner.operation.operands[0]
+        size = self.read(value).bytes
+        return None if size is None or not size.is_constant else size.constant
+
     def _read_new(self, value: ir.Value) -> View:
         kind = ir.MemRefType(value.type)
         shape, size = tuple(kind.shape), element_bytes(kind.element_type)

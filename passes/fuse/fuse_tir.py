@@ -11,6 +11,7 @@ from mirlo.dialects.core.symbols import rename_symbol, symbol_name
 from mirlo.dialects.core.types import dims_of, ranked_tensor
 from mirlo.dialects.core.walk import walk
 from mirlo.dialects.relax.calls import CallTir
+from mirlo.dialects.tir.buffers import FOREIGN
 from mirlo.dialects.tir.view import PRIM_FUNC, RULES, is_prim_func, is_tensor_form
 from mirlo.passes.fuse.fuse_ops import PRIMITIVE
 from mirlo.passes.fuse.inline import inline_blocks
@@ -110,6 +111,8 @@ def _fuse(function: ir.OpView, functions: dict[str, ir.OpView]) -> func.FuncOp:
                 called = functions[call.opview.callee].operation
                 if RULES in called.attributes:  # alike in a group
                     result.operation.attributes[RULES] = called.attributes[RULES]
+                if FOREIGN in called.attributes:
+                    result.operation.attributes[FOREIGN] = called.attributes[FOREIGN]
                 callee = called.regions[0].blocks[0]
                 env.update(zip(call.results, _inlined(callee, [env[v] for v in call.operands]), strict=True))
             func.ReturnOp([env[v] for v in operations[-1].operands])

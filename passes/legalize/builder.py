@@ -9,6 +9,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.op import DialectOp, values_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallDpsPacked, CallTir
+from mirlo.dialects.tir.buffers import FOREIGN
 from mirlo.dialects.tir.compute import Expr, ExprLike, LoopFunction, PrimBuilder, TensorExpr, constant
 from mirlo.dialects.tir.template import PrimTemplate
 from mirlo.dialects.tir.view import OPERATOR, describe_operator
@@ -168,7 +169,7 @@ class LegalizeBuilder:
             built = function.build(lambda loops, *_: body(loops, *operands, *buffers))
             if results is None and [v for v in values if v is not None] == list(self.op.operation.operands):
                 built.operation.attributes[OPERATOR] = self._operator()
-            return built, outputs
+            return self._marked(built), outputs
 
         operands = [v for v in current if v is not None]
         return self._call(operands, types, build, tuple(v is None for v in current))
@@ -198,10 +199,17 @@ class LegalizeBuilder:
         outputs = [tensor_type(v) for v in self.op.operation.results] if results is None else list(results)
 
         def build() -> tuple[ir.OpView, list[TensorType]]:
-            return template.specialize(types, outputs, name or template.name, attributes)
+            function, kinds = template.specialize(types, outputs, name or template.name, attributes)
+            return self._marked(function), kinds
 
         key = (template, tuple(outputs), tuple(sorted(attributes.items())))
         return self._call(current, types, build, key)
+
+    def _marked(self, function: ir.OpView) -> ir.OpView:
+        """Return a function whose loops the rule has written, marked if the rule is not Mirlo's."""
+        if self._foreign is not None:
+            function.operation.attributes[FOREIGN] = ir.UnitAttr.get()
+        return function
 
     def emit(self, operator: type[DialectOp], *values: Operands, **attributes: object) -> ir.Value:
         """Emit another relax operator, which is legalized in turn."""

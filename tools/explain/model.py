@@ -105,9 +105,11 @@ class ExplainedKernel:
         elif isinstance(note, KernelVerdict):
             self.verdict = note
         elif isinstance(note, BoundsRecord):
-            # The compilation tests accesses first; then all others are proven.
-            guarded = note.guarded if self.bounds is None else (*self.bounds.guarded, *note.guarded)
-            self.bounds = replace(note, guarded=guarded)
+            # The compilation proves and tests accesses by data; then all others are proven.
+            if self.bounds is not None:
+                others = tuple(access for access in note.unproven if not access.from_data)
+                note = replace(self.bounds, unproven=(*self.bounds.unproven, *others))
+            self.bounds = note
         elif isinstance(note, ParallelRecord):
             self.parallel = note
         else:

@@ -72,3 +72,67 @@ func.func @main(%at: tensor<4xi32>, %x: tensor<?xf32, #relax.dims<["n"]>>) -> te
   %0 = "relax.call_tir"(%x, %at) {callee = @lanes, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<?xf32, #relax.dims<["n"]>>, tensor<4xi32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
+
+// A position that nothing limits is tested too: a schedule of Mirlo's made the loops.
+
+// CHECK-LABEL: func.func private @unlimited
+// CHECK: scf.if
+// CHECK-NEXT: memref.load %{{.*}} : memref<10xf32>
+func.func private @unlimited(%x: memref<10xf32>, %at: memref<i64>, %y: memref<f32>) attributes {tir.prim_func} {
+  %n = memref.load %at[] : memref<i64>
+  %k = arith.index_cast %n : i64 to index
+  %v = memref.load %x[%k] : memref<10xf32>
+  memref.store %v, %y[] : memref<f32>
+  return
+}
+
+// Views are tested to lie in their buffer: one that begins at a position of data, and what is left behind it.
+
+// CHECK-LABEL: func.func private @views
+// CHECK: %[[BYTES:.*]] = arith.muli %{{.*}}, %{{.*}} : index
+// CHECK: arith.cmpi sge, %[[AT:.*]], %{{.*}} : index
+// CHECK: %[[LEFT:.*]] = arith.subi %[[BYTES]], %[[AT]] : index
+// CHECK: %[[FITS:.*]] = arith.cmpi sge, %[[LEFT]], %{{.*}} : index
+// CHECK: scf.if
+// CHECK-NEXT: memref.load %{{.*}} : memref<4xf32>
+// CHECK: %[[REST:.*]] = arith.subi %[[BYTES]], %{{.*}} : index
+// CHECK: arith.divsi %[[REST]], %{{.*}} : index
+// CHECK: scf.if
+// CHECK-NEXT: memref.load %{{.*}} : memref<281474976710656xf32>
+func.func private @views(%at: memref<i64>, %y: memref<f32>, %w: memref<281474976710656xi8>, %n: index) attributes {tir.prim_func, tir.symbols = ["n"], tir.workspace = "8*n"} {
+  %c0 = arith.constant 0 : index
+  %p = memref.load %at[] : memref<i64>
+  %i = arith.index_cast %p : i64 to index
+  %part = memref.view %w[%i][] : memref<281474976710656xi8> to memref<4xf32>
+  %a = memref.load %part[%c0] : memref<4xf32>
+  %rest = memref.view %w[%n][] : memref<281474976710656xi8> to memref<281474976710656xf32>
+  %b = memref.load %rest[%i] : memref<281474976710656xf32>
+  %v = arith.addf %a, %b : f32
+  memref.store %v, %y[] : memref<f32>
+  return
+}
+
+func.func @of_views(%at: tensor<i64>, %like: tensor<?xf32, #relax.dims<["n"]>>) -> tensor<f32> {
+  %0 = "relax.call_tir"(%at) {callee = @views, operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<i64>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+
+// A size that the kernel does not know becomes a parameter, whose value callers pass.
+
+// CHECK-LABEL: func.func private @size_of_caller
+// CHECK-SAME: %[[N:[a-z0-9]+]]: index) attributes {tir.prim_func, tir.symbols = ["m*n"]}
+// CHECK: %[[LAST:.*]] = arith.subi %[[N]], %{{.*}} : index
+// CHECK: arith.cmpi sge
+// CHECK: arith.cmpi sle, %{{.*}}, %[[LAST]] : index
+func.func private @size_of_caller(%x: memref<281474976710656xf32>, %at: memref<i64>, %y: memref<f32>) attributes {tir.prim_func} {
+  %n = memref.load %at[] : memref<i64>
+  %k = arith.index_cast %n : i64 to index
+  %v = memref.load %x[%k] : memref<281474976710656xf32>
+  memref.store %v, %y[] : memref<f32>
+  return
+}
+
+func.func @calls(%x: tensor<?x?xf32, #relax.dims<["n", "m"]>>, %at: tensor<i64>) -> tensor<f32> {
+  %0 = "relax.call_tir"(%x, %at) {callee = @size_of_caller, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<?x?xf32, #relax.dims<["n", "m"]>>, tensor<i64>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
