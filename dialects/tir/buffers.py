@@ -20,7 +20,7 @@ UNPROVEN = "tir.unproven"
 The pass records such accesses with this reason, and does not refuse them.
 """
 FOREIGN = "tir.foreign"
-"""Unit attribute of a prim function whose loops Mirlo did not write: a user's, or one of a rule that is not Mirlo's.
+"""Unit attribute of a prim function that is not Mirlo's: a user's, or one of a rule of a user or plug-in.
 
 Its accesses by data must be limited, as `verify-bounds` reports. Those of other functions are tested at run time where
 there is no proof.

@@ -125,7 +125,7 @@ class KernelBounds:
         self.views = ViewReader(self.values, known.sizes)
         self.unproven: list[tuple[ir.Operation, UnprovenAccess]] = []
         self.guardable: set[ir.Operation] = set()
-        """Accesses that are not proven, and may be tested: something limits the data in indices of users' functions."""
+        """Accesses that are not proven, and may be tested: in functions of users, something must limit the data."""
         self.is_foreign = FOREIGN in function.attributes
         # The caller checks the dims of tensors that could be negative.
         self._root = ProofScope(None, facts_of_caller=[number(dim) for dim in dict.fromkeys(known.facts)])

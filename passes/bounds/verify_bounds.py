@@ -65,7 +65,9 @@ class VerifyBounds(Pass):
     steps: int = option(
         0, "most steps of the proofs of what loops and sizes decide about, for all kernels; 0: as many as each may take"
     )
-    guard: bool = option(False, "test at run time what data decide about and is not proven; in loops of users, if it is clamped")
+    guard: bool = option(
+        False, "test at run time what data decide about and is not proven; in functions of users, if it is clamped"
+    )
     remarks: bool = option(False, "report each access that is not proven as a remark")
 
     def __post_init__(self) -> None:

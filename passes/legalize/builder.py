@@ -169,7 +169,7 @@ class LegalizeBuilder:
             built = function.build(lambda loops, *_: body(loops, *operands, *buffers))
             if results is None and [v for v in values if v is not None] == list(self.op.operation.operands):
                 built.operation.attributes[OPERATOR] = self._operator()
-            return self._marked(built), outputs
+            return built, outputs
 
         operands = [v for v in current if v is not None]
         return self._call(operands, types, build, tuple(v is None for v in current))
@@ -199,17 +199,10 @@ class LegalizeBuilder:
         outputs = [tensor_type(v) for v in self.op.operation.results] if results is None else list(results)
 
         def build() -> tuple[ir.OpView, list[TensorType]]:
-            function, kinds = template.specialize(types, outputs, name or template.name, attributes)
-            return self._marked(function), kinds
+            return template.specialize(types, outputs, name or template.name, attributes)
 
         key = (template, tuple(outputs), tuple(sorted(attributes.items())))
         return self._call(current, types, build, key)
-
-    def _marked(self, function: ir.OpView) -> ir.OpView:
-        """Return a function whose loops the rule has written, marked if the rule is not Mirlo's."""
-        if self._foreign is not None:
-            function.operation.attributes[FOREIGN] = ir.UnitAttr.get()
-        return function
 
     def emit(self, operator: type[DialectOp], *values: Operands, **attributes: object) -> ir.Value:
         """Emit another relax operator, which is legalized in turn."""
@@ -264,6 +257,7 @@ class LegalizeBuilder:
         function, outputs = build()
         if self._foreign is not None:
             check_emitted(self._foreign, [function.operation])
+            function.operation.attributes[FOREIGN] = ir.UnitAttr.get()
         text = None if self._foreign is None else str(function.operation.get_asm(use_local_scope=True))
         for shared in known:
             if shared.text == text:

@@ -1,6 +1,6 @@
 // RUN: mirlo-opt %s --verify-bounds=guard --verify-diagnostics
 
-// What nothing limits in loops of a user is an error, also where it could be tested.
+// What nothing limits in functions of a user is an error, also where it could be tested.
 
 func.func private @unlimited(%x: memref<10xf32>, %at: memref<i64>, %y: memref<f32>) attributes {tir.prim_func, tir.foreign} {
   %n = memref.load %at[] : memref<i64>
