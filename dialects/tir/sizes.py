@@ -161,7 +161,7 @@ def add_symbols(function: ir.Operation, dims: Sequence[Dim]) -> list[ir.Value]:
     if not dims:
         return []
     entry, kind = function.regions[0].blocks[0], ir.IndexType.get()
-    added = [entry.add_argument(kind, function.location) for _ in dims]
+    added: list[ir.Value] = [entry.add_argument(kind, function.location) for _ in dims]
     types = [argument.type for argument in entry.arguments]
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
     taken = [*symbols_of_function(function.opview), *dims]
